@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
 # Tests without Ray, ranks or torch.compile. With those of other pure packages they would take longer than 90 s on two cores.
-FAST := $(addprefix tests/,accounting comparison journal leaderboard morphism preflight ranking rules searchers statistics test_docs.py)
+FAST := $(addprefix tests/,accounting comparison journal leaderboard morphism preflight ranking rules searchers statistics test_docs.py) \
+	--ignore=tests/searchers/test_ray_tune.py
 
 .PHONY: help setup run test test-fast test-long test-all lint size mutants clean constraints
 .DEFAULT_GOAL := help

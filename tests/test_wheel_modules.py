@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 PUBLIC = {
     "aiperf.statistics.interleaved": "docs/statistics.md",
     "aiperf.train.trained_network": "docs/training.md",
+    "searchers.ray_tune": "docs/searchers.md",
 }
 """Modules that users import, and the page that documents them."""
 _NAME = re.compile(r"(?:aiperf|morphism|searchers|cluster)(?:\.\w+)+")

@@ -1,0 +1,188 @@
+"""Searcher for Ray Tune: a `ray.tune.search.Searcher` on a `History`.
+
+A suggestion is a network: its graph as text, its parent trial, its morphs and a batch size. The trainable decides if children
+inherit weights. Only this module of `searchers` imports ray.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+
+from ray.tune.search import Searcher as TuneSearcher
+
+from morphism import Morph, choices, decode_morph, encode, encode_morph
+from searchers.growth import NothingToPropose
+from searchers.history import (
+    FailedTrial,
+    Finished,
+    History,
+    Observation,
+    OutOfMemoryPoint,
+    Request,
+    Searcher,
+    Space,
+    TrialInFlight,
+)
+from searchers.kernel_size import own_size
+from searchers.propose import propose
+from searchers.tpe import Tpe
+
+FORMAT: Final = 1
+"""Version of the format of `save`."""
+
+
+class DamagedSearch(ValueError):
+    """Saved search that cannot be restored. The message names the value and the rule."""
+
+
+class MorphismSearch(TuneSearcher):
+    """Suggests networks grown from a starting graph.
+
+    The metric is an accuracy (mode 'max') or an error (mode 'min') in 0..1. A suggestion is a dict with the keys number (0 is
+    the starting graph), graph (text for `morphism.decode`), parent (id of the parent's Tune trial, None for the starting
+    graph), morphs (from the parent's graph to this one, JSON of `morphism.encode_morph`), batch_size, and kernel_size (None if
+    not tuned). Suggestions end if no new network fits the budget.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        searcher: Searcher,
+        tuner: Tpe | None,
+        seed: int,
+        trials_per_round: int,
+        metric: str,
+        mode: str,
+    ) -> None:
+        """Create the search.
+
+        Tune has no rounds: a round has `trials_per_round` suggestions (see space.tuning_from_round). Tune passes its own metric
+        and mode only with a param_space, so they are arguments here. Raises ValueError.
+        """
+        if mode not in ("max", "min"):
+            raise ValueError(f"mode must be 'max' for an accuracy or 'min' for an error. This one is {mode!r}")
+        super().__init__(metric=metric, mode=mode)
+        if trials_per_round < 1:
+            raise ValueError(f"trials_per_round must be at least 1. This one is {trials_per_round!r}")
+        self._searcher, self._tuner, self._seed, self._trials_per_round = searcher, tuner, seed, trials_per_round
+        self._history = History(space)
+        self._observations: list[Observation] = []
+        self._numbers: dict[str, int] = {}
+        self._ids: dict[int, str] = {}
+
+    @property
+    def history(self) -> History:
+        """History of the search."""
+        return self._history
+
+    # Tune's FINISHED is a string, which its annotation lacks
+    def suggest(self, trial_id: str) -> dict[str, Any] | str:  # type: ignore[override]
+        """Return the network for a Tune trial. Searcher.FINISHED if no new network fits the budget."""
+        number = len(self._numbers)
+        request = Request(number, 1 + number // self._trials_per_round, self._seed)
+        try:
+            proposal = propose(self._searcher, self._history, request, self._tuner)
+        except NothingToPropose:
+            return str(TuneSearcher.FINISHED)
+        graph = self._history.grown(proposal.parent, proposal.morphs)
+        self._numbers[trial_id], self._ids[number] = number, trial_id
+        self._tell(
+            TrialInFlight(
+                number,
+                request.round,
+                proposal.parent,
+                proposal.morphs,
+                proposal.batch_size,
+                proposal.kernel_size,
+                graph.fingerprint,
+                proposal.pruned,
+                own_size(graph),
+                not choices(graph, self._history.space.budget).is_empty(),
+            )
+        )
+        return {
+            "number": number,
+            "graph": encode(graph),
+            "parent": None if proposal.parent is None else self._ids[proposal.parent],
+            "morphs": [encode_morph(morph) for morph in proposal.morphs],
+            "batch_size": proposal.batch_size,
+            "kernel_size": proposal.kernel_size,
+        }
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Record the last result of a trial. A trial without the metric, or with NaN, has failed.
+
+        Raises ValueError for a metric outside 0..1.
+        """
+        number = self._numbers.get(trial_id)
+        if number is None:
+            return  # a trial of another searcher: Tune notifies all searchers
+        value = None if error or not result else result.get(str(self._metric))
+        if value is None or not isfinite(value):
+            self._tell(FailedTrial(number))
+        else:
+            self._tell(Finished(number, float(value) if self._mode == "max" else 1.0 - float(value)))
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write the search as JSON: its observations and Tune's ids of the trials."""
+        saved = {
+            "format": FORMAT,
+            "start": self._history.space.start.fingerprint,
+            "trials": self._numbers,
+            "news": [_encoded(observation) for observation in self._observations],
+        }
+        Path(checkpoint_path).write_text(json.dumps(saved), encoding="utf-8")
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Replace the state of this search by a saved one. Raises DamagedSearch."""
+        try:
+            saved = json.loads(Path(checkpoint_path).read_text(encoding="utf-8"))
+            found = (saved["format"], saved["start"])
+            numbers = {str(trial): int(number) for trial, number in saved["trials"].items()}
+            encoded = list(saved["news"])
+        except (ValueError, KeyError, TypeError, AttributeError) as offence:
+            raise DamagedSearch(f"{checkpoint_path!r} holds no saved search: {offence!r}") from offence
+        expected = (FORMAT, self._history.space.start.fingerprint)
+        if found != expected:
+            raise DamagedSearch(
+                f"{checkpoint_path!r} has format {found[0]!r} and starting graph {found[1]!r}; this search reads format "
+                f"{expected[0]!r} and starts from {expected[1]!r}: restore it with the space it was saved with"
+            )
+        try:
+            observations = [_decoded(one) for one in encoded]
+            history = History(self._history.space)
+            history.tell(observations)
+        except (ValueError, KeyError, TypeError, LookupError) as offence:
+            raise DamagedSearch(f"{checkpoint_path!r} has damaged observations: {offence!r}") from offence
+        self._history, self._observations = history, observations
+        self._numbers, self._ids = numbers, {number: trial for trial, number in numbers.items()}
+
+    def _tell(self, observation: Observation) -> None:
+        self._history.tell([observation])
+        self._observations.append(observation)
+
+
+def _encoded(observation: Observation) -> dict[str, Any]:
+    fields = asdict(observation)
+    if isinstance(observation, TrialInFlight):
+        fields["morphs"] = [encode_morph(morph) for morph in observation.morphs]
+    return {"kind": type(observation).__name__, **fields}
+
+
+def _decoded(encoded: dict[str, Any]) -> Observation:
+    fields = {name: value for name, value in encoded.items() if name != "kind"}
+    match encoded["kind"]:
+        case "TrialInFlight":
+            morphs: tuple[Morph, ...] = tuple([decode_morph(morph) for morph in fields["morphs"]])
+            pruned = tuple([OutOfMemoryPoint(**point) for point in fields["pruned"]])
+            return TrialInFlight(**{**fields, "morphs": morphs, "pruned": pruned})
+        case "Finished":
+            return Finished(**fields)
+        case "FailedTrial":
+            return FailedTrial(**fields)
+        case kind:
+            raise ValueError(f"an observation has the unknown kind {kind!r}")

@@ -122,7 +122,7 @@ def test_a_result_without_a_valid_metric_is_a_failure() -> None:
     one.on_trial_complete("b", {"accuracy": float("nan")})
     one.on_trial_complete("stranger", {"accuracy": 0.5})
 
-    assert set(one.history.in_flight()) == {2}
+    assert set(one.history.in_flight) == {2}
     assert one.history.accuracies == {}
     with pytest.raises(ValueError, match="from 0 to 1"):
         one.on_trial_complete("c", {"accuracy": 71.0})

@@ -124,6 +124,10 @@ class MorphismSearch(TuneSearcher):
         value = None if error or not result else result.get(str(self._metric))
         if value is None or not isfinite(value):
             self._tell(FailedTrial(number))
+        elif not 0.0 <= value <= 1.0:
+            raise ValueError(
+                f"{self._metric} of trial {trial_id} must be from 0 to 1, but is {value}: report a fraction"
+            )
         else:
             self._tell(Finished(number, float(value) if self._mode == "max" else 1.0 - float(value)))
 

@@ -12,7 +12,7 @@ from aiperf.hpl.cases import Case, as_json
 from aiperf.hpl.listing import half_width
 from aiperf.hpl.model import PARTS, predict
 from aiperf.hpl.system_file import SystemFile, figures
-from aiperf.report.figures_page import write_figures_page
+from aiperf.report.html import write_figures_page
 from aiperf.report.section import DrawnFigure, Section, Steps
 from aiperf.report.tables import Cell, Column, Table, pairs
 

@@ -1,15 +1,18 @@
 """The report as one HTML file: no network, no font and no script is loaded.
 
-Formats the head of the page from the report's facts, and every section in order. It names no section.
+A page of the report formats its head from the report's facts, and every section in order. It names no section.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Sequence
-from typing import assert_never
+from pathlib import Path
+from typing import Any, assert_never
 
 from aiperf import units
+from aiperf.atomic_files import replace_file
 from aiperf.report import phrases
 from aiperf.report.document import HINT, code_in_backticks, document, listed, note, section, table, text
 from aiperf.report.facts import Report
@@ -42,6 +45,40 @@ def page(report: Report, sections: Sequence[Section]) -> str:
         ],
         kind="simulated-run" if report.run.is_simulated else "",
     )
+
+
+def write_figures_page(
+    folder: Path, name: str, kind: str, heading: str, sections: Sequence[Section], footer: str, values: Any
+) -> Path:
+    """Write a page of figures that belongs to no single run: NAME.html, NAME.json and plots/. Return the path of the page.
+
+    Args:
+        folder: target folder. It is made if it does not exist.
+        name: name of the files.
+        kind: small text above the heading.
+        heading: machine or runs of the figures.
+        sections: content of the page.
+        footer: sentence on definitions and values.
+        values: content of NAME.json.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    body = [
+        '<a class="skip" href="#main">To the figures</a>',
+        f'<header><p class="kind">AIPerf · {text(kind)}</p><h1>{text(heading)}</h1></header>',
+        '<main id="main" style="margin-top: 2rem">',
+        *(section(each.name, each.title, [part_as_html(part) for part in each.parts if part]) for each in sections),
+        "</main>",
+        f"<footer><p>{text(footer)}</p></footer>",
+    ]
+    (folder / "plots").mkdir(parents=True, exist_ok=True)
+    for picture in (picture for each in sections for picture in each.pictures):
+        for suffix, content in (("svg", (picture.svg or "").encode()), ("png", picture.png or b"")):
+            replace_file(folder / "plots" / f"{picture.name}.{suffix}", content)
+    replace_file(folder / f"{name}.json", json.dumps(values, indent=1).encode())
+    replace_file(folder / f"{name}.html", document(f"{kind}: {heading}", body).encode())
+    return folder / f"{name}.html"
 
 
 def part_as_html(part: Part) -> str:

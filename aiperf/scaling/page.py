@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.report.figures_page import write_figures_page
+from aiperf.report.html import write_figures_page
 from aiperf.report.section import DrawnFigure, Paragraph, Part, Section
 from aiperf.report.tables import Column, Table, row_of
 from aiperf.scaling.batch import BatchStudy

@@ -50,7 +50,7 @@ class HostsConf(JoinedConf):
     """
 
     kind: str = "hosts"
-    hosts: list[str] = field(default_factory=list, metadata=form(HOST, HOST_IN_WORDS) | {"fewest": 1})
+    hosts: list[str] = field(default_factory=list, metadata=form(HOST, HOST_IN_WORDS))
     """[USER@]HOST for each host, as ssh takes it, or a name of ssh_config(5)."""
     fewest_hosts: int | None = field(default=None, metadata={"least": 1, "most": MOST_NODES})
     """Minimum number of hosts, if others cannot be reached or do not join in time. Default: all hosts."""
@@ -73,6 +73,10 @@ class HostsConf(JoinedConf):
 
     def check(self) -> None:
         super().check()
+        if not self.hosts:
+            raise ValueError(
+                f"cluster.hosts has at least 1 entry, each is {HOST_IN_WORDS}, but found []: write cluster.hosts=[n1,n2]"
+            )
         names = [host.rpartition("@")[2] for host in self.hosts]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(

@@ -72,7 +72,7 @@ def test_readme_and_pages_stay_short() -> None:
     assert len((PROJECT / "README.md").read_text().split()) <= 900
     stems = {page.stem for page in PAGES if page.parent.name == "docs"} - GENERATED
     assert _words_by_hand(stems - OTHER_SYSTEMS) <= 24_500
-    assert _words_by_hand(stems & OTHER_SYSTEMS) <= 5_500
+    assert _words_by_hand(stems & OTHER_SYSTEMS) <= 5_850
 
 
 def _words_by_hand(stems: set[str]) -> int:

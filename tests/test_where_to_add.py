@@ -37,7 +37,6 @@ DATA_SETS += (FlagsConf,)
 ''',
     "aiperf/data/sets/flags.py": """
 from aiperf.data.dataset_config import SyntheticConf
-from aiperf.data.prepare_report import nothing_to_check
 from aiperf.data.sets import synthetic
 
 
@@ -54,7 +53,7 @@ def open_data(conf, cores):
 
 
 def prepare(conf, pack, out, checksums):
-    return nothing_to_check(describe(conf), pack)
+    return synthetic.prepare(_made(conf), pack, out, checksums)
 """,
     "conf/dataset/flags.yaml": "defaults:\n  - flags_schema\n",
 }

@@ -44,11 +44,10 @@ usage: python -m aiperf [GROUP=CHOICE …] [OPTION=VALUE …]    a run; ends wit
 EXAMPLES = """
 examples:
   python -m aiperf                                     a run of 3 minutes on this machine
-  python -m aiperf dry_run=true                        its plan; starts nothing
   python -m aiperf schedule=ranking dataset=imagenet dataset.root=/data/imagenet
   python -m aiperf resume=runs/20261121-120000-digits  resume after a crash or Ctrl-C"""
 COMMON = {
-    "dataset": "images to train on: {choices}",
+    "dataset": "{choices}",
     "dataset.root": "folder of the images, for a data set of files",
     "schedule": "length and rounds: {choices}",
     "schedule.duration_seconds": "length of the run, warm-up included",

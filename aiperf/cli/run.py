@@ -81,6 +81,7 @@ def _execute(words: Sequence[str]) -> int:
         _require_room(plan, Path(conf.runs))
         print_folded(describe_plan(plan).splitlines(), PLAN_INDENT)
         return 0
+    check_options(conf)
     with Phases().phase("reading data set and machine"):
         plan = _plan_here(conf, words)
         _require_room(plan, Path(conf.runs))

@@ -350,6 +350,10 @@ class Journal:
         self._end = self._size = end
         self.lines += len(events)
 
+    def continuation(self) -> str:
+        """Return what to do after the journal could not be written."""
+        return resuming(self.run)
+
     def _not_written(self, error: OSError) -> JournalNotWritten:
         left = ""
         try:
@@ -361,7 +365,7 @@ class Journal:
         remedy = "Make room" if error.errno in _NO_ROOM else "Make it writable (chattr -i, mount -o remount,rw)"
         return JournalNotWritten(
             f"events must be on disk before the run acts on them. '{self.path}' could not be written "
-            f"({error.strerror}){left}. {remedy}, then: {resuming(self.run)}"
+            f"({error.strerror}){left}. {remedy}, then: {self.continuation()}"
         )
 
     def _check_that_it_is_ours(self, written: bytearray) -> None:

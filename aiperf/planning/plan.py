@@ -105,6 +105,8 @@ def check_options(conf: RunConf) -> None:
         BadConfiguration: an option has a value that no run can have.
     """
     conf.schedule.check()
+    if conf.start is not None and conf.start not in NETWORKS:
+        _graph_file(conf.start)
     if isinstance(conf.benchmark, HpcAi500Conf) and conf.accelerators_per_worker != ALL:
         raise BadConfiguration(
             f"benchmark={conf.benchmark.name} trains its network on one worker with all accelerators, but found "
@@ -200,13 +202,7 @@ def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
             )
         except IllegalGraph as error:
             raise BadConfiguration(f"start={name} does not fit dataset={dataset.name}: {error}") from error
-    path = given_path(name)
-    if (wrong := what_is_wrong_with(path)) is not None:
-        raise BadConfiguration(
-            f"start must be one of {', '.join(NETWORKS)}, or the path of a graph's JSON file, but found {name!r}"
-            + ("" if wrong == "not there" else f", which is {wrong}")
-            + nearest(name, NETWORKS)
-        )
+    path = _graph_file(name)
     try:
         graph = load(path)
     except DamagedGraphFile as error:
@@ -222,6 +218,18 @@ def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
             f"'{path}' reads {reads} and ends in {graph.shapes[-1]}"
         )
     return graph
+
+
+def _graph_file(name: str) -> Path:
+    """Return the path of a starting graph. Raise BadConfiguration if it is no file."""
+    path = given_path(name)
+    if (wrong := what_is_wrong_with(path)) is not None:
+        raise BadConfiguration(
+            f"start must be one of {', '.join(NETWORKS)}, or the path of a graph's JSON file, but found {name!r}"
+            + ("" if wrong == "not there" else f", which is {wrong}")
+            + nearest(name, NETWORKS)
+        )
+    return path
 
 
 def _require_targets(name: str, dataset: DataSet) -> None:

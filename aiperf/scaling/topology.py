@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from aiperf.errors import BadConfiguration
-from cluster import topology
 from cluster.topology import LinkConf, exchange_seconds
+from cluster.topology import torus_seconds as seconds_by_dimensions
 
 Kind = Literal["torus", "ring", "tree", "switch"]
 FORMS = "torus:XxY, torus:XxYxZ, ring:N, tree:N or switch:N"
@@ -124,7 +124,7 @@ def torus_seconds(network: Network, size: float, bytes_per_second: float, alpha:
     """Return the time by dimensions (`cluster.topology.torus_seconds`). None for networks that are not tori."""
     if network.kind not in ("torus", "ring"):
         return None
-    return topology.torus_seconds(size, network._wired, LinkConf(0, alpha, bytes_per_second))
+    return seconds_by_dimensions(size, network._wired, LinkConf(0, alpha, bytes_per_second))
 
 
 def tree_seconds(network: Network, size: float, bytes_per_second: float, alpha: float) -> float:

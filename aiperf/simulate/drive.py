@@ -21,7 +21,7 @@ Around = Callable[[Driver], AbstractContextManager[object]]
 class SimulatedJournal(Journal):
     """Journal that is not flushed to the disk."""
 
-    def _way_on(self) -> str:
+    def continuation(self) -> str:
         return "simulate it again, from its beginning (a simulated run is not resumed)"
 
 

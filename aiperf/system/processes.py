@@ -124,6 +124,15 @@ def signal_at_end_of_parent(number: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
+def threads_that_never_waited() -> set[int]:
+    """Return the threads of this process without a voluntary context switch, such as one that polls without pause."""
+    return {
+        int(thread.name)
+        for thread in _threads(os.getpid())
+        if "\nvoluntary_ctxt_switches:\t0\n" in (_text(thread / "status") or "")
+    }
+
+
 def _threads(pid: int) -> list[Path]:
     """Return the folders of the threads. A thread may end before its folder is read."""
     folder = _PROC / str(pid) / "task"

@@ -29,7 +29,7 @@ def test_simulated_workers_show_their_slow_links(aiperf: User, tmp_path: Path) -
         assert math.fsum(pair["points_lost"].values()) == pytest.approx(100 * (1 - pair["efficiency"]), abs=1e-9)
         assert max(pair["points_lost"], key=lambda line: pair["points_lost"][line]) == "communication"
     assert found["pairs"][1]["efficiency"] < found["pairs"][0]["efficiency"] < 1
-    assert "weak scaling of 3 runs, evaluation counted to 100 %" in shown
+    assert "weak scaling of 3 runs, evaluation in" in shown
     assert "1 to 4 accelerators: " in shown and "Most was lost in communication" in shown
 
 

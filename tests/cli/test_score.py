@@ -33,6 +33,7 @@ CONTRACT = {
     "cumulative_flops_per_second",
     "regulated_flops_per_second",
     "error",
+    "quality",
     "window_seconds",
     "trials_finished",
     "rounds",

@@ -303,7 +303,7 @@ def test_two_runs_have_objects_of_two_names_that_the_api_takes(one: str, other: 
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("cluster.image=", "cluster.image is the image that all pods run"),
+        ("cluster.image=", "cluster.image is a text, but"),
         ("cluster.operator=helm", "cluster.operator is one of kuberay, none, but found 'helm'"),
         ("cluster.max_workers=0", "cluster.max_workers is between 1 and 1000000, but found 0"),
         ("cluster.start_workers=3", "are at most cluster.max_workers, but found 0, 3 and 1"),

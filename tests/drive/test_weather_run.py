@@ -137,7 +137,7 @@ def test_report_shows_the_quality_and_no_search(finished: Finished) -> None:
     for foreign in ("top-1 accuracy", "regulated", "Tree of architectures", "−ln(error)"):
         assert foreign not in page.split("Configuration")[0], foreign
     assert "best mAP@0.5" in finished.output and "not the published workload" in finished.output
-    assert "error" not in finished.output.partition("score ")[2]
+    assert "error" not in finished.output.partition("\nscore ")[2]
 
 
 def test_quality_is_confirmed_and_its_boxes_are_written(

@@ -247,7 +247,7 @@ def test_a_start_or_set_that_does_not_fit_is_refused() -> None:
         require_memory(replace(USUAL, trainer=fp32), graph, short)
     require_memory(replace(USUAL, trainer=fp32, budget=BudgetConf(memory_bytes=2**40)), graph, short)
     large = replace(USUAL, dataset=SyntheticConf(image=1024))
-    with pytest.raises(BadConfiguration, match=r"each rank generates the synthetic set .* dataset\.image=1024"):
+    with pytest.raises(BadConfiguration, match=r"each rank generates the set synthetic .* dataset\.image=1024"):
         require_memory(large, graph, SHAPE)
     require_memory(large, graph, msgspec.structs.replace(SHAPE, accelerators=1))
 

@@ -230,7 +230,7 @@ def folded(events: Iterable[AnyEvent], seen: Counter[str]) -> Run:
 def test_every_event_of_a_faulty_run_fits(tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
 
-    for seed in range(60_000, 60_012):
+    for seed in range(13, 25):
         journal = tmp_path / f"{seed}.jsonl"
         journal.write_bytes(play(random_case(seed)).journal)
         folded(read(journal), seen)

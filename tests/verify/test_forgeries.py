@@ -69,7 +69,7 @@ def test_the_original_of_the_forgeries_is_sound(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def faulty() -> list[Line]:
     """A simulated run of the configured search, in which workers, attempts and trials were lost and proposals rejected."""
-    lines = [json.loads(line) for line in play(random_case(9)).journal.splitlines()]
+    lines = [json.loads(line) for line in play(random_case(29)).journal.splitlines()]
     for line in lines:
         del line["chain"]
     return lines

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from aiperf.system.processes import threads_that_never_waited
 from aiperf.train.collectives.collective import (
     Joining,
     Meet,
@@ -33,7 +34,6 @@ exchanges: with Horovod's own 1 ms a seventh to a third of a step (benchmarks/re
 POLL_SECONDS = 0.0002
 """Time between two looks at an exchange, on processors."""
 _TIMELINE, _ON_REQUEST = "HOROVOD_TIMELINE", "DYNAMIC"
-_THREADS = Path("/proc/self/task")
 HOW = "docs/training.md says how to build it"
 
 
@@ -171,11 +171,10 @@ def _init_with_timeline() -> None:
     import horovod.torch as hvd
 
     os.environ.setdefault(_TIMELINE, _ON_REQUEST)
-    before = set(_THREADS.iterdir())
+    before = threads_that_never_waited()
     hvd.init()
-    for thread in set(_THREADS.iterdir()) - before:
-        if "\nvoluntary_ctxt_switches:\t0\n" in (thread / "status").read_text():
-            os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
+    for thread in threads_that_never_waited() - before:
+        os.setpriority(os.PRIO_PROCESS, thread, 19)
 
 
 class _Overlapped:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from aiperf.report.tables import Table
     from aiperf.train.tracing.trace_file import Trace
 
-DESCRIPTION = """Prints the kernels, the gradient exchange and the numbers that 16-bit types lose in the traced steps of a run
-(trainer.profile_steps). A file is a trace of torch.profiler or a timeline of Horovod. A truncated file is read as
-far as it goes (docs/hpc-ai500.md)."""
+DESCRIPTION = """Prints the kernels, the gradient exchange and the numbers that 16-bit types lose in the traced steps of a
+run (trainer.profile_steps). A file is a trace of torch.profiler or a timeline of Horovod. A truncated file
+is read as far as it goes (docs/hpc-ai500.md)."""
 EXAMPLES = ("runs/20261121-120000-digits", "--timeline timeline.json --json", "--trace trace.json")
 OPTIONS = ""
 

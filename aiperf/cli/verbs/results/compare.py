@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from aiperf.comparison.compare import Comparison
 
 DESCRIPTION = """Compares runs from their journals: differences in configuration, system and figures, their statistical
-significance, and the factors of the score. The uncertainty of several equal runs is their spread, that of one run is the
-confidence interval of its score.
+significance, and the factors of the score. The uncertainty of several equal runs is their spread, that of
+one run is the confidence interval of its score.
 
 Exit status: 0 no regression beyond the margin, 1 a regression beyond it, 2 undetermined (not significant does
 not mean equal), or the runs cannot be compared."""

@@ -13,9 +13,9 @@ from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 
 DESCRIPTION = """Compares runs that differ in the ranks of their worker: share of linear, points lost by line, speed-up and
-serial fraction, from the starting network's trial of each journal without its first epoch. With --by it compares
-runs that differ in one option: images per second, quality, the batch with the least time to a target, and the share
-of the time that the cores bound. Ends in five sentences (docs/scaling.md)."""
+serial fraction, from the starting network's trial of each journal without its first epoch. With --by it
+compares runs that differ in one option: images per second, quality, the batch with the least time to a
+target, and the share of the time that the cores bound. Ends in five sentences (docs/scaling.md)."""
 EXAMPLES = (
     "runs/sweep-1a2b3c4d5e6f --out scaling",
     "runs/one runs/two runs/four --evaluation every=4 --json",
@@ -55,8 +55,9 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.scaling.scale_text import scale_json, scale_lines
     from aiperf.scaling.study import study
 
+    share = _share(arguments.evaluation)
     points = [point_of(folder) for word in arguments.runs for folder in _folders(word)]
-    found = study(points, _share(arguments.evaluation), arguments.by, arguments.points, arguments.predicted)
+    found = study(points, share, arguments.by, arguments.points, arguments.predicted)
     if arguments.json:
         print(json.dumps(scale_json(found), indent=2))
     else:

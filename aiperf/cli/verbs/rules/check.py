@@ -25,7 +25,7 @@ EXAMPLES = (
     "runs/20261121-120000-imagenet",
     "runs/20261121-120000-digits --division quick",
     "runs/20261121-120000-digits --division our-rules.yaml --json",
-    "runs/20261121-120000-imagenet --level hardware --against runs/20261120-120000-imagenet",
+    "runs/20261121-120000-imagenet --level hardware --against runs/reference",
 )
 OPTIONS = ""
 

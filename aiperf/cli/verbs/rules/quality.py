@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """Evaluates a checkpoint of a run again on the validation images and compares the quality with the journal.
 It takes the last epoch of the journal whose checkpoint exists. After a run with storage.checkpoints=best this
 is the best epoch. It needs torch and the run's data set, and uses one accelerator, or else the processor.
-Of a detector it also writes the boxes to the new file of --detections. Without a RUN it computes the mAP of such a file.
+Of a detector it also writes the boxes to the new file of --detections. Without a RUN it computes the mAP
+of such a file.
 Exit status: 0 equal within one image or 0.001 of mAP, 1 another quality, 2 it cannot be evaluated."""
 EXAMPLES = (
     "runs/20261121-120000-digits",

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """Checks a data set: counts images and classes, decodes every image, writes the SHA-256 of each file
 (aiperf-checksums.jsonl) and an index of the class folders, which runs read instead of listing the folders
 (aiperf-folders.index). An interrupted check continues at the next call. With --index-only no image is read.
-With --pack the images are packed into WebDataset shards, for dataset.format=webdataset. Weather files are checked for
-faults by year and image, and packed so that one image is read at once."""
+With --pack the images are packed into WebDataset shards, for dataset.format=webdataset.
+Weather files are checked for faults by year and image, and packed so that one image is read at once."""
 EXAMPLES = (
     "dataset=imagenet dataset.root=/data/imagenet",
     "dataset=imagenet dataset.root=/data/imagenet --index-only",

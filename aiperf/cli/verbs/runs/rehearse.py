@@ -9,8 +9,9 @@ the score of each cluster against perfect scaling, the load of its driver, and t
 accelerators. A simulation uses only this machine and is never ranked. Writes rehearsal.json, rehearsal.png
 and rehearsal.svg to runs/rehearsal (runs=…, name=…).
 
---within-worker models one worker with 1, 2, 4, … cluster.accelerators, with a constant batch of each accelerator and
-with a constant global batch. Writes within-worker.json to runs/within-worker, for `scale --predicted`.
+--within-worker models one worker with 1, 2, 4, … cluster.accelerators, with a constant batch of each
+accelerator and with a constant global batch. Writes within-worker.json to runs/within-worker, for
+`scale --predicted`.
 
 Options are those of a simulated run (python -m aiperf --help). Default: random search without tuning."""
 EXAMPLES = (

@@ -36,7 +36,8 @@ from morphism import (
 from morphism.detector import FASTER_RCNN_R50, TensorOperations
 
 DESCRIPTION = f"""Counts the floating-point operations of a network per image by Tables I and II of the AIPerf paper.
-Of the detectors {" and ".join(DETECTORS)} it counts the tensor operations per image and per region."""
+Of the detectors {" and ".join(DETECTORS)} it counts the tensor operations per image
+and per region."""
 EXAMPLES = (
     "resnet50_v1",
     "resnet20 --json",

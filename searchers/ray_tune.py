@@ -137,7 +137,7 @@ class MorphismSearch(TuneSearcher):
             "format": FORMAT,
             "start": self._history.space.start.fingerprint,
             "trials": self._numbers,
-            "news": [_encoded(observation) for observation in self._observations],
+            "observations": [_encoded(observation) for observation in self._observations],
         }
         Path(checkpoint_path).write_text(json.dumps(saved), encoding="utf-8")
 
@@ -147,7 +147,7 @@ class MorphismSearch(TuneSearcher):
             saved = json.loads(Path(checkpoint_path).read_text(encoding="utf-8"))
             found = (saved["format"], saved["start"])
             numbers = {str(trial): int(number) for trial, number in saved["trials"].items()}
-            encoded = list(saved["news"])
+            encoded = list(saved["observations"])
         except (ValueError, KeyError, TypeError, AttributeError) as offence:
             raise DamagedSearch(f"{checkpoint_path!r} holds no saved search: {offence!r}") from offence
         expected = (FORMAT, self._history.space.start.fingerprint)

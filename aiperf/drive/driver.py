@@ -51,7 +51,7 @@ class Driver:
     """Called with the events of a turn once they are in the journal."""
     first_worker_seconds: float = 300.0
     """Maximum time until the first worker of a session is up."""
-    agenda: ReplayQueue | None = None
+    replay: ReplayQueue | None = None
     """Replay queue of the run that this one follows. None if the run searches."""
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
@@ -97,7 +97,7 @@ class Driver:
                 self._take(event)
         if self.interrupted and self.run.ended is None:
             self._end("interrupted")
-        while decisions := decide(self.run, self.clock.now(), self.agenda):
+        while decisions := decide(self.run, self.clock.now(), self.replay):
             for decision in decisions:
                 self._carry_out(decision)
         self._commit()
@@ -120,8 +120,8 @@ class Driver:
         observed = observations(self.run, event)
         evolve(self.run, event)
         self.work_log.take(event)
-        if self.agenda is not None:
-            self.agenda.take(event)
+        if self.replay is not None:
+            self.replay.take(event)
         if observed:
             self.history.tell(observed)
             self._outbox.append(observed)
@@ -148,8 +148,8 @@ class Driver:
             case events.TrialStarted():
                 self._outbox.append(train_order(run, decision))
             case events.ProposalRequested():
-                if self.agenda is not None:
-                    self._take(answer(self.agenda, self.history, decision, self.clock.now()))
+                if self.replay is not None:
+                    self._take(answer(self.replay, self.history, decision, self.clock.now()))
                     return
                 self._outbox.append(decision)
             case events.WorkerLost():

@@ -58,14 +58,14 @@ class SessionState:
     work_log: WorkLog
     history: History
     observed: list[Observation] = field(default_factory=list)
-    agenda: ReplayQueue | None = None
+    replay: ReplayQueue | None = None
     """Replay queue of the run that this one follows. None if the run searches."""
 
     @classmethod
     def at(cls, first: RunStarted, follows: Following | None = None) -> SessionState:
         """State after the first event. `follows`: the run that the event names as followed."""
-        agenda = None if follows is None else ReplayQueue(follows.work.trials)
-        state = cls(begin(first), WorkLog(), History(space_of(first)), agenda=agenda)
+        replay = None if follows is None else ReplayQueue(follows.work.trials)
+        state = cls(begin(first), WorkLog(), History(space_of(first)), replay=replay)
         state.work_log.take(first)
         return state
 
@@ -73,8 +73,8 @@ class SessionState:
         observed = observations(self.run, event)
         evolve(self.run, event)
         self.work_log.take(event)
-        if self.agenda is not None:
-            self.agenda.take(event)
+        if self.replay is not None:
+            self.replay.take(event)
         self.history.tell(observed)
         self.observed += observed
 
@@ -323,7 +323,7 @@ def _drive(
                 clock,
                 look,
                 BestEpoch.of_run(folder).take,
-                agenda=state.agenda,
+                replay=state.replay,
             )
             with ending_on_interrupt(driver):
                 driver.drive()

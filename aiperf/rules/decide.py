@@ -18,15 +18,15 @@ from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
 
 
-def decide(run: Run, now: float, agenda: ReplayQueue | None = None) -> list[events.AnyEvent]:
+def decide(run: Run, now: float, replay: ReplayQueue | None = None) -> list[events.AnyEvent]:
     """Return the decisions that follow from the run's state and the time, as the events that record them.
 
-    `now`: seconds since the start of the run. `agenda`: replay queue of a following run. Call again after these events for
+    `now`: seconds since the start of the run. `replay`: replay queue of a following run. Call again after these events for
     further decisions.
     """
     if run.ended is not None:
         return []
-    if (reason := _end(run, now, agenda)) is not None:
+    if (reason := _end(run, now, replay)) is not None:
         return [events.RunEnded(at=now, reason=reason)]
     # These decisions come first, one group at a time. They remove workers and proposals that other decisions would use. If the
     # starting network fails, the next request is for it again.
@@ -43,10 +43,10 @@ def decide(run: Run, now: float, agenda: ReplayQueue | None = None) -> list[even
             decisions.append(_start(run, now, run.next_of(ready), worker, 1, ready.round + 1))
     if (room := run.room_for_trials) != 0:
         position = run.lines + len(decisions)
-        if agenda is None:
+        if replay is None:
             decisions += islice(_requests(run, now, taken, position), room)
         else:
-            decisions += _next_to_follow(run, now, taken, position, agenda)
+            decisions += _next_to_follow(run, now, taken, position, replay)
     reason = f"not among the best {len(run.best)} that can grow"
     decisions += [
         events.CheckpointDropped(at=now, trial=number, cause="not best", reason=reason) for number in run.droppable
@@ -96,13 +96,13 @@ def _requests(run: Run, now: float, taken: set[int], position: int) -> Iterator[
 
 
 def _next_to_follow(
-    run: Run, now: float, taken: set[int], position: int, agenda: ReplayQueue
+    run: Run, now: float, taken: set[int], position: int, replay: ReplayQueue
 ) -> list[events.ProposalRequested]:
     """Return the request of the first ready trial of the followed run for the first idle worker.
 
     There is one request at a time. If a trial cannot be trained, its children become ready before later trials.
     """
-    wanted = agenda.first
+    wanted = replay.first
     name = next((name for name in run.idle if name in run.with_demand and name not in taken), None)
     if wanted is None or name is None:
         return []
@@ -120,15 +120,15 @@ def _next_to_follow(
     ]
 
 
-def _end(run: Run, now: float, agenda: ReplayQueue | None) -> str | None:
+def _end(run: Run, now: float, replay: ReplayQueue | None) -> str | None:
     if now >= run.duration:
         return "duration"
     if run.limits.trials is not None and run.finished >= run.limits.trials:
         return "trials"
     if (most := run.most_corrupt_images) is not None and len(run.corrupt) > most:
         return "corrupt images"
-    if agenda is not None:
-        return "followed" if agenda.is_done and not _is_anything_under_way(run) else None
+    if replay is not None:
+        return "followed" if replay.is_done and not _is_anything_under_way(run) else None
     if bool(run.workers) and len(run.exhausted) == len(run.workers) and not _is_anything_under_way(run):
         return "no proposals"  # all workers are skipped, and no trial or proposal in progress can change that
     return None

@@ -128,17 +128,17 @@ SAME = ("fingerprint", *COUNTS)
 
 
 def answer(
-    agenda: ReplayQueue, history: History, request: ProposalRequested, at: float
+    replay: ReplayQueue, history: History, request: ProposalRequested, at: float
 ) -> TrialProposed | TrialRejected:
     """Return the requested trial as one of this run, or a rejection with the reason."""
     assert request.follows is not None, "a run that follows asks for nothing else"
-    wanted = agenda.trial(request.follows)
-    parent = None if wanted.proposal.parent is None else agenda.here.get(wanted.proposal.parent)
+    wanted = replay.trial(request.follows)
+    parent = None if wanted.proposal.parent is None else replay.here.get(wanted.proposal.parent)
 
     def rejected(reason: str) -> TrialRejected:
         return TrialRejected(at=at, number=request.number, by="check", reason=reason)
 
-    if (reason := _without_weights(agenda, history, wanted)) is not None:
+    if (reason := _without_weights(replay, history, wanted)) is not None:
         return rejected(reason)
     if history.ceiling is not None and wanted.batch_size > history.ceiling:
         return rejected(
@@ -168,12 +168,12 @@ def answer(
     return proposed
 
 
-def _without_weights(agenda: ReplayQueue, history: History, wanted: FollowedTrial) -> str | None:
+def _without_weights(replay: ReplayQueue, history: History, wanted: FollowedTrial) -> str | None:
     """Return the reason for missing inherited weights. None if they are present or none are inherited."""
     followed_parent = wanted.proposal.parent
     if followed_parent is None:
         return None
-    parent = agenda.here.get(followed_parent)
+    parent = replay.here.get(followed_parent)
     inherits = f"trial {wanted.number} of the followed run inherits from its trial {followed_parent}"
     if parent is None:
         return f"{inherits}, which could not be trained here"

@@ -65,7 +65,14 @@ def drive(
         state = SessionState.at(first, world.follows)
         executor = SimulatedExecutor(world, state.run.next_worker)
         driver = Driver(
-            state.run, state.work_log, state.history, journal, executor, world.clock, after_turn, agenda=state.agenda
+            state.run,
+            state.work_log,
+            state.history,
+            journal,
+            executor,
+            world.clock,
+            after_turn,
+            replay=state.replay,
         )
         try:
             executor.start()

@@ -29,12 +29,12 @@ class Decisions(StateCheck):
 
     looks_at_epochs = True
 
-    def __init__(self, run: Run, agenda: ReplayQueue | None, why_not: str | None) -> None:
+    def __init__(self, run: Run, replay: ReplayQueue | None, why_not: str | None) -> None:
         """Begin with a run without lines.
 
-        `agenda`: replay queue of a run that follows another, else None. `why_not`: reason to examine nothing.
+        `replay`: replay queue of a run that follows another, else None. `why_not`: reason to examine nothing.
         """
-        self._agenda = agenda
+        self._agenda = replay
         # The intervals of work, which end a silence, are not passed to this check.
         run.limits.silence_seconds = math.inf
         self._notes = CheckResult("decisions", LAW, "decisions")

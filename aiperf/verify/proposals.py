@@ -197,10 +197,10 @@ class ProposalReplay:
 class FollowedReplay:
     """Recomputation of the proposals of a following run from the followed trials. `take` and `history` as above."""
 
-    def __init__(self, started: RunStarted, agenda: ReplayQueue) -> None:
-        """`agenda`: replay queue of the followed run before its first event."""
+    def __init__(self, started: RunStarted, replay: ReplayQueue) -> None:
+        """`replay`: replay queue of the followed run before its first event."""
         self.history = History(space_of(started))
-        self._agenda = agenda
+        self._agenda = replay
         self._turns: dict[int, bool] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:

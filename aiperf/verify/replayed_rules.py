@@ -154,13 +154,13 @@ _OF_A_LINE = (
 def _checks(run: Run, samples: CostlySamples) -> tuple[Decisions, Sequence[StateCheck]]:
     """Return the checks in their order. The last one updates the searcher's history with each line."""
     started = run.started
-    agenda: ReplayQueue | None = None
+    replay: ReplayQueue | None = None
     why_not: str | None = None
     if started.follows is not None:
-        agenda, why_not = _agenda(started, started.follows, samples.followed)
-    proposals = _proposals(started, samples, agenda, why_not)
+        replay, why_not = _agenda(started, started.follows, samples.followed)
+    proposals = _proposals(started, samples, replay, why_not)
     # Decisions of a run that follows another depend on the other journal as well.
-    decisions = Decisions(run, agenda, why_not)
+    decisions = Decisions(run, replay, why_not)
     return decisions, (
         decisions,
         Results(frozenset(samples.reported)),
@@ -185,10 +185,10 @@ def _agenda(started: RunStarted, follows: FollowedRun, folder: Path | None) -> t
 
 
 def _proposals(
-    started: RunStarted, samples: CostlySamples, agenda: ReplayQueue | None, why_not: str | None
+    started: RunStarted, samples: CostlySamples, replay: ReplayQueue | None, why_not: str | None
 ) -> RecomputedProposals:
-    if agenda is not None:
-        again = FollowedReplay(started, ReplayQueue(agenda.trials))
+    if replay is not None:
+        again = FollowedReplay(started, ReplayQueue(replay.trials))
         return RecomputedProposals(started, again, samples.answered, None)
     proposer: Proposer | None = None
     if why_not is None:

@@ -82,7 +82,7 @@ def test_failed_trials_are_counted_with_the_first_reason() -> None:
     ],
     ids=["no trial", "preparing", "training", "interrupted", "going on"],
 )
-def test_how_far_it_came_is_said(events: list[AnyEvent], why: str) -> None:
+def test_the_progress_is_printed(events: list[AnyEvent], why: str) -> None:
     none = reason_of(positioned(events))
 
     assert none is not None

@@ -252,7 +252,7 @@ class _Simulation:
             executor,
             world.clock,
             self.audience.after_turn,
-            agenda=state.agenda,
+            replay=state.replay,
         )
         try:
             executor.tell(state.observed)

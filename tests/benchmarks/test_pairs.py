@@ -1,4 +1,4 @@
-"""A side of a comparison in a process of its own, and the description of the machine."""
+"""One half of a comparison in its own process, and the description of the machine."""
 
 import pytest
 

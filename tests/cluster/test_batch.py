@@ -1,4 +1,4 @@
-"""Messages for a user of a login node before a job runs. Slurm's programs are stand-ins here."""
+"""Messages for a user of a login node before a job runs. Slurm's programs are replaced here."""
 
 from __future__ import annotations
 

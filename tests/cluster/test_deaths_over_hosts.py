@@ -107,11 +107,13 @@ class ClusterRun:
                 f"find /tmp /dev/shm -mindepth 1 -not -path '{self.rig.folder}*' -not -path '{REPOSITORY}*'; ss -Hltn"
             )
             found += [
-                f"{name}: {line}" for line in self._said(name, script) if not str(self.rig.folder).startswith(line)
+                f"{name}: {line}"
+                for line in self._output_lines(name, script)
+                if not str(self.rig.folder).startswith(line)
             ]
         return found
 
-    def _said(self, name: str, script: str) -> list[str]:
+    def _output_lines(self, name: str, script: str) -> list[str]:
         return subprocess.run(
             [*self.rig.entering(name), "bash", "-c", script], capture_output=True, text=True, check=True
         ).stdout.splitlines()

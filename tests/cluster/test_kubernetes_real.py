@@ -41,7 +41,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def namespace(plane: ControlPlane, request: pytest.FixtureRequest) -> str:
-    """Return a new namespace, whose controllers have made its service account."""
+    """Return a new namespace that has its service account."""
     name = f"t{abs(hash(request.node.name)) % 10**8}"
     plane.kubectl("create", "namespace", name)
     plane.wait(lambda: "default" in plane.kubectl("get", "serviceaccounts", "-n", name, "-o", "name"))
@@ -56,7 +56,7 @@ def objects(plane: ControlPlane, namespace: str) -> list[str]:
 
 
 def test_the_server_accepts_the_plain_manifests(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
-    """`podFailurePolicy` and indexed Jobs are newer than Kubernetes 1.20, whose server drops these fields."""
+    """`podFailurePolicy` and indexed Jobs are newer than Kubernetes 1.20, and its server drops these fields."""
     words = (*PLAIN, f"cluster.namespace={namespace}", "cluster.submit=false", "cluster.runs_size=1Gi")
     with Follower(plane.admin, tmp_path, *COMMON, *words) as printed:
         assert printed.end() == 0

@@ -17,7 +17,7 @@ READS_JOURNALS = {"aiperf/accounting/availability.py"}
 """Modules that read a journal's plain configuration, which has no class any more."""
 KINDS = {str(kind.kind) for kind in CLUSTERS}
 PLAIN = {"ray"}
-"""Kinds whose name also means something else: executor=ray."""
+"""Kinds whose names have a second meaning: executor=ray."""
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:

@@ -67,7 +67,7 @@ def trained(runs: Path, name: str, *changed: str) -> Path:
     """Return the folder of a real run."""
     options = {word.partition("=")[0]: word for word in (*BASE.split(), *changed)}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(aiperf.report.sections, "SECTIONS", ())  # nobody looks at the pages
+        patched.setattr(aiperf.report.sections, "SECTIONS", ())  # no test opens the pages
         assert main([*options.values(), f"runs={runs}", f"name={name}"]) == 0
     (folder,) = runs.glob(f"*-{name}")
     return folder

@@ -24,7 +24,7 @@ def test_dead_helpers_are_a_warning_with_workers_and_effect() -> None:
     assert any("generators that died and were replaced: 1, of worker 1;" in warning for warning in warnings)
 
 
-def test_helpers_of_a_worker_that_is_gone_are_not_told() -> None:
+def test_helpers_of_a_lost_worker_get_no_order() -> None:
     assert (
         interpret(state_after([started(), joined(0)]), HelperLost(worker=7, helper="recorder", reason="ended"), 1.0)
         == []

@@ -11,7 +11,7 @@ WAYS = st.floats(0.0, 2.0)
 
 
 @given(st.floats(-1e4, 1e4), st.lists(st.tuples(WAYS, WAYS, WAYS), min_size=1, max_size=8))
-def test_the_true_offset_lies_within_what_is_said(true: float, ways: list[tuple[float, float, float]]) -> None:
+def test_the_true_offset_lies_within_the_bounds(true: float, ways: list[tuple[float, float, float]]) -> None:
     """`ways`: seconds of the way out, at the node, and of the way back."""
     now, trips = 1.7e9, []
     for outward, thinking, back in ways:

@@ -46,7 +46,7 @@ REQUESTS = (
 def told(address: str) -> dict[str, object]:
     """All that he gets from one address: what each HTTP request and gRPC call was answered, and what came after raw bytes."""
     return {
-        "raw": _said(address, secrets.token_bytes(64), 2.0)[:200].decode("latin-1"),
+        "raw": _answer(address, secrets.token_bytes(64), 2.0)[:200].decode("latin-1"),
         "http": {f"{verb} {path}": _http(address, verb, path) for verb, path in REQUESTS},
         "grpc": {method: _grpc(address, method) for method in METHODS},
     }
@@ -55,7 +55,7 @@ def told(address: str) -> dict[str, object]:
 def _http(address: str, verb: str, path: str) -> str:
     """Return the status and the beginning of the body. '' if the answer is not HTTP."""
     request = f"{verb} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    answer = _said(address, request.encode(), 3.0).decode("latin-1")
+    answer = _answer(address, request.encode(), 3.0).decode("latin-1")
     found = re.match(r"HTTP/1\.[01] (\d+)", answer)
     body = answer.partition("\r\n\r\n")[2]
     return f"{found[1]} {body[:300]}" if found else ""
@@ -71,7 +71,7 @@ def _grpc(address: str, method: str) -> int | None:
     sent = (
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(4, 0, 0, b"") + _frame(1, 4, 1, block) + _frame(0, 1, 1, bytes(5))
     )
-    answer = _said(address, sent, SECONDS, until=rb"grpc-status[\x01\x02]\d\d?")
+    answer = _answer(address, sent, SECONDS, until=rb"grpc-status[\x01\x02]\d\d?")
     found = re.search(rb"grpc-status([\x01\x02])(\d\d?)", answer)
     return None if found is None else int(found[2][: found[1][0]])
 
@@ -80,7 +80,7 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
 
-def _said(address: str, sent: bytes, seconds: float, until: bytes | None = None) -> bytes:
+def _answer(address: str, sent: bytes, seconds: float, until: bytes | None = None) -> bytes:
     host, _, port = address.rpartition(":")
     heard = b""
     try:

@@ -50,11 +50,11 @@ class StandIn:
 
     def start(self) -> Ready:
         """Ready, as a real group would be."""
-        while self._told() == NEVER_READY and not self._is_closed:
+        while self._received() == NEVER_READY and not self._is_closed:
             time.sleep(0.05)
-        if self._told() == LACKS_DATA:
+        if self._received() == LACKS_DATA:
             raise AiperfError(f"the data set must be on each node; it is not on {self._node}")
-        if self._told() == BREAKS:
+        if self._received() == BREAKS:
             raise RuntimeError("an unexpected error")
         return Ready(
             ranks=self._plan.accelerators or 1,
@@ -84,7 +84,7 @@ class StandIn:
             return []
         order = self._orders.pop()
         # the order of RankGroup: messages first, and only the next poll raises the error
-        self._is_over = self._told() == LOSES_DEVICES
+        self._is_over = self._received() == LOSES_DEVICES
         done = TrialDone(trial=order.trial, attempt=order.attempt, reason="epochs")
         return [_epoch(order)] if self._is_over else [_epoch(order), done]
 
@@ -92,7 +92,7 @@ class StandIn:
         """Nothing is left."""
         self._is_closed = True
 
-    def _told(self) -> str:
+    def _received(self) -> str:
         file = self._plan.folder / f"mind-{self._node}"
         return file.read_text() if file.exists() else ""
 

@@ -212,8 +212,8 @@ def deciding(patch: pytest.MonkeyPatch, change: Callable[[Run, AnyEvent], AnyEve
     """Change every decision before it is executed. None removes it."""
     decide = aiperf.rules.decide.decide
 
-    def changed(run: Run, now: float, agenda: ReplayQueue | None = None) -> list[AnyEvent]:
-        commands = (change(run, command) for command in decide(run, now, agenda))
+    def changed(run: Run, now: float, replay: ReplayQueue | None = None) -> list[AnyEvent]:
+        commands = (change(run, command) for command in decide(run, now, replay))
         return [command for command in commands if command is not None]
 
     patch.setattr(aiperf.drive.driver, "decide", changed)
@@ -313,7 +313,7 @@ def a_clock_that_steps_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_ending(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.rules.decide, "_end", lambda run, now, agenda: None)
+    patch.setattr(aiperf.rules.decide, "_end", lambda run, now, replay: None)
 
 
 def proposals_that_see_the_future(patch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_a_margin_is_kept_only_where_the_whole_interval_keeps_it(second: float, 
     assert found is not None and verdict(found, 0.02) == expected
 
 
-def test_without_an_uncertainty_of_both_nothing_is_told() -> None:
+def test_without_both_uncertainties_there_is_no_verdict() -> None:
     found = change(100.0, 50.0, None, Estimate(50.0, 0.1, 9, "repeats"))
 
     assert found is not None and found.is_real is None and verdict(found, 0.02) == "cannot be determined"

@@ -75,7 +75,7 @@ def test_an_entry_without_uncertainty_is_never_compared() -> None:
     assert (sure.best_place, sure.worst_place) == (1, 2)
 
 
-def test_lower_is_better_where_that_is_said() -> None:
+def test_lower_is_better_by_option() -> None:
     low, high = ties([_known(1.0, 0.01), _known(2.0, 0.01)], more_is_better=False)
 
     assert (low.place, high.place) == (1, 2) and high.best_place == 2

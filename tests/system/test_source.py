@@ -24,7 +24,7 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _said(command: str, folder: Path) -> str:
+def _output(command: str, folder: Path) -> str:
     answer = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command} | sha256sum"],
         cwd=folder,
@@ -38,12 +38,12 @@ def _said(command: str, folder: Path) -> str:
 def test_the_digest_equals_that_of_stock_tools(sources: Path) -> None:
     assert source.__doc__ is not None
     command = source.__doc__.partition("name in a checkout:\n")[2].strip()
-    in_a_checkout, ours = _said(command, sources), digest(sources)
+    in_a_checkout, ours = _output(command, sources), digest(sources)
 
     (sources / CONFIGURATION).rename(sources / "aiperf" / CONFIGURATION)
 
     assert in_a_checkout == ours == digest(sources)
-    assert _said(command.replace(f" {CONFIGURATION} ", " ", 1), sources) == ours
+    assert _output(command.replace(f" {CONFIGURATION} ", " ", 1), sources) == ours
 
 
 def test_only_changes_in_a_package_change_the_digest(sources: Path) -> None:
@@ -59,7 +59,7 @@ def test_only_changes_in_a_package_change_the_digest(sources: Path) -> None:
     assert len({before, renamed, digest(sources)}) == 3
 
 
-def test_packages_that_are_not_there_are_said(sources: Path) -> None:
+def test_missing_packages_are_listed(sources: Path) -> None:
     shutil.rmtree(sources / "morphism")
 
     with pytest.raises(FileNotFoundError, match="the packages' sources are not there"):

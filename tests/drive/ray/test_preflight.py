@@ -141,11 +141,11 @@ def test_a_node_whose_check_fails_holds_no_worker(cluster: SmallCluster, tmp_pat
 
     told: list[NodeChecked] = []
 
-    def is_told() -> bool:
+    def has_printed() -> bool:
         told.extend(gate.look(nodes(), there)[1])
         return bool(told)
 
-    wait_for(is_told)
+    wait_for(has_printed)
 
     assert {word.address for word in told} == {slot.address for slot in there.wanted}
     assert all("preflight itself failed" in word.faults[0] and word.excluded for word in told)

@@ -48,7 +48,7 @@ def _planned(plan: Plan, number: int) -> Iterator[Line]:
     """Yield the lines that depend on the shape of the workers."""
     conf, shape, space = plan.conf, plan.shape, plan.space
     accelerators = f"{shape.accelerators} accelerators" if shape.accelerators else "no accelerators"
-    ranks = f"{shape.ranks} ranks ({conf.trainer.collective})"
+    ranks = f"{shape.ranks} {'rank' if shape.ranks == 1 else 'ranks'} ({conf.trainer.collective})"
     yield "a worker", f"{accelerators}, {ranks}, batch {space.default_batch_size} each"
     yield "planned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"
     yield from _network(conf, plan.network, plan.dataset)

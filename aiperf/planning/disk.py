@@ -38,6 +38,8 @@ KEPT = RETAINED + 1
 FLOPS_PER_ACCELERATOR = 50e12
 FLOPS_WITHOUT = 100e9
 """Speeds of a worker from which the length of an epoch is estimated."""
+SLOWER = 20
+"""Epochs of a run that ends by `limits.trials` may take this many times the estimate: its length is not declared."""
 SHORTEST_EPOCH_SECONDS = 0.1
 """Least length of an epoch: a small network on an accelerator waits for its steps, its validation and its checkpoint."""
 TRIED = 4096
@@ -48,6 +50,8 @@ TRIED = 4096
 class DiskNeeds:
     """Estimated bytes of a run, without its report of BYTES_OF_A_REPORT."""
 
+    kept: int
+    """Number of kept checkpoints of finished trials."""
     checkpoints: int
     """All kept checkpoints, at the size of the first network."""
     grown: int
@@ -61,15 +65,21 @@ class DiskNeeds:
 
 def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
     """Estimate the disk space of a run. `accelerators`: of one worker."""
-    counted, seconds = cost_of(network), workers * conf.schedule.duration_seconds
+    counted, trials = cost_of(network), conf.limits.trials
     epoch_flops = counted.epoch_flops(data.training_images, data.validation_images)
     epoch_seconds = max(SHORTEST_EPOCH_SECONDS, epoch_flops / (FLOPS_PER_ACCELERATOR * accelerators or FLOPS_WITHOUT))
+    length = conf.schedule.duration_seconds
+    if trials is not None:
+        length = min(length, SLOWER * trials * max(conf.schedule.epochs) * epoch_seconds)
+    seconds = workers * length
     every = max(PROGRESS_SECONDS, workers / 50)
-    checkpoints = KEPT * BYTES_PER_PARAMETER * counted.parameters
+    kept = KEPT if trials is None else min(KEPT, trials)
+    checkpoints = kept * BYTES_PER_PARAMETER * counted.parameters
     journal = seconds * (1.5 * BYTES_PER_PROGRESS / every + BYTES_PER_EPOCH / epoch_seconds)
     return DiskNeeds(
         checkpoints=checkpoints,
-        grown=math.ceil(conf.budget.factor * checkpoints),
+        kept=kept,
+        grown=checkpoints if trials == 1 else math.ceil(conf.budget.factor * checkpoints),
         journal=math.ceil(BYTES_OF_FIRST_LINE + journal),
         telemetry=math.ceil(BYTES_PER_SAMPLE * (1 + accelerators) * seconds),
         workers=workers,
@@ -132,6 +142,7 @@ def in_words(needs: DiskNeeds) -> str:
     workers = "1 worker" if needs.workers == 1 else f"{count(needs.workers)} workers"
     return (
         f"journal of {workers} {size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(BYTES_OF_A_REPORT)}; "
-        f"checkpoints {size(needs.checkpoints)} ({KEPT} kept), up to {size(needs.grown)} "
-        "as networks grow; checkpoints of trials in training are additional"
+        f"checkpoints {size(needs.checkpoints)} ({needs.kept} kept)"
+        + (f", up to {size(needs.grown)} as networks grow" if needs.grown > needs.checkpoints else "")
+        + "; checkpoints of trials in training are additional"
     )

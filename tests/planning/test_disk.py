@@ -14,13 +14,13 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.events import EpochFinished
 from aiperf.journal.journal import NAME, read
 from aiperf.planning import disk
-from aiperf.planning.disk import DiskNeeds, disk_needs, require_place, require_room
+from aiperf.planning.disk import DiskNeeds, disk_needs, in_words, require_place, require_room
 from aiperf.simulate.drive import drive
 from aiperf.simulate.session import open_run, world_of
 from tests.cli.test_run_options import TINY
 from tests.rigs.limits import small_file_system
 
-SMALL = DiskNeeds(checkpoints=2_640_000, grown=10_560_000, journal=350_000, telemetry=84_000, workers=1)
+SMALL = DiskNeeds(kept=33, checkpoints=2_640_000, grown=10_560_000, journal=350_000, telemetry=84_000, workers=1)
 
 
 @pytest.fixture
@@ -81,6 +81,18 @@ def test_an_estimate_grows_with_each_of_its_causes() -> None:
         disk_needs(conf, plan.network, plan.dataset, 1, 4),
     ):
         assert _total(more) > _total(disk_needs(conf, *given))
+
+
+def test_a_run_of_one_trial_needs_room_for_its_epochs_and_one_checkpoint() -> None:
+    plan = open_run(configure(["+cluster=simulated", "schedule.duration_seconds=2592000", "limits.trials=1"])).plan
+
+    unlimited = replace(plan.conf, limits=replace(plan.conf.limits, trials=None))
+
+    needs, others = (disk_needs(conf, plan.network, plan.dataset, 8, 1) for conf in (plan.conf, unlimited))
+
+    assert needs.kept == 1 and needs.grown == needs.checkpoints
+    assert needs.journal + needs.telemetry < (others.journal + others.telemetry) / 4
+    assert "as networks grow" not in in_words(needs)
 
 
 def _total(needs: DiskNeeds) -> int:

@@ -99,7 +99,9 @@ def test_a_damaged_search_or_one_of_another_start_is_refused(tmp_path: Path) -> 
     file.write_text("no JSON")
     with pytest.raises(DamagedSearch, match="holds no saved search"):
         search().restore(str(file))
-    file.write_text(json.dumps({"format": 1, "start": SMALL.fingerprint, "trials": {}, "observations": [{"kind": "Gossip"}]}))
+    file.write_text(
+        json.dumps({"format": 1, "start": SMALL.fingerprint, "trials": {}, "observations": [{"kind": "Gossip"}]})
+    )
     with pytest.raises(DamagedSearch, match="Gossip"):
         search().restore(str(file))
 

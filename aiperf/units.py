@@ -73,16 +73,16 @@ def operations(value: float) -> str:
 
 
 def interval(low: float, high: float, unit: str) -> str:
-    """Return an interval with one prefix and enough digits to distinguish its ends, at least three.
+    """Return an interval with one prefix and enough digits to distinguish its ends, at least three. Equal ends have three.
 
     Examples: `40.1 to 42.0 TFLOPS`, `1.4486 to 1.4493 EFLOPS`.
     """
     divisor, prefixed = scale(max(abs(low), abs(high)), unit)
-    ends = ("", "")
-    for digits in range(3, _MOST_DIGITS + 1):
-        ends = _significant(low / divisor, digits), _significant(high / divisor, digits)
-        if ends[0] != ends[1]:
-            break
+    found = [
+        (_significant(low / divisor, digits), _significant(high / divisor, digits))
+        for digits in range(3, _MOST_DIGITS + 1)
+    ]
+    ends = next((each for each in found if each[0] != each[1]), found[0])
     return f"{ends[0]} to {ends[1]} {prefixed}"
 
 

@@ -91,4 +91,5 @@ def test_the_ends_of_an_interval_read_apart_where_they_are_apart(low: float, par
 def test_an_interval_has_three_digits_if_its_ends_then_differ() -> None:
     assert units.interval(40.1e12, 42e12, "FLOPS") == "40.1 to 42.0 TFLOPS"
     assert units.interval(1.4486e18, 1.4493e18, "FLOPS") == "1.4486 to 1.4493 EFLOPS"
+    assert units.interval(6.185052e12, 6.185052e12, "FLOP") == "6.19 to 6.19 TFLOP"
     assert units.interval(5e9, 5e9, "FLOPS").endswith(" GFLOPS")

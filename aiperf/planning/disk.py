@@ -60,7 +60,7 @@ class DiskNeeds:
 
 
 def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
-    """Return the estimated disk space of a run in bytes. `network`: starting network. `accelerators`: of one worker."""
+    """Estimate the disk space of a run. `accelerators`: of one worker."""
     counted, seconds = cost_of(network), workers * conf.schedule.duration_seconds
     epoch_flops = counted.epoch_flops(data.training_images, data.validation_images)
     epoch_seconds = max(SHORTEST_EPOCH_SECONDS, epoch_flops / (FLOPS_PER_ACCELERATOR * accelerators or FLOPS_WITHOUT))

@@ -40,7 +40,10 @@ if not any(getattr(finder, "__name__", "") == _SamePlace.__name__ for finder in 
 
 
 def load(run: str | Path) -> LoadedRun:
-    """Load a run for Python: its folder, its name under runs/, or its journal (docs/using.md)."""
+    """Return a run with its figures and tables (docs/using.md). `run`: its folder, its name under runs/, or its journal.
+
+    Raises NoSuchRun, NotAJournal and JournalDamaged, as `loaded_run.load`.
+    """
     from aiperf import loaded_run
 
     return loaded_run.load(run)

@@ -25,7 +25,10 @@ OURS = ("aiperf", "cluster", "morphism", "searchers")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit status. Errors that a user can fix are printed without a traceback."""
+    """Run a command line and return the exit status. `words`: its arguments. Default: those of this process.
+
+    Errors that a user can fix are printed without a traceback, and the status is 2.
+    """
     from aiperf.cli.output import in_users_form, set_up
     from aiperf.errors import AiperfError
     from aiperf.sanitize import sanitize_lines
@@ -107,7 +110,7 @@ def _execute(words: list[str]) -> int:
 
 
 def script() -> NoReturn:
-    """Entry point of the console script."""
+    """Run the command line of this process and exit with its status. Entry point of the console script `aiperf`."""
     _open_closed_streams()
     interrupts.install()
     try:

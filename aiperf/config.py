@@ -141,7 +141,7 @@ _CHOSEN: dict[type[Any], tuple[type[Any], ...]] = {
 
 
 def schemas_of_parts() -> dict[str, tuple[type[Any], ...]]:
-    """Return the possible dataclasses of each part of the configuration."""
+    """Return the dataclasses that each part of the configuration can have, by the part's field name in RunConf."""
     hints = _type_hints(RunConf)
     kinds = {each.name: _without_none(hints[each.name]) for each in fields(RunConf)}
     parts: dict[str, type[Any]] = {
@@ -167,7 +167,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
-    """Return the possible dataclasses of the records of a field. Empty if the field is no list of records."""
+    """Return the dataclasses that records in the list `name` of `schema` can have. Empty if the field is no such list."""
     if name not in schema.__dataclass_fields__:
         return ()
     declared: tuple[type[Any], ...] | None = schema.__dataclass_fields__[name].metadata.get("records")
@@ -179,7 +179,7 @@ def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
 
 
 def name_of_choice(schema: type[Any]) -> str | None:
-    """Return the name of a choice as in the journal. None if the part has only one class."""
+    """Return the name by which a class is chosen, such as 'imagenet'. None if its part has only one class."""
     is_chosen = any(schema in several for several in _CHOSEN.values())
     return str(fields(schema)[0].default) if is_chosen else None
 
@@ -199,7 +199,7 @@ def configuration_folder(package: Path | None = None) -> Path:
 
 
 def choices(group: str) -> list[str]:
-    """Return the choices of a group, from the files in its folder."""
+    """Return the names of a group's choices, sorted. Empty for an unknown group."""
     return sorted(path.stem for path in (configuration_folder() / group).glob("*.yaml"))
 
 
@@ -247,7 +247,7 @@ def require_options(words: Sequence[str]) -> None:
 
 @cache
 def register() -> None:
-    """Register the dataclasses with Hydra, as NAME_schema for conf/GROUP/NAME.yaml."""
+    """Register the dataclasses with Hydra, as NAME_schema for conf/GROUP/NAME.yaml. A second call does nothing."""
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
@@ -298,7 +298,7 @@ def _set(plain: dict[str, Any], word: CommandWord) -> None:
 
 
 def as_plain(conf: RunConf) -> dict[str, Any]:
-    """Return the configuration as JSON values, for the journal. The AutoML benchmark is recorded by no value."""
+    """Return the configuration as JSON values, for the journal. The AutoML benchmark has no key 'benchmark'."""
     plain = asdict(conf)
     if type(conf.benchmark) is BenchmarkConf:
         del plain["benchmark"]

@@ -76,7 +76,7 @@ def require_file(path: Path) -> None:
 
 
 def bounded_lines(file: IO[AnyStr], longest: int) -> Iterator[AnyStr]:
-    """Iterate over the lines of a file. A longer line is split into pieces of `longest`, which bounds the memory."""
+    """Yield the lines of a file with their line ends. A longer line is split into pieces of `longest` bytes or characters."""
     empty: AnyStr = file.read(0)
     return iter(partial(file.readline, longest), empty)
 
@@ -98,7 +98,7 @@ def shown(path: object) -> str:
 
 
 def refused(error: OSError) -> str:
-    """Return the message of an error of the operating system: path, cause and fix."""
+    """Return the text for an error of the operating system: its path, cause and fix."""
     what = error.strerror or str(error) or type(error).__name__
     names = [
         shown(name) for name in (error.filename, error.filename2) if name is not None and not isinstance(name, int)

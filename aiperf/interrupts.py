@@ -78,7 +78,7 @@ _requests = _Requests()
 
 
 def install() -> None:
-    """Install the handlers. Signals that the caller set to be ignored (nohup, background jobs) stay ignored."""
+    """Install the handlers of SIGINT, SIGTERM and SIGHUP. A signal that the caller set to be ignored (nohup) stays ignored."""
     _requests.is_installed = True
     _requests.terminals = tuple(stream for stream in (1, 2) if os.isatty(stream))
     set_again()
@@ -107,19 +107,19 @@ def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def over() -> None:
-    """Return to the stage AT_ONCE before the interpreter ends."""
+    """Let a signal end the process immediately from now on (stage AT_ONCE). Call it before the interpreter ends."""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     _requests.stage = AT_ONCE
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt if a request was received but a library has caught the exception."""
+    """Raise KeyboardInterrupt if a signal was received at the stage UNWINDING, in case a library has caught the exception."""
     if _requests.first is not None and _requests.stage == UNWINDING:
         raise KeyboardInterrupt
 
 
 def note() -> None:
-    """Begin the stage NOTED. An earlier request raises KeyboardInterrupt first."""
+    """Begin the stage NOTED, in which a signal raises nothing. Raise KeyboardInterrupt for an earlier signal."""
     check()
     if _requests.is_installed:
         _requests.stage = NOTED
@@ -127,7 +127,7 @@ def note() -> None:
 
 @contextmanager
 def noted(then: Callable[[], None]) -> Iterator[None]:
-    """Call `then` at the first request within the block, or at the beginning of the block for an earlier request."""
+    """Call `then` at the first signal within the block, or at the beginning of the block for an earlier signal."""
     global _requests
     outer, before = _requests, {number: signal.getsignal(number) for number in NUMBERS}
     inner = outer if outer.is_installed else _Requests()
@@ -147,10 +147,13 @@ def noted(then: Callable[[], None]) -> Iterator[None]:
 
 
 def status(otherwise: int, stage: str = NOTED) -> int:
-    """Return the exit status at a stage: 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP, else `otherwise`."""
+    """Return the exit status 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP if the stage is `stage`.
+
+    Return `otherwise` without a signal or at another stage.
+    """
     return 128 + _requests.first if _requests.first is not None and _requests.stage == stage else otherwise
 
 
 def received() -> int | None:
-    """Return the first signal, None without one."""
+    """Return the number of the first signal that was received. None without one."""
     return _requests.first

@@ -41,37 +41,37 @@ class LoadedRun:
 
     @property
     def is_valid(self) -> bool:
-        """True if the score is valid."""
+        """True if the score is valid: the run has ended, its window has a length, and a trial was finished and evaluated."""
         return self.facts.score.valid
 
     @property
     def score(self) -> float | None:
-        """Work per second in the valid window."""
+        """Score in FLOPS: operations per second in the valid window. None without a valid window."""
         return self.facts.score.flops_per_second
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % confidence interval of the score."""
+        """95 % confidence interval of the score in FLOPS, (low, high). None if none is valid, for example for a short run."""
         return self.facts.score.flops_per_second_interval
 
     @property
     def regulated_score(self) -> float | None:
-        """The score × −ln(error)."""
+        """Regulated score in FLOPS: score × −ln(error). None without a score or an error."""
         return self.facts.score.regulated_flops_per_second
 
     @property
     def error(self) -> float | None:
-        """Smallest measured validation error."""
+        """Smallest measured validation error: 1 − top-1 accuracy, 0..1. None without an evaluation or for another metric."""
         return self.facts.score.error
 
     @property
     def busy(self) -> float | None:
-        """Share of the accelerator time spent in training and validation steps."""
+        """Share of the accelerator time spent in training and validation steps, 0..1. None without a valid window."""
         return self.facts.score.busy_share
 
     @property
     def mfu(self) -> float | None:
-        """Model FLOPS utilization."""
+        """Model FLOPS utilization: share of the accelerators' dense peak, 0..1. None without a known peak."""
         return self.facts.utilisation.mfu
 
     @property
@@ -85,22 +85,22 @@ class LoadedRun:
 
     @cached_property
     def trials(self) -> pandas.DataFrame:
-        """One row per trial."""
+        """Table with one row per trial, indexed by its number. Raises AiperfError without pandas, as all tables."""
         return _table(self.facts.trials, "number")
 
     @cached_property
     def workers(self) -> pandas.DataFrame:
-        """One row per worker."""
+        """Table with one row per worker, indexed by its number."""
         return _table(self.facts.workers, "number")
 
     @cached_property
     def curve(self) -> pandas.DataFrame:
-        """Score over time."""
+        """Table of the score over time in FLOPS, one row per moment, indexed by the seconds since the start of the run."""
         return _table(self.facts.curve, "at")
 
     @cached_property
     def telemetry(self) -> pandas.DataFrame:
-        """One row per sample of a device. `attrs["damaged"]` names what could not be read.
+        """Table with one row per sample of a device. `attrs["damaged"]` lists the lines that could not be read.
 
         The clocks of hosts may differ: `at` is by the clock of the sample's host.
         """
@@ -118,7 +118,10 @@ class LoadedRun:
         return table
 
     def report(self, out: str | Path | None = None) -> Path:
-        """Write the report and return the path of its page. `out`: folder. Default: the folder of the run."""
+        """Write the report and return the path of its page. `out`: folder. Default: the folder of the run.
+
+        Raises ReportNotWritten if the folder cannot be written.
+        """
         return write(self.facts, self.folder if out is None else given_path(str(out)), self.folder).page
 
     def __repr__(self) -> str:
@@ -127,13 +130,14 @@ class LoadedRun:
 
 
 def load(run: str | Path) -> LoadedRun:
-    """Load a run.
+    """Return a run with its figures and tables.
 
     Args:
         run: its folder, its name under runs/, or its journal.
 
     Raises:
         NoSuchRun: there is no run.
+        NotAJournal: another file is named, or the journal cannot be read.
         JournalDamaged: a line of the journal does not follow from the line before it.
     """
     return LoadedRun(run_folder(str(run)))

@@ -24,7 +24,7 @@ def nearest(word: str, right: Collection[str]) -> str:
 
 
 def nearest_option(word: str, known: Sequence[str]) -> str:
-    """Return the same hint for the name of an option, compared with full names and with their last parts."""
+    """Return ' (did you mean …?)' for the name of an option, or '' if none is near. Full names and last parts are compared."""
     lower = word.lower().replace("-", "_")
     part, dot, last = lower.rpartition(".")
     if lower in known:

@@ -85,7 +85,7 @@ class FieldLimits:
 
     @property
     def among(self) -> Collection[str] | None:
-        """Allowed words. None if any text is allowed."""
+        """Texts that are allowed as values. None if any text is allowed."""
         among: Collection[str] | Callable[[], Collection[str]] | None = self.metadata.get("among")
         return among() if callable(among) else among
 
@@ -154,7 +154,7 @@ def _written(value: float) -> str:
 
 
 def limits_of(schema: type[Any]) -> Mapping[str, FieldLimits]:
-    """Return the limits of each field with plain values, a list of them, or a list of records of one class."""
+    """Return the limits of a dataclass's fields by name: of plain values, lists of them, and lists of records of one class."""
     return _limits_of(typing.cast(Hashable, schema))
 
 

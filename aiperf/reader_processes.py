@@ -13,7 +13,7 @@ from pathlib import Path
 
 @contextmanager
 def side_processes(number: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of processes. They are killed if the block ends with an exception."""
+    """Yield a pool of `number` new processes. They are killed if the block ends with an exception."""
     # Spawned, not forked: the caller may have threads.
     others = set(active_children())
     with ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=_end_at_once) as pool:

@@ -21,7 +21,7 @@ class RunWarning:
 
     @property
     def lines(self) -> tuple[str, str]:
-        """Text and remedy as lines for a terminal."""
+        """Two lines for a terminal: severity with the text, and the remedy."""
         return f"{self.severity}: {self.text}", f"  to do: {self.remedy}"
 
     def __post_init__(self) -> None:

@@ -72,11 +72,11 @@ class Scratch:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables of processes that belong to this folder."""
+        """Environment variables to set for a child process, so that `close` kills it: MARK with the folder's path."""
         return {MARK: str(self.path)}
 
     def close(self, patience_seconds: float = 2.0) -> None:
-        """Kill processes of the folder that run longer than `patience_seconds`, and remove it. A second call does nothing."""
+        """Kill child processes that still run after `patience_seconds`, and remove the folder. A second call does nothing."""
         if self._janitor.stdin is None or self._janitor.stdin.closed:
             return
         deadline = time.monotonic() + patience_seconds
@@ -96,7 +96,7 @@ class Scratch:
 
 
 def marked(folder: Path) -> tuple[int, ...]:
-    """Return the pids of the running processes of a folder, without this process."""
+    """Return the pids of the running processes whose environment names this scratch folder, without this process."""
     mark = f"{MARK}={folder}".encode()
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):

@@ -10,7 +10,7 @@ _READ_OTHERWISE = ("~", "'", '"')
 
 
 def command(*words: str) -> str:
-    """Return a command line. Placeholders are in capitals.
+    """Return a command line of this program, with quotes for a shell. Placeholders are in capitals.
 
     >>> command("report", "runs/a b", "--out", "DIR")
     "python -m aiperf report 'runs/a b' --out DIR"
@@ -19,7 +19,7 @@ def command(*words: str) -> str:
 
 
 def option(name: str, path: Path | str) -> str:
-    """Return an option with a path as value, without quotes.
+    """Return NAME=PATH as one word of a command line, without quotes.
 
     >>> option("resume", Path("runs/a b")), option("resume", "~a"), option("follow", "null")
     ('resume=runs/a b', 'resume=./~a', 'follow=./null')

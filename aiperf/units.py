@@ -42,33 +42,33 @@ def si(value: float, unit: str, digits: int = 3) -> str:
 
 
 def scale(largest: float, unit: str) -> tuple[float, str]:
-    """Return divisor and unit of an axis or interval from its largest magnitude: `(1e12, "TFLOPS")`."""
+    """Return (divisor, prefixed unit) for an axis or interval whose largest magnitude is `largest`: `(1e12, "TFLOPS")`."""
     power = _prefix_of(largest) if math.isfinite(largest) else 0
     return 1000.0**power, f"{_PREFIXES[power]}{unit}"
 
 
 def flops_per_second(value: float) -> str:
-    """Return a rate of floating-point operations: `41.2 TFLOPS`."""
+    """Return a rate in FLOPS as text: `41.2 TFLOPS`."""
     return si(value, "FLOPS")
 
 
 def flops_per_watt(value: float) -> str:
-    """Return an energy efficiency: `17.2 GFLOPS/W`."""
+    """Return an energy efficiency in FLOPS per watt as text: `17.2 GFLOPS/W`."""
     return si(value, "FLOPS/W")
 
 
 def watts(value: float) -> str:
-    """Return a power: `2.41 kW`."""
+    """Return a power in watts as text: `2.41 kW`."""
     return si(value, "W")
 
 
 def joules(value: float) -> str:
-    """Return an energy: `12.3 MJ`."""
+    """Return an energy in joules as text: `12.3 MJ`."""
     return si(value, "J")
 
 
 def operations(value: float) -> str:
-    """Return a number of floating-point operations: `7.81 GFLOP`. Unlike a rate, the unit has no S."""
+    """Return a number of floating-point operations as text: `7.81 GFLOP`. Unlike a rate, the unit has no S."""
     return si(value, "FLOP")
 
 
@@ -87,7 +87,7 @@ def interval(low: float, high: float, unit: str) -> str:
 
 
 def share(value: float, decimals: int = 1) -> str:
-    """Return a share in per cent: `95.1 %`, `−0.3 %`. Only zero is printed as `0.0 %`."""
+    """Return a share of 1 as text in per cent: `95.1 %` for 0.951. Only zero gives `0.0 %`, small shares give `< 0.1 %`."""
     percent = abs(100 * value)
     least = 10.0**-decimals
     sign = "−" if value < 0 else ""
@@ -97,7 +97,7 @@ def share(value: float, decimals: int = 1) -> str:
 
 
 def change(value: float) -> str:
-    """Return a relative change in per cent: `+1.20 %`, `−0.03 %`."""
+    """Return a relative change as text in per cent: `+1.20 %` for 0.012, `−0.03 %`."""
     return "0.00 %" if value == 0 else f"{100 * value:+.2f} %".replace("-", "−")
 
 
@@ -107,7 +107,7 @@ def change_interval(low: float, high: float) -> str:
 
 
 def signed(value: float, unit: str) -> str:
-    """Return a difference of quantities: `+1.23 TFLOPS`, `−4.00 GFLOPS`."""
+    """Return a difference as text with sign and SI prefix: `+1.23 TFLOPS`, `−4.00 GFLOPS`."""
     sign = "−" if value < 0 else "+" if value > 0 else ""
     return f"{sign}{si(abs(value), unit)}"
 
@@ -118,7 +118,7 @@ def noise(value: float) -> str:
 
 
 def error(value: float) -> str:
-    """Return a classification error with two decimals: `2.41 %`."""
+    """Return a classification error of 0..1 as text in per cent: `2.41 %` for 0.0241."""
     return share(value, decimals=2)
 
 
@@ -127,22 +127,22 @@ METRICS = {"top1": "top-1 accuracy", "map50": "mAP@0.5"}
 
 
 def quality(value: float) -> str:
-    """Return a quality of 0..1: `0.4231`."""
+    """Return a quality of 0..1 as text with four digits: `0.4231`."""
     return f"{value:.4g}"
 
 
 def count(value: int) -> str:
-    """Return an integer in groups of three digits."""
+    """Return an integer as text in groups of three digits, separated by narrow spaces."""
     return f"{value:,}".replace(",", _NARROW)
 
 
 def size(value: float) -> str:
-    """Return a number of bytes with a decimal prefix: `16.0 GB`."""
+    """Return a number of bytes as text with a decimal prefix: `16.0 GB`."""
     return si(value, "B")
 
 
 def duration(seconds: float) -> str:
-    """Return a duration with at most two units: `360,448 h`, `12 h 00 min`, `3 min 05 s`, `4.2 s`, `38 ms`."""
+    """Return a duration as text with at most two units: `360,448 h`, `12 h 00 min`, `3 min 05 s`, `4.2 s`, `38 ms`."""
     assert math.isfinite(seconds), f"{seconds!r} s is no duration"
     if seconds < 0:
         return f"−{duration(-seconds)}"

@@ -24,7 +24,7 @@ _FIELDS = tuple(Detector.__dataclass_fields__)
 
 
 def cost_of(architecture: Architecture) -> Cost:
-    """Return the cost of an architecture."""
+    """Return the operations, parameters and stored elements of a graph or detector, per image."""
     return architecture.cost if isinstance(architecture, Detector) else cost(architecture)
 
 

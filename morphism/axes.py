@@ -21,7 +21,7 @@ class Axis:
     producers: tuple[int, ...]
     """Indices of the ungrouped convolutions with these output channels, sorted."""
     carriers: tuple[int, ...]
-    """Indices of all nodes with this axis in their output, producers included, sorted."""
+    """Indices of all nodes whose output has these channels, producers included, sorted."""
     readers: tuple[int, ...]
     """Indices of the ungrouped convolutions and dense layers with this axis in their input, sorted."""
     pinned: str | None
@@ -44,7 +44,7 @@ def is_depthwise(op: ops.Convolution, entering: Shape) -> bool:
 
 @once_per_graph
 def axes(graph: Graph) -> Axes:
-    """Return the channel axes of a graph."""
+    """Return the channel axes of a graph: groups of channels that must grow together. See Axis."""
     shared = _Shared()
     segments: list[Segments] = []
     for node, shape in zip(graph.nodes, graph.shapes, strict=True):

@@ -152,7 +152,7 @@ def _known(found: dict[str, JSON], where: str, known: set[str]) -> None:
 
 
 def parsed(text: str) -> JSON:
-    """Return the content of a graph file. Raises DamagedGraphFile if it is too long or no JSON."""
+    """Return the JSON value in the text of a graph file. Raises DamagedGraphFile if it is too long or no JSON."""
     if len(text) > LARGEST_FILE:
         raise DamagedGraphFile(f"a graph file has {LARGEST_FILE} characters at most, this one {len(text)}")
     try:

@@ -58,11 +58,11 @@ class LayerCost(NamedTuple):
     """Cost of one layer, or of all layers of one kind. Operations are per image."""
 
     forward_flops: int = 0
-    """Forward pass in training."""
+    """Operations of the forward pass in training, per image."""
     forward_validation_flops: int = 0
-    """Forward pass in evaluation."""
+    """Operations of the forward pass in evaluation, per image."""
     backward_flops: int = 0
-    """Gradients of input and weights, and the update of the weights, which Table II counts per image."""
+    """Operations of the gradients of input and weights, and of the update, which Table II counts per image."""
     tensor_forward_flops: int = 0
     """Convolutions and matrix products only, for model FLOPS utilization (MFU)."""
     tensor_backward_flops: int = 0
@@ -70,7 +70,7 @@ class LayerCost(NamedTuple):
 
 
 def total(layers: "list[LayerCost]") -> LayerCost:
-    """Return the sum of each field."""
+    """Return the cost of all layers together: the sum of each field. Zero for no layers."""
     return LayerCost(*map(sum, zip(*layers, strict=True))) if layers else LayerCost()
 
 
@@ -79,11 +79,11 @@ class Cost:
     """Cost of a graph: operations per image, parameters, and elements in memory during training."""
 
     forward_flops: int
-    """Per image, in training."""
+    """Operations of the forward pass per image, in training."""
     forward_validation_flops: int
-    """Per image, in evaluation: without dropout."""
+    """Operations of the forward pass per image, in evaluation: without dropout."""
     backward_flops: int
-    """Per image: gradients and update."""
+    """Operations of the backward pass per image: gradients and update."""
     tensor_forward_flops: int
     """Per image, convolutions and matrix products only. Equals the result of torch.utils.flop_counter."""
     tensor_backward_flops: int
@@ -125,7 +125,11 @@ class Cost:
 def training_memory(
     batch: int, bytes_per_element: int, parameters: int, held: int, indices: int = 0, largest: int = 0
 ) -> int:
-    """Return bytes as in `Cost.training_memory`. Linear in the last four arguments, so that these can be differences."""
+    """Return the least memory of a training step in bytes, as `Cost.training_memory`.
+
+    `held`, `indices`, `largest`: `Cost.held_elements` and so on, per image. The result is linear in the last four arguments,
+    so that these can be differences.
+    """
     copies = bytes_per_element if bytes_per_element < 4 else 0
     activations = bytes_per_element * (held + 2 * largest) + _BYTES_PER_INDEX * indices
     return (_BYTES_PER_PARAMETER + copies) * parameters + batch * activations
@@ -251,7 +255,7 @@ def hand_on_layer_costs(graph: Graph, grown: Graph, changed: Iterable[int], *, a
 
 @once_per_graph
 def cost(graph: Graph) -> Cost:
-    """Return the cost of a graph."""
+    """Return the operations, parameters and stored elements of a graph, per image."""
     layers: dict[type[ops.Op], list[LayerCost]] = {}
     held_elements = index_elements = largest_elements = 0
     for node, output, layer, is_held in zip(graph.nodes, graph.shapes, layer_costs(graph), held(graph), strict=True):

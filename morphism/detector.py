@@ -83,7 +83,7 @@ class DetectorCounts:
     """Elements that the forward pass of an image with the regions of training stores for the backward pass."""
 
     def with_regions(self, regions: int) -> TensorOperations:
-        """Return the operations of an image with this number of regions."""
+        """Return the tensor operations of an image with this number of regions, forward and backward."""
         return TensorOperations(
             self.per_image.forward_flops + regions * self.per_region.forward_flops,
             self.per_image.backward_flops + regions * self.per_region.backward_flops,

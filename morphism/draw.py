@@ -53,7 +53,7 @@ class Unit:
 
 
 def units(graph: Graph) -> tuple[Unit, ...]:
-    """Return the units in the order of their boxes. A unit reads earlier units only."""
+    """Return the boxes of a drawing, in order: groups of nodes. A unit reads earlier units only."""
     of: dict[int, int] = {}
     found: list[Unit] = []
     for index, node in enumerate(graph.nodes):

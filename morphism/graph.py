@@ -44,7 +44,7 @@ class Node:
             )
 
     def moved(self, inputs: tuple[int, ...]) -> "Node":
-        """Return the node with other inputs. Its name is not checked again."""
+        """Return a copy of the node with other inputs (indices of nodes). Its name is not checked again."""
         node = _new(Node)
         _set(node, "name", self.name)
         _set(node, "op", self.op)
@@ -93,12 +93,12 @@ class Graph:
         return {node.name: index for index, node in enumerate(self.nodes)}
 
     def index(self, name: str) -> int:
-        """Return the index of a node. Raises KeyError for an unknown name."""
+        """Return the index of the node with this name. Raises KeyError for an unknown name."""
         return self.indices[name]
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
-        """Indices of the readers of each node, sorted. A node that reads it twice is listed twice."""
+        """Indices of the nodes that read each node's output, sorted. A node that reads it twice is listed twice."""
         readers: list[list[int]] = [[] for _ in self.nodes]
         for index, node in enumerate(self.nodes):
             for entering in node.inputs:
@@ -139,7 +139,7 @@ class Graph:
 
 
 def once_per_graph(derive: Callable[[Graph], Result]) -> Callable[[Graph], Result]:
-    """Cache the result of a function of one graph in that graph, which never changes."""
+    """Return the function `derive` with a cache: its result is stored in the graph, which never changes. A decorator."""
     key = _key(derive)
 
     @wraps(derive)

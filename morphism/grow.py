@@ -54,7 +54,7 @@ def grow(graph: Graph, morph: Morph) -> Graph:
 
 
 def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
-    """Return the graph after several morphs of different convolutions, in one step. Raises IllegalMorph."""
+    """Return the graph after Kernel morphs of different convolutions, in one step. Raises IllegalMorph."""
     changed: dict[int, Op] = {}
     for morph in kernels:
         offence = "only odd kernels from 3 on grow, up to 7, and not of a convolution that reads the image"
@@ -73,7 +73,7 @@ def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
 
 
 def free_folder(graph: Graph, kind: str) -> str:
-    """Return the first segment of the names that a morph adds: its kind ('deepen', 'skip') and the first free number."""
+    """Return the first segment of the names that a morph adds, such as 'deepen3': `kind` and the first free number."""
     number = 1
     while f"{kind}{number}" in graph.heads:
         number += 1
@@ -221,7 +221,7 @@ class Lineage:
     morphs: tuple[Morph, ...] = ()
 
     def then(self, morph: Morph) -> "Lineage":
-        """Return the lineage with one more morph."""
+        """Return a new lineage with one more morph at its end."""
         return Lineage(self.start, (*self.morphs, morph))
 
 

@@ -41,7 +41,7 @@ class Budget:
     """Largest cost of a grown network. None is no limit."""
 
     forward_flops: int | None
-    """Per image."""
+    """Most operations of a forward pass in training, per image."""
     parameters: int | None
     memory_bytes: int | None
     """Training memory on one accelerator at `batch` images, by `Cost.training_memory`."""
@@ -58,7 +58,10 @@ class Budget:
         batch: int = 32,
         bytes_per_element: int = 4,
     ) -> "Budget":
-        """Return a budget of `factor` times the forward operations and the parameters of a starting architecture."""
+        """Return a budget of `factor` times the forward operations and the parameters of a starting architecture.
+
+        The other arguments are fields of the budget. Memory is not limited by default.
+        """
         start = cost_of(architecture)
         return cls(
             int(factor * start.forward_flops), int(factor * start.parameters), memory_bytes, batch, bytes_per_element
@@ -77,7 +80,7 @@ class Budget:
 
 
 class CostChange(NamedTuple):
-    """Change of the fields of `Cost` by a morph."""
+    """Change of the fields of `Cost` by a morph: cost after it minus cost before it."""
 
     forward_flops: int
     parameters: int
@@ -160,7 +163,7 @@ def legal(graph: Graph, budget: Budget) -> tuple[Morph, ...]:
 
 
 def changes(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
-    """Yield every legal morph without a budget, with its change of the cost."""
+    """Yield (morph, change of the cost) for every morph that is legal without a budget."""
     for kind in KINDS_OF_MORPH:
         yield from _CHANGES[kind](graph)
 
@@ -252,7 +255,7 @@ def _widenings(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
 
 
 def wider(channels: int) -> list[int]:
-    """Return the numbers of channels that a Widen may choose, sorted."""
+    """Return the numbers of channels that a Widen may give a convolution of `channels`, sorted."""
     sizes = []
     for multiplier, divisor in WIDENINGS:
         size = -(-channels * multiplier // divisor)

@@ -32,7 +32,7 @@ LARGEST_GROWN_KERNEL = 7
 
 @once_per_graph
 def deepen_sites(graph: Graph) -> tuple[int, ...]:
-    """Return the indices of the ReLUs on feature maps, after which a network can be deepened."""
+    """Return the indices of the ReLUs after which a Deepen may add layers: those on feature maps, if the graph has room."""
     return tuple(
         [
             index
@@ -60,7 +60,7 @@ def widen_sites(graph: Graph) -> tuple[int, ...]:
 
 @once_per_graph
 def kernel_sites(graph: Graph) -> tuple[int, ...]:
-    """Return the indices of the convolutions whose kernel may grow."""
+    """Return the indices of the convolutions whose kernel may grow: odd, from 3 on, not reading the image."""
     return tuple(
         [
             index
@@ -116,7 +116,10 @@ def _reaches(graph: Graph, index: int, kernel: int, padding: int) -> bool:
 
 
 def most_channels(graph: Graph, axis: int) -> int:
-    """Return the largest number of channels of an axis for which no carrier exceeds LARGEST_CHANNELS."""
+    """Return the largest number of channels of an axis for which no node's output exceeds LARGEST_CHANNELS channels.
+
+    `axis`: index in `axes(graph).axes`.
+    """
     found = axes(graph)
     most = LARGEST_CHANNELS
     for carrier in found.axes[axis].carriers:
@@ -152,7 +155,7 @@ def depths(graph: Graph) -> tuple[int, ...]:
 
 @once_per_graph
 def skip_sources(graph: Graph) -> tuple[int, ...]:
-    """Return the indices of the activations: ReLUs and poolings with maps as output."""
+    """Return the indices of the nodes where a Skip may begin: ReLUs and poolings with maps as output."""
     return tuple(
         [
             index
@@ -164,7 +167,7 @@ def skip_sources(graph: Graph) -> tuple[int, ...]:
 
 @once_per_graph
 def skip_targets(graph: Graph) -> tuple[int, ...]:
-    """Return the indices of the pre-activations: batch normalisations, sums and convolutions with a ReLU as reader."""
+    """Return the indices of the nodes where a Skip may end: normalisations, sums and convolutions that a ReLU reads."""
     read = dict.fromkeys(node.inputs[0] for node in graph.nodes if isinstance(node.op, Relu))
     return tuple(
         sorted(
@@ -197,7 +200,7 @@ def branches(graph: Graph) -> dict[int, frozenset[int]]:
 
 
 def skip_stride(source: Map, target: Map) -> int | None:
-    """Return the stride of an unpadded 1×1 convolution from the size of one map to that of another. None if there is none."""
+    """Return the stride of a 1×1 convolution that gives maps of the target's size. None if no stride does."""
     if target.height > source.height or target.width > source.width:
         return None
     stride = max((source.height - 1) // target.height, (source.width - 1) // target.width) + 1
@@ -207,13 +210,13 @@ def skip_stride(source: Map, target: Map) -> int | None:
 
 @once_per_graph
 def shape_numbers(graph: Graph) -> tuple[int, ...]:
-    """Return for each node the number of its output shape. Pairs of numbers are cheap dictionary keys."""
+    """Return for each node the number of its output shape, from 0. Equal shapes have equal numbers."""
     numbers: dict[Shape, int] = {}
     return tuple([numbers.setdefault(shape, len(numbers)) for shape in graph.shapes])
 
 
 def skip_sites(graph: Graph) -> Iterator[tuple[int, int]]:
-    """Yield every (source, target) of a legal skip, in the order of the targets."""
+    """Yield (index of the source, index of the target) of every legal Skip, in the order of the targets."""
     depth, shapes, alike = depths(graph), graph.shapes, shape_numbers(graph)
     at_depth: dict[int, list[int]] = {}
     for source in skip_sources(graph):

@@ -40,17 +40,20 @@ class Traffic:
     """Trained values: read once forward, and read and written as a gradient backward."""
 
     def elements(self, batch: int) -> tuple[int, int]:
-        """Return the elements of a batch, forward and backward."""
+        """Return (elements moved in the forward pass, in the backward pass) for a batch of `batch` images."""
         return batch * self.forward + self.weights, batch * self.backward + 2 * self.weights
 
 
 def layer_traffic(graph: Graph) -> tuple[Traffic, ...]:
-    """Return the traffic of each node, in order. The image and the softmax, which belongs to the loss, move nothing."""
+    """Return the elements that each node moves, in order. The image and the softmax, which belongs to the loss, move none."""
     return tuple(_traffic(graph, index) for index in range(len(graph.nodes)))
 
 
 def gradient_sums(graph: Graph) -> tuple[Traffic, ...]:
-    """Return the sums of gradients: a value with several readers has several gradients, which are summed one by one."""
+    """Return the elements that summing gradients moves, for each node with several readers, in order of first reading.
+
+    Such a node has one gradient per reader, and they are summed one by one.
+    """
     readers = Counter(each for node in graph.nodes for each in dict.fromkeys(node.inputs))
     return tuple(
         Traffic(GRADIENT_SUMS, backward=3 * (count - 1) * graph.shapes[index].elements)

@@ -65,7 +65,10 @@ class NodeFeatures:
 
     @classmethod
     def of(cls, start: Graph) -> NodeFeatures:
-        """Return the places of a starting graph. A stage is a height of maps, in order of appearance."""
+        """Return stages, channels and kernels of a starting graph's nodes with maps.
+
+        A stage is a height of maps. Stages are numbered in order of appearance.
+        """
         heights = list(dict.fromkeys(shape.height for shape in start.shapes if isinstance(shape, Map)))
         stages: dict[str, int] = {}
         channels: dict[str, int] = {}
@@ -89,7 +92,7 @@ class NodeFeatures:
         )
 
     def grown(self, outline: Outline, morphs: Sequence[Morph]) -> Outline:
-        """Return the outline after these morphs, in order. Raises KeyError for an unknown node."""
+        """Return the outline of an architecture after further morphs, in order. Raises KeyError for an unknown node."""
         growth, sizes, places = list(outline.growth), outline.sizes, outline.places
         stages, count = self.stages, len(self.convolutions)
         for morph in morphs:

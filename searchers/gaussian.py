@@ -68,7 +68,10 @@ class Posterior:
 
 
 def posterior(finished: Array, results: Array, without_result: Array) -> Posterior:
-    """Fit the regression. Shapes: finished (n, d), results (n,), without_result (p, d)."""
+    """Return the Gaussian process fitted to the results of finished trials, conditioned also on trials without a result.
+
+    Shapes: descriptors finished (n, d), results (n,), descriptors without_result (p, d).
+    """
     with one_blas_thread():
         normal = normalised(results)
         hyperparameters = _fitted(finished, normal)

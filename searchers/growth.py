@@ -25,17 +25,20 @@ class NothingToPropose(RuntimeError):
 
 
 def drawn(among: LegalMorphs, random: Random) -> Morph:
-    """Draw a kind, then a morph of this kind. Otherwise skips would dominate: they are more than half of ResNet-50's morphs."""
+    """Draw a kind, then a morph of this kind, and return the morph. There must be a legal one.
+
+    Without kinds skips would dominate: they are more than half of ResNet-50's morphs.
+    """
     return one_of(among.of(one_of(among.kinds(), random)), random)
 
 
 def one_of(things: Sequence[_Thing], random: Random) -> _Thing:
-    """Draw one element with random() only: Python guarantees its values for a seed."""
+    """Return a random element of a sequence that is not empty. Only random() is used: its values are fixed for a seed."""
     return things[int(random.random() * len(things))]
 
 
 def copies_drawn(morphs: Sequence[Morph], request: Request) -> tuple[Morph, ...]:
-    """Return the morphs with a seed of this proposal for the copied channels of each Widen."""
+    """Return the morphs, each Widen with a seed derived from the request, which draws the channels that it copies."""
     return tuple(
         [
             replace(morph, seed=derived("copies", request.seed, request.number, place))
@@ -82,7 +85,9 @@ def grown_at_random(history: History, parent: int | None, count: int, random: Ra
 
 
 def grown_from_any(history: History, random: Random) -> tuple[int | None, tuple[Morph, ...]]:
-    """Return the best parent with one morph that gives a new architecture; else the starting graph with fresh weights.
+    """Return (parent, morphs): the best parent with one morph that gives a new architecture, otherwise (None, morphs).
+
+    None is the starting graph with fresh weights.
 
     One morph, since known children of one morph are cached. Raises NothingToPropose.
     """

@@ -362,49 +362,52 @@ class History:
     # --- views
 
     def parents(self) -> tuple[int, ...]:
-        """Return the best PARENTS finished trials that can grow and whose weights are stored, best first.
+        """Return the numbers of the best finished trials (at most PARENTS) that can grow and have stored weights, best first.
 
         Ties are sorted by fingerprint, then by number.
         """
         return tuple([number for _, _, number in self._inheritable[:PARENTS]])
 
     def inheritable(self) -> int:
-        """Return the number of finished trials that can grow and whose weights are stored."""
+        """Return the count of finished trials that can grow and whose weights are stored."""
         return len(self._inheritable)
 
     def inheritable_at(self, index: int) -> int:
-        """Return one of these trials by rank. 0 is the best."""
+        """Return the number of the inheritable trial with this rank by accuracy. 0 is the best. See `inheritable`."""
         return self._inheritable[index][2]
 
     def finished_seen(self) -> tuple[int, ...]:
-        """Return the finished trials of guided search: the BEST_SEEN best and the NEWEST_SEEN newest, by number."""
+        """Return the numbers of the finished trials in guided search, ascending: BEST_SEEN best and NEWEST_SEEN newest."""
         return tuple(
             sorted({number for _, _, number in self._best}.union(islice(reversed(self.accuracies), NEWEST_SEEN)))
         )
 
     def without_result_seen(self) -> tuple[int, ...]:
-        """Return the IN_FLIGHT_SEEN newest trials in flight and the FAILED_SEEN newest failed ones, by number."""
+        """Return the numbers of the newest trials without a result in guided search, ascending.
+
+        At most IN_FLIGHT_SEEN trials that have neither finished nor failed, and FAILED_SEEN failed ones.
+        """
         return tuple(sorted({*islice(reversed(self.in_flight), IN_FLIGHT_SEEN), *self._failed}))
 
     def finished_newest(self) -> tuple[int, ...]:
-        """Return the TUNING_SEEN newest finished trials, oldest first."""
+        """Return the numbers of the newest finished trials (at most TUNING_SEEN), oldest first."""
         return tuple(reversed(tuple(islice(reversed(self.accuracies), TUNING_SEEN))))
 
     def in_flight_newest(self) -> tuple[int, ...]:
-        """Return the IN_FLIGHT_SEEN newest trials in flight, oldest first."""
+        """Return the numbers of the newest trials that have not ended (at most IN_FLIGHT_SEEN), oldest first."""
         return tuple(reversed(tuple(islice(reversed(self.in_flight), IN_FLIGHT_SEEN))))
 
     def batch_size(self, number: int) -> int:
-        """Return the batch size of a trial, reduced if it ran out of memory."""
+        """Return the batch size of a trial in images per accelerator, reduced if it ran out of memory."""
         return self.batch_sizes.get(number, self.trials[number].batch_size)
 
     def own_kernel(self, number: int) -> int | None:
-        """Return the kernel size of a trial's network, or the tuned kernel size if it is unknown."""
+        """Return the kernel size of a trial's network, or the tuned kernel size if it is unknown. None without either."""
         trial = self.trials[number]
         return trial.kernel_size if trial.own_kernel is None else trial.own_kernel
 
     def holder(self, fingerprint: str) -> int | None:
-        """Return the trial with this architecture. None if the architecture may be proposed.
+        """Return the number of the trial with this architecture. None if no trial has it.
 
         A withdrawn trial releases its architecture, and so does a failed trial of the starting graph.
         """
@@ -415,13 +418,13 @@ class History:
         return fingerprint in self._holders or fingerprint == self.space.start.fingerprint
 
     def open_requests(self, number: int) -> int:
-        """Return the number of proposals in progress, without proposal `number`."""
+        """Return the count of proposals in progress, without proposal `number`."""
         return len(self._open) - (number in self._open)
 
     # --- values derived from lineages, cached
 
     def graph(self, number: int | None) -> Graph:
-        """Return the graph of a trial, rebuilt from its lineage. None for the starting graph."""
+        """Return the graph of trial `number`, rebuilt from its lineage. For None: the starting graph."""
 
         def child(graph: Graph, morphs: tuple[Morph, ...]) -> Graph:
             return rebuild(Lineage(graph, morphs))
@@ -431,7 +434,7 @@ class History:
         return self._grown(number, start, child, self._graphs, GRAPHS_REMEMBERED)
 
     def outline(self, number: int | None) -> Outline:
-        """Return the outline of a trial's architecture, computed from its lineage without a graph."""
+        """Return the growth of trial `number` since the starting graph, computed without a graph. For None: no growth."""
         return self._grown(number, self.places.untouched, self.places.grown, self._outlines, _OUTLINES_REMEMBERED)
 
     def _grown(
@@ -457,7 +460,7 @@ class History:
         return value
 
     def descriptors(self, numbers: Sequence[int]) -> Array:
-        """Return the descriptors of trials, one row each (`searchers.distance`)."""
+        """Return the descriptors of trials by number, one row each (`NodeFeatures.descriptors`)."""
         missing = [number for number in dict.fromkeys(numbers) if number not in self._rows]
         if missing:
             made = self.places.descriptors([self.outline(number) for number in missing])
@@ -466,28 +469,28 @@ class History:
         return np.concatenate([np.empty(0), *[self._rows[number] for number in numbers]]).reshape(len(numbers), width)
 
     def fingerprint(self, number: int | None) -> str:
-        """Return the fingerprint of a trial's architecture. None for the starting graph."""
+        """Return the fingerprint of the architecture of trial `number`. For None: that of the starting graph."""
         return self.space.start.fingerprint if number is None else self.trials[number].fingerprint
 
     def grown(self, parent: int | None, morphs: tuple[Morph, ...]) -> Graph:
-        """Return the graph of a child, which need not be a trial. Raises IllegalMorph."""
+        """Return the graph after `morphs` of trial `parent`, or of the starting graph for None. Raises IllegalMorph."""
         return rebuild(Lineage(self.graph(parent), morphs))
 
     def architecture(self, parent: int | None, morphs: tuple[Morph, ...]) -> Architecture:
-        """Return the architecture of a proposal: a graph as `grown` does, or the detector. Raises IllegalMorph."""
+        """Return the architecture of a proposal: a graph as `grown`, or the run's detector. Raises IllegalMorph."""
         start = self.space.start
         return self.grown(parent, morphs) if isinstance(start, Graph) else rebuilt(start, morphs)
 
     def is_known_child(self, parent: int | None, morph: Morph) -> bool:
-        """Return True if the child is in the cache of `remember_child`."""
+        """Return True if `remember_child` has recorded that this child of `parent` is known. False proves nothing."""
         return (parent, morph) in self._known_children
 
     def remember_child(self, parent: int | None, morph: Morph) -> None:
-        """Cache that a parent with this morph gives a taken architecture. After thousands of proposals, most draws do."""
+        """Record that this morph of `parent` gives a known architecture. After thousands of proposals, most draws do."""
         _remember(self._known_children, (parent, morph), None, _CHILDREN_REMEMBERED)
 
     def choices(self, number: int | None) -> LegalMorphs:
-        """Return the legal morphs of a trial's graph within the budget."""
+        """Return the legal morphs of the graph of trial `number` within the budget. For None: of the starting graph."""
         return choices(self.graph(number), self.space.budget)
 
     def _lineage(self, number: int | None) -> Iterator[int]:

@@ -21,7 +21,7 @@ STEP: Final = 2
 
 @once_per_graph
 def tunable(graph: Graph) -> Mapping[int, Convolution]:
-    """Return the convolutions with tuned kernels, by node index."""
+    """Return the convolutions whose kernels can be tuned, by node index: odd, from 3 on, not reading the image."""
     return MappingProxyType(
         {
             index: node.op
@@ -32,13 +32,13 @@ def tunable(graph: Graph) -> Mapping[int, Convolution]:
 
 
 def sizes_of(graph: Graph) -> range:
-    """Return the possible sizes: odd, from 3 to LARGEST. Empty if no convolution is tunable."""
+    """Return the kernel sizes that a graph can be tuned to: odd, from 3 to LARGEST. Empty if no convolution is tunable."""
     return range(SMALLEST, LARGEST + 1, STEP) if tunable(graph) else range(0)
 
 
 @once_per_graph
 def own_size(graph: Graph) -> int | None:
-    """Return the size with the smallest sum of differences to the kernels. None if nothing is tunable.
+    """Return the kernel size with the smallest sum of differences to a graph's kernels. None if nothing is tunable.
 
     Each convolution is compared with the size, limited by its maps. Examples of size 5: 12 kernels of 5×5 and two of 3×3; 5×5
     everywhere except 3×3 on maps of 2×2. A tie gives the smaller size.

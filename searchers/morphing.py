@@ -86,7 +86,7 @@ class Morphing:
 
 
 def belief(history: History) -> Posterior:
-    """Return the regression on the trials that guided search uses."""
+    """Return the Gaussian process fitted to the trials that guided search uses: see `History.finished_seen`."""
     finished, without_result = history.finished_seen(), history.without_result_seen()
     descriptors = history.descriptors((*finished, *without_result))
     accuracies = np.array([history.accuracies[number] for number in finished], dtype=np.float64)

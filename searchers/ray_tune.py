@@ -81,7 +81,7 @@ class MorphismSearch(TuneSearcher):
 
     # Tune's FINISHED is a string, which its annotation lacks
     def suggest(self, trial_id: str) -> dict[str, Any] | str:  # type: ignore[override]
-        """Return the network for a Tune trial. Searcher.FINISHED if no new network fits the budget."""
+        """Return the network for a Tune trial as a dict (see the class). Searcher.FINISHED if none new fits the budget."""
         number = len(self._numbers)
         request = Request(number, 1 + number // self._trials_per_round, self._seed)
         try:
@@ -132,7 +132,7 @@ class MorphismSearch(TuneSearcher):
             self._tell(Finished(number, float(value) if self._mode == "max" else 1.0 - float(value)))
 
     def save(self, checkpoint_path: str) -> None:
-        """Write the search as JSON: its observations and Tune's ids of the trials."""
+        """Write the search to a file as JSON: its observations and Tune's ids of the trials. Raises OSError."""
         saved = {
             "format": FORMAT,
             "start": self._history.space.start.fingerprint,
@@ -142,7 +142,7 @@ class MorphismSearch(TuneSearcher):
         Path(checkpoint_path).write_text(json.dumps(saved), encoding="utf-8")
 
     def restore(self, checkpoint_path: str) -> None:
-        """Replace the state of this search by a saved one. Raises DamagedSearch."""
+        """Replace the state of this search by the saved one in a file. Raises OSError, DamagedSearch."""
         try:
             saved = json.loads(Path(checkpoint_path).read_text(encoding="utf-8"))
             found = (saved["format"], saved["start"])

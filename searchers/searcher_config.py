@@ -34,7 +34,7 @@ class HpoConf:
     """Name of the tuning, set by the choice of the group."""
 
     def build(self) -> Tpe | None:
-        """Return the tuner, None for no tuning."""
+        """Return the tuner of batch size and kernel size. None for no tuning."""
         raise NotImplementedError
 
 

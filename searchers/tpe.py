@@ -40,7 +40,7 @@ _DECIMALS: Final = 9  # floating point differs in the last bits between processo
 
 
 def residuals(history: History, numbers: tuple[int, ...]) -> dict[int, float]:
-    """Return for each finished trial the expected log(error) from its growth minus the measured log(error)."""
+    """Return, by trial, the log(error) expected from its growth minus the measured one. Positive: better than expected."""
     if not numbers:
         return {}
     grown = _growth(history, numbers)
@@ -102,7 +102,7 @@ class Tpe:
     """Points that TPE draws and compares."""
 
     def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> TuningResult:
-        """Return batch size and kernel size, at least the parent's, for a graph that grew from `parent`."""
+        """Return batch size and kernel size for `graph`, which grew from `parent`. The kernel size is at least the parent's."""
         batches = batch_range(history)
         sizes = _possible(history, parent, graph)
         space: dict[str, BaseDistribution] = {"batch_size": batches}

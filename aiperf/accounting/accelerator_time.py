@@ -43,7 +43,7 @@ class AcceleratorTime:
     accelerators: int
     """Maximum number of simultaneously present accelerators."""
     present: Fraction
-    """Exact, so that the times of accelerators that replace each other sum to the window."""
+    """Accelerator seconds of present workers. Exact: accelerators that replace each other sum to the window."""
     counted: IntervalTime
     """Intervals whose work counts."""
     repeated: IntervalTime
@@ -58,7 +58,7 @@ class AcceleratorTime:
     end_of_run: float
     """From the last message of an attempt that was running at the end of the run to that end."""
     validation_flops: float
-    """Operations of the counted validation steps."""
+    """Counted validation work in operations. This field alone is no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ _MEANINGS = {
 
 
 def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
-    """Return the account of a window."""
+    """Return the accelerator seconds of a window by activity, each being seconds × accelerators of the worker."""
     rows = work_log.intervals
     inside_share = share_inside(rows.start, rows.end, inside)
     weight = inside_share * rows.ranks.astype(np.float64)
@@ -137,7 +137,7 @@ def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
 
 
 def time_breakdown(spent: AcceleratorTime) -> TimeBreakdown:
-    """Return the time by activity, including repeated work. Each line is measured by clocks or events, the last is the rest."""
+    """Return accelerator seconds and shares by activity, including repeated work. The last line is the unexplained rest."""
     whole = spent.accelerators * spent.window_seconds
     names = ("training", "communication", "validation", "input", "checkpoint")
     amounts = {name: getattr(spent.counted, name) + getattr(spent.repeated, name) for name in names}
@@ -154,7 +154,7 @@ def time_breakdown(spent: AcceleratorTime) -> TimeBreakdown:
 
 
 def seconds_present(presences: Iterable[WorkerPresence], inside: Window) -> dict[int, float]:
-    """Return the seconds of presence in a window for each worker that was present."""
+    """Return the seconds of presence inside a window by worker number. Workers that were absent are left out."""
     present: dict[int, float] = {}
     for presence in presences:
         if (seconds := _present(presence, inside)) > 0:
@@ -223,7 +223,7 @@ class WorkerSpan:
 
 
 def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[WorkerSpan, ...]]:
-    """Return the ordered, disjoint spans of each worker.
+    """Return the ordered, disjoint spans of the run by worker number. Spans still open end at `inside.end`.
 
     In an overlap, caused by a late message, the earlier span has priority.
     """

@@ -58,7 +58,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Evenness:
-    """The interval and its basis."""
+    """95 % interval of a score in FLOPS, and its basis."""
 
     interval: tuple[float, float] | None
     basis: str
@@ -68,14 +68,17 @@ class Evenness:
 
 
 def evenness(work_log: WorkLog, inside: Window) -> Evenness:
-    """Return the interval of a run's score."""
+    """Return the 95 % interval of a run's score in FLOPS, or the reason for its absence."""
     rows = work_log.intervals
     work = Work(rows.worker, rows.trial, rows.start, rows.end, rows.flops)
     return evenness_of(work, inside, work_log.down_seconds)
 
 
 def evenness_of(work: Work, inside: Window, down_seconds: float) -> Evenness:
-    """Return the interval of a score that is the sum of `work` inside the window ÷ its length, or the reason for none."""
+    """Return the 95 % interval of a score in FLOPS (`work` inside the window ÷ its length), or the reason for none.
+
+    `down_seconds`: time without a driver. Above 0 there is no interval.
+    """
     if inside.seconds <= 0:
         return Evenness(None, "no valid window")
     score = float(np.sum(work.flops * share_inside(work.start, work.end, inside))) / inside.seconds
@@ -126,7 +129,7 @@ def trials_in_a_row(work: Work, inside: Window) -> float:
 
 
 def rates(work: Work, inside: Window, blocks: int) -> Real:
-    """Return the cluster-wide rate in each of `blocks` equal parts of the window."""
+    """Return the rate of the whole cluster in FLOPS in each of `blocks` equal parts of the window, shape (blocks,)."""
     length = inside.seconds / blocks
     edges = inside.start + length * np.arange(blocks + 1)
     share = share_inside(work.start, work.end, inside)
@@ -142,7 +145,7 @@ def rates(work: Work, inside: Window, blocks: int) -> Real:
 
 
 def single_step(rate: Real) -> tuple[int, float] | None:
-    """Return (first block after it, change of the mean rate) of the only lasting step in a run. None for no step or several.
+    """Return (first block after the step, change of the mean rate) if `rate` has exactly one lasting step. Otherwise None.
 
     Several steps are a repeated disturbance, which the interval includes.
     """

@@ -119,7 +119,7 @@ class IntervalTable:
         return index
 
     def waste(self, index: int) -> None:
-        """Move the operations of a row from counted to wasted, because its work was repeated."""
+        """Move the operations of row `index` from `flops` (counted) to `wasted`, because its work was repeated."""
         at = index * _ROW_BYTES + _FLOPS_AT
         flops, wasted = _FLOPS_AND_WASTED.unpack_from(self._rows, at)
         _FLOPS_AND_WASTED.pack_into(self._rows, at, 0.0, flops + wasted)

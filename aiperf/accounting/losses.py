@@ -75,11 +75,11 @@ class Waterfall:
     accelerator_seconds: float
     """Seconds of the planned accelerators in the window."""
     flops_per_accelerator: float
-    """Price of one accelerator second."""
+    """Rate of one accelerator at the top in FLOPS: the price of one accelerator second."""
     losses: tuple[Loss, ...]
     score_flops_per_second: float
     score_accelerator_seconds: float
-    """The score in accelerator seconds at the top's rate."""
+    """Accelerator seconds that the score's work would take at the top's rate."""
     joules: float | None = None
     """Energy measured in the window, of the devices in `energy_of`. None if not measured for every device."""
     energy_of: str | None = None

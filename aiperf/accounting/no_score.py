@@ -38,7 +38,7 @@ class NoScore:
 
 
 def no_score(work_log: WorkLog, found: Score) -> NoScore | None:
-    """Return the reason for an invalid score. None if it is valid. `found`: the score of the same work log."""
+    """Return the reason for an invalid score and its remedy. None if the score is valid. `found`: score of `work_log`."""
     assert work_log.started is not None
     if found.valid:
         return None

@@ -29,7 +29,7 @@ class WorkerPresence:
     """(at, ranks from then on), if the worker lost a host or an accelerator and continued without it."""
 
     def prepared(self, at: float, ranks: int) -> None:
-        """Record an attempt prepared with `ranks` ranks. Missing ranks were lost with the attempt before."""
+        """Record an attempt prepared with `ranks` ranks at time `at`. Missing ranks were lost with the attempt before."""
         now = self.changes[-1][1] if self.changes else self.ranks
         if ranks != now:
             since = at if self.attempt_lost is None or ranks > now else self.attempt_lost
@@ -37,7 +37,7 @@ class WorkerPresence:
         self.attempt_lost = None
 
     def spans(self) -> Iterator[tuple[float, float | None, int]]:
-        """Yield (start, end, ranks) of each time with constant ranks. An end of None is the end of the run."""
+        """Yield (start, end, number of ranks) of each span with constant ranks, in seconds. End of None: the run's end."""
         begins = [(self.joined, self.ranks), *self.changes]
         ends = [*(at for at, _ in self.changes), self.left]
         for (start, ranks), end in zip(begins, ends, strict=True):

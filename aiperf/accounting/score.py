@@ -27,7 +27,7 @@ class Score:
     """Figures of a run. None marks an undefined value, never zero."""
 
     flops_per_second: float | None
-    """Rate inside the valid window. None before the end of the warm-up."""
+    """Score in FLOPS: operations per second in the valid window. None before the end of the warm-up."""
     flops_per_second_interval: tuple[float, float] | None
     """95 % interval for the steadiness of this run, not for runs with other seeds. None if the sample is too small."""
     interval_freedom: int | None
@@ -37,7 +37,7 @@ class Score:
     interval_basis: str
     """Sample of the interval, or the reason for its absence."""
     cumulative_flops_per_second: float
-    """Rate since the start of the run."""
+    """Operations per second since the start of the run, in FLOPS."""
     regulated_flops_per_second: float | None
     """−ln(error) × FLOPS."""
     error: float | None
@@ -51,7 +51,7 @@ class Score:
     busy_share: float | None
     """Share of all present accelerator time inside the window that was spent in training or validation steps."""
     wasted_flops: float
-    """Work that was repeated after a loss. It is not part of any score."""
+    """Operations that were repeated after a loss. They are not part of any score."""
     valid: bool
     """True if the run has ended, its window has a length, and a trial was finished and evaluated."""
     warnings: tuple[RunWarning, ...]
@@ -64,16 +64,16 @@ class CurvePoint:
 
     at: float
     flops_per_second: float | None
-    """Rate in the window up to this moment."""
+    """FLOPS in the valid window up to this moment. None before the window begins."""
     cumulative_flops_per_second: float
     instantaneous_flops_per_second: float
-    """Rate since the previous point."""
+    """FLOPS since the previous point."""
     error: float | None
     regulated_flops_per_second: float | None
 
 
 def score(work_log: WorkLog, at: float | None = None) -> Score:
-    """Return the figures of a run. `at`: the current time of a running run."""
+    """Return the score of a run and its other figures. `at`: current time of a running run. Default: time of the last line."""
     assert work_log.started is not None
     valid_window, end = window(work_log, at), window(work_log, at).end
     busy = busy_share(work_log, valid_window)
@@ -105,7 +105,7 @@ def score(work_log: WorkLog, at: float | None = None) -> Score:
 
 
 def regulated(flops_per_second: float, error: float) -> float:
-    """−ln(error) × FLOPS [P, equation 3].
+    """Return the regulated score in FLOPS: −ln(error) × FLOPS [P, equation 3]. `error`: above 0, at most 1.
 
     >>> round(regulated(1.0, 0.30), 3), round(regulated(1.0, 0.25), 3)
     (1.204, 1.386)
@@ -143,7 +143,10 @@ def _total(amount: Real, work_log: WorkLog, inside: Window) -> float:
 
 
 def busy_share(work_log: WorkLog, inside: Window) -> float | None:
-    """Return busy accelerator seconds inside a window ÷ (maximum of simultaneously present accelerators × its length)."""
+    """Return the share of accelerator time in a window, 0..1, that was spent in training or validation steps.
+
+    All time: maximum number of simultaneously present accelerators × length of the window. None if it is 0.
+    """
     whole, rows = capacity(work_log) * inside.seconds, work_log.intervals
     return _total(rows.busy * rows.ranks, work_log, inside) / whole if whole > 0 else None
 
@@ -160,7 +163,7 @@ def capacity(work_log: WorkLog) -> int:
 
 
 def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
-    """Return the score over time at evenly spaced moments up to the run's end."""
+    """Return the score at `points` evenly spaced moments up to the end of the run or its window. Empty for a run of 0 s."""
     valid_window = window(work_log)
     if valid_window.end <= 0:
         return ()
@@ -208,7 +211,9 @@ class Settled:
 
 
 def settled(curve: Sequence[CurvePoint], inside: Window, shares: Sequence[float] = SHARES) -> tuple[Settled, ...]:
-    """Return the convergence of a score's curve for each band. Empty without work in the window.
+    """Return, for each share, the time from which the score stays within ± that share of its last value.
+
+    Empty without work in the window.
 
     Convergence in the past does not prove that a longer run would keep the value.
     """

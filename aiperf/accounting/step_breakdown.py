@@ -51,12 +51,12 @@ class StepBreakdown:
 
     @property
     def slowdown(self) -> float | None:
-        """Traced ÷ reference step, less 1."""
+        """Extra time of a traced step as a share of an untraced one: 0 for equal times. None without a reference."""
         return self.seconds / self.reference_seconds - 1 if self.reference_seconds else None
 
 
 def step_breakdown(event: StepsProfiled) -> StepBreakdown:
-    """Return the breakdown of traced steps."""
+    """Return the seconds per step and the shares of kernels and exchange in traced steps."""
     reference = event.reference_seconds / max(1, event.reference_steps)
     sent = 2.0 * (event.ranks - 1) * event.exchange_bytes
     return StepBreakdown(
@@ -79,7 +79,10 @@ def step_breakdown(event: StepsProfiled) -> StepBreakdown:
 
 
 def parts(seconds: Mapping[str, float], steps: int) -> tuple[StepPart, ...]:
-    """Return the parts of `steps` steps. A trace without annotations of steps has 0 steps, and counts as one."""
+    """Return the seconds per step and the share of each part. `seconds`: total by name over `steps` steps.
+
+    A trace without annotations of steps has 0 steps, and counts as one.
+    """
     total = math.fsum(seconds.values())
     return tuple(StepPart(name, each / max(1, steps), each / total if total else 0.0) for name, each in seconds.items())
 

@@ -78,13 +78,13 @@ class FixedNetworkResult:
 
 
 def target_of(config: Mapping[str, Any]) -> Target | None:
-    """Return the target in a run's configuration. None for the AutoML benchmark."""
+    """Return the target quality and exponent in a run's configuration. None for the AutoML benchmark."""
     chosen = config.get("benchmark")
     return None if chosen is None else Target(chosen["target_quality"], chosen["exponent"])
 
 
 def valid_flops(flops_per_second: float, quality: float, target: float, exponent: int) -> float:
-    """Return FLOPS · (quality ÷ target)^exponent.
+    """Return the valid FLOPS: FLOPS · (quality ÷ target)^exponent. Both qualities: 0..1.
 
     >>> round(valid_flops(36.8, 0.751, 0.763, 10), 3), round(valid_flops(1.6, 0.746, 0.763, 5), 3)
     (31.405, 1.43)
@@ -111,9 +111,9 @@ def exchange_exponent(first: tuple[float, float], second: tuple[float, float]) -
 
 
 def sampling_share(quality: float, images: int, exponent: int) -> float | None:
-    """Return the half width of the 95 % interval of quality^exponent ÷ its value, for a share of independent images.
+    """Return the half width of the 95 % interval of quality^exponent, as a share of its value.
 
-    Delta method on the binomial distribution. None for a quality of 0.
+    `quality`: share of `images` independent images, 0..1. Delta method on the binomial distribution. None for a quality of 0.
     """
     if quality <= 0:
         return None

@@ -145,7 +145,7 @@ class WorkLog:
     """Round of each open request."""
 
     def take(self, event: events.AnyEvent) -> None:
-        """Take the next event of the journal."""
+        """Add the next event of the journal to the log. The events before it must have been added in the journal's order."""
         match event:
             case events.Progress():
                 self._work(event, event)
@@ -345,7 +345,7 @@ class WorkLog:
             _lose(opened.record, at, reason)
 
     def open_idle_spans(self, presence: WorkerPresence, at: float) -> list[IdleSpan]:
-        """Return the idle spans of a worker if its current one ended now."""
+        """Return the current idle span of a present worker, as if it ended at `at`. Empty if it would have no length."""
         since = presence.free_since
         kind = "gap"
         if since is None:
@@ -367,7 +367,7 @@ def _lose(record: TrialRecord, at: float, reason: str) -> None:
 
 
 def counts(started: events.RunStarted, evaluation: events.EpochFinished) -> bool:
-    """Return True if an evaluation ended at or before the run's declared end.
+    """Return True if an evaluation counts: it ended at or before the run's declared end.
 
     The driver accepts late messages about the time before the end, and a run that is resumed late may end much later.
     """
@@ -375,7 +375,7 @@ def counts(started: events.RunStarted, evaluation: events.EpochFinished) -> bool
 
 
 def work_log(journal: Iterable[events.AnyEvent]) -> WorkLog:
-    """Return the work log of a journal's events."""
+    """Return the work log of a journal's events. Raise JournalDamaged if an event of a journal file cannot be applied."""
     kept = WorkLog()
     with folding(journal):
         for event in journal:

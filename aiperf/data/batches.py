@@ -65,11 +65,11 @@ class DataPass:
         assert 0 <= self.rank < self.ranks and self.batch > 0, self
 
     def order(self, images: int) -> NDArray[np.int64]:
-        """Return the epoch's order of all images (images,), the same for every rank."""
+        """Return the numbers of all images in the order of this pass, shape (images,), the same for every rank."""
         return shuffled(images, self.seed, self.epoch) if self.is_training else np.arange(images)
 
     def steps(self, images: int) -> tuple[OrderStep, ...]:
-        """Return the steps of the pass, the same for every rank."""
+        """Return the steps of the pass as ranges of its order, the same for every rank. `images`: number of the split."""
         cut = training_steps if self.is_training else steps
         return cut(images, self.batch, self.ranks)
 
@@ -94,6 +94,6 @@ class Split(Protocol):
         """Return the batches of a pass. Batches prepared by `prime` are used."""
 
     def prime(self, walk: DataPass) -> None:
-        """Begin to prepare a pass in the background, so that its first step need not wait."""
+        """Begin to prepare a pass in the background and return at once, so that its first step need not wait."""
 
     def close(self) -> None: ...

@@ -53,7 +53,10 @@ def targets_of(boxes: NDArray[np.int32], roll: int = 0, width: int = 0) -> Float
 
 
 def uncut_rolls(boxes: NDArray[np.int32], width: int) -> NDArray[np.int64]:
-    """Return the rolls of 0..width−1 pixels after which every box is whole. 0 is one of them."""
+    """Return the rolls to the right, in pixels from 0 to width−1, that cut no box at the edge. 0 is one of them.
+
+    `boxes`: (rows, 5) as in BoxedImages.
+    """
     is_free = np.ones(width, np.bool_)  # by the column that becomes the first
     for _, left, _, right, label in boxes.tolist():
         if label >= 0:

@@ -54,7 +54,7 @@ class DataSetConf:
         hold(self, "dataset")
 
     def published(self) -> DataSet | None:
-        """Return the set's published numbers. None if only its files or its options define them."""
+        """Return the set's published description. None if only its files or its options define it."""
         return None
 
 
@@ -245,7 +245,7 @@ class ImagesConf(FilesConf):
 
     @property
     def is_resized_crop(self) -> bool:
-        """Return whether images are cropped as for ImageNet.
+        """True if images are cropped as for ImageNet.
 
         Training: random resized crop. Validation: shorter side 256/224, then centre crop.
         """

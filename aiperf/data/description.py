@@ -43,7 +43,7 @@ class DataSet:
     validation_years: tuple[int, ...] = ()
     """Years whose images validate, for weather images in files."""
     note: str | None = field(default=None, compare=False)
-    """What to know about the set before a run, with the fix."""
+    """Note on a problem of the set, to print before a run, with the fix. None without a problem."""
 
     def __post_init__(self) -> None:
         assert self.training_images > 0 and self.validation_images > 0 and self.classes > 1, self

@@ -180,12 +180,12 @@ def _prefix() -> str:
 
 
 def pattern() -> str:
-    """Return the path pattern of all of this user's files."""
+    """Return the glob pattern of the paths of this user's files in shared memory."""
     return str(SHARED_MEMORY / f"{_prefix()}*" / "*")
 
 
 def remove_orphans() -> None:
-    """Remove this user's files that no process uses."""
+    """Remove this user's files in shared memory that no process uses."""
     for path in SHARED_MEMORY.glob(f"{_prefix()}*/*"):
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -77,7 +77,7 @@ class OpenData:
         return () if self._corrupt is None else self._corrupt.names()
 
     def begin_what_follows(self, walk: DataPass) -> None:
-        """Begin the passes that follow a training pass. Called when its last image was submitted to the decoders."""
+        """Begin to decode the passes after a training pass: validation and next epoch. Called after its last image."""
         if self._last_validation is not None and self._last_validation.device == walk.device:
             self._validation.prime(self._last_validation)
         self._training.prime(replace(walk, epoch=walk.epoch + 1))

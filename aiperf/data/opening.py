@@ -36,7 +36,7 @@ _SMALL_IMAGE = 64
 
 
 def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
-    """Open the set. `cores`: this process's share of the host's cores, for decoding. Default: all that it may use.
+    """Return the opened set. `cores`: this process's share of the host's cores, for decoding. Default: all that it may use.
 
     Raises MissingData (with the expected files), DamagedData (more corrupt images than the limit), BadConfiguration.
     Small sets are decoded here, large ones on demand.

@@ -70,7 +70,7 @@ class PrepareReport:
 
 
 def require_images(description: DataSet, pack: Path | None) -> None:
-    """Raise BadConfiguration if a set without image files should be packed."""
+    """Raise BadConfiguration if `pack` is given. Call it for a set without image files, which cannot be packed."""
     if pack is not None:
         raise BadConfiguration(
             f"only image files can be packed, but data set {description.name!r} has none: leave out --pack"

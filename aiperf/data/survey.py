@@ -82,7 +82,7 @@ class ImageFileList:
             ) from error
 
     def describe(self, conf: ImagesConf) -> DataSet:
-        """Return the set's numbers, including corrupt images."""
+        """Return the description of the set: sizes, classes and counts of images, including corrupt ones."""
         classes = len(self.training.classes)
         return DataSet(
             conf.name,
@@ -98,7 +98,9 @@ class ImageFileList:
 
 
 def describe(conf: DataSetConf) -> DataSet:
-    """Return the set's numbers. Raises MissingData with the expected files, and DataError if the set is inconsistent.
+    """Return the description of the set: sizes, classes and counts of images.
+
+    Raises MissingData with the expected files, and DataError if the set is inconsistent.
 
     Corrupt images are counted, because nothing is decoded. An opened set may have fewer images.
     """
@@ -115,7 +117,7 @@ def data_fingerprint(conf: DataSetConf) -> str:
 
 
 def held_to(conf: DataSetConf, meant: str | None) -> DataSetConf:
-    """Return the configuration for workers, which must find the fingerprint of the plan. Unchanged if the plan has none."""
+    """Return the configuration for workers: they must find a set with the fingerprint `meant`. Unchanged for None."""
     if meant is None or not isinstance(conf, FolderConf):
         return conf
     return replace(conf, fingerprint=meant)
@@ -132,7 +134,7 @@ def require_fingerprint(conf: FolderConf, fingerprint: str) -> None:
 
 
 def describe_without_files(conf: DataSetConf) -> DataSet:
-    """Return the set's numbers.
+    """Return the description of the set: sizes, classes and counts of images.
 
     A published set without a configured folder is described as published, for callers that read no image. Raises the same
     errors as `describe`.
@@ -142,7 +144,7 @@ def describe_without_files(conf: DataSetConf) -> DataSet:
 
 
 def root_of(conf: FolderConf) -> Path:
-    """Return the set's folder. Raises MissingData."""
+    """Return the set's folder. Raises MissingData if none is configured or it does not exist."""
     if conf.root is None:
         raise MissingData(
             f"data set {conf.name!r} needs its folder: dataset.root=FOLDER (nothing is downloaded). "
@@ -166,7 +168,7 @@ def is_seen(conf: FolderConf) -> bool:
 
 
 def is_indexed(conf: DataSetConf) -> bool:
-    """Return whether the set can be opened without listing folders or scanning shards. Raises MissingData."""
+    """Return True if the set can be opened without listing folders or scanning shards. Raises MissingData."""
     if getattr(conf, "format", "folder") == "webdataset":
         assert isinstance(conf, FilesConf)
         return all((shards[0].parent / SHARDS_INDEX).is_file() for shards in _shards(root_of(conf)) if shards)

@@ -20,9 +20,9 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 
 
 def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Apply the finaliser of SplitMix64 (Steele, Lea and Flood 2014) to each value, any shape.
+    """Return a copy of the values, of any shape, with the finaliser of SplitMix64 (Steele, Lea and Flood 2014) applied.
 
-    A bijection with output bits that look independent.
+    The finaliser is a bijection with output bits that look independent.
     """
     z = values.copy()
     z ^= z >> np.uint64(30)
@@ -82,7 +82,7 @@ class OrderStep:
 
 @lru_cache(maxsize=16)
 def training_steps(images: int, batch: int, ranks: int) -> tuple[OrderStep, ...]:
-    """Cut a training epoch into steps of `batch` images on each of `ranks` ranks. The remainder is not visited.
+    """Return the steps of a training epoch, with `batch` images on each of `ranks` ranks. The remainder is not visited.
 
     A smaller last step would change the running statistics of batch normalisation as much as any other step, by a
     tenth, just before validation. The omitted images differ randomly between epochs. timm (`drop_last=is_training`) and
@@ -100,7 +100,7 @@ def training_steps(images: int, batch: int, ranks: int) -> tuple[OrderStep, ...]
 
 @lru_cache(maxsize=16)
 def steps(images: int, batch: int, ranks: int) -> tuple[OrderStep, ...]:
-    """Cut a pass over all images into steps of `batch` images on each of `ranks` ranks.
+    """Return the steps of a pass over all images, with `batch` images on each of `ranks` ranks.
 
     Every image is in exactly one step. Every rank has at least one image in every step, so that all ranks exchange gradients
     equally often. From batch 4 it has at least two, because batch normalisation of a 1×1 map needs two. A last step that would

@@ -45,7 +45,7 @@ class Best:
 
 
 def best_of(events: Iterable[AnyEvent | None], names: Iterable[str]) -> Best | None:
-    """Return the checkpoint with the best accuracy among the files `names`.
+    """Return the checkpoint with the best recorded accuracy among the files `names`.
 
     Of equal ones, return that of the earliest trial. None if the journal knows none of them. A repeated epoch counts
     with its latest accuracy.
@@ -73,7 +73,7 @@ class BestEpoch:
 
     @classmethod
     def of_run(cls, run_folder: Path) -> BestEpoch:
-        """Continue with the link of an earlier driver. Remove a link that the journal does not know."""
+        """Return the object for a run folder, with an earlier driver's link. Remove links that the journal does not know."""
         path = run_folder / CHECKPOINTS
         links = {file.name.removeprefix(BEST): file for file in path.glob(f"{BEST}*")}
         best = best_of(read_again(run_folder / NAME, Progress), links) if links else None
@@ -83,7 +83,7 @@ class BestEpoch:
         return cls(CheckpointFolder(path), best)
 
     def take(self, events: Sequence[AnyEvent]) -> None:
-        """Link the checkpoint of each epoch that is better than all before."""
+        """Link the checkpoint of each epoch whose accuracy is better than all before. `events`: new lines of the journal."""
         for event in events:
             if isinstance(event, EpochFinished):
                 place = (event.trial, event.epoch)
@@ -129,10 +129,10 @@ def _unlinked(folder: Path) -> None:
 
 
 def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
-    """Remove the checkpoints that storage.checkpoints does not keep.
+    """Remove the checkpoints of an ended run that `keep` does not keep. Return the record of kept and removed files.
 
-    The journal in `run_folder` is complete by then. Return None if nothing is removed: the run can be resumed, or it
-    has no checkpoints.
+    `keep`: 'best', 'all' or 'none' (storage.checkpoints). The journal in `run_folder` must be complete. Return None and
+    remove nothing if the run can be resumed, or has no checkpoints. A file that cannot be removed is counted in the record.
     """
     folder = run_folder / CHECKPOINTS
     if run.ended != CANNOT_BE_RESUMED or not folder.is_dir():

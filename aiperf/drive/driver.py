@@ -189,7 +189,7 @@ class Driver:
 
 
 def train_order(run: Run, start: events.TrialStarted) -> Train:
-    """Return the order to train an attempt that has just been started."""
+    """Return the order to train the attempt that the event `start` records. `run`: the state after this event."""
     trial, schedule = run.trials[start.trial], run.schedule
     edges = [edge - start.at for edge in (run.started.warmup_seconds, run.duration) if edge > start.at]
     epochs = epoch_limit(schedule, trial.round) if trial.epochs is None else trial.epochs

@@ -24,14 +24,17 @@ class Executor(Protocol):
         ...
 
     def send(self, order: Order) -> None:
-        """Start to carry out an order.
+        """Begin to carry out an order and return at once. Its results arrive as messages of `words`.
 
-        Return at once. An order for a lost worker is dropped, and a message reports the loss.
+        An order for a lost worker is dropped, and a message reports the loss.
         """
         ...
 
     def words(self, timeout: float) -> list[Word]:
-        """Return the messages that have arrived. Wait up to `timeout` seconds of the driver's clock for the first."""
+        """Remove and return the messages that have arrived. Wait up to `timeout` seconds of the driver's clock for the first.
+
+        Empty if none arrived in time.
+        """
         ...
 
     def close(self) -> None:

@@ -80,7 +80,7 @@ class InlineExecutor:
                 pass  # waiting for words trains on to the next one, which has them
 
     def words(self, timeout: float) -> list[Word]:
-        """Return the pending messages, or else the next message of the current training."""
+        """Return the pending messages, otherwise the next message of the current training, which may exceed `timeout`."""
         if not self._unread:
             word = next(self._training, None)
             if word is None:

@@ -56,9 +56,9 @@ class Live:
         """From the first refresh on, in a terminal."""
 
     def show(self, make: Callable[[], LiveView], *, is_last: bool = False) -> bool:
-        """Show the run if a refresh is due.
+        """Show the run if a refresh is due. Return True if it was shown.
 
-        Return whether it was shown. `make` is called only then. The last refresh is always due, and its table stays on
+        `make` is called only then. The last refresh (`is_last`) is always due, and its table stays on
         the screen.
         """
         before = self._clock()
@@ -100,7 +100,7 @@ def line(view: LiveView) -> str:
 
 
 def table(view: LiveView, height: int) -> Group:
-    """Return the display for a terminal of `height` lines."""
+    """Return the display of a run, shortened to a terminal of `height` lines."""
     head, blank = Text.assemble((sanitize(view.run), "bold"), "  ", _left(view)), Text()
     figures = Columns(map(Text, _figures(view)), padding=(0, 3))  # a line of text would break groups of digits
     return Group(head, blank, figures, blank, *_workers(view, height), Text(_counts(view), "dim"))

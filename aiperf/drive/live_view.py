@@ -87,7 +87,7 @@ NOW_SECONDS = 30.0
 
 
 def live_view(run: Run, work_log: WorkLog, now: float) -> LiveView:
-    """`now`: time of the driver's clock."""
+    """Return the state of a running run for its display. `now`: seconds since the run began, on the driver's clock."""
     so_far = score(work_log, now)
     # Work is known up to the last report alone: a window that ended now would hold time without its work.
     last_report = max((run.trials[trial].interval_end for trial in islice(run.running, MOST_WORKERS)), default=now)

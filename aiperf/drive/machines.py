@@ -34,7 +34,7 @@ class MachinesExecutor(Protocol):
 
 @contextmanager
 def machines(conf: RunConf, folder: Path | None = None) -> Iterator[MachinesExecutor]:
-    """Start the machines of a configuration, and stop them at the end of the context.
+    """Start the machines of a configuration. Yield the function that starts an executor on them. Stop them at the end.
 
     `folder`: folder of an existing run. Other hosts read there how to join.
     """
@@ -81,7 +81,9 @@ def publisher(conf: RunConf) -> Callable[[Driver], None]:
 
 
 def check(conf: RunConf, folder: Path | None) -> PreflightResult:
-    """Check the running machines (preflight). `folder`: folder of an existing run.
+    """Measure and judge the running machines (preflight). Return the results and the excluded nodes.
+
+    Nothing is measured with preflight.probes=none. `folder`: folder of an existing run. Default: that of all runs.
 
     Raises:
         NoWorkers: no node is left, or a node has a fault and preflight.broken=stop.

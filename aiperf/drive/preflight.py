@@ -42,7 +42,7 @@ class PreflightResult:
 
 
 def depth(conf: RunConf) -> str:
-    """Return the depth of the check: 'full', 'quick' or 'none'."""
+    """Return the depth of the check: 'full', 'quick' or 'none'. For 'auto': 'quick' on one machine, 'full' on a cluster."""
     if conf.preflight.probes != "auto":
         return conf.preflight.probes
     return "quick" if conf.cluster is None else "full"
@@ -71,7 +71,7 @@ def _kind(system: HostDescription) -> str:
 def node_checks(
     new: Sequence[NodeReadings], known: Sequence[NodeReadings], conf: PreflightConf
 ) -> tuple[NodeChecked, ...]:
-    """The lines of nodes that were measured, compared with all that are known.
+    """Return one event per node in `new`, with its readings and faults. Nodes are judged together with all in `known`.
 
     Raises:
         NoWorkers: one has a fault, and preflight.broken=stop.

@@ -10,10 +10,10 @@ from aiperf.system.describe import boot_id
 
 
 class Clock(Protocol):
-    """Time as the journal has it."""
+    """Clock of the journal's times."""
 
     def now(self) -> float:
-        """Seconds since the run began."""
+        """Return the seconds since the run began."""
         ...
 
 
@@ -44,7 +44,7 @@ class WallClock:
         self._origin = _boot_seconds() - already
 
     def now(self) -> float:
-        """Seconds since the run began."""
+        """Return the seconds since the run began, with the time in which the host was suspended."""
         return _boot_seconds() - self._origin
 
 

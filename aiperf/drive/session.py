@@ -63,7 +63,7 @@ class SessionState:
 
     @classmethod
     def at(cls, first: RunStarted, follows: Following | None = None) -> SessionState:
-        """State after the first event. `follows`: the run that the event names as followed."""
+        """Return the state after the first event. `follows`: the run that this run repeats. None if it searches."""
         replay = None if follows is None else ReplayQueue(follows.work.trials)
         state = cls(begin(first), WorkLog(), History(space_of(first)), replay=replay)
         state.work_log.take(first)
@@ -158,7 +158,7 @@ class Resumable:
 
 
 def resumable(conf: RunConf) -> Resumable:
-    """Read the journal of the run that `conf.resume` names. Nothing is started or written.
+    """Return the run that `conf.resume` names, with the state at the end of its journal. Nothing is started or written.
 
     Raises:
         CannotResume: its declared time is over, or it is simulated.
@@ -202,7 +202,7 @@ def resumable(conf: RunConf) -> Resumable:
 
 
 def require_free(folder: Path, patience_seconds: float = 0.0) -> None:
-    """Wait until no driver writes the journal in `folder`.
+    """Wait up to `patience_seconds` until no driver writes the journal in `folder`. It is not locked afterwards.
 
     A driver that was cut off with the first node of a job ends when it sees that another head's file has replaced its
     own.
@@ -343,7 +343,7 @@ def _content(path: Path) -> bytes | None:
 
 @contextmanager
 def ending_on_interrupt(driver: Driver) -> Iterator[None]:
-    """Ctrl-C, SIGTERM or a closed terminal, once: the run ends cleanly at the driver's next turn. Twice: at once."""
+    """End the run cleanly at the driver's next turn after Ctrl-C, SIGTERM or a closed terminal. Twice: end it at once."""
 
     def end() -> None:
         driver.interrupted = True

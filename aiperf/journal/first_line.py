@@ -101,7 +101,7 @@ class PredictedFigures(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_shape(name: str, value: object, shape: Any) -> None:
-    """Raise IllegalLine if a value lacks the shape that readers rely on. `name`: the member, for the message."""
+    """Raise IllegalLine if `value` lacks members or types of the msgspec type `shape`. `name`: the member, for the message."""
     try:
         msgspec.convert(value, shape)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -129,12 +129,12 @@ _OF_THE_SCHEDULE = ("duration_seconds", "warmup_seconds")
 
 
 def config_hash(plain: dict[str, Any]) -> str:
-    """Return the SHA-256 of the configuration in canonical JSON: sorted keys, no spaces."""
+    """Return the hexadecimal SHA-256 of the configuration in canonical JSON: sorted keys, no spaces."""
     return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
 
 
 def check_first_line(event: RunStarted) -> None:
-    """Raise IllegalLine if a first line breaks a rule."""
+    """Raise IllegalLine if a first line contradicts its configuration, or a value is out of range or of another type."""
     must(event.at == 0, "the first line must have at=0", repr(event.at))
     must(
         0 <= event.started_unix < YEAR_10000,

@@ -53,9 +53,9 @@ class JournalReading:
     """Result of reading a journal."""
 
     lines: int
-    """Number of whole lines."""
+    """Number of whole lines read."""
     end: int
-    """Bytes of the whole lines."""
+    """Total length of the whole lines in bytes."""
     chain: bytes
     """Hash of the last line."""
     torn: bytes
@@ -63,12 +63,15 @@ class JournalReading:
 
     @property
     def warning(self) -> RunWarning | None:
-        """Warning of a dropped line. None if no line was dropped."""
+        """Warning that an incomplete last line was dropped. None if the last line is complete."""
         return torn_warning(len(self.torn), self.lines)
 
 
 def torn_warning(torn_bytes: int, lines: int) -> RunWarning | None:
-    """Return the warning of a dropped last line after `lines` whole ones. None if no line was dropped."""
+    """Return the warning that an incomplete last line of `torn_bytes` bytes was dropped after `lines` whole ones.
+
+    None for 0 bytes: the last line is complete.
+    """
     if not torn_bytes:
         return None
     return RunWarning(
@@ -93,7 +96,7 @@ class _Checks(Validator):
 
 
 class Reader:
-    """Iterator over the checked events of a journal. `reading` is its result after the end."""
+    """Iterable over the checked events of a journal. `reading` is its result after the end."""
 
     def __init__(self, path: Path, until: int | None = None) -> None:
         match what_is_wrong_with(path):
@@ -160,7 +163,7 @@ class Reader:
             )
 
     def damage(self, lines: int, why: str) -> JournalDamaged:
-        """Return the error of the line after `lines` valid ones."""
+        """Return, without raising it, the error for the line after `lines` valid ones. `why`: its reason."""
         with self.path.open("rb") as file:
             total = sum(1 for line in bounded_lines(file, LONGEST_LINE) if line[-1] == 0x0A or len(line) < LONGEST_LINE)
         whole = (
@@ -171,7 +174,10 @@ class Reader:
         return JournalDamaged(f"journal damaged at line {lines + 1} of {total}: {why}. {whole}", lines + 1)
 
     def unfoldable(self, error: Exception) -> JournalDamaged:
-        """Return the error of the last returned line, which passes all checks but cannot be folded."""
+        """Return, without raising it, the error for the last yielded event, which passes all checks but cannot be applied.
+
+        `error`: raised by the function that applied it.
+        """
         return self.damage(self._given - 1, f"the event cannot be applied ({type(error).__name__}: {error})")
 
 
@@ -210,6 +216,8 @@ def _check_members(body: bytes) -> None:
 def read(path: Path, until: int | None = None) -> Reader:
     """Return a reader of a journal's events in order. `path`: the journal or the folder of its run.
 
+    `until`: number of lines to read. Default: all. Errors of the content are raised during iteration.
+
     Raises:
         NoSuchRun: there is no journal.
         NotAJournal: the file is something else or cannot be read.
@@ -237,9 +245,10 @@ def read_again(path: Path, leave_out: type[AnyEvent]) -> Iterator[AnyEvent | Non
 
 @contextmanager
 def folding(events: Iterable[AnyEvent]) -> Iterator[None]:
-    """Name the journal's line if it makes a fold of events fail.
+    """Raise JournalDamaged with the line's number if the body fails to apply an event of a `Reader`.
 
-    Used for values that the validator does not check, such as the limits of a configuration or a morph.
+    Used for values that the validator does not check, such as the limits of a configuration or a morph. Errors are unchanged
+    if `events` is no `Reader`.
     """
     try:
         yield
@@ -322,7 +331,7 @@ class Journal:
         return Cut(rest.count(b"\n"), hashlib.sha256(rest).hexdigest(), kept)
 
     def append(self, events: Sequence[AnyEvent]) -> None:
-        """Commit events that arrived together with one flush: all of them or none.
+        """Write `events` in order, with one flush to the disk: all of them or none.
 
         Raises:
             JournalNotWritten: the write failed. The journal is unchanged.
@@ -351,7 +360,7 @@ class Journal:
         self.lines += len(events)
 
     def continuation(self) -> str:
-        """Return what to do after the journal could not be written."""
+        """Return the instruction for the user after the journal could not be written."""
         return resuming(self.run)
 
     def _not_written(self, error: OSError) -> JournalNotWritten:
@@ -425,7 +434,7 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def locked(file: IO[bytes], path: Path) -> bool:
-    """Lock a file by the kernel until it is closed. Return False if its file system has no locks.
+    """Lock a file by the kernel until it is closed. Return True if locked, False if its file system has no locks.
 
     Raises:
         JournalInUse: another driver holds it.
@@ -448,7 +457,7 @@ def locked(file: IO[bytes], path: Path) -> bool:
 
 
 def keep(path: Path, content: bytes) -> Path:
-    """Write a new file under this name or the first free one of NAME.2, NAME.3, … and return its path."""
+    """Write a new file at `path`, or at the first free one of PATH.2, PATH.3, …, flush it to disk, and return its path."""
     number = 1
     while True:
         free = path if number == 1 else path.with_name(f"{path.name}.{number}")

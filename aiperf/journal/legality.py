@@ -26,13 +26,13 @@ class IllegalLine(ValueError):
 
 
 def must(holds: bool, law: str, value: str) -> None:
-    """Raise IllegalLine with the rule and the offending value unless the rule holds."""
+    """Raise IllegalLine unless `holds`. Its message has the rule `law` and the offending `value`."""
     if not holds:
         raise IllegalLine(f"{law}. This line has {value}")
 
 
 def must_be_integer(name: str, value: object, least: int, most: int) -> None:
-    """Raise IllegalLine unless the value of an untyped member is an integer of this range."""
+    """Raise IllegalLine unless `value` is an integer from `least` to `most`. True and False are no integers."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise IllegalLine(f"{name} must be an integer from {least} to {most}. This line has {value!r}")
 
@@ -63,15 +63,15 @@ class StateView(Protocol):
         ...
 
     def attempt_of(self, trial: int) -> int:
-        """Return the last attempt of an unsettled trial. 0 before the first."""
+        """Return the number of the last attempt of a trial that is not finished, failed or withdrawn. 0 before the first."""
         ...
 
     def made_for(self, trial: int) -> int:
-        """Return the worker that an unsettled trial was proposed for."""
+        """Return the number of the worker for which a trial that is not finished, failed or withdrawn was proposed."""
         ...
 
     def presence_of(self, worker: int) -> Presence:
-        """Return the presence of a worker."""
+        """Return the presence of a worker: 'unknown', 'lost', 'idle' or 'training'."""
         ...
 
 

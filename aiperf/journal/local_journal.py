@@ -86,14 +86,15 @@ def open_journal(folder: Path, local: Path | None, reading: JournalReading | Non
 
 
 def local_path(folder: Path, local: Path) -> Path:
-    """Return the path of the local journal of the run in `folder`, under a folder of the driver's host."""
+    """Return the path of the journal of the run in `folder`, under the folder `local` of the driver's host."""
     return local / folder.absolute().name / NAME
 
 
 def to_be_read(folder: Path, local: Path | None) -> Path:
-    """Return the journal from which a run is resumed.
+    """Return the path of the journal from which a run is resumed: the longer one of the local and the shared journal.
 
-    Raises CannotResume if there are two and neither continues the other.
+    `local`: as in `open_journal`. Prints a notice if the local one is not on this host. Raises CannotResume if neither
+    continues the other.
     """
     shared = folder / NAME
     if local is None:

@@ -200,6 +200,6 @@ Word = (
 
 
 def recorded(kind: type[_E], message: msgspec.Struct, now: float, **computed: Any) -> _E:
-    """Return the event of a message: fields of equal name, and the computed ones."""
+    """Return an event of type `kind`: the message's fields of equal name, the `computed` ones, and `now` as its time."""
     passed_on = {name: getattr(message, name) for name in message.__struct_fields__ if name in kind.__struct_fields__}
     return kind(**(passed_on | computed | {"at": now}))

@@ -12,7 +12,9 @@ from aiperf.journal.other_files import HEAD, why_no_journal
 
 
 def run_folder(word: str, runs: str = "runs") -> Path:
-    """Return the folder of the run that an argument names. A reader of the journal checks its content.
+    """Return the folder of the run that `word` names: a run folder, its journal, or a name under `runs`.
+
+    The content of the journal is not read.
 
     Raises:
         NoSuchRun: there is none.

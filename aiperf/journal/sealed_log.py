@@ -42,7 +42,10 @@ class LineRefused(Exception):
 
 
 def sealed(chain: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """Return the line of a record with its newline, and its seal. `chain`: the seal of the previous line."""
+    """Return the line of a record with its newline, and its seal, a SHA-256 in hexadecimal.
+
+    `chain`: seal of the previous line, ORIGIN for the first. `body`: the record as a JSON object.
+    """
     seal = hashlib.sha256(chain + body).hexdigest().encode()
     return b'%b%b%b"}\n' % (body[:-1], _SEAL, seal), seal
 
@@ -130,7 +133,7 @@ class JournalHashes:
 
 
 def ends(journal: Path) -> JournalHashes:
-    """Return the identity of a journal whose hash chain was already checked."""
+    """Return the hashes of the first and the last whole line of a journal whose hash chain was already checked."""
     with journal.open("rb") as file:
         first = file.readline()
         file.seek(max(0, file.seek(0, os.SEEK_END) - 2 * LONGEST_LINE))

@@ -103,7 +103,7 @@ class Validator:
         return "lost" if worker in self._seen_workers else "unknown"
 
     def check(self, event: events.AnyEvent) -> None:
-        """Check the next line.
+        """Check the next line of the journal, and add it to the state for the following lines.
 
         Raises:
             IllegalLine: the line breaks a rule.

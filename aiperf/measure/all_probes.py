@@ -13,7 +13,7 @@ SMALL, LARGE = 2**22, 2**26
 
 
 def quick() -> tuple[Probe, ...]:
-    """Return the quick probes: no torch, under a second in total."""
+    """Return the quick probes of one node. They do not import torch and take under a second in total."""
     return (Versions(), System(), Space(), DiskWrite(SMALL), DiskRead(SMALL), Accelerators(), Data())
 
 

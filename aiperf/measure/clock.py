@@ -27,12 +27,12 @@ class RoundTrip:
 
     @property
     def offset(self) -> float:
-        """Offset of the node's clock, positive if it is ahead. Exact if both ways take equally long. Error: at most `error`."""
+        """Offset of the node's clock in seconds, positive if it is ahead. It is wrong by at most `error`."""
         return ((self.received - self.sent) + (self.answered - self.returned)) / 2
 
     @property
     def error(self) -> float:
-        """Half of the network time of the round trip."""
+        """Half of the network time of the round trip in seconds: largest possible error of `offset`."""
         return ((self.returned - self.sent) - (self.answered - self.received)) / 2
 
 
@@ -49,7 +49,7 @@ def reading(trips: Sequence[RoundTrip]) -> ProbeReading:
 
 
 def offset(measured: ProbeReading) -> Offset:
-    """Return the offset of the shortest round trip, which has the smallest error.
+    """Return offset and error in seconds of the round trip with the smallest error. `measured`: reading of the clock probe.
 
     >>> offset(reading([RoundTrip(0.0, 5.5, 5.5, 1.0), RoundTrip(2.0, 7.05, 7.05, 2.1)]))
     Offset(seconds=5.0, error=0.05)

@@ -55,7 +55,7 @@ class MatrixProduct:
 
 
 def devices_of(setting: Setting) -> list[torch.device]:
-    """Return the devices that a node's workers compute on."""
+    """Return the devices of a node's workers: its accelerators, or the CPU. Raise RuntimeError if torch sees too few."""
     import torch
 
     if not setting.accelerators:

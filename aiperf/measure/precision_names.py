@@ -33,7 +33,7 @@ def precision_name(choice: str, device: torch.device) -> str:
 
 
 def has_native_bfloat16(device: torch.device) -> bool:
-    """Return whether the hardware multiplies bfloat16.
+    """Return True if the hardware multiplies bfloat16.
 
     That is CUDA compute capability 8 and above, x86 with AVX512_BF16 or AMX, and Arm with bf16. torch emulates bfloat16
     on any other CPU, which is slower than FP32.

@@ -57,7 +57,10 @@ class ProbeReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Duration, including the first use of libraries."""
 
     def best(self) -> float | None:
-        """Return the lowest of the best repetitions of each object. Disturbances only reduce a measured speed."""
+        """Return the least, over all measured objects, of the largest value of each, in the probe's unit. None without values.
+
+        The largest value is used because disturbances only reduce a measured speed.
+        """
         tops = [max(values) for values in self.series.values() if values]
         return min(tops) if tops else None
 
@@ -69,7 +72,7 @@ class Probe(Protocol):
     unit: ClassVar[str]
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """Measure in a separate process. Any exception becomes a failed reading."""
+        """Measure, and return the result. It is called in a separate process. An exception becomes a failed reading."""
 
 
 class NodeReadings(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +105,7 @@ class SharedFolderMark:
 
 @contextmanager
 def meeting(parent: Path) -> Iterator[SharedFolderMark]:
-    """Create a shared folder in `parent`, which is created if missing. The folder is removed with the context."""
+    """Create a folder with a file MARK in `parent`, which is created if missing. Remove the folder at the end."""
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".preflight-", dir=parent.resolve()))
     try:

@@ -23,7 +23,7 @@ _SIZES = ("image", "height", "width", "channels", "classes", "training_images", 
 
 
 def accelerators_of(conf: RunConf, accelerators: int) -> int:
-    """Return the number of accelerators that a worker trains on. A worker in the driver's process trains on processors."""
+    """Return `accelerators`, or 0 for a worker in the driver's process, which trains on processors."""
     return 0 if conf.executor == "inline" else accelerators
 
 

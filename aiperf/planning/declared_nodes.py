@@ -35,16 +35,16 @@ class Preview:
     """Preview of a run whose nodes do not exist yet."""
 
     dataset: DataSet | None
-    """None if the set is not visible from this machine."""
+    """Data set. None if it is not visible from this machine."""
     dataset_source: str
     network: Architecture | None
-    """None if the data set is not known."""
+    """Starting network. None if the data set is not known."""
     plan: Plan | None
-    """None if too little is known."""
+    """Plan of the run. None if too little is known."""
 
 
 def preview(conf: RunConf, nodes: NodesAsked) -> Preview:
-    """Return the preview of a run on declared nodes.
+    """Return the parts of a run's plan that the configuration and the declared properties of nodes determine.
 
     Raises:
         BadConfiguration, DataError: if the configuration cannot become a run, as far as this is known.
@@ -105,7 +105,7 @@ def workers_expected(conf: RunConf, nodes: NodesAsked) -> str | None:
 
 
 def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: WorkerShape) -> None:
-    """Compare the actual nodes with the declaration.
+    """Check the workers' actual shape against the accelerators that the configuration declares.
 
     Raises:
         BadConfiguration: if the nodes have other accelerators.
@@ -132,10 +132,10 @@ def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: 
 
 
 def require_index(conf: RunConf, nodes: NodesAsked, dataset: DataSet) -> None:
-    """Reject a run in which each rank of several nodes would list a large set.
+    """Check that a set of more than LISTED_AT_MOST (10,000) images has an index if the run uses several nodes.
 
     Raises:
-        BadConfiguration: if the set has no index.
+        BadConfiguration: if the set has no index. Each rank of each node would list all files.
     """
     images = dataset.training_images + dataset.validation_images
     if (nodes.nodes == 1 and nodes.most_nodes in (None, 1)) or images <= LISTED_AT_MOST or is_indexed(conf.dataset):

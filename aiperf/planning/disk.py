@@ -87,7 +87,7 @@ def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators
 
 
 def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -> Path:
-    """Test that the folder of all runs can be created and written, with a temporary file. Return its nearest existing folder.
+    """Write a temporary file to test that the folder of all runs can be created. Return its nearest existing folder.
 
     Args:
         option: name of the option that sets the folder.
@@ -129,7 +129,7 @@ def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
 
 
 def require_room(needs: DiskNeeds, at: Path) -> None:
-    """Raise BadConfiguration if a run does not fit into the file system of a folder, even if its networks never grow."""
+    """Raise BadConfiguration if the file system of folder `at` has too little space, even if the networks never grow."""
     free, least = shutil.disk_usage(at).free, needs.checkpoints + needs.journal + needs.telemetry + BYTES_OF_A_REPORT
     if least > free:
         raise BadConfiguration(

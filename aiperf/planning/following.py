@@ -41,7 +41,7 @@ class Following:
 
 
 def following(folder: Path, until: int | None = None) -> Following:
-    """Read the run in a folder. `until`: read only this number of lines.
+    """Return the trials of the run in a folder, so that another run can repeat them. `until`: read only this number of lines.
 
     Raises:
         CannotFollow: the run has no trained trials, or its workers have different numbers of ranks.
@@ -64,7 +64,7 @@ def following(folder: Path, until: int | None = None) -> Following:
 
 
 def followed_again(recorded: FollowedRun, folder: Path) -> Following:
-    """Read the run that a resumed run follows, as recorded in its journal's first line. `folder`: its current place.
+    """Return the trials of the run that a resumed run repeats. `recorded`: from its first line. `folder`: current place.
 
     Raises:
         CannotFollow: the folder contains another run, or its lines were changed.
@@ -80,7 +80,9 @@ def followed_again(recorded: FollowedRun, folder: Path) -> Following:
 
 
 def require_same_work(conf: RunConf, mine: RunStarted, work: FollowedHistory, ranks: int, *, simulated: bool) -> None:
-    """Check that this run does the same work. `mine`: first line of this run's journal. `ranks`: ranks per worker.
+    """Check that this run does the same work as the one that it repeats.
+
+    `mine`: first line of this run's journal. `ranks`: ranks per worker.
 
     Raises:
         BadConfiguration: the trials of `work` would be different work here. The message names all differences.

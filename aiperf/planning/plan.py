@@ -68,7 +68,7 @@ class Plan:
 
 
 def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None) -> Plan:
-    """Compute the plan of a run. Reads the list of the data set but no image, and not even the list if `dataset` is given.
+    """Return the plan of a run. The list of the data set is read unless `dataset` is given. No image is read.
 
     Raises:
         BadConfiguration, MissingData: if the configuration cannot become a run.
@@ -99,7 +99,7 @@ def _following(plan: Plan, word: str) -> Plan:
 
 
 def check_options(conf: RunConf) -> None:
-    """Check everything that does not depend on a machine or a data set.
+    """Check all rules for options that depend neither on a machine nor on a data set.
 
     Raises:
         BadConfiguration: an option has a value that no run can have.
@@ -137,7 +137,10 @@ def first_event(
     versions: Mapping[str, str] | None = None,
     machine: Mapping[str, Any] | None = None,
 ) -> RunStarted:
-    """Return the journal's first line. `versions`, `machine`: of the driver's host."""
+    """Return the journal's first line. `run`: its name. `now_unix`: time of its start in seconds since 1970.
+
+    `versions`, `machine`: of the driver's host.
+    """
     config = as_plain(plan.conf)
     config["space"] = recorded(plan.space)
     return RunStarted(
@@ -162,12 +165,12 @@ def first_event(
 
 
 def new_folder(conf: RunConf, now: float) -> Path:
-    """Create a folder for a new run: runs/<time>-<name>, or the next free name."""
+    """Create a folder for a new run, runs/<time>-<name> or the next free name, and return it."""
     return make_folder(folder_of(conf, now))
 
 
 def folder_of(conf: RunConf, now: float) -> Path:
-    """Return the folder of a run that begins at `now`. The folder need not exist."""
+    """Return the folder of a run that begins at `now` (seconds since 1970). The folder need not exist."""
     return Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{conf.name or conf.dataset.name}"
 
 
@@ -243,7 +246,7 @@ def _require_targets(name: str, dataset: DataSet) -> None:
 
 
 def require_fixed(conf: RunConf, network: Architecture) -> None:
-    """Raise BadConfiguration if options require to search a detector, or to launch it in a mode other than eager."""
+    """Raise BadConfiguration if options require to search, compile or simulate a detector, or to use CUDA graphs for it."""
     if not isinstance(network, Detector):
         return
     for option, value, needed in (

@@ -15,7 +15,7 @@ from aiperf.ranking.law import written
 
 
 def require_same(words: Sequence[str], given: RunConf, held: RunConf, run: str) -> None:
-    """Check the options of a resumed run.
+    """Check that the typed options of a resumed run have the values of its journal.
 
     Args:
         words: arguments as typed.

@@ -94,7 +94,7 @@ def this_machine(conf: RunConf) -> WorkerShape:
 
 
 def together(hosts: Sequence[WorkerShape], source: str) -> WorkerShape:
-    """Return the shape of a worker that has these shapes on its hosts."""
+    """Return the shape of one worker on several hosts: sums of accelerators, ranks and cores, least memory of a rank."""
     return WorkerShape(
         source=source,
         device=", ".join(sorted({shape.device for shape in hosts})),
@@ -142,7 +142,10 @@ def terms_of(started: RunStarted) -> WorkerRequirements:
 
 
 def breach(terms: WorkerRequirements, up: WorkerJoined, accelerators: int) -> str | None:
-    """Return the reason why a ready worker may not train in this run. None if it may."""
+    """Return the reason why a ready worker may not train in this run, as text. None if it may.
+
+    `accelerators`: those of the worker.
+    """
     if terms.most_ranks is not None and up.ranks > terms.most_ranks:
         return (
             f"the plan allows {terms.most_ranks} ranks per worker, or an epoch would have fewer than {STEPS} steps. It has "

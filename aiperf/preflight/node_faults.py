@@ -50,7 +50,7 @@ class _Case:
 
 
 def judge(nodes: Sequence[NodeReadings], conf: PreflightConf) -> dict[str, NodeVerdict]:
-    """Return the result of each node by its identifier. Nodes are compared with the head and with each other."""
+    """Return the faults and notes of each node by its identifier. Nodes are compared with the head and with each other."""
     head = next((node for node in nodes if node.is_head), None)
     return {node.node: _verdict(node, head, nodes, conf) for node in nodes}
 

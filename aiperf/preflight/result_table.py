@@ -15,7 +15,7 @@ _COLUMNS = ("disk write", "disk read", "matrix product", "memory", PAIRS, ALL)
 
 
 def lines(checks: Sequence[NodeChecked]) -> Iterator[str]:
-    """Yield the table, with the best repetition of each speed, then the faults and notes."""
+    """Yield the lines of a text table of all nodes, with the best repetition of each speed, then their faults and notes."""
     rows: list[tuple[str, ...]] = [("node", "verdict", "clock", *_COLUMNS)]
     rows += [
         (_name(check), _verdict(check), _clock(check), *(_best(check, name) for name in _COLUMNS)) for check in checks

@@ -21,8 +21,8 @@ from aiperf.rules.state import Run
 def decide(run: Run, now: float, replay: ReplayQueue | None = None) -> list[events.AnyEvent]:
     """Return the decisions that follow from the run's state and the time, as the events that record them.
 
-    `now`: seconds since the start of the run. `replay`: replay queue of a following run. Call again after these events for
-    further decisions.
+    `now`: seconds since the start of the run. `replay`: trials still to repeat, if the run follows another. The run is not
+    changed. Call again after these events were applied. Empty if nothing is to be decided now.
     """
     if run.ended is not None:
         return []

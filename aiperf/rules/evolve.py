@@ -18,7 +18,7 @@ from aiperf.rules.state import Run, begin
 
 
 def evolve(run: Run, event: events.AnyEvent) -> None:
-    """Apply one event.
+    """Apply one event to `run`, which is changed in place.
 
     Raises:
         IllegalLine: it does not fit the state of its trial or of its worker. The run is unchanged.

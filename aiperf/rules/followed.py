@@ -64,7 +64,10 @@ class FollowedHistory:
     workers: int
 
     def recorded(self, path: str, lines: int, last_hash: str) -> FollowedRun:
-        """Return the description for the first line of the following run."""
+        """Return the description of the followed run, for the first line of the run that follows it.
+
+        `path`, `lines`, `last_hash`: of the followed run's journal. Raises ValueError if its workers had different ranks.
+        """
         (ranks,) = self.ranks
         return FollowedRun(
             run=self.first.run,
@@ -136,9 +139,9 @@ def _left_out(run: Run) -> dict[str, int]:
 
 
 def check_followed(first: RunStarted, work: FollowedHistory, last_hash: str) -> FollowedHistory:
-    """Return `work` if it is the run that this run follows. Otherwise raise CannotFollow.
+    """Return `work` if its journal is the one that the run with this first line follows. Otherwise raise CannotFollow.
 
-    `last_hash`: last hash of the journal that `work` was read from.
+    `last_hash`: last hash of the journal that `work` was read from. It must equal the hash in `first`.
     """
     assert first.follows is not None, "checked by the caller"
     followed = f"'{first.follows.run}' (hash {first.follows.last_hash[:12]}…)"

@@ -189,7 +189,10 @@ def _done(run: Run, trial: Trial, message: messages.TrialDone, now: float) -> li
 
 
 def end(run: Run, trial: Trial, reason: str, now: float) -> list[events.AnyEvent]:
-    """Return the events that end a trial whose epochs were all reported. A trial that was never saved leaves no weights."""
+    """Return TrialFinished of a trial whose epochs were all reported, and CheckpointDropped if it was never saved.
+
+    `reason`: see `procedure.end_of_trial`. `now`: seconds since the start of the run.
+    """
     result: list[events.AnyEvent] = [finish(run, trial, reason, now)]
     if not trial.saved_epoch:
         result.append(
@@ -199,7 +202,7 @@ def end(run: Run, trial: Trial, reason: str, now: float) -> list[events.AnyEvent
 
 
 def finish(run: Run, trial: Trial, reason: str, now: float) -> events.TrialFinished:
-    """Return the result of a trial."""
+    """Return the event with the result of a trial: its best accuracy, and the accuracy that is reported to the search."""
     return events.TrialFinished(
         at=now,
         trial=trial.number,

@@ -65,7 +65,10 @@ class HpcAi500Conf(BenchmarkConf):
         hold(self, "benchmark")
 
     def with_target(self, dataset: str, start: str | None) -> HpcAi500Conf:
-        """Return the workload with its target. Raise BadConfiguration if none is given or published."""
+        """Return the workload with the given target quality, otherwise with the published one.
+
+        `start`: name of the starting network. Raises BadConfiguration if no target is given or published.
+        """
         published = WORKLOADS[self.name]
         if self.target_quality is not None:
             return self
@@ -136,7 +139,7 @@ class ScheduleConf:
         hold(self, "schedule")
 
     def check(self) -> None:
-        """Raise BadConfiguration for inconsistent numbers."""
+        """Raise BadConfiguration if the rounds' epochs decrease, or the warm-up is not shorter than the run."""
         if sorted(self.epochs) != list(self.epochs):
             raise BadConfiguration(
                 f"schedule.epochs are the rounds' limits, none below the one before, but found {list(self.epochs)}: sort them"
@@ -185,7 +188,7 @@ def schedule_of(started: RunStarted) -> ScheduleConf:
 
 
 def progress_seconds(limits: LimitsConf, workers: int) -> float:
-    """Return the approximate length of a worker's intervals. Default: max(5 s, workers/50 s).
+    """Return the approximate seconds between two reports of work of one worker. Default: max(5 s, workers/50 s).
 
     Shorter epochs have one interval each, for any number of workers.
     """

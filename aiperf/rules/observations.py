@@ -23,7 +23,9 @@ from searchers.history import (
 
 
 def observations(run: Run, event: events.AnyEvent) -> list[Observation]:
-    """Return observations in the order of the searchers' history. Most events yield none.
+    """Return the observations that an event adds to the searchers' history, in order. Empty for most events.
+
+    `run`: the state before the event.
 
     Raises:
         IllegalLine: the event does not fit the run.

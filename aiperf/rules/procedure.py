@@ -14,17 +14,17 @@ from aiperf.rules.limits import ScheduleConf
 
 
 def epoch_limit(schedule: ScheduleConf, round_: int) -> int:
-    """Return the maximum epochs of a trial of this round (from 1)."""
+    """Return the maximum number of epochs of a trial of this round (from 1). The last limit holds for later rounds."""
     return schedule.epochs[min(round_, len(schedule.epochs)) - 1]
 
 
 def patience(schedule: ScheduleConf, round_: int) -> int:
-    """Return the epochs without improvement that end a trial. Default: min(6 + 2·(round − 1), 20)."""
+    """Return the number of consecutive epochs without improvement that end a trial. Default: min(6 + 2·(round − 1), 20)."""
     return min(schedule.patience + schedule.patience_step * (round_ - 1), schedule.largest_patience)
 
 
 def judged_loss(validation: float | None, training: float) -> float:
-    """Return the loss of an epoch that decides on divergence and early stop: the training loss without a validation loss."""
+    """Return the loss that decides on divergence and early stop: the validation loss, or the training loss if it is None."""
     return training if validation is None else validation
 
 
@@ -58,7 +58,7 @@ def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float], e
 
 
 def nears_its_end(schedule: ScheduleConf, round_: int, losses: Sequence[float]) -> bool:
-    """Return True if a trial of this round may be over after the next epoch, which it is if that epoch improves nothing.
+    """Return True if a trial of this round ends after the next epoch, at the latest if that epoch improves nothing.
 
     The proposal for the worker's next round is then requested.
     """

@@ -57,7 +57,7 @@ def check_rules(first: RunStarted) -> None:
 
 
 def make(proposer: Proposer, history: History, order: ProposalRequested) -> ProposalReturned | ProposalFailed:
-    """Execute an order to propose."""
+    """Return the proposal for an order, or ProposalFailed with the reason if the searcher has nothing to propose."""
     began = time.perf_counter()
     try:
         request = Request(order.number, order.round, order.seed, order.starting_network)
@@ -80,10 +80,10 @@ def make(proposer: Proposer, history: History, order: ProposalRequested) -> Prop
 def check(
     history: History, request: ProposalRequested, word: ProposalReturned, at: float
 ) -> TrialProposed | TrialRejected:
-    """Rebuild a proposal from its lineage and count its operations.
+    """Rebuild a proposal from its lineage. Return TrialProposed with its counted operations, or TrialRejected with the reason.
 
     Rejected are proposals that are illegal, exceed the budget, inherit missing weights, have kernels larger than their maps,
-    or repeat the architecture of another trial (searchers.History.holder).
+    or repeat the architecture of another trial (searchers.History.holder). `at`: time of the event in seconds.
     """
 
     def rejected(reason: str) -> TrialRejected:
@@ -114,7 +114,7 @@ def check(
 
 
 def returned(event: TrialProposed) -> ProposalReturned:
-    """Return the message that an event records."""
+    """Return the message of the proposal that was recorded as `event`."""
     values = {name: getattr(event, name) for name in ProposalReturned.__struct_fields__}
     return ProposalReturned(**values | {"morphs": tuple(event.morphs), "pruned": tuple(event.pruned)})
 
@@ -127,7 +127,10 @@ def described(
     at: float,
     follows: FollowedValues | None = None,
 ) -> TrialProposed:
-    """Return the event of a checked proposal. `network`: its rebuilt architecture."""
+    """Return the event of a checked proposal, with its counted operations. `at`: time of the event in seconds.
+
+    `network`: its rebuilt architecture. `follows`: values of the trial that it repeats. None in a run that searches.
+    """
     graph = network if isinstance(network, Graph) else None
     return recorded(
         TrialProposed,
@@ -145,7 +148,7 @@ def described(
 
 
 def counts_of(network: Architecture) -> dict[str, Any]:
-    """Return the fingerprint of an architecture and its COUNTS, as in TrialProposed."""
+    """Return the fingerprint of an architecture and its counts of operations and parameters, by field of TrialProposed."""
     counted = cost_of(network)
     costs = {name: getattr(counted, name) for name in COUNTS if name != "validation_flops"}
     return {"fingerprint": network.fingerprint, "validation_flops": counted.forward_validation_flops, **costs}

@@ -61,20 +61,24 @@ class ReplayQueue:
 
     @property
     def is_done(self) -> bool:
-        """True if each trial was started or cannot be trained in this run."""
+        """True if each trial of the followed run was started, or cannot be trained in this run."""
         return not (self.ready or self._waiting or self._asked)
 
     @property
     def first(self) -> FollowedTrial | None:
-        """Return the next ready trial."""
+        """The first trial of the followed run that can be requested now. None if none can."""
         return self.trials[self.ready[0]] if self.ready else None
 
     def trial(self, number: int) -> FollowedTrial:
-        """Return a trial of the followed run. Raises KeyError if it is not followed."""
+        """Return the trial with this number in the followed run. Raises KeyError if it is not followed."""
         return self.trials[self._places[number]]
 
     def take(self, event: events.AnyEvent) -> None:
-        """Take the next event of this run."""
+        """Update the queue by the next event of this run.
+
+        Raises:
+            IllegalLine: the event requests a trial that is not due.
+        """
         match event:
             case events.ProposalRequested():
                 assert event.follows is not None, "the validator has seen that a run that follows asks for nothing else"
@@ -130,7 +134,11 @@ SAME = ("fingerprint", *COUNTS)
 def answer(
     replay: ReplayQueue, history: History, request: ProposalRequested, at: float
 ) -> TrialProposed | TrialRejected:
-    """Return the requested trial as one of this run, or a rejection with the reason."""
+    """Return the requested trial of the followed run as a proposal of this run, or a rejection with the reason.
+
+    Rejected if its parent's weights are missing, its batch exceeds the memory here, its morphs are illegal, or its counts
+    differ from those of the followed run. `at`: time of the event in seconds.
+    """
     assert request.follows is not None, "a run that follows asks for nothing else"
     wanted = replay.trial(request.follows)
     parent = None if wanted.proposal.parent is None else replay.here.get(wanted.proposal.parent)

@@ -18,7 +18,7 @@ _NUMBERS = ("default_batch_size", "smallest_batch_size", "largest_batch_size", "
 
 
 def metric_of(network: Architecture) -> Metric:
-    """Return the metric in which a network's quality is measured."""
+    """Return the metric of a network's quality: 'map50' for a detector, 'top1' otherwise."""
     return "map50" if isinstance(network, Detector) else "top1"
 
 
@@ -28,7 +28,7 @@ def recorded(space: Space) -> dict[str, Any]:
 
 
 def space_of(started: RunStarted) -> Space:
-    """Return the space of a run from its journal."""
+    """Return the search space of a run from its first line: starting network, budget and limits."""
     config: dict[str, Any] = started.config["space"]
     numbers = {name: config[name] for name in _NUMBERS}
     return Space(decode_architecture(json.dumps(started.start_graph)), Budget(**config["budget"]), **numbers)

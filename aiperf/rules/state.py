@@ -174,7 +174,7 @@ class Run:
 
     @property
     def most_corrupt_images(self) -> int | None:
-        """Maximum number of corrupt images before the run ends. None if the data set is not read from files."""
+        """Configured limit of corrupt images (`dataset.corrupt_limit`). None if the data set is not read from files."""
         most: int | None = self.started.config.get("dataset", {}).get("corrupt_limit")
         return most
 
@@ -182,7 +182,7 @@ class Run:
     def start_is_due(self) -> bool:
         """True if the next request must be for the starting network.
 
-        It is trained to its end, or fails as often as any trial is attempted.
+        True until it is requested, and again after each failure, up to `limits.attempts` failures.
         """
         return self.start is None and self.start_failures < self.limits.attempts
 
@@ -209,14 +209,14 @@ class Run:
         return max(0, self.limits.trials - self.finished - in_progress)
 
     def next_of(self, worker: Worker) -> int:
-        """Return the worker's next proposal.
+        """Return the number of the waiting proposal that a worker trains next. It must have one.
 
         The starting network, otherwise the latest request, which has the longest history.
         """
         return self.start if self.start is not None and self.start in worker.waiting else worker.waiting[-1]
 
     def lineage(self, number: int | None) -> tuple[dict[str, Any], ...]:
-        """Return all morphs from the starting graph to a trial's graph."""
+        """Return all morphs from the starting graph to a trial's graph, in order. Empty for None."""
         morphs: list[dict[str, Any]] = []
         while number is not None:
             trial = self.trials[number]
@@ -226,5 +226,5 @@ class Run:
 
 
 def begin(event: RunStarted) -> Run:
-    """Return the state after the first line."""
+    """Return the state of a run after its first line. Raise BadConfiguration for an inconsistent schedule."""
     return Run(started=event, limits=limits_of(event), schedule=schedule_of(event), lines=1)

@@ -32,11 +32,12 @@ AttemptMessages = Generator["Word | EpochMessage | None", None, None]
 
 
 def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iterator[Word]:
-    """Yield the messages of an attempt in the order in which the driver receives them.
+    """Yield the messages of an attempt in the order in which the driver receives them. `order`: the attempt's order.
 
     The end of an epoch is reported at once, and its checkpoint later if the file is not written yet. The last epoch's
     message and all messages after it wait for the file, because a finished trial can be inherited from. The waiting
-    time is reported meanwhile. Corrupt images are reported before the message of the step that read them.
+    time is reported meanwhile. Corrupt images are reported before the message of the step that read them. Raises what
+    `words` raises.
     """
     awaiting_file: deque[EpochMessage] = deque()
     delayed: deque[Word | EpochMessage] = deque()

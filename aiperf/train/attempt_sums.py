@@ -60,7 +60,7 @@ class Reports:
         return self.sums
 
     def is_due(self, now: float, left: float) -> bool:
-        """Return whether to report at a step that ended at `now`, with about `left` seconds of its epoch remaining.
+        """Return True if a report is due at a step that ended at `now`, with about `left` seconds of its epoch remaining.
 
         The driver's interval ends when it receives the report. So the first step that ends after an edge of the window
         reports at once, and the interval across the edge is no longer than one step.
@@ -87,7 +87,7 @@ class EpochClock:
         self._now = 0.0
 
     def begin_pass(self, now: float) -> None:
-        """Begin a pass over a split. The time until its first step is input time."""
+        """Begin a pass over a split at time `now`. The time until its first step is input time."""
         self._now = now
         if self._began is None:
             self._began = now
@@ -117,7 +117,7 @@ class EpochClock:
         return (self._now - self._began) * max(0, self._images - done) / done if done else math.inf
 
     def trained(self, images: int) -> None:
-        """End the training pass of all ranks, with `images` more."""
+        """Add `images` training images of all ranks that no step has reported, at the end of the training pass."""
         self._sums.training_images += images
 
     def exchanged(self, seconds: float) -> None:

@@ -32,7 +32,7 @@ class Timeline(Protocol):
         """
 
     def second(self, mark: Mark) -> float:
-        """Return the host's time at which the device passed the mark. Wait for the device if it has not passed it yet."""
+        """Wait until the device passes the mark. Return the host's time of that moment in seconds (time.monotonic())."""
 
 
 class HostTimeline:

@@ -45,7 +45,7 @@ def evaluate(
     precision: str,
     batch: int,
 ) -> Evaluation:
-    """Evaluate a checkpoint with the trainer's task on all validation images.
+    """Return the quality of a checkpoint on all validation images, by the trainer's task.
 
     Args:
         precision: precision of the training. TF32 becomes FP32 on a processor.

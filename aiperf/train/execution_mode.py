@@ -100,5 +100,9 @@ class Expectations:
         return best if best is not None and saved(best) > 0.0 else None
 
     def learn(self, mode: ExecutionMode, seconds: float, eager_step: float, step: float) -> Expectations:
-        """Return the expectations after a measurement. `step`: seconds of a step, infinite if the mode did not work."""
+        """Return the expectations after a measurement of `mode`, all times in seconds.
+
+        `seconds`: time to prepare and measure the mode. `eager_step`, `step`: time of a step in eager mode and in this mode,
+        infinite if the mode did not work.
+        """
         return replace(self, of={**self.of, mode: Expectation(seconds, step / eager_step)})

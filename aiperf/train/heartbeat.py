@@ -75,7 +75,7 @@ class HeartbeatFile:
         line["validated"] += validation
 
     def images(self) -> tuple[int, int]:
-        """Return the training and validation images of all ranks since their start."""
+        """Return (training images, validation images) of all ranks since their start."""
         return int(sum(self._of_ranks("trained"))), int(sum(self._of_ranks("validated")))
 
     def images_of(self, rank: int) -> tuple[int, int]:
@@ -93,14 +93,14 @@ class HeartbeatFile:
         return tuple(deadline - since for deadline, since in pairs)
 
     def sign(self, rank: int, now: float) -> Sign:
-        """Return a rank's line in a form that is valid on another host."""
+        """Return a rank's line with times relative to `now` (time.monotonic()), which are valid on another host."""
         line = self._lines[rank]
         deadline = float(line["deadline"])
         counts = tuple(float(line[name]) for name in _COUNTS)
         return Sign(deadline - now if deadline else None, now - float(line["since"]), int(line["stage"]), counts)
 
     def copy(self, rank: int, sign: Sign, now: float) -> None:
-        """Copy a rank's line from its own host. `now`: time of the observation, by this host's clock."""
+        """Write a rank's line as observed on its own host. `now`: time of the observation, by this host's clock."""
         line = self._lines[rank]
         for name, value in zip(_COUNTS, sign.counts, strict=True):
             line[name] = value
@@ -141,7 +141,7 @@ class RankHeartbeat:
         self._file.processed(self._rank, training, validation)
 
     def images(self) -> tuple[int, int]:
-        """Return the training and validation images of all ranks since their start.
+        """Return (training images, validation images) of all ranks since their start.
 
         Counts of other hosts arrive with a short delay.
         """
@@ -151,6 +151,6 @@ class RankHeartbeat:
         return self._file.images_of(self._rank)
 
     def is_asked_for_sums(self) -> bool:
-        """Return whether the sums were requested since the last call."""
+        """Return True if a report of the sums was requested since the last call."""
         before, self._requests = self._requests, self._file.asked_for_sums()
         return self._requests > before

@@ -36,7 +36,7 @@ class EagerSgd(torch.optim.SGD):
 
 
 def sgd(module: nn.Module, conf: TrainerConf) -> EagerSgd:
-    """Return SGD with momentum and weight decay, with one fused kernel for all parameters."""
+    """Return SGD for the module's parameters with the rate, momentum and weight decay of `conf`, in one fused kernel."""
     return EagerSgd(
         module.parameters(),
         lr=conf.learning_rate,
@@ -62,7 +62,7 @@ def momentum_of(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str
 
 
 def give_momentum(optimiser: torch.optim.Optimizer, module: nn.Module, momentum: Mapping[str, torch.Tensor]) -> None:
-    """Set the momentum buffers, copied into the device and memory format of their parameters.
+    """Set the optimiser's momentum buffers by parameter name, copied to the device and memory format of their parameters.
 
     Shapes must equal the parameters'.
     """

@@ -82,7 +82,7 @@ class RankContext:
 
     @property
     def is_first(self) -> bool:
-        """Return whether this is rank 0, which reports for all."""
+        """True for rank 0, which reports for all."""
         return self.collective.rank == 0
 
     def scaler(self) -> Scaler | None:
@@ -90,7 +90,7 @@ class RankContext:
         return None if self.conf.loss_scaling == "off" else self.precision.scaler()
 
     def all_agree(self, own: bool) -> bool:
-        """Return whether `own` is true on every rank. All ranks must call it."""
+        """Return True if `own` is true on every rank. All ranks must call it."""
         return self.collective.total([0.0 if own else 1.0])[0] == 0.0
 
 

@@ -63,9 +63,10 @@ class PreparedNetwork:
 def descend(
     start: Architecture, lineage: Sequence[Mapping[str, Any]], morphs: Sequence[Mapping[str, Any]]
 ) -> tuple[Architecture, Architecture, list[WeightPlan]]:
-    """Return the parent's architecture, the trial's architecture, and the plans from one to the other.
+    """Return (parent's architecture, trial's architecture, weight plans from one to the other, one per morph).
 
-    Raises IllegalMorph or DamagedMorph if the lineage does not belong to this starting network.
+    `lineage`: encoded morphs from `start` to the parent. `morphs`: from the parent to the trial. Raises IllegalMorph or
+    DamagedMorph if the lineage does not belong to this starting network.
     """
     if not isinstance(start, Graph):
         return start, start, []
@@ -139,7 +140,7 @@ def prepare(
 
 
 def walk(context: RankContext) -> RankBatches:
-    """Return the arguments that all passes of a rank share."""
+    """Return the arguments of `OpenData.training` and the like that all passes of a rank share."""
     return {
         "rank": context.collective.rank,
         "ranks": context.collective.ranks,

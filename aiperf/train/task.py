@@ -38,7 +38,7 @@ class ValidationSums(Protocol):
     """Sums over one rank's validation pass. They stay on the device until they are read."""
 
     def add(self, network: nn.Module, batch: Batch) -> None:
-        """Evaluate a batch and add its results."""
+        """Evaluate a batch with the network and add its results to the sums."""
 
     def read(self) -> list[float]:
         """Return the sums, equally many on every rank. Synchronizes the device."""
@@ -48,7 +48,7 @@ class Task(Protocol):
     """Task that a trial's network is trained for."""
 
     def build(self, architecture: Architecture) -> nn.Module:
-        """Return a network on the host. Its weights have no meaning."""
+        """Return a network in host memory. Its weights have no meaning until they are set."""
 
     def initial_network(self, architecture: Architecture, seed: int) -> nn.Module:
         """Return a network with initial weights, on the host."""

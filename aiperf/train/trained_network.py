@@ -12,7 +12,7 @@ from morphism import load as load_graph
 
 
 def trained_network(checkpoint: Path, graph: Path | None = None) -> Network:
-    """Return the network on the host, in evaluation mode.
+    """Return the network of a checkpoint file with its weights, in host memory and in evaluation mode.
 
     `graph`: default: `trial-N.graph.json` in the checkpoint's folder.
 

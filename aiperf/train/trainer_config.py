@@ -22,7 +22,7 @@ COLLECTIVES = {
     "horovod": "aiperf.train.collectives.horovod_collective",
     "torch": "aiperf.train.collectives.torch_collective",
 }
-"""Collectives by name, with the module that joins the ranks (a `choice.CollectiveModule`).
+"""Collectives by name, with the module that joins the ranks (a `collective.CollectiveModule`).
 
 A module is imported only when it is needed. `auto` uses the first that is available.
 """

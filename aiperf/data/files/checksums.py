@@ -56,14 +56,17 @@ class Checksums:
     out: IO[bytes]
 
     def add(self, line: FileCheck) -> None:
-        """Append a line. The file's buffer is flushed with a few others."""
+        """Append the result of one file. It may reach the disk later, together with others."""
         self.known[line.file] = line
         self.out.write(msgspec.json.encode(line) + b"\n")
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Checksums]:
-    """Open the file for this process alone. An incomplete last line is dropped. Raises DamagedData, DataError."""
+    """Open the file for appending by this process alone. An incomplete last line is dropped.
+
+    Raises DataError if it cannot be written or another process writes it, and DamagedData if its content is damaged.
+    """
     try:
         require_file(path)
         out = path.open("a+b")  # never truncated here: another process may be writing it

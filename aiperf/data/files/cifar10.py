@@ -62,7 +62,7 @@ def pixels(file: Path) -> NDArray[np.uint8]:
 
 
 def check(file: Path) -> None:
-    """Check the file's size. Raises DamagedData."""
+    """Raise DamagedData if the size of a binary file is not that of 10,000 records."""
     found = file.stat().st_size
     if found != RECORDS * RECORD_BYTES:
         raise DamagedData(

@@ -32,7 +32,7 @@ class ClassFolders:
 
     @classmethod
     def of(cls, folder: Path, files: Sequence[tuple[str, Sequence[str]]]) -> ClassFolders:
-        """Build from pairs of a class and its files' names, both in order."""
+        """Return the sequence for pairs of (class, names of its files), both in order. `folder`: folder of the split."""
         encoded = [os.fsencode(name) for _, names in files for name in names]
         return cls(
             folder,

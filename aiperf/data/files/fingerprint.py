@@ -20,7 +20,7 @@ from aiperf.data.files.samples import Samples
 
 
 def of_splits(root: Path, splits: Sequence[Samples]) -> str:
-    """Return the fingerprint of image files below a root. Raises OSError if a file's size cannot be read."""
+    """Return the SHA-256 over path, label and bytes of each image file below a root. Raises OSError."""
     cut = len(str(root)) + 1
     return of_lines(
         (split.name(index)[cut:], label, size)
@@ -30,12 +30,12 @@ def of_splits(root: Path, splits: Sequence[Samples]) -> str:
 
 
 def of_files(root: Path, files: Iterable[Path]) -> str:
-    """Return the fingerprint of files with many images each."""
+    """Return the SHA-256 over path and bytes of files that hold many images each. Raises OSError."""
     return of_lines((file.relative_to(root).as_posix(), -1, file.stat().st_size) for file in files)
 
 
 def of_lines(lines: Iterable[tuple[str, int, int]]) -> str:
-    """Return the fingerprint of (path, label, bytes) lines. Label -1 for a file without one."""
+    """Return the hexadecimal SHA-256 over (path, label, bytes) of each file, in order. Label -1 for a file without one."""
     digest = hashlib.sha256()
     for path, label, size in lines:
         digest.update(os.fsencode(f"{path}\t{label}\t{size}\n"))
@@ -43,5 +43,5 @@ def of_lines(lines: Iterable[tuple[str, int, int]]) -> str:
 
 
 def of_options(conf: DataSetConf) -> str:
-    """Return the fingerprint of a set without files, from its options."""
+    """Return the SHA-256 of a generated set's options, in hexadecimal."""
     return hashlib.sha256(msgspec.json.encode(asdict(conf), order="deterministic")).hexdigest()

@@ -78,7 +78,7 @@ class Index:
     validation: Samples
 
     def check(self, host: str | None) -> None:
-        """Check that the index is valid.
+        """Check that the set's class folders have not changed since the index was written.
 
         `host`: name of the opening host. It selects some folders to check, so that many hosts together check most of them.
         None to check all folders. Raises StaleIndex with the difference.
@@ -97,7 +97,7 @@ class Index:
 
 
 def require_writable(path: Path) -> None:
-    """Raise DataError if no index can be written."""
+    """Raise DataError if no index can be written at `path`."""
     try:
         new_draft(path).unlink()
     except OSError as error:

@@ -74,7 +74,7 @@ class Samples:
         return bool(self.keys)
 
     def name(self, index: int) -> str:
-        """Return the image's name for messages."""
+        """Return the image's name for messages: the path of its file, or SHARD:MEMBER."""
         if isinstance(self.paths, ClassFolders):
             return self.paths.word(index)
         return f"{self.paths[self.shard[index]]}:{self.keys[index]}"
@@ -103,7 +103,7 @@ class Samples:
         return value
 
     def sizes(self) -> NDArray[np.int64]:
-        """Return the bytes of each image (images,).
+        """Return the size of each image in bytes, shape (images,).
 
         Files are accessed only without an index or shard headers. Raises OSError.
         """
@@ -147,7 +147,7 @@ def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> S
 
 
 def class_names(folder: Path) -> list[str]:
-    """Return the class folders of a split, in order. Other files are ignored.
+    """Return the names of the class folders of a split, sorted. Regular files and hidden names are ignored.
 
     Raises DamagedData for a broken link, a FIFO, a socket or a device.
     """
@@ -167,7 +167,7 @@ def class_names(folder: Path) -> list[str]:
 
 
 def image_names(folder: Path) -> list[str]:
-    """Return the image files of a class folder, in order.
+    """Return the names of the image files of a class folder, in order.
 
     Raises DamagedData if an image's name belongs to a folder, a broken link, a FIFO, a socket or a device.
     """
@@ -259,7 +259,7 @@ def index_shards(splits: Sequence[Sequence[Path]]) -> dict[Path, int]:
 
 
 def find_shards(root: Path, split: str) -> list[Path]:
-    """Return the tar files of a split, in the order of their names."""
+    """Return the tar files of a split, in the order of their names. Empty if there are none."""
     for name in SPLITS[split]:
         found = sorted({*root.glob(f"{name}-*.tar"), *root.glob(f"*-{name}-*.tar"), *root.glob(f"{name}/*.tar")})
         if found:
@@ -268,7 +268,7 @@ def find_shards(root: Path, split: str) -> list[Path]:
 
 
 def agree(training: Samples, validation: Samples, root: Path) -> None:
-    """Check that both splits have the same classes. Raises DataError."""
+    """Raise DataError if the classes of both splits differ. `root`: folder of the set, for the message."""
     if training.is_sharded:
         beyond = set(np.unique(validation.labels)) - set(np.unique(training.labels))
         lacking = set(range(len(training.classes))) - set(np.unique(training.labels).tolist())

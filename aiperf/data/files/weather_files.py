@@ -79,7 +79,7 @@ class WeatherRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return sum(self.years[year].images for year in years)
 
     def moments(self, years: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return mean and deviation of each channel over the images of these years."""
+        """Return mean and standard deviation of each channel over the images of these years, (channels,) each."""
         chosen = [self.years[year] for year in years]
         return pooled([(one.images, np.array(one.mean), np.array(one.deviation)) for one in chosen])
 
@@ -89,7 +89,7 @@ Moments = tuple[float, NDArray[np.float64], NDArray[np.float64]]
 
 
 def pooled(parts: Sequence[Moments]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean and deviation over parts with these weights, means and deviations."""
+    """Return (mean, standard deviation) over all values of several parts, each given by its weight, mean and deviation."""
     weight = sum(part[0] for part in parts)
     mean = sum((part[0] / weight * part[1] for part in parts), np.zeros_like(parts[0][1]))
     square = sum((part[0] / weight * (part[2] ** 2 + (part[1] - mean) ** 2) for part in parts), np.zeros_like(mean))
@@ -216,7 +216,7 @@ class YearFile:
 
     @property
     def is_packed(self) -> bool:
-        """Return whether the images are in one piece."""
+        """True if the images are stored in one piece."""
         return self._packed is not None
 
     def read(self, image: int) -> Floats:
@@ -246,7 +246,7 @@ class YearFile:
             return np.asarray(self._boxes[...])
 
     def bytes_per_second(self) -> float:
-        """Measure the rate of reading one channel of an image."""
+        """Read one channel of an image, and return the rate in bytes of pixels per second. Raises DamagedData."""
         began = time.perf_counter()
         with _named(self.path):
             plane = self._images[self.shape.images // 2, 0]
@@ -282,7 +282,7 @@ class WeatherYears:
 
     @property
     def is_packed(self) -> bool:
-        """Return whether all files are packed."""
+        """True if the images of all files are stored in one piece."""
         return all(year.is_packed for year in self._years)
 
     def read(self, image: int) -> Floats:
@@ -320,7 +320,11 @@ class YearWriter:
 
 @contextmanager
 def written_year(path: Path, shape: YearShape, *, is_published_layout: bool = False) -> Iterator[YearWriter]:
-    """Yield the writer of a year's file, which gets its name at the end of the block. Raises OSError."""
+    """Yield the writer of a year's file, which gets its name at the end of the block.
+
+    `is_published_layout`: compressed chunks as published, otherwise in one piece. Raises OSError, and BadConfiguration if h5py
+    is missing.
+    """
     with draft_of(path) as draft, h5py_module().File(draft, "w") as file:
         yield YearWriter(file, shape, is_published_layout=is_published_layout)
 
@@ -337,14 +341,14 @@ class ChannelMoments:
         self._parts.append((1.0, values.mean(1), values.std(1)))
 
     def record(self, boxes: Boxes, path: Path) -> YearRecord:
-        """Return the record of a year. `path`: its file."""
+        """Return the statistics of the images that were added. `boxes`: of the year. `path`: its file, for the size."""
         mean, deviation = pooled(self._parts)
         digest = hashlib.sha256(np.ascontiguousarray(boxes, "<i4").tobytes()).hexdigest()
         return YearRecord(len(self._parts), mean.tolist(), deviation.tolist(), digest, path.stat().st_size)
 
 
 def image_faults(image: Floats) -> Iterator[str]:
-    """Yield the faults of an image (channels, height, width), as text."""
+    """Yield a text for each channel of an image (channels, height, width) that is constant or has values not finite."""
     for channel, plane in zip(CHANNELS, image, strict=True):
         if not math.isfinite(float(plane.sum(dtype=np.float64))):
             yield f"{channel} has values that are not finite"

@@ -35,7 +35,7 @@ class Crop(Protocol):
     """Choice of the box of each image, after its size is known."""
 
     def numbers(self, images: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.float64]:
-        """Return the random numbers of each image, shape (images, any)."""
+        """Return the random numbers in [0, 1) that choose the box of each image, shape (images, any)."""
 
     def box(self, height: int, width: int, numbers: NDArray[np.float64]) -> Box: ...
 

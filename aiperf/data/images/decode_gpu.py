@@ -40,7 +40,10 @@ def require_nvjpeg(device: torch.device) -> None:
 
 
 def jpeg(encoded: bytes, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | None:
-    """Read the header. Return None for an image that the CPU must decode: no JPEG, CMYK, RGB or a damaged header."""
+    """Return the file with the box from its header. None if the CPU must decode it: no JPEG, CMYK, RGB, damaged header.
+
+    `numbers`: random numbers of the image for `crop`.
+    """
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(encoded)
     except ValueError:
@@ -51,7 +54,7 @@ def jpeg(encoded: bytes, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | Non
 
 
 def decoded(jpegs: Sequence[Jpeg], side: int, channels: int, device: torch.device) -> list[torch.Tensor | None]:
-    """Decode the boxes of images on `device`, each uint8 (side, side, channels). None for an image that nvJPEG refuses."""
+    """Return the decoded boxes on `device`, uint8 (side, side, channels). None for each image that nvJPEG refuses."""
     images: list[torch.Tensor | None] = []
     for start in range(0, len(jpegs), _AT_ONCE):
         some = jpegs[start : start + _AT_ONCE]

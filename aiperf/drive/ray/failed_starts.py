@@ -71,27 +71,34 @@ class Starts:
         self._last: Failure | None = None
 
     def up(self, now: float) -> None:
-        """Record that at least one worker is up."""
+        """Record that at least one worker is up at time `now`."""
         self._has_been_up = True
         self._last_up = now
 
     def failed(
         self, slot: Slot, now: float, reason: str, error: AiperfError | None = None, *, is_final: bool = False
     ) -> Failure:
-        """Record a failed start: the worker did not come up, was refused, or was lost after a short time."""
+        """Record a failed start, and return the failures at its place so far.
+
+        The worker did not come up, was refused, or was lost after a short time. `error`: an error that the user can fix.
+        `is_final`: the place must never be tried again.
+        """
         before = self._failures.get(slot)
         self._last = Failure((before.count if before else 0) + 1, now, reason, error, is_final)
         self._failures[slot] = self._last
         return self._last
 
     def lost(self, slot: Slot, now: float, lived: float, reason: str, error: AiperfError | None) -> None:
-        """Record the loss of a worker that was up for `lived` seconds."""
+        """Record the loss of a worker that was up for `lived` seconds, as a failure of its place.
+
+        It is the first failure in a row if the worker was up for `long_life_seconds`.
+        """
         if lived >= self._law.long_life_seconds:
             self._failures.pop(slot, None)
         self.failed(slot, now, reason, error)
 
     def may(self, slot: Slot, now: float) -> bool:
-        """Return whether a worker may be started at `slot` now."""
+        """Return True if a worker may be started at `slot` now: no final failure, and the pause after the last is over."""
         failure = self._failures.get(slot)
         if failure is None:
             return True
@@ -101,7 +108,9 @@ class Starts:
         return not failure.is_final and now - failure.at >= self._law.pause(failures)
 
     def hopeless(self, wanted: Collection[Slot], now: float) -> NoWorkers | None:
-        """Return the error that ends the run, or None. `wanted`: all existing places.
+        """Return the error that ends the run because no worker can be started. None if the run may continue.
+
+        `wanted`: all existing places.
 
         If all places failed with the same error that the user can fix, its text is used in a NoWorkers error. The run
         has begun, so it stops with a report.

@@ -48,11 +48,14 @@ class UpdateLog:
         return len(self._packets)
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """Add one packet."""
+        """Add observations as one packet, encoded once."""
         self._packets.append(pickle.dumps(list(observations), protocol=pickle.HIGHEST_PROTOCOL))
 
     def since(self, known: int) -> tuple[Any, list[bytes]]:
-        """Return the packets after the first `known` ones: a reference to a part of them, or [], and the others."""
+        """Return the packets after the first `known` ones, as (stored, others).
+
+        `stored`: a reference in Ray's object store to the packets before the others, or [].
+        """
         if known or self.count <= MOST_LOOSE:
             return [], self._packets[known:]
         if self.count - self._stored[0] > MOST_LOOSE:
@@ -62,7 +65,7 @@ class UpdateLog:
 
 
 def observed(packets: Iterable[bytes]) -> list[Observation]:
-    """Return the observations in packets."""
+    """Return the decoded observations of all packets, in order."""
     return [observation for packet in packets for observation in pickle.loads(packet)]
 
 
@@ -112,7 +115,7 @@ class Generators:
         """Node by open call. Pass finished calls to `look_at`."""
 
     def serve(self, node: str, worker: int) -> None:
-        """Make the proposals of `worker` on `node`. Start the node's generator if it has none."""
+        """Assign a worker to the generator of its node. Start the generator if the node has none."""
         if node not in self._of_node:
             self._of_node[node] = _OfNode(self._new(node), set())
         self._of_node[node].workers.add(worker)
@@ -130,7 +133,7 @@ class Generators:
             self._runtime.call(partial(ray.kill, generator.actor), "ending a generator")
 
     def propose(self, node: str, order: ProposalRequested) -> None:
-        """Send an order, with the history that the generator lacks. Return at once."""
+        """Send an order to a node's generator, with the observations that it lacks. Return at once."""
         generator = self._of_node[node]
         call = generator.actor.propose.remote(*self._updates.since(generator.sent), order)
         generator.sent = self._updates.count
@@ -138,10 +141,10 @@ class Generators:
         self.calls[call] = node
 
     def look_at(self, done: Collection[ray.ObjectRef[Any]]) -> list[Word]:
-        """Return messages about finished calls.
+        """Remove finished calls to generators. Return a message for each request that failed with its generator.
 
-        Replace a generator that has died: all its open requests have failed, and the new one receives the whole
-        history.
+        A generator that has died is replaced. All its open requests have failed, and the new one receives the whole
+        history. Proposals themselves arrive in the mailbox.
         """
         failed: dict[str, list[tuple[ProposalRequested, str]]] = {}
         for call in done:

@@ -57,7 +57,7 @@ class NodeInspection:
         recall(list(self._begun))
 
     def of(self, nodes: Sequence[Node]) -> list[NodeReadings]:
-        """Measure these nodes."""
+        """Measure these nodes and return one NodeReadings for each. Nodes that do not answer have failed readings."""
         with meeting(self.parent) as place:
             setting = Setting("", place.folder, place.mark, Path(), 0, 1, self.dataset, self.trainer.precision)
             self._begun.extend(

@@ -95,7 +95,7 @@ class Inspector:
 
 
 def sent_to(node: Mapping[str, Any], setting: Setting, now: Clock, *, is_head: bool) -> Inspector:
-    """Request an actor on a node. Return at once."""
+    """Request a probe actor on a node, and return its inspector at once. `node`: entry of ray.nodes(). `now`: its clock."""
     identifier, address = str(node["NodeID"]), str(node["NodeManagerAddress"])
     accelerators = int(node["Resources"].get("GPU", 0))
     processors = max(1, int(node["Resources"].get("CPU", 0)))
@@ -107,7 +107,10 @@ def sent_to(node: Mapping[str, Any], setting: Setting, now: Clock, *, is_head: b
 
 
 def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, ProbeReading]:
-    """Wait until all nodes have introduced themselves. Return failed readings of the others, by node."""
+    """Wait up to `seconds` for each node's description. Return a failed reading for each node that did not answer, by node.
+
+    The descriptions are stored in the inspectors.
+    """
     missing: dict[str, ProbeReading] = {}
     for one, answer, why in _answers({one.actor.who.remote(): one for one in inspectors}, seconds + GRACE_SECONDS):
         if why is None:
@@ -149,7 +152,10 @@ def _answers(calls: Mapping[Any, Inspector], limit: float) -> Iterator[tuple[Ins
 
 
 def clock_of(inspector: Inspector, now: Clock, seconds: float) -> ProbeReading:
-    """Measure round trips to one node, one after the other. `now`: clock of the head."""
+    """Return the reading of a node's clock from round trips, one after the other, for at most `seconds`.
+
+    `now`: clock of the head. The reading has failed if the node does not answer.
+    """
     trips: list[RoundTrip] = []
     deadline = time.monotonic() + seconds
     while len(trips) < clock.ROUND_TRIPS and time.monotonic() < deadline:
@@ -163,6 +169,6 @@ def clock_of(inspector: Inspector, now: Clock, seconds: float) -> ProbeReading:
 
 
 def recall(inspectors: Sequence[Inspector]) -> None:
-    """End the actors, also those that hang."""
+    """Kill the probe actors of these nodes, including any that hang."""
     for one in inspectors:
         ray.kill(one.actor)  # its process ends with it

@@ -61,7 +61,7 @@ class Sender:
 
     @property
     def is_done(self) -> bool:
-        """Return whether all messages are in the mailbox."""
+        """True if all messages are in the mailbox."""
         return not self._unsent and self._under_way is None
 
     def put(self, words: list[Word]) -> None:
@@ -79,7 +79,7 @@ class Sender:
             self._under_way, self._unsent = self._mailbox.put.remote(self._unsent), []
 
     def flush(self) -> None:
-        """Wait until all messages are in the mailbox."""
+        """Wait, without limit, until all messages are in the mailbox. Raise RayError if the mailbox has died."""
         while not self.is_done:
             self.put([])
 
@@ -93,7 +93,7 @@ def open_mailbox() -> Any:
 
 
 def taken(mailbox: Any, timeout: float) -> list[Word]:
-    """Return the messages that have arrived in a mailbox. Wait up to `timeout` seconds for the first.
+    """Remove and return all messages of a mailbox. Wait up to `timeout` seconds for the first. Empty if none arrived.
 
     Raises RayError if the mailbox has died or does not answer.
     """

@@ -39,7 +39,7 @@ RUN, STATE = "run", "state"
 
 
 def figures(driver: Driver) -> dict[tuple[str, str], float]:
-    """Return the current values by metric and state. The state is '' for metrics without one."""
+    """Return the current values by (metric, state). The state is '' for metrics without one. Unknown values are left out."""
     from aiperf.drive.live_view import live_view
 
     run, work_log = driver.run, driver.work_log
@@ -72,7 +72,7 @@ def figures(driver: Driver) -> dict[tuple[str, str], float]:
 
 
 def publisher(clock: Callable[[], float] = time.monotonic) -> Callable[[Driver], None]:
-    """Return a function to call after each turn of the driver. It sets the metrics when they are due.
+    """Return a function to call after each turn of the driver. It sets Ray's metrics every EVERY_SECONDS of `clock`.
 
     Ray must be initialized. If its endpoint is missing (Ray without its extra 'default'), the values are not exported.
     """

@@ -51,7 +51,13 @@ def checked_by(
     accelerators_per_worker: int | str | None,
     stop: Callable[[], None] = lambda: None,
 ) -> PreflightResult:
-    """Check these nodes, and return the gate for later ones. `stop` ends a check in progress."""
+    """Measure these nodes with `inspect`. Return their events, the excluded nodes and the check of nodes that join later.
+
+    `stop` ends a check in progress.
+
+    Raises:
+        NoWorkers: no node is left, or a node has a fault and preflight.broken=stop.
+    """
     measured = inspect(nodes)
     events = node_checks(measured, measured, conf)
     excluded = frozenset(one.node for one, event in zip(measured, events, strict=True) if event.excluded)
@@ -94,9 +100,9 @@ class NodeAdmission:
         self._readings: Future[list[NodeReadings]] | None = None
 
     def look(self, nodes: Sequence[Node], slots: Slots) -> tuple[Slots, list[NodeChecked]]:
-        """Return the places that may be used now, and the results of newly checked nodes.
+        """Return (`slots` without places on excluded or unchecked nodes, events of newly checked nodes).
 
-        Start a check of unknown nodes.
+        Start a check of unknown nodes in a thread, unless one is in progress.
         """
         inspected = self._results(slots)
         unknown = {share.node for slot in slots.wanted for share in slot.shares} - self._measured.keys()

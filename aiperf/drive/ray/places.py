@@ -32,7 +32,7 @@ class Places:
         """Reason of the exclusion, by Ray's identifier of a node."""
 
     def see(self, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """Update from `ray.nodes()`."""
+        """Update the places from the entries of `ray.nodes()`, if other nodes are alive than before."""
         self._nodes = nodes
         if frozenset(str(node["NodeID"]) for node in nodes if node["Alive"]) != self.held.alive:
             self._compute()
@@ -43,7 +43,7 @@ class Places:
         self.free = {slot: None for slot in allowed.wanted if slot not in self._taken}
 
     def exclude(self, node: str, reason: str) -> None:
-        """Exclude a node. Its workers are to be released."""
+        """Exclude a node by its identifier. Its workers are listed by `to_release`."""
         self.excluded[node] = reason
         self._compute()
 
@@ -68,7 +68,7 @@ class Places:
             self._compute()
 
     def to_release(self) -> list[int]:
-        """Return the workers on living nodes that were excluded."""
+        """Return the numbers of the workers that must be released: their node is alive but excluded."""
         return [
             worker
             for slot, worker in self._taken.items()

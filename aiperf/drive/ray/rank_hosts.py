@@ -53,7 +53,10 @@ class RankHost:
         self._recorder_began = 0.0
 
     def hello(self, word: str | None) -> HostProperties:
-        """Start this host's part and describe it. Raises NotShared if the run's folder differs here."""
+        """Start this host's part of the worker and return its properties. `word`: content of the driver's marker file.
+
+        Raises NotShared if the run's folder differs here.
+        """
         if word is not None:
             check_shared(self._recipe.run_folder, word)
         self._outpost = HostRankServer(self._recipe)
@@ -63,7 +66,7 @@ class RankHost:
         return hello
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """One of `HostRankServer`'s methods."""
+        """Call the method of `HostRankServer` with this name, and return its result."""
         answer = getattr(self._outpost, method)(*arguments)
         return replace(answer, words=self._words()) if isinstance(answer, StartChanges) else answer
 

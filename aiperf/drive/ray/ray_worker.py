@@ -69,12 +69,12 @@ class ExecutorWorkers(dict[int, RayWorker]):
         return [worker for worker in self.values() if worker.up is not None]
 
     def calls(self) -> list[Call]:
-        """Return all open calls."""
+        """Return the open calls of all workers, released ones included: waits for a place or for the worker's end."""
         waiting = (worker.stands for worker in self.values() if not worker.has_place)
         return [*(worker.life for worker in self.values()), *waiting, *self._leaving]
 
     def stood(self, done: Collection[Call], now: float) -> None:
-        """Record the workers in `done` that have got a place."""
+        """Record at time `now` the workers whose call for a place is in `done`: their actors were placed."""
         for worker in self.values():
             if not worker.has_place and worker.stands in done:
                 worker.has_place = True
@@ -89,7 +89,7 @@ class ExecutorWorkers(dict[int, RayWorker]):
         return now - max(worker.began, self._placed.get(worker.slot.node, worker.began))
 
     def let_go(self, number: int, now: float) -> RayWorker:
-        """Request the end of a worker, and remove it. A checkpoint in progress is completed."""
+        """Request the end of worker `number`, remove it from the present ones, and return it. It completes a checkpoint."""
         worker = self.pop(number)
         worker.host.end.remote()
         self._leaving[worker.life] = (worker, now)
@@ -110,9 +110,9 @@ class ExecutorWorkers(dict[int, RayWorker]):
 
 
 def bring_up(making: WorkerParameters, number: int, slot: Slot, mailbox: ActorHandle[Any], now: float) -> RayWorker:
-    """Request a worker at a place, by node affinity.
+    """Request a worker at a place, by node affinity. Return it at once: its ranks are not ready yet.
 
-    A placement group is not needed, since the actor fits on one node. Return at once.
+    A placement group is not needed, since the actor fits on one node.
     """
     plan = replace(making.plan, worker=number, accelerators=slot.accelerators, cores=slot.cores)
     plan = replace(plan, address=slot.address, others=slot.others)
@@ -126,13 +126,13 @@ def bring_up(making: WorkerParameters, number: int, slot: Slot, mailbox: ActorHa
 
 
 def remove(workers: Sequence[RayWorker]) -> None:
-    """End their processes and release their places."""
+    """Kill the host actors of these workers, which ends their processes and releases their resources."""
     for worker in workers:
         ray.kill(worker.host)
 
 
 def end_of(worker: RayWorker) -> tuple[str, AiperfError | None]:
-    """Return the reason of a worker's end, and the error if the user can fix it."""
+    """Return (reason of an ended worker's end, error that the user can fix or None). Waits if it has not ended."""
     where = f"on {worker.slot.address}"
     try:
         ray.get(worker.life)
@@ -146,5 +146,5 @@ def end_of(worker: RayWorker) -> tuple[str, AiperfError | None]:
 
 
 def last_line(error: RayError) -> str:
-    """Return the message of an error as the actor raised it."""
+    """Return the last line of an error's text, which is the message that the actor raised."""
     return str(error).strip().splitlines()[-1]

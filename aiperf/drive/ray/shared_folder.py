@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.2
 
 
 def leave_word(folder: Path) -> str:
-    """Write a new random word into the marker file, atomically. Return the word."""
+    """Write a new random text into the marker file of a run folder, atomically. Return the text."""
     word = secrets.token_hex(16)
     with draft_of(folder / NONCE) as draft, draft.open("w") as file:
         file.write(word)
@@ -36,10 +36,10 @@ def leave_word(folder: Path) -> str:
 
 
 def check_shared(folder: Path, word: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Return when the driver's word is visible here. Creates nothing.
+    """Wait until the marker file in `folder` has the text `word` of the driver. Creates nothing.
 
     Raises:
-        NotShared: the word is not visible within `patience_seconds`.
+        NotShared: the text is not visible within `patience_seconds`.
     """
     deadline = time.monotonic() + patience_seconds
     while (found := _read(folder)) != word:

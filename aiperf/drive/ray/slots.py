@@ -51,7 +51,7 @@ class Slot:
         return (Share(self.node, self.address, self.accelerators, self.cores), *self.others)
 
     def bundle(self) -> dict[str, float]:
-        """Return the resources that it takes on its node, with the resource that only this node has."""
+        """Return Ray's resources of this place on its leading node: CPU, GPU and the node's own resource."""
         wanted: dict[str, float] = {"CPU": self.cores, f"node:{self.address}": 0.001}
         if self.accelerators:
             wanted["GPU"] = self.accelerators

@@ -58,7 +58,7 @@ class Group(Protocol):
     """Interface of a worker's ranks. `aiperf.train.ranks.group.RankGroup` documents each method."""
 
     def start(self) -> Ready:
-        """Block until the ranks accept orders."""
+        """Block until the ranks accept orders. Return their number and properties."""
         ...
 
     def order(self, order: Train | Drop | Sum) -> None:
@@ -117,7 +117,7 @@ class WorkerHost:
         self._ended = threading.Event()
 
     def stands(self) -> None:
-        """Return as soon as this actor has its place."""
+        """Do nothing. The call ends when the actor has a place in the cluster and its process runs."""
 
     def live(self) -> None:
         """Start the ranks and forward their messages.

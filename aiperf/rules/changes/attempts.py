@@ -22,7 +22,7 @@ FromAttempt = (
 
 
 def started(run: Run, event: events.TrialStarted) -> None:
-    """Assign a trial to a worker."""
+    """Assign a trial to an idle worker. The attempt begins at `event.epoch`, and later epochs are forgotten."""
     trial, worker = run.trials[event.trial], run.workers[event.worker]
     if trial.state is TrialState.WAITING:
         trial.round = event.round
@@ -46,7 +46,7 @@ def started(run: Run, event: events.TrialStarted) -> None:
 
 
 def received(run: Run, event: FromAttempt) -> Trial:
-    """Record a message of an attempt, and return its trial."""
+    """Record the time of the last message of an attempt, and return its trial."""
     trial = run.trials[event.trial]
     trial.last_message = event.at
     run.running.move_to_end(event.trial)
@@ -62,14 +62,14 @@ def prepared(run: Run, event: events.TrialPrepared) -> None:
 
 
 def batch_reduced(run: Run, event: events.BatchReduced) -> None:
-    """Restart the epoch with a smaller batch."""
+    """Restart the current epoch with the smaller batch of the event. Its images so far no longer count."""
     trial = received(run, event)
     trial.batch_size = event.to_batch_size
     _begin_epoch(trial, trial.current_epoch)
 
 
 def worked(run: Run, event: events.Progress) -> None:
-    """Add an interval of work."""
+    """Add an interval of work to its trial: images of the epoch and seconds of the attempt."""
     _add(received(run, event), event.epoch, event)
 
 
@@ -90,7 +90,7 @@ def _add(trial: Trial, epoch: int, work: events.Work) -> None:
 
 
 def epoch_finished(run: Run, event: events.EpochFinished) -> None:
-    """End an epoch together with its last interval."""
+    """Add the last interval of an epoch, if the event has one, and record the epoch's loss, accuracy and checkpoint."""
     trial, epoch, accuracy = received(run, event), event.epoch, event.accuracy
     if event.interval is not None:
         _add(trial, epoch, event.interval)

@@ -30,7 +30,10 @@ def keep_if_among_the_best(run: Run, trial: Trial, reported_accuracy: float) -> 
 
 
 def children_due(run: Run, event: TrialProposed) -> None:
-    """Count a proposed trial that may need its parent's weights. A following trial records the number of its children."""
+    """Count a proposed trial as one more child that may need its parent's weights, so that these are kept.
+
+    In a run that follows another, the proposal itself names the number of its children.
+    """
     parent = event.parent
     if event.follows is not None:
         if event.follows.heirs:
@@ -41,7 +44,10 @@ def children_due(run: Run, event: TrialProposed) -> None:
 
 
 def child_settled(run: Run, parent: int | None) -> None:
-    """Count a settled trial, which no longer needs its parent's weights."""
+    """Count a child less for `parent`: it was settled (finished, failed or withdrawn) and no longer needs the weights.
+
+    After the last child, the checkpoint can be dropped unless it is among the best. Nothing changes for None.
+    """
     if parent not in run.children_due:
         return
     run.children_due[parent] -= 1
@@ -52,13 +58,13 @@ def child_settled(run: Run, parent: int | None) -> None:
 
 
 def drop_if_idle(run: Run, number: int) -> None:
-    """Make a settled trial's checkpoint droppable, unless a child still needs it."""
+    """Mark the checkpoint of a finished or failed trial as droppable, unless a child needs it or it has none."""
     if number not in run.children_due and run.trials[number].saved_epoch:
         run.droppable[number] = None
 
 
 def dropped(run: Run, event: CheckpointDropped) -> None:
-    """Record a checkpoint that the run dropped or that is missing."""
+    """Record that a checkpoint was dropped or is missing. Waiting children that need a missing one become orphaned."""
     trial = run.trials[event.trial]
     trial.saved_epoch = 0
     run.droppable.pop(event.trial, None)

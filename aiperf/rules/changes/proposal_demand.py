@@ -6,7 +6,7 @@ from aiperf.rules.state import Run, Worker
 
 
 def update(run: Run, worker: Worker) -> None:
-    """Update a worker's proposal demand."""
+    """Add a worker to `run.with_demand` if it lacks proposals and is not skipped, otherwise remove it."""
     if worker.number not in run.exhausted and any(run.short_of(worker)):
         run.with_demand[worker.number] = None
     else:
@@ -14,7 +14,7 @@ def update(run: Run, worker: Worker) -> None:
 
 
 def count_rejection(run: Run, worker: Worker, number: int) -> None:
-    """Count a rejected request of a present worker. The worker requests again unless it reached the limit."""
+    """Count a rejected request of a present worker. The worker requests again unless it reached `limits.rejections`."""
     worker.requested.discard(number)
     worker.rejected_in_a_row += 1
     # The replay queue ends by itself, however many of its trials fail.
@@ -35,6 +35,6 @@ def request_for_skipped_workers(run: Run) -> None:
 
 
 def reset_start(run: Run, number: int) -> None:
-    """Request the starting network again if its proposal or trial failed."""
+    """Request the starting network again if `number`, whose proposal or trial failed, was its current proposal."""
     if run.start == number:
         run.start = None

@@ -32,7 +32,7 @@ def enter(run: Run, trial: Trial, state: TrialState) -> None:
 
 
 def finished(run: Run, event: TrialFinished) -> None:
-    """Record the end of a trial."""
+    """Record the result of a finished trial and free its worker. Its checkpoint is kept if it is among the best."""
     trial = run.trials[event.trial]
     trial.reported_accuracy = event.reported_accuracy
     _free_worker(run, trial)
@@ -44,7 +44,7 @@ def finished(run: Run, event: TrialFinished) -> None:
 
 
 def failed(run: Run, event: TrialFailed) -> None:
-    """Record the failure of a trial."""
+    """Record the failure of a trial, which is not retried, and free its worker."""
     trial = run.trials[event.trial]
     if trial.state is TrialState.WAITING:
         _take_back(run, trial)
@@ -60,7 +60,7 @@ def failed(run: Run, event: TrialFailed) -> None:
 
 
 def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> None:
-    """End an attempt before its end, alone or with its worker."""
+    """Record the loss of the running attempt of trial `number`, alone or with its worker. The trial is retried or ends."""
     trial = run.trials[number]
     _free_worker(run, trial)
     # The loss of a driver or a released worker does not count against the trial.
@@ -71,7 +71,7 @@ def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> N
 
 
 def settle(run: Run, trial: Trial, state: TrialState) -> None:
-    """Move a trial to a final state."""
+    """Move a trial to a final state: FINISHED, FAILED or WITHDRAWN. Its losses and accuracies are forgotten."""
     enter(run, trial, state)
     run.settled += 1
     # 50,000 finished trials stay in memory, so the fields of a running trial are released.

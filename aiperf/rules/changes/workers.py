@@ -12,7 +12,7 @@ from aiperf.rules.state import Run, Trial, Worker
 
 
 def joined(run: Run, event: WorkerJoined) -> None:
-    """Add an idle worker."""
+    """Add an idle worker. Its round is that of a lost worker without a successor, first of the same host, otherwise 0."""
     worker = Worker(event.worker, event.host, event.ranks, event.device, event.at, round=_taken_over(run, event.host))
     run.workers[event.worker] = worker
     run.next_worker = max(run.next_worker, event.worker + 1)
@@ -21,7 +21,7 @@ def joined(run: Run, event: WorkerJoined) -> None:
 
 
 def removed(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
-    """Remove a worker with its waiting proposals. Its trial is lost."""
+    """Remove worker `number`. Its waiting proposals are withdrawn, its open requests deleted, its running trial is lost."""
     worker = run.workers.pop(number)
     run.idle.pop(number, None)
     run.ready.pop(number, None)
@@ -61,7 +61,7 @@ def _taken_over(run: Run, host: str) -> int:
 
 
 def requested(run: Run, event: ProposalRequested) -> None:
-    """Record a request to a worker's generator."""
+    """Record a request for a proposal, sent to the generator process of a worker's node."""
     worker = run.workers[event.worker]
     run.requests[event.number] = event
     run.next_number = event.number + 1
@@ -72,7 +72,7 @@ def requested(run: Run, event: ProposalRequested) -> None:
 
 
 def rejected(run: Run, event: TrialRejected) -> None:
-    """Record a rejected request."""
+    """Remove a rejected request, and count it for its worker."""
     request = run.requests.pop(event.number)
     proposal_demand.reset_start(run, event.number)
     proposal_demand.count_rejection(run, run.workers[request.worker], event.number)

@@ -60,7 +60,7 @@ class Snapshot:
 
 
 def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
-    """Write a snapshot that is in host memory. The file is complete, and survives a loss of power, when this returns.
+    """Write a snapshot that is in host memory, and return the file's path. The file is then complete and on the disk.
 
     Raises OSError if the disk refuses it. No partial file remains.
     """
@@ -200,8 +200,8 @@ def _read(path: Path, with_momentum: bool) -> Snapshot:
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return copies on the same device, with the same shapes and layouts. Training does not change them.
 
-    The copies of one type and device share one buffer, so that copying, writing and reading a network is one operation
-    instead of hundreds.
+    Raises ValueError for a layout with gaps. The copies of one type and device share one buffer, so that copying, writing and
+    reading a network is one operation instead of hundreds.
     """
     kinds: dict[tuple[torch.dtype, torch.device], list[str]] = {}
     for name, tensor in tensors.items():

@@ -60,7 +60,7 @@ class CheckpointFolder:
         return self.path / f"trial-{trial}.epoch-{epoch}.safetensors"
 
     def written(self, trial: int, epoch: int) -> Path | None:
-        """Return the checkpoint after an epoch. None if it does not exist."""
+        """Return the path of a trial's checkpoint after an epoch. None if the file does not exist."""
         file = self.file(trial, epoch)
         return file if file.exists() else None
 
@@ -81,7 +81,7 @@ class CheckpointFolder:
             begun.unlink(missing_ok=True)
 
     def prune(self, trial: int, seconds: float) -> None:
-        """Remove checkpoints whose successor is at least `seconds` old. With 0, remove all but the newest."""
+        """Remove a trial's checkpoints whose successor is at least `seconds` old. With 0, remove all but the newest."""
         now = time.time()  # file times are the host's wall clock; a step of it keeps a file longer or shorter, no more
         epochs = self.epochs(trial)
         for epoch, successor in pairwise(epochs):

@@ -69,7 +69,7 @@ class Writer:
         return load(self.folder, trial, fingerprint, with_momentum=False).weights
 
     def settle(self, timeout: float | None = None) -> None:
-        """Wait until nothing is queued, being written or to be removed."""
+        """Wait until nothing is queued, being written or to be removed, at most `timeout` seconds. Default: no limit."""
         with self._changed:
             self._changed.wait_for(lambda: not self._has_work() and not self._is_writing, timeout)
 

@@ -109,7 +109,7 @@ class RankFailed(Exception):
 
 
 def is_of_exchange(error: BaseException) -> bool:
-    """Return whether the error is a broken exchange, in any part of a step.
+    """Return True if the error means that the exchange between ranks is broken, in any part of a step.
 
     Hooks exchange within the backward pass, and DDP also within the forward pass. Full device memory while NCCL starts is not a
     broken exchange. torch has no exception class for a lost peer, so the messages of Gloo and NCCL are searched.
@@ -181,7 +181,7 @@ class _Local:
 
 
 def step(optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
-    """Run one update. Loss scaling skips it if a gradient overflowed."""
+    """Run one update and release the gradients. Loss scaling skips the update if a gradient overflowed."""
     if scaler is None:
         optimiser.step()
     else:
@@ -229,14 +229,14 @@ class CollectiveModule(Protocol):
     """Interface of a module in `COLLECTIVES`. It can be imported without the library that it uses."""
 
     def missing(self, *, on_cuda: bool) -> str | None:
-        """Return why the collective cannot be used here. None if it can."""
+        """Return the reason why the collective cannot be used here, as text. None if it can."""
 
     def join(self, joining: Joining) -> Collective:
         """Join the other ranks. Every rank must call it."""
 
 
 def module_of(name: str) -> CollectiveModule:
-    """Import and return the module of a collective."""
+    """Import and return the module of a collective by its name in COLLECTIVES. Raises KeyError for another name."""
     return cast(CollectiveModule, importlib.import_module(COLLECTIVES[name]))
 
 
@@ -244,7 +244,7 @@ def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
     """Return a name in COLLECTIVES, or 'none', for `trainer.collective`.
 
     `auto` chooses none for one rank, else the first that is available (Horovod if it is built, for CUDA with NCCL).
-    Raises BadConfiguration for an explicit choice that is not available.
+    Raises BadConfiguration for an explicit choice that is not available, and for 'none' with several ranks.
     """
     if choice == "auto":
         if ranks == 1:
@@ -262,6 +262,6 @@ def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
 
 
 def join(choice: str, joining: Joining) -> Collective:
-    """Join the ranks by `trainer.collective`. Raises BadConfiguration if it is not available."""
+    """Join the ranks by `trainer.collective` and return the collective. Raises BadConfiguration if it is not available."""
     name = choose(choice, joining.ranks, on_cuda=joining.device.type == "cuda")
     return SingleRank() if name == "none" else module_of(name).join(joining)

@@ -38,7 +38,7 @@ HOW = "docs/training.md says how to build it"
 
 
 def missing(*, on_cuda: bool) -> str | None:
-    """Return why Horovod cannot be used here. None if it can."""
+    """Return the reason why Horovod cannot be used here, as text. None if it can."""
     if importlib.util.find_spec("horovod") is None:
         return f"the package horovod is not installed; {HOW}"
     try:

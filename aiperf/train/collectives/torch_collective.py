@@ -29,7 +29,7 @@ from aiperf.train.trainer_config import PEER_SECONDS
 
 
 def missing(*, on_cuda: bool) -> str | None:
-    """Return None, because it is part of torch."""
+    """Return None: this collective can always be used, because it is part of torch."""
     return None
 
 

@@ -19,9 +19,9 @@ LEAST = 8
 def bounds(
     default: int, smallest: int | None, largest: int | None, training_images: int, ranks: int
 ) -> tuple[int, int]:
-    """Return the batch before tuning and the largest that may be proposed.
+    """Return (batch before tuning, largest batch that may be proposed), in images per accelerator.
 
-    The first three arguments are fields of BatchConf.
+    The first three arguments are fields of BatchConf. `ranks`: of one worker, one per accelerator.
 
     >>> bounds(448, None, None, 1_281_167, 8), bounds(64, 64, 128, 1437, 2)
     ((448, 8007), (64, 128))

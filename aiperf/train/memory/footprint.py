@@ -79,7 +79,10 @@ def peak_of(step: Callable[[], None], memory: DeviceMemory) -> int:
 
 
 def fits(step: Callable[[], None], other_bytes: int, memory: DeviceMemory) -> bool:
-    """Return whether a step fits in addition to `other_bytes`, after its kernels are chosen."""
+    """Return True if a step fits into device memory in addition to `other_bytes`, after its kernels are chosen.
+
+    Runs the step twice. Raises its errors other than a lack of memory.
+    """
     block: object = None
     try:
         step()

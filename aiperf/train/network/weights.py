@@ -51,7 +51,7 @@ def initialise(module: nn.Module, seed: int) -> None:
 
 
 def stream(purpose: str, seed: int, number: int) -> torch.Generator:
-    """Return the generator for one use of a seed. Other purposes and numbers give independent generators."""
+    """Return a CPU generator seeded by (purpose, seed, number). Other purposes and numbers give independent generators."""
     digest = blake2b(f"{purpose} {seed} {number}".encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
 

@@ -71,14 +71,17 @@ class DistantHost:
         self.answered, self._answer_pipe = Pipe(duplex=False)
 
     def begin(self, number: int, start: RankStart) -> None:
-        """Start the host's ranks of a start. They are reported as they are observed."""
+        """Request the host to start its ranks, and return at once. `number`: of the start, to ignore late answers."""
         self.ranks = tuple(RankStatus(seat.rank) for seat in start.own)
         self._start = _HostStart(number, time.monotonic())
         self._fire("start", number, start)
         self._ask(time.monotonic())
 
     def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Word | Failed]]:
-        """Return the messages of its ranks, and update their lines in `heartbeats`."""
+        """Return (rank, message) of the answers that have arrived, and update the ranks' lines in `heartbeats`.
+
+        Sets `lost` if the host failed or has not answered for SILENCE_SECONDS. `now`: time.monotonic().
+        """
         begun = self._start
         received: list[tuple[int, Ready | Word | Failed]] = []
         while begun is not None and self.lost is None:
@@ -99,26 +102,29 @@ class DistantHost:
         return received
 
     def is_seen_since(self, moment: float) -> bool:
-        """Return whether the ranks were observed at or after `moment`, or the host is lost."""
+        """Return True if the ranks were observed at or after `moment` (time.monotonic()), or the host is lost."""
         return self.lost is not None or (self._start is not None and self._start.seen >= moment)
 
     def send(self, do: ExecuteOrder) -> None:
         self._of_start("send", do)
 
     def hang_up(self) -> None:
-        """Let its ranks end by themselves."""
+        """Request its ranks to finish the current checkpoint and end by themselves. Returns at once."""
         self._of_start("hang_up")
 
     def kill(self) -> None:
         self._of_start("kill")
 
     def end(self) -> Future[Any] | None:
-        """Begin to end its ranks. `ended` waits for the result."""
+        """Begin to end its ranks. Return the future for `ended`. None if it has no ranks or is lost."""
         begun, self._start = self._start, None
         return None if begun is None or self.lost is not None else self._fire("end", begun.number)
 
     def ended(self, ending: Future[Any] | None, deadline: float) -> list[tuple[int, str]]:
-        """Return the ranks that cannot be ended, with their state. A host without a timely answer is lost."""
+        """Wait until its ranks have ended. Return (rank, text on its process) of each that cannot be ended.
+
+        `ending`: result of `end`. `deadline`: of time.monotonic(). Sets `lost` if the host does not answer in time.
+        """
         if ending is None:
             return []
         try:

@@ -129,9 +129,9 @@ class RankGroup:
         return self._first.result()
 
     def order(self, order: Train | Drop | Sum) -> None:
-        """Execute an order.
+        """Begin to execute an order and return at once.
 
-        Train: one at a time, after the last one's final message. Its time begins now. Drop: executed at once.
+        Train: one at a time, after the last one's final message. Its time begins now. Drop: executed before the return.
         """
         if isinstance(order, Drop):
             self._checkpoints.drop(order.trial)
@@ -174,7 +174,7 @@ class RankGroup:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether orders can be executed, now or after a current restart."""
+        """True if orders can be executed, now or after a current restart."""
         return self._ended is None and not self._closing
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ class ProcessProgress:
         self._last = self._moved = now
 
     def look(self, stage: Stage, since: float, now: float) -> None:
-        """Poll the process, which is in `stage` since a time. Call several times a second."""
+        """Poll the process, which has been in `stage` since the time `since`. Call it several times a second."""
         if stage is Stage.IDLE or now - since < _BRIEF_SECONDS:  # earlier polls belong to another stage
             self._looks.extend([True] * _LOOKS)
             self._last = self._moved = now
@@ -71,7 +71,7 @@ class Watch:
         """Time at which the last rank reached the exchange that the others wait in. Their own time begins then."""
 
     def hung(self, ranks: Sequence[RankStatus], seconds: float, now: float) -> tuple[int, str] | None:
-        """Return the rank that hangs and a description. None if all are alive.
+        """Return (rank that hangs, its activity as text). None if no rank hangs.
 
         A rank hangs if it has been stopped for `seconds`, or has been silent for longer than it announced while no
         other rank is behind it. In a stage without a known duration (a slow file system, a compiler) it also needs a
@@ -107,7 +107,7 @@ class Watch:
                 return rank, f"hangs: {where}, and nothing goes on in it"
 
     def slowest(self, now: float) -> tuple[int, str]:
-        """Return the rank that is furthest behind, and its activity."""
+        """Return (rank that is furthest behind, its activity as text)."""
         stages, meetings = self._heartbeats.stages(), self._heartbeats.meetings()
         at_work = [rank for rank, (stage, _) in enumerate(stages) if stage is not Stage.IDLE] or list(
             range(len(stages))

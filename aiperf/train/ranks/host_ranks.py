@@ -115,11 +115,11 @@ class HostRanks:
         return chosen | horovod_environment(seat, ranks, at.address, at.port, interface, name)
 
     def look(self, now: float) -> tuple[RankStatus, ...]:
-        """Poll the processes. Call several times a second."""
+        """Poll the processes and return the status of each. Call it several times a second."""
         return tuple(process.look(self.heartbeats, now) for process in self.processes)
 
     def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Word | Failed]]:
-        """Return the messages by rank. Waits up to `timeout` seconds for the first or for one of `wakes`, which are emptied."""
+        """Return (rank, message) pairs. Wait up to `timeout` seconds for the first or for one of `wakes`, which are emptied."""
         by_pipe: dict[object, RankProcess] = {
             process.pipe: process for process in self.processes if not process.pipe.closed
         }
@@ -153,7 +153,7 @@ class HostRanks:
     def end(self) -> list[tuple[int, str]]:
         """Kill the ranks, wait up to DEATH_SECONDS, and remove their shared files.
 
-        Return the ranks that cannot be ended, with their state.
+        Return (rank, text on its process) of each rank that cannot be ended.
         """
         self.kill()
         deadline = time.monotonic() + DEATH_SECONDS

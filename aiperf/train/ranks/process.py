@@ -81,7 +81,7 @@ class RankProcess:
         return message
 
     def look(self, heartbeats: HeartbeatFile, now: float) -> RankStatus:
-        """Poll the process. Call several times a second."""
+        """Poll the process and return its status. Call it several times a second."""
         stage, since = heartbeats.stages()[self.rank]
         self._progress.look(stage, since, now)
         code = self._process.poll()
@@ -116,7 +116,7 @@ class RankProcess:
         return max(now - self._stopped_since, 1e-9)
 
     def state(self) -> str:
-        """Return its state letter of proc(5). Empty if the process does not exist."""
+        """Return the letter of the process's state, as in proc(5). Empty if the process does not exist."""
         return processes.state(self.pid)
 
     def hang_up(self) -> None:
@@ -130,7 +130,7 @@ class RankProcess:
             self._process.kill()
 
     def has_gone(self, seconds: float) -> bool:
-        """Return whether it has ended, waiting up to `seconds`.
+        """Return True if the process has ended, waiting up to `seconds` for its end.
 
         A process in uninterruptible sleep (D) ends when its device or file server answers, which may be never. A thread
         then waits for it.

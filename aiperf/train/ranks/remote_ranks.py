@@ -72,7 +72,7 @@ class HostRankServer:
         return HostProperties(socket.gethostname(), min(self._recipe.cores, usable_processors()))
 
     def start(self, number: int, start: RankStart) -> None:
-        """Start the ranks of this host. Returns at once, and raises the failure."""
+        """Start the ranks of this host without waiting for them. Raises an error of the start."""
         self._starter.submit(self._start, number, start).result()
 
     def look(self, number: int, seconds: float) -> StartChanges:
@@ -91,7 +91,7 @@ class HostRankServer:
             ranks.send(do)
 
     def hang_up(self, number: int) -> None:
-        """Let the ranks end by themselves."""
+        """Request the ranks to finish the current checkpoint and end by themselves."""
         self._with_ranks(number, HostRanks.hang_up)
 
     def kill(self, number: int) -> None:
@@ -100,7 +100,7 @@ class HostRankServer:
         self._with_ranks(number, HostRanks.kill)
 
     def end(self, number: int) -> list[tuple[int, str]]:
-        """End the ranks and wait within limits. Return those that cannot be ended, as `HostRanks.end`."""
+        """Kill the ranks and wait up to DEATH_SECONDS. Return (rank, text on its process) of each that cannot be ended."""
         self._over = max(self._over, number)
         self._wake()
         with self._lock:

@@ -173,7 +173,7 @@ class OpenRendezvous:
             raise
 
     def directions(self, host: int) -> Directions:
-        """Return the directions for the ranks of a host. 0 is the leading one."""
+        """Return the addresses at which the ranks of a host reach the rendezvous. `host`: index, 0 is the leading one."""
         horovod = None if self._horovod is None else HostAddress(self._leader, self._horovod.port)
         if self._listening is None or self._relay is None:
             return Directions(horovod, None)
@@ -182,7 +182,7 @@ class OpenRendezvous:
 
     @property
     def refused(self) -> list[str]:
-        """Return the addresses outside the group whose connections were refused."""
+        """Addresses outside the group whose connections were refused, sorted."""
         return sorted({address for server in self._servers() for address in server.refused})
 
     def shut(self) -> None:

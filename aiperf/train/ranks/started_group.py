@@ -92,12 +92,12 @@ class Ranks:
         self._look(time.monotonic())
 
     def have_met(self) -> None:
-        """Close the rendezvous, because all ranks have joined."""
+        """Close the rendezvous. Call it when all ranks have joined."""
         self._meeting.shut()
 
     @property
     def refused(self) -> str:
-        """Describe the connections that were refused at the rendezvous. Empty if there were none."""
+        """Text with the addresses that were refused at the rendezvous. Empty if there were none."""
         strangers = self._meeting.refused
         return f" (sent away at the meeting point, as none of its hosts: {', '.join(strangers)})" if strangers else ""
 
@@ -105,7 +105,7 @@ class Ranks:
         return f"rank {rank} of {len(self.seats)} on {self._names[self.seats[rank].host]}"
 
     def receive(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Word | Failed]]:
-        """Return the messages by rank.
+        """Return (rank, message) pairs.
 
         Waits up to `timeout` seconds for the first, for `wake`, or for an answer of another host.
         """
@@ -134,7 +134,7 @@ class Ranks:
             other.send(do)
 
     def lost(self) -> tuple[str, int] | None:
-        """Return the reason and the first rank of a host that is given up. None if there is none."""
+        """Return (reason, first rank) of a host that is given up. None if there is none."""
         for number, other in enumerate(self._distant, 1):
             if other.lost is not None:
                 own = [seat.rank for seat in self.seats if seat.host == number]
@@ -145,20 +145,23 @@ class Ranks:
         return any(status.has_ended for status in self.statuses)
 
     def hung(self, seconds: float) -> tuple[int, str] | None:
-        """Return the rank that hangs, and a description. None if a host's observations are older than FRESH_SECONDS."""
+        """Return (rank that hangs, its activity as text). None if none hangs, or a host's state is older than FRESH_SECONDS.
+
+        `seconds`: see `Watch.hung`.
+        """
         now = time.monotonic()
         if not self._are_seen_since(now - FRESH_SECONDS):
             return None
         return self._watch.hung(self.statuses, seconds, now)
 
     def slowest(self) -> tuple[int, str]:
-        """Return the rank that is furthest behind, and its activity."""
+        """Return (rank that is furthest behind, its activity as text)."""
         return self._watch.slowest(time.monotonic())
 
     def cause(self, wake: Connection, say: Callable[[Word], None]) -> tuple[Failed, int]:
-        """Return the failure and the rank that caused it.
+        """Return (failure, rank that caused it) after a rank has ended, failed or been lost.
 
-        Wait a moment for the failures of other ranks, and report their messages.
+        Wait up to 10 s for the failures of other ranks. `say` is called with each message that arrives meanwhile.
         """
         began = time.monotonic()
         while True:
@@ -182,7 +185,7 @@ class Ranks:
         return all(other.is_seen_since(moment) for other in self._distant)
 
     def release(self, seconds: float, wake: Connection) -> None:
-        """Let the ranks end by themselves, waiting up to `seconds`."""
+        """Request the ranks to end by themselves, and wait up to `seconds` until all have ended."""
         self._local.hang_up()
         for other in self._distant:
             other.hang_up()
@@ -203,7 +206,7 @@ class Ranks:
     def end(self) -> list[tuple[int, str]]:
         """Kill the ranks, wait within limits, and remove their shared files.
 
-        Return those that cannot be ended, with their state.
+        Return (rank, text on its process) of each rank that cannot be ended.
         """
         deadline = time.monotonic() + host_ranks.DEATH_SECONDS
         endings = [(other, other.end()) for other in self._distant]
@@ -220,7 +223,7 @@ def _ranks_in_words(ranks: Sequence[int], of: int) -> str:
 
 
 def suspicion(status: RankStatus) -> int:
-    """Return the rank's position among the suspects. A lower number is a more likely cause."""
+    """Return a number from 0 to 3 for the likelihood that a rank caused a failure. A lower number is a more likely cause."""
     if status.signal is not None and status.signal != signal.SIGABRT:
         return _KILLED  # from outside, or by the kernel for its memory
     if status.failed is not None and not status.failed.is_peer:
@@ -231,7 +234,7 @@ def suspicion(status: RankStatus) -> int:
 
 
 def is_clear(ranks: Sequence[RankStatus]) -> bool:
-    """Return whether a rank shows more than the loss of another rank."""
+    """Return True if the cause is known: a rank was killed, or failed by itself and not by the loss of another rank."""
     return any(suspicion(status) in (_KILLED, _FAILED) for status in ranks)
 
 

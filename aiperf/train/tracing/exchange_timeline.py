@@ -53,7 +53,7 @@ def union_length(intervals: Iterable[tuple[float, float]]) -> float:
 
 
 def exchange_times(trace: Trace) -> ExchangeTimes:
-    """Return the phases in a timeline. An interval without an end, as in a truncated file, is left out."""
+    """Return the seconds by phase of the exchanges in Horovod's timeline. An interval without an end is left out."""
     open_intervals: dict[int, list[tuple[str, float]]] = defaultdict(list)
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     exchanges: Counter[int] = Counter()

@@ -32,7 +32,7 @@ class KernelTimes:
 
 
 def kernel_times(trace: Trace, waits: Waits = ()) -> KernelTimes:
-    """Return the seconds by class.
+    """Return the seconds of a trace by class of kernels.
 
     On a processor an operator's seconds exclude the operators that it calls, and only the thread with the steps is read: it
     executes both passes. Framework time within `waits` counts as all-reduce.

@@ -18,9 +18,9 @@ OTHER = "other"
 
 
 def layer_times(graph: Graph, batch: int, precision: str, steps: int = 3) -> tuple[float, dict[str, float]]:
-    """Return the seconds of a training step, and its seconds by kind and pass (`convolution forward`), on this machine.
+    """Return (mean seconds of a training step, its seconds by kind and pass such as `convolution forward`), on this machine.
 
-    All parts add up to the step. The profiler's own time is in `other`. The first step is left out.
+    The parts sum to the step. The profiler's own time is in `other`. A first step is not measured.
 
     Args:
         precision: fp32, or bf16 or fp16 by autocast.

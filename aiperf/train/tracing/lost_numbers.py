@@ -25,7 +25,10 @@ class LostNumbers:
 
     @torch.no_grad()
     def add(self, network: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
-        """Count the gradients between backward pass and update. The device is not synchronized without loss scaling."""
+        """Count the gradients of a step between backward pass and update. The optimiser must have momentum buffers.
+
+        The device is not synchronized without loss scaling.
+        """
         scale = 1.0 if scaler is None else scaler.get_scale()
         group = optimiser.param_groups[0]
         for module in network.modules():
@@ -40,7 +43,7 @@ class LostNumbers:
                 )
 
     def counts(self) -> dict[str, GradientCounts]:
-        """Return the counts by kind."""
+        """Return the counts over all steps by kind of layer. Synchronizes the device."""
         names = GradientCounts.__struct_fields__
         return {
             kind: GradientCounts(**dict(zip(names, row.tolist(), strict=True))) for kind, row in self._counts.items()
@@ -55,7 +58,7 @@ def sgd_update(weight: Tensor, gradient: Tensor, momentum: Tensor, options: Mapp
 
 
 def gradient_counts(gradient: Tensor) -> list[Tensor]:
-    """Return the first seven fields of GradientCounts for an FP32 tensor."""
+    """Return scalar counts of gradient elements: the first seven fields of GradientCounts, for an FP32 tensor."""
     is_counted = gradient.isfinite() & (gradient != 0)
     counts = [is_counted.sum()]
     for dtype in (torch.float16, torch.bfloat16):
@@ -66,7 +69,9 @@ def gradient_counts(gradient: Tensor) -> list[Tensor]:
 
 
 def update_counts(weight: Tensor, update: Tensor) -> list[Tensor]:
-    """Return the last two fields of GradientCounts. `update`: difference that the optimiser subtracts.
+    """Return scalar counts of updates and lost updates: the last two fields of GradientCounts.
+
+    `update`: difference that the optimiser subtracts.
 
     A weight w with 2^(e−1) ≤ |w| < 2^e has the last place 2^(e−8) in BF16.
     """

@@ -64,11 +64,11 @@ class StepTrace:
 
     @property
     def edges(self) -> tuple[int, ...]:
-        """Steps before which a part of the trace begins or ends."""
+        """Indices of the steps before which `turn` must be called: a part of the trace begins or ends there."""
         return self._reference.start, self._steps.start, self._steps.stop, self._examined.stop
 
     def turn(self, step: int) -> StepsProfiled | None:
-        """Begin or end a part of the trace. Return the message at the last edge."""
+        """Begin or end a part of the trace before step `step`. Return the trace's message at the last edge, otherwise None."""
         began = time.monotonic()
         if step == self._steps.start:
             self._begin()
@@ -78,7 +78,7 @@ class StepTrace:
         return self._message() if step == self._examined.stop else None
 
     def is_active(self, step: int) -> bool:
-        """Return whether the loop must call the methods of a step."""
+        """Return True if `begin_step` and `after_backward` must be called in this step."""
         return step in self._steps or step in self._examined
 
     def begin_step(self, step: int) -> None:

@@ -25,7 +25,7 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace.
+    """Return the events of a trace file in the format of Chrome's trace viewer.
 
     Raises:
         NoTrace: The file has no list of events.

@@ -56,7 +56,7 @@ class Runtime:
 
     @property
     def is_own(self) -> bool:
-        """Return whether this process started them. Then their processes have the limits of this control group."""
+        """True if this process started Ray's processes. Then they have the limits of this control group."""
         return bool(self._processes)
 
     def check(self) -> None:
@@ -92,7 +92,7 @@ class Runtime:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """An error of Ray's that comes of the loss of one of these processes is raised as RuntimeLost."""
+        """Raise RuntimeLost instead of an error of Ray in the body, if one of these processes is lost. Check them first."""
         self.check()
         try:
             yield
@@ -104,7 +104,7 @@ class Runtime:
             raise
 
     def kill_if_lost(self) -> None:
-        """End all of them, with what they started, if one has ended or is stopped. Ray's agents would notice it after 43 s."""
+        """Kill all these processes and their children if one has ended or is stopped. Ray's agents would notice after 43 s."""
         if any(process.poll() is not None or is_stopped(process.pid) for process in self._processes.values()):
             for pid in [pid for process in self._processes.values() for pid in family(process.pid)]:
                 with suppress(ProcessLookupError):
@@ -123,7 +123,7 @@ def _head() -> str:
 
 
 def in_background(call: Callable[[], T], name: str) -> Future[T]:
-    """Start a call in a daemon thread, which can be abandoned. Return its future result."""
+    """Start `call` in a daemon thread, which need not be joined. Return the future with its result or error."""
     future: Future[T] = Future()
 
     def complete() -> None:

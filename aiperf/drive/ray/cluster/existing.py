@@ -115,7 +115,7 @@ def _nodes(address: str) -> dict[str, str]:
 
 @contextmanager
 def requested_nodes(demand: Demand | None) -> Iterator[None]:
-    """Request the nodes until the end of the context. Ray must be initialized."""
+    """Request nodes from Ray's autoscaler until the end of the context. Nothing for None. Ray must be initialized."""
     if demand is None:
         yield
         return

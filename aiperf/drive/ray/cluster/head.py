@@ -89,9 +89,9 @@ def _started(folder: Path, patience_seconds: float, options: Mapping[str, Any]) 
 
 
 def own_address() -> str | None:
-    """Return the address of this host's name, as other hosts of the cluster reach it.
+    """Return the IP address of this host's name, as other hosts of the cluster reach it.
 
-    None if it is the loopback address. Ray then uses the address of the interface to the outside.
+    None if the name has no address, or a loopback address. Ray then uses the address of the interface to the outside.
     """
     try:
         address = socket.gethostbyname(socket.gethostname())
@@ -101,7 +101,7 @@ def own_address() -> str | None:
 
 
 def await_nodes(nodes: int, fewest: int, patience_seconds: float) -> None:
-    """Wait until `nodes` nodes are in the Ray cluster that this process is connected to.
+    """Wait until `nodes` nodes are in the Ray cluster, at most `patience_seconds`. Then `fewest` nodes are enough.
 
     Raises:
         NoWorkers: fewer than `fewest` have joined in time.
@@ -141,7 +141,7 @@ def _published_address(path: Path) -> Iterator[None]:
 
 
 def read_head(path: Path) -> HeadAddress | None:
-    """Return what a head's file holds, or None without a file."""
+    """Return the address and token in a head's file. None if there is no file."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=HeadAddress)
     except FileNotFoundError:

@@ -63,7 +63,7 @@ def invited_ray(folder: Path, place: InvitedPlace) -> Iterator[None]:
 
 
 def is_this_host(name: str) -> bool:
-    """Return whether a host of the list is the host of this process."""
+    """Return True if `name` (HOST or USER@HOST) is the host of this process. False for a name that has no address here."""
     host = name.rpartition("@")[2]
     if host in ("localhost", socket.gethostname(), socket.getfqdn()):
         return True
@@ -124,7 +124,7 @@ class Invitations:
 
     @contextmanager
     def kept(self) -> Iterator[Invitations]:
-        """Keep the connections until the end of the context."""
+        """Connect all hosts over ssh, and reconnect lost ones, until the end of the context."""
         if not self.hosts:
             yield self
             return
@@ -139,7 +139,7 @@ class Invitations:
             connection.result()
 
     def last_output(self) -> str:
-        """Return the last line of each host's output, for an error's text."""
+        """Return the last line of each host's output, one line per host, for an error's text."""
         lines_of_hosts = []
         for host in self.hosts:
             lines = [line for line in self._log(host).read_text(errors="replace").splitlines() if line.strip()]

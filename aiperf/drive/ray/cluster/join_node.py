@@ -51,7 +51,7 @@ class ParentConnection:
     _is_cut: bool = False
 
     def is_cut(self) -> bool:
-        """Return whether the connection has ended. Does not wait."""
+        """Return True if the connection has ended. Does not wait. Always False for a process that is not tied."""
         if self.descriptor is not None and not self._is_cut:
             readable, _, _ = select.select([self.descriptor], [], [], 0.0)
             self._is_cut = bool(readable) and os.read(self.descriptor, 4096) == b""

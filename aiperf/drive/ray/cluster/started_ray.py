@@ -80,7 +80,7 @@ def read_environment_anew() -> None:
 
 
 def assert_token() -> None:
-    """Assert that Ray requires a token, since another release of Ray may behave differently."""
+    """Raise AssertionError unless Ray requires a token, since another release of Ray may behave differently."""
     from ray._raylet import AuthenticationMode, get_authentication_mode  # type: ignore[attr-defined]  # likewise
 
     assert get_authentication_mode() == AuthenticationMode.TOKEN, "Ray asks for no token"
@@ -88,7 +88,7 @@ def assert_token() -> None:
 
 @contextmanager
 def named_if_not_started(offence: str, remedy: str) -> Iterator[None]:
-    """Raise RuntimeNotStarted for any error of ray.init.
+    """Shut Ray down and raise RuntimeNotStarted for any error in the body. `offence`, `remedy`: parts of its text.
 
     Ray raises various types, a bare Exception after its own limit of 30 s, and leaves its processes running. (Ray 2.60)
     """

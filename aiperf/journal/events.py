@@ -384,21 +384,21 @@ class GradientCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     gradients: int
     """Elements of gradients that are finite and not 0 in FP32."""
     fp16_zero: int
-    """Those that are 0 in FP16."""
+    """Gradient elements that are 0 in FP16."""
     fp16_subnormal: int
-    """Those that are subnormal in FP16, with fewer digits."""
+    """Gradient elements that are subnormal in FP16, with fewer digits."""
     fp16_infinite: int
-    """Those that are infinite in FP16."""
+    """Gradient elements that are infinite in FP16."""
     bf16_zero: int
-    """Those that are 0 in BF16."""
+    """Gradient elements that are 0 in BF16."""
     bf16_subnormal: int
-    """Those that are subnormal in BF16, with fewer digits."""
+    """Gradient elements that are subnormal in BF16, with fewer digits."""
     bf16_infinite: int
-    """Those that are infinite in BF16."""
+    """Gradient elements that are infinite in BF16."""
     updates: int
     """Updates that are not 0, of weights that are not 0."""
     lost_updates: int
-    """Those below half a last place of the weight in BF16."""
+    """Updates below half a last place of the weight in BF16."""
 
 
 class StepsProfiled(Event, frozen=True, kw_only=True):

@@ -64,7 +64,7 @@ class DiskNeeds:
 
 
 def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
-    """Estimate the disk space of a run. `accelerators`: of one worker."""
+    """Return the estimated disk space of a run in bytes. `network`: starting network. `accelerators`: of one worker."""
     counted, trials = cost_of(network), conf.limits.trials
     epoch_flops = counted.epoch_flops(data.training_images, data.validation_images)
     epoch_seconds = max(SHORTEST_EPOCH_SECONDS, epoch_flops / (FLOPS_PER_ACCELERATOR * accelerators or FLOPS_WITHOUT))

@@ -95,7 +95,7 @@ def parsed(output: str) -> tuple[dict[str, str], list[Series]]:
     facts, readings = {}, []
     lines = output.splitlines()
     if not lines or lines[-1] != "end":
-        raise BadConfiguration("the probe prints `end` last, but its output is cut short: calibrate again")
+        raise BadConfiguration("the probe prints `end` last, but its output is cut short: run `hpl calibrate` again")
     for line in lines[:-1]:
         kind, _, rest = line.partition(" ")
         if kind == "fact":
@@ -224,7 +224,7 @@ def fit_link(sizes: Sequence[int], seconds: Sequence[float], name: str) -> LinkF
     ]
     if not fits:
         raise BadConfiguration(
-            f"a link is fitted to at least 6 sizes of messages, but '{name}' has {len(sizes)}: calibrate again"
+            f"a link is fitted to at least 6 sizes of messages, but '{name}' has {len(sizes)}: run `hpl calibrate` again"
         )
     short, long, at = min(fits, key=lambda each: each[0].error + each[1].error)
     alpha, beta = short.values[0], long.values[1]
@@ -240,7 +240,8 @@ def fit_link(sizes: Sequence[int], seconds: Sequence[float], name: str) -> LinkF
 def _require_positive(value: float, figure: str) -> None:
     if not value > 0:
         raise BadConfiguration(
-            f"{figure} follows from a positive slope, but the fit gave {value:.3g}: calibrate again without other programs"
+            f"{figure} follows from a positive slope, but the fit gave {value:.3g}: run `hpl calibrate` again without "
+            "other programs"
         )
 
 
@@ -261,7 +262,7 @@ def remarks(of: SystemFile) -> list[str]:
         kernel = facts["blas_kernels"]
         fix = "use a BLAS that is tuned for this processor"
         if facts["blas"].startswith("OpenBLAS") and kernel not in _AVX512_KERNELS:
-            fix = "if the processor has AVX-512, set OPENBLAS_CORETYPE=SkylakeX and calibrate again"
+            fix = "if the processor has AVX-512, set OPENBLAS_CORETYPE=SkylakeX and run `hpl calibrate` again"
         reached = share(system.gemm_flops / system.peak_flops, 0)
         found.append(f"DGEMM reaches {reached} of the rate of an FMA loop, with kernels '{kernel}': {fix}")
     load: Any = of.calibration["load"]

@@ -133,7 +133,9 @@ def _intervals(content: object, system: System) -> dict[str, tuple[float, float]
     found = {}
     for name, ends in _mapping(content, "calibration.intervals", list(known)).items():
         if not (isinstance(ends, list) and len(ends) == 2):
-            raise ValueError(f"calibration.intervals.{name} is a list [low, high], but found {ends!r}: calibrate again")
+            raise ValueError(
+                f"calibration.intervals.{name} is a list [low, high], but found {ends!r}: run `hpl calibrate` again"
+            )
         found[name] = (float(ends[0]), float(ends[1]))
     return found
 

@@ -115,7 +115,10 @@ def _bus_bandwidth(size: int, ranks: int, device: torch.device) -> list[float]:
         if repetition:  # the first repetition opens connections
             rates.append(bus_bandwidth(size, seconds, ranks))
         if not bool((buffer == ranks).all()):
-            raise RuntimeError(f"the sum of {ranks} ones was {float(buffer.min())} to {float(buffer.max())}")
+            raise RuntimeError(
+                f"an all-reduce of {ranks} ones must give {ranks}, but gave {float(buffer.min())} to "
+                f"{float(buffer.max())}: check the links and the communication library of these nodes (NCCL, Gloo)"
+            )
     return rates
 
 

@@ -191,7 +191,9 @@ def _check_fact(name: str, law: Law, at: str) -> None:
     if name not in FACTS:
         raise BadDivision(f"a fact is one of {', '.join(FACTS)}. {at} names {name!r}{_near(name, FACTS)}")
     if (why := fits(law, FACTS[name].kind)) is not None:
-        raise BadDivision(f"a law must fit its fact. {at}: {name} is a {FACTS[name].kind}, {why} ({law})")
+        raise BadDivision(
+            f"{at}: the law {law} does not fit the fact {name} ({FACTS[name].kind}), {why}: change the law"
+        )
     wrong = [entry for entry, _ in law.values if entry not in IMAGES] if isinstance(law, Has) else []
     if wrong:
         raise BadDivision(f"images have {', '.join(IMAGES)}. {at} names {wrong[0]!r}{_near(wrong[0], IMAGES)}")

@@ -115,8 +115,8 @@ def _run(arguments: argparse.Namespace) -> None:
     floor = report_of(run_folder(arguments.graph)).training_floor
     if floor is None:
         raise BadConfiguration(
-            f"the roofline of a run needs the peak and the memory bandwidth of its machine, but found not both in the "
-            f"journal of {arguments.graph!r}: run with preflight.probes=full, or on an accelerator of system/peaks.json"
+            f"the roofline of a run needs the peak and the memory bandwidth of its machine, but the journal of "
+            f"{arguments.graph!r} lacks one of them: run with preflight.probes=full, or on an accelerator of system/peaks.json"
         )
     if arguments.json:
         print(json.dumps({"kind": "run", **asdict(floor)}, indent=2))

@@ -395,11 +395,13 @@ class PredictedLine:
     name: str
     predicted: float
     measured: float
+    same_work: float
+    """Measured time for the predicted operations, as a share of the predicted time: measured × predicted score ÷ score."""
 
     @property
     def gap(self) -> float:
-        """Return measured less predicted."""
-        return self.measured - self.predicted
+        """Measured less predicted time for the same operations, as a share of the predicted time."""
+        return self.same_work - self.predicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,7 +418,7 @@ class PredictionFacts:
     lines: tuple[PredictedLine, ...]
     """In the order of the time breakdown. Empty without a valid window."""
     largest_gap: str | None
-    """Name of the line with the largest gap. None without lines."""
+    """Name of the line with the largest gap for the same operations. None without lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

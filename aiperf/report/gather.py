@@ -150,7 +150,7 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
         trials_given_up_share=checked.given_up_share,
         training_floor=training_floor(run, settled_trials, used.peak_flops, roofs),
         exchange=exchange_facts(run, inside),
-        prediction=_prediction(run, time_breakdown(spent)),
+        prediction=_prediction(run, time_breakdown(spent), result.flops_per_second),
         step=None if run.profiled is None else step_breakdown(run.profiled),
     )
 
@@ -164,14 +164,16 @@ def _telemetry(folder: Path, run: Collected, inside: Window) -> Telemetry | None
     return summed if summed.workers or summed.damaged else None
 
 
-def _prediction(run: Collected, spent: TimeBreakdown) -> PredictionFacts | None:
+def _prediction(run: Collected, spent: TimeBreakdown, score: float | None) -> PredictionFacts | None:
     if run.predicted is None:
         return None
     content = run.predicted.prediction
     lines = tuple(
-        PredictedLine(line.name, content["shares"].get(line.name, 0.0), line.share)
+        PredictedLine(
+            line.name, content["shares"].get(line.name, 0.0), line.share, line.share * content["score"] / score
+        )
         for line in spent.lines
-        if spent.whole_seconds > 0
+        if spent.whole_seconds > 0 and score
     )
     return PredictionFacts(
         flops_per_second=content["score"],

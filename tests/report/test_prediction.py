@@ -24,11 +24,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return journal(configured(hours=0.75), tmp_path_factory.mktemp("run") / NAME)
 
 
-def report_of(path: Path, score: float = 2e13) -> Report:
+def report_of(path: Path, score: float = 2e13, shares: dict[str, float] = SHARES) -> Report:
     content = {
         "score": score,
         "interval": [0.9 * score, 1.1 * score],
-        "shares": SHARES,
+        "shares": shares,
         "workers": 3,
         "is_extrapolated": True,
         "source": "runs/pilot",
@@ -54,7 +54,22 @@ def test_lines_are_those_of_the_time_breakdown(path: Path) -> None:
     assert [line.measured for line in found.lines] == [line.share for line in report.time_breakdown.lines]
     assert {line.name: line.predicted for line in found.lines if line.predicted} == SHARES
     gaps = {line.name: abs(line.gap) for line in found.lines}
-    assert found.largest_gap == max(gaps, key=lambda name: gaps[name]) == "training"
+    assert found.largest_gap == max(gaps, key=lambda name: gaps[name])
+    score = report.score.flops_per_second
+    assert score is not None
+    # The lines add up to the whole: predicted score ÷ score.
+    assert sum(line.same_work for line in found.lines) == pytest.approx(found.flops_per_second / score)
+
+
+def test_a_slower_machine_with_equal_shares_has_its_gap_in_training(path: Path) -> None:
+    measured = gather(read(path))
+    shares = {line.name: line.share for line in measured.time_breakdown.lines}
+    score = measured.score.flops_per_second
+    assert score is not None
+
+    found = report_of(path, 1.5 * score, shares).prediction
+
+    assert found is not None and found.largest_gap == max(shares, key=lambda name: shares[name])
 
 
 def test_section_shows_both_scores_and_the_largest_gap(path: Path) -> None:
@@ -63,7 +78,7 @@ def test_section_shows_both_scores_and_the_largest_gap(path: Path) -> None:
     texts = [part.text for part in section.parts if isinstance(part, Paragraph)]
 
     assert "runs/pilot, extrapolated from another number of workers: 20.0 TFLOPS" in texts[0]
-    assert texts[1].startswith("Largest gap: training, predicted 10.0 % of the accelerator time, measured ")
+    assert texts[1].startswith("Largest gap: communication, predicted 20.0 % of the accelerator time. For the same ")
     (figure,) = [part for part in section.parts if isinstance(part, DrawnFigure)]
     assert figure.svg is not None
     assert figure.svg.count("predicted") == 1

@@ -43,8 +43,8 @@ def _gap(found: PredictionFacts) -> str:
     if line is None:
         return "The run has no valid window, so that no line can be compared."
     return (
-        f"Largest gap: {line.name}, predicted {units.share(line.predicted)} of the accelerator time, measured "
-        f"{units.share(line.measured)}."
+        f"Largest gap: {line.name}, predicted {units.share(line.predicted)} of the accelerator time. For the same operations "
+        f"it took {units.share(line.same_work)} of the predicted time."
     )
 
 
@@ -54,11 +54,13 @@ def _lines(found: PredictionFacts) -> Table | None:
             line.name,
             Cell(units.share(line.predicted), line.predicted),
             Cell(units.share(line.measured), line.measured),
+            Cell(units.share(line.same_work), line.same_work),
             Cell(f"{100 * line.gap:+.1f} points".replace("-", "−"), line.gap),
         )
         for line in found.lines
     )
-    columns = (Column("line"), Column("predicted", True), Column("measured", True), Column("difference", True))
+    names = ("predicted", "measured", "for the same operations", "gap")
+    columns = (Column("line"), *(Column(name, True) for name in names))
     return Table("prediction", "Accelerator time, predicted and measured", columns, rows) if rows else None
 
 

@@ -138,7 +138,7 @@ def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bo
 
 
 def surely_apart(estimates: Sequence[Estimate]) -> npt.NDArray[np.bool_]:
-    """Return True at [i, j] if estimates i and j differ, significant at 5 % over all pairs together. Shape (n, n), symmetric."""
+    """Return True at [i, j] if i and j differ significantly, at 5 % over all pairs together. Shape (n, n), symmetric."""
     from scipy.special import stdtr
 
     size = len(estimates)

@@ -40,9 +40,10 @@ class RunWork:
 
     @property
     def factors(self) -> dict[str, float]:
-        """Return the factors of the score by the names in FACTORS: accelerators, busy share, share not repeated, FLOPS in steps.
+        """Return the factors of the score by the names in FACTORS: accelerators, busy share, share not repeated, and speed.
 
-        Their product is the score in FLOPS. The run must have work in its window.
+        Their product is the score in FLOPS. The speed is in FLOPS too, the others have no unit. The run must have work in its
+        window.
         """
         operations = math.fsum(trial.operations for trial in self.trials)
         busy_seconds = math.fsum(trial.busy_seconds for trial in self.trials)

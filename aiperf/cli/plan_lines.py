@@ -31,7 +31,7 @@ def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
 
 
 def preview_text(preview: Preview, conf: RunConf, requested: Sequence[Line], workers: str) -> str:
-    """Return the text of a preview: the plan of a run before it starts.
+    """Return the text of a preview: the plan of a run whose nodes do not exist yet.
 
     Args:
         preview: preview of the run.

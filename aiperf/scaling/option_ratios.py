@@ -55,7 +55,7 @@ def option_ratios(points: Sequence[Point], option: str, evaluation: Fraction) ->
 
     Args:
         points: runs.
-        option: dotted name such as trainer.precision, or MACHINE for the accelerator.
+        option: dotted name such as trainer.precision, or MACHINE for the model of the accelerator or processor.
         evaluation: share of the evaluation's time that counts.
 
     Raises:

@@ -44,7 +44,7 @@ def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifferenc
 
 
 def level_table(reference: str, differences: Sequence[LayerDifference], *, is_preset: bool) -> Table:
-    """Return the table of differences by layer of the rules (from hardware to algorithm), with the level that permits each.
+    """Return the table of differences by HPC AI500's layers (1 hardware to 9 data), with the levels that permit each.
 
     Args:
         reference: name of the preset or run that was compared.

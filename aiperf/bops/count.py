@@ -73,7 +73,11 @@ class Toolchain:
 
 
 def toolchain() -> Toolchain:
-    """Return the newest installed clang with its coverage tools. Raises CannotCount without one."""
+    """Return the newest installed clang with its coverage tools.
+
+    Raises:
+        CannotCount: none is installed, or it is too old.
+    """
     for suffix in ("", *(f"-{number}" for number in range(LATEST_CLANG, LEAST_CLANG - 1, -1))):
         clang = shutil.which(f"clang{suffix}")
         if clang is None:
@@ -94,7 +98,11 @@ def toolchain() -> Toolchain:
 
 
 def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder: Path) -> tuple[Path, list[SourceText]]:
-    """Preprocess and build sources with coverage. Return the program and the preprocessed texts. Raises CannotCount."""
+    """Preprocess and build sources with coverage. Return the program and the preprocessed texts.
+
+    Raises:
+        CannotCount: a source does not compile.
+    """
     texts = []
     for number, file in enumerate(files):
         if not file.is_file():
@@ -124,7 +132,19 @@ def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder:
 
 
 def coverage_of(tools: Toolchain, program: Path, command: Sequence[str], folder: Path, source: Path | None) -> Coverage:
-    """Run a program built with coverage and return its counts, added over its processes. Raises CannotCount, Failed."""
+    """Run a program built with coverage and return the executions of its places, added over its processes.
+
+    Args:
+        tools: clang of the program.
+        program: program with coverage.
+        command: words that run it.
+        folder: existing folder for the profiles.
+        source: standard input. None for an empty one.
+
+    Raises:
+        CannotCount: the program wrote no profile.
+        Failed: the program ended with another status than 0.
+    """
     profiles = folder / "profiles"
     profiles.mkdir()
     execute(command, environment={"LLVM_PROFILE_FILE": str(profiles / "%p-%m.profraw")}, source=source)
@@ -149,9 +169,10 @@ def count_sources(
     function: str | None = None,
     source: Path | None = None,
 ) -> SourceCount:
-    """Count the operations of one run of a program that is built from some files.
+    """Return the operations of one run of a program that is built from some files.
 
     Args:
+        files: source files.
         flags: words for the compiler and the linker.
         arguments: words for the program.
         launch: words before the program, such as mpirun -np 2. The operations of its processes are added.
@@ -182,7 +203,10 @@ def count_binary(
     function: str | None = None,
     source: Path | None = None,
 ) -> SourceCount:
-    """Count the operations of a program that was built with coverage elsewhere, from its compile_commands.json."""
+    """Return the operations of one run of a program that was built with coverage elsewhere.
+
+    `commands`: its compile_commands.json. Other arguments and errors are those of `count_sources`.
+    """
     tools = toolchain()
     try:
         entries = json.loads(commands.read_text())
@@ -222,7 +246,13 @@ def _words(entry: Mapping[str, object]) -> list[str]:
 def combine(
     tools: Toolchain, texts: Sequence[SourceText], tree: Tree, coverage: Coverage, function: str | None
 ) -> SourceCount:
-    """Multiply the operators of a tree with their executions."""
+    """Return the operations of a run: the operators of the sources, each times its executions.
+
+    `function`: count the operators in the text of this function only.
+
+    Raises:
+        CannotCount: no such function, or a construct that cannot be counted.
+    """
     if function is not None and not any(_is_named(each, function) for each in tree.functions):
         raise CannotCount(
             f"--function names a function of the counted sources, but found {function!r}{nearest(function, tree.functions)}"

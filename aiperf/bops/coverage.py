@@ -94,7 +94,7 @@ class Coverage:
         self.names = frozenset(name.rpartition(":")[2] for name in counted)
 
     def executed_files(self) -> set[str]:
-        """Return the files with executed functions."""
+        """Return the paths of the files with executed functions."""
         return {
             file
             for file, extents in self._by_file.items()
@@ -117,7 +117,7 @@ class Coverage:
         return sum(known) if known else None
 
     def false_branches(self, file: str, start: Place, end: Place) -> int:
-        """Return how often the conditions of a place were false."""
+        """Return the number of times that the conditions between two places of a file were false."""
         return sum(
             false for record in self.records(file, start) for place, _, false in record.branches if start <= place < end
         )
@@ -128,7 +128,7 @@ def _uncounted(region: Region) -> Region:
 
 
 def records_of(exported: Mapping[str, Any]) -> Iterator[Record]:
-    """Yield the records of `llvm-cov export`."""
+    """Yield the counts of each function in the JSON object of `llvm-cov export`."""
     for function in exported["data"][0]["functions"]:
         yield Record(
             function["name"],

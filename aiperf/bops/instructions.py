@@ -57,7 +57,7 @@ class InstructionCount:
 
     @property
     def difference(self) -> int:
-        """Equation (3). Negative if an instruction does several of the subtracted things."""
+        """Equation (3): instructions − branches − loads − stores. Negative if an instruction does several of these things."""
         return self.instructions - self.branches - self.loads - self.stores
 
     @property
@@ -67,14 +67,18 @@ class InstructionCount:
 
 
 def events() -> dict[str, Any]:
-    """Return the events of this processor's vendor."""
+    """Return the row of events.json, with names of hardware events, for the vendor of this processor."""
     rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("events.json").read_text("utf-8"))
     cpuinfo = Path("/proc/cpuinfo").read_text()
     return next(row for row in rows if row["vendor"] in cpuinfo)
 
 
 def counted_by_perf(command: Sequence[str], source: Path | None = None) -> InstructionCount:
-    """Count a command by hardware counters. Raises NotMeasured with the kernel's reason."""
+    """Run a command and return its instructions by hardware counters.
+
+    Raises:
+        NotMeasured: no counters, or not permitted. The message is the kernel's reason.
+    """
     row = events()
     names = {kind: row[kind] for kind in (*_COUNTED, "misses")}
     _perf(["true"], {"instructions": names["instructions"]}, None)
@@ -192,7 +196,11 @@ def cache_options() -> tuple[list[str], list[str]]:
 def counted_by_callgrind(
     command: Sequence[str], launch: Sequence[str] = (), source: Path | None = None
 ) -> InstructionCount:
-    """Simulate a command from its main on. Raises BadConfiguration without valgrind, or if the program fails in it."""
+    """Return the instructions of a command, simulated by callgrind from its main on.
+
+    Raises:
+        BadConfiguration: valgrind is missing, or the program fails in it.
+    """
     if shutil.which("valgrind") is None:
         raise BadConfiguration(
             "a simulated count needs valgrind, but found none on the PATH: install it (Debian: apt-get install valgrind)"
@@ -236,7 +244,7 @@ def counted_by_callgrind(
 
 
 def read_callgrind(text: str) -> dict[str, Counter[str]]:
-    """Return the events of a callgrind file by object file."""
+    """Return the counts in the text of a callgrind file, by object file and event name."""
     names: list[str] = []
     objects: dict[str, str] = {}
     found: dict[str, Counter[str]] = {}

@@ -127,7 +127,7 @@ def _apart(values: Sequence[float], axes: Axes, *, downwards: bool = False) -> l
 
 
 def label_table(points: Sequence[Point], judged: Sequence[Label], unit: str) -> Table:
-    """Return the label of each point under each roof of calculation."""
+    """Return the table of the bound of each point under each roof of calculation. `unit`: BOP or FLOP."""
     by_name = {point.name: point for point in points}
     rows = tuple(
         row_of(
@@ -159,7 +159,7 @@ def label_table(points: Sequence[Point], judged: Sequence[Label], unit: str) -> 
 
 
 def roof_table(roofs: Sequence[Roof], unit: str) -> Table:
-    """Return the roofs with figure and origin."""
+    """Return the table of the roofs, each with its figure and origin. `unit`: BOP or FLOP."""
     rows = tuple(
         row_of(each.name, si(each.figure, "B/s" if each.is_memory else f"{unit}S"), each.origin) for each in roofs
     )
@@ -167,7 +167,7 @@ def roof_table(roofs: Sequence[Roof], unit: str) -> Table:
 
 
 def layer_table(network: Mapping[str, Any]) -> Table:
-    """Return the kinds of layers of a network with their floors."""
+    """Return the table of a network's kinds of layers with their floors. `network`: the JSON object of `networks.as_json`."""
     total = network["floor_seconds"]
     measured = network.get("measured_seconds", {})
     rows = tuple(
@@ -207,7 +207,7 @@ def page(
     remarks: Sequence[str],
     tables: Sequence[Table] = (),
 ) -> str:
-    """Return the HTML file: picture, labels, roofs, further tables and remarks."""
+    """Return the content of an HTML file: picture, labels, roofs, further tables and remarks. `unit`: BOP or FLOP."""
     parts = []
     if points and any(roof.is_memory for roof in roofs):
         svg, _, _ = picture("roofline", points, roofs, unit, title)
@@ -238,7 +238,7 @@ LEAST_DRAWN_INTENSITY = 1e-3
 
 
 def point(result: Result) -> Point | None:
-    """Return the point of a program. None without operations or without memory traffic."""
+    """Return the point of a program in the picture. None without operations or without memory traffic."""
     if result["bops_per_second"] is None or result["intensity"] is None:
         return None
     low, high = result["bops_per_second_interval"]
@@ -246,7 +246,9 @@ def point(result: Result) -> Point | None:
 
 
 def added_roof(text: str) -> Roof:
-    """Return the roof of --roof NAME=FIGURE. A figure in B/s is a bandwidth.
+    """Return the roof that --roof NAME=FIGURE describes. A figure in B/s is a bandwidth.
+
+    Raises BadConfiguration if the figure is not a positive number.
 
     >>> added_roof("without prefetching=13.2e9B/s")
     Roof(name='without prefetching', figure=13200000000.0, origin='given', is_memory=True)
@@ -265,7 +267,11 @@ def added_roof(text: str) -> Roof:
 
 
 def added_ceiling(text: str, peak: Result) -> Roof:
-    """Return the ceiling of --ceiling NAME=PORTS,IPC,SIMD by equation (8)."""
+    """Return the ceiling that --ceiling NAME=PORTS,IPC,SIMD describes, by equation (8). `peak`: JSON of a measured peak.
+
+    Raises:
+        BadConfiguration: wrong figures, or the processor's peak IPC is unknown.
+    """
     name, _, figures = text.partition("=")
     try:
         ports, ipc, simd = map(float, figures.split(","))
@@ -283,7 +289,7 @@ def added_ceiling(text: str, peak: Result) -> Roof:
 
 
 def published(names: Sequence[str]) -> list[Point]:
-    """Return the programs that the paper measured on its Xeon E5645, pale in the picture."""
+    """Return the points of the named programs that the paper measured on its Xeon E5645, pale in the picture."""
     rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("published.json").read_text("utf-8"))
     return [
         Point(f"{row['program']} (E5645)", row["intensity"], row["bops_per_second"], is_published=True)
@@ -346,7 +352,7 @@ def program_lines(result: Result) -> list[str]:
 
 
 def compared(results: Sequence[Result]) -> list[str]:
-    """Return the ratio of the rates of the results of one program, with their intervals."""
+    """Return a line of text for each two consecutive results of one program: the ratio of their rates with its interval."""
     lines = []
     for first, second in itertools.pairwise(results):
         if first["name"] == second["name"] and first["bops_per_second"] and second["bops_per_second"]:
@@ -366,7 +372,7 @@ def _scaled(rates: Sequence[float], to: float) -> Any:
 
 
 def program_page(results: Sequence[Result], extra: Sequence[Roof], published_points: Sequence[Point]) -> str:
-    """Return the page of programs of one machine."""
+    """Return the content of the HTML page of programs of one machine."""
     points = [each for each in map(point, results) if each is not None]
     peaks = [result["peak"] for result in results if result["peak"] is not None]
     roofs = [*(roofs_of_peak(peaks[0]) if peaks else ()), *extra]
@@ -378,7 +384,7 @@ def program_page(results: Sequence[Result], extra: Sequence[Roof], published_poi
 
 
 def network_page(result: Result) -> str:
-    """Return the page of a network: one point per kind of layer and pass, at its floor or at its measured time."""
+    """Return the HTML page of a network: one point per kind of layer and pass, at its floor or at its measured time."""
     measured = result.get("measured_seconds", {})
     points = []
     for each in result["kinds"]:

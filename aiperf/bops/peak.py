@@ -80,7 +80,7 @@ class Peak:
 
 @cache
 def processors() -> tuple[Processor, ...]:
-    """Return all rows of processors.json."""
+    """Return all rows of processors.json: figures of known processors."""
     rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("processors.json").read_text("utf-8"))
     return tuple(Processor(**{**row, "ids": tuple(row["ids"])}) for row in rows)
 
@@ -113,7 +113,7 @@ def own_cores() -> int:
 
 
 def last_cache_bytes() -> int:
-    """Return the size of the largest cache of the first processor. Default: 32 MiB if the system does not show it."""
+    """Return the bytes of the largest cache of the first processor. Default: 32 MiB if the system does not show it."""
     sizes = [
         int(path.read_text().strip().removesuffix("K")) * 1024
         for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
@@ -122,7 +122,13 @@ def last_cache_bytes() -> int:
 
 
 def measure_peak(*, with_memory: bool = True) -> Peak:
-    """Measure the peaks of this machine. Raises BadConfiguration without a compiler."""
+    """Measure the peaks of this machine and return them, in operations per second and bytes per second.
+
+    `with_memory`: measure the memory bandwidth too.
+
+    Raises:
+        BadConfiguration: no compiler.
+    """
     load = os.getloadavg()[0]
     cpuinfo = Path("/proc/cpuinfo").read_text()
     row = processor_of(cpuinfo)
@@ -177,7 +183,7 @@ def _lines(path: Path, *words: str) -> list[str]:
 
 
 def roofs(peak: Peak | Mapping[str, Any]) -> tuple[roofline.Roof, ...]:
-    """Return the roofs of a measured peak, or of its JSON."""
+    """Return the roofs of a measured peak, or of its JSON: integer adds, scalar adds, and memory bandwidth if it is known."""
     values = peak if isinstance(peak, Mapping) else {name: getattr(peak, name) for name in Peak.__dataclass_fields__}
     found = [roofline.Roof("integer adds", values["measured"], "measured")]
     if values["nominal"] is not None:

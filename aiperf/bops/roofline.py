@@ -54,7 +54,7 @@ class Label:
 
 
 def nominal_peak(cores: int, clock_hertz: float, per_cycle: float) -> float:
-    """Return the peak of equation (4): cores × clock × operations per cycle.
+    """Return the peak in operations per second by equation (4): cores × clock × operations per cycle.
 
     >>> round(nominal_peak(6, 2.4e9, 6) / 1e9, 1)
     86.4
@@ -81,12 +81,12 @@ def ceiling(peak: float, port_efficiency: float, ipc: float, peak_ipc: float, si
 
 
 def attainable(operation_intensity: float, peak: float, bandwidth: float) -> float:
-    """Return the bound of equation (7): the smaller of the peak and intensity × bandwidth."""
+    """Return the bound of a rate in operations per second by equation (7): the smaller of peak and intensity × bandwidth."""
     return min(peak, operation_intensity * bandwidth)
 
 
 def ridge(peak: float, bandwidth: float) -> float:
-    """Return the intensity from which calculation is the bound.
+    """Return the intensity, in operations per byte, from which calculation is the bound.
 
     >>> round(ridge(86.4e9, 13.2e9), 2)
     6.55
@@ -95,12 +95,12 @@ def ridge(peak: float, bandwidth: float) -> float:
 
 
 def bottleneck(operation_intensity: float, peak: float, bandwidth: float) -> Bottleneck:
-    """Return the resource that bounds a program."""
+    """Return the resource that bounds a program of this intensity: `memory` or `calculation`."""
     return "memory" if operation_intensity < ridge(peak, bandwidth) else "calculation"
 
 
 def labels(points: Sequence[Point], roofs: Sequence[Roof]) -> tuple[Label, ...]:
-    """Return the judgement of each point under each roof of calculation, with the largest bandwidth."""
+    """Return bound and bottleneck of each point under each roof of calculation, with the largest bandwidth. Empty without."""
     bandwidths = [roof.figure for roof in roofs if roof.is_memory]
     if not bandwidths:
         return ()
@@ -140,7 +140,7 @@ class Layer:
 
 
 def floor_seconds(flops: float, bytes_moved: float, peak: float, bandwidth: float) -> float:
-    """Return the shortest time of a layer: max(operations ÷ peak, bytes ÷ bandwidth)."""
+    """Return the shortest time of a layer in seconds: max(operations ÷ peak, bytes ÷ bandwidth)."""
     return max(flops / peak, bytes_moved / bandwidth)
 
 

@@ -45,7 +45,11 @@ class Times:
 
 
 def times(measure: Callable[[], float], repeats: int) -> Times:
-    """Time some runs. Raises BadConfiguration for fewer than 10 runs."""
+    """Return the wall times of `repeats` runs, each measured by a call that returns seconds.
+
+    Raises:
+        BadConfiguration: fewer than 10 runs.
+    """
     if repeats < LEAST_REPEATS:
         raise BadConfiguration(
             f"a rate is measured in at least {LEAST_REPEATS} runs, but found --repeat {repeats}: raise it"
@@ -89,7 +93,10 @@ def result(
     source: SourceCount | None,
     peak: Peak | None,
 ) -> dict[str, Any]:
-    """Return the content of --json. Operations are those of the source, and of equation (3) without a source count."""
+    """Return the JSON object that --json prints for a program.
+
+    Operations are counted at the source, or without a source count by equation (3).
+    """
     by_instructions = None if counted is None else counted.bops
     operations = source.bops if source is not None else by_instructions
     traffic = None if counted is None else counted.traffic_bytes
@@ -143,20 +150,20 @@ class Tool:
         return ("mpirun", "--oversubscribe", "-np", str(self.ranks)) if self.ranks > 1 else ()
 
     def built(self, *flags: str) -> Path:
-        """Return the program, built with MPI if it has several ranks."""
+        """Return the path of the program, built with these compiler flags, and with MPI if it has several ranks."""
         header = hashlib.sha256((NATIVE / "tool.h").read_bytes()).hexdigest()[:16]
         mpi = ("-DWITH_MPI",) if self.ranks > 1 else ()
         words = ("-std=c++17", *flags, *mpi, f"-DHEADER=0x{header}", f"-I{NATIVE}")
         return program(NATIVE / f"{self.name}.cpp", compiler="mpicxx" if self.ranks > 1 else "g++", flags=words)
 
     def source_count(self, *flags: str) -> SourceCount:
-        """Count the operations on the tool's data."""
+        """Return the operations of one run on the tool's data, counted at the source. `flags`: words for the compiler."""
         mpi = ("-DWITH_MPI", *_mpi_flags()) if self.ranks > 1 else ()
         words = ("-std=c++17", *flags, f"-I{NATIVE}", *mpi)
         return count_sources([NATIVE / f"{self.name}.cpp"], flags=words, arguments=self.words, launch=self.launch)
 
     def read_seconds(self, path: Path) -> float:
-        """Return the longest time that a rank spent in reading its input."""
+        """Return the longest time in seconds that a rank spent in reading its input."""
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         ended = subprocess.run(
             [*self.launch, str(path), *self.words],
@@ -206,11 +213,14 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
 
 
 def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, peak: Peak) -> dict[str, Any]:
-    """Measure a tool: source count on its data, plain runs, simulated or counted traffic.
+    """Measure a tool and return the JSON object of its result: source count, times of plain runs, memory traffic.
 
     Args:
+        chosen: tool with its data.
+        repeats: number of plain runs.
         flags: flags of the compiler.
         against: other flags. Their runs are interleaved with the others, and the result has the ratio of the times.
+        peak: measured peak of this machine.
     """
     path = chosen.built(*shlex.split(flags))
     command = [str(path), *chosen.words]

@@ -99,7 +99,7 @@ class SourceText:
                 self._origins.append((mark[2].decode(errors="replace"), int(mark[1]), is_system))
 
     def place(self, offset: int) -> Place:
-        """Return line and column of a byte."""
+        """Return the place of a byte of the text as line and column."""
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
@@ -112,7 +112,7 @@ class SourceText:
         return file, first + line - self._marks[index] - 1, is_system
 
     def after(self, offset: int) -> int:
-        """Return the offset of the next token, if only blanks precede it."""
+        """Return the offset of the next token: the first byte from `offset` on after blanks, comments and line markers."""
         match = re.compile(rb"(?:\n# [^\n]*|\\\n|//[^\n]*|/\*.*?\*/|\s)*", re.S).match(self.text, offset)
         return match.end() if match else offset
 
@@ -192,7 +192,7 @@ def _library() -> Any:
 
 
 def read_tree(texts: Sequence[SourceText], arguments: Sequence[Sequence[str]]) -> Tree:
-    """Return the operators of some files. `arguments`: words of the compiler by file.
+    """Return the operators, loops and calls in the text of some files. `arguments`: words of the compiler for each file.
 
     Raises:
         CannotCount: a file that clang refuses, or a construct without a rule.

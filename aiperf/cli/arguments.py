@@ -123,11 +123,12 @@ def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:
 
 
 def verb_module(verb: str) -> VerbModule:
+    """Import and return the module of a verb, which must exist."""
     return cast(VerbModule, importlib.import_module(VERB_MODULES[verb]))
 
 
 def parser_of(verb: str) -> argparse.ArgumentParser:
-    """Return the parser of a verb. The options of a run are not part of it."""
+    """Return the argument parser of a verb, with its help. The options of a run are not part of it."""
     module = verb_module(verb)
     parser = _Parser(
         prog=f"{program()} {verb}",

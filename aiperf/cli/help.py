@@ -65,7 +65,7 @@ LIBRARIES = ("torch", "ray", "horovod", "hydra-core", "optuna")
 
 
 def main(names: Sequence[str] = ()) -> int:
-    """Print one screen, or the entries of `names`. Return the exit status."""
+    """Print the help on one screen, or the help on the verbs and options in `names`. Return the exit status, 0."""
     lines = [line for name in names for line in _entry(name)] if names else list(_screen())
     print(in_users_form("\n".join(lines)))
     return 0
@@ -221,7 +221,7 @@ def _written(value: Any) -> str:
 
 
 def field_docstrings(schema: type[Any]) -> dict[str, str]:
-    """Return the docstring under each field of a class and of its bases."""
+    """Return, by field name, the docstring under each field of a class and of its bases. Fields without one are left out."""
     texts: dict[str, str] = {}
     for part in (each for each in reversed(schema.__mro__) if "__annotations__" in vars(each)):
         body = _classes(part.__module__)[part.__name__].body
@@ -244,7 +244,7 @@ def _classes(module: str) -> dict[str, ast.ClassDef]:
 
 
 def version() -> int:
-    """Print the versions of the program, its sources, the journal's schema, Python and libraries."""
+    """Print the versions of the program, its sources, the journal's schema, Python and libraries. Return the exit status, 0."""
     from aiperf.journal.events import SCHEMA
     from aiperf.system.source import COMMIT, SOURCE, revision
 
@@ -271,7 +271,7 @@ def _installed(distribution: str) -> str:
 
 
 def composed(words: Sequence[str]) -> int:
-    """Print the configuration that `[OPTION=VALUE …] --cfg job` composes, as YAML.
+    """Print the configuration that `[OPTION=VALUE …] --cfg job` composes, as YAML. Return the exit status, 0.
 
     Raises:
         BadConfiguration: options that no run can have.

@@ -25,17 +25,17 @@ SCRIPT = "aiperf-cluster"
 
 
 def program() -> str:
-    """Return the command that the user typed before the arguments."""
+    """Return the command that the user typed before the arguments, such as `python -m aiperf`."""
     return SCRIPT if Path(sys.argv[0]).name == SCRIPT else MODULE
 
 
 def print_line(line: str) -> None:
-    """Print a line, with commands in the form that the user typed."""
+    """Print a line of text, with commands written as the user typed the program's name."""
     print(in_users_form(line), flush=True)
 
 
 def in_users_form(text: str) -> str:
-    """Return the text with commands in the form that the user typed."""
+    """Return the text with `python -m aiperf` replaced by the command that the user typed."""
     return text if program() == MODULE else text.replace(MODULE, program())
 
 
@@ -44,7 +44,7 @@ NARROWEST = 40
 
 
 def print_folded(lines: Iterable[str], indent: int = 2) -> None:
-    """Print lines, folded if the output is a terminal. `indent`: as in `folded`."""
+    """Print lines of text, broken at the width of the terminal if the output is one. `indent`: as in `folded`."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for line in lines:
         text = in_users_form(line)
@@ -68,7 +68,7 @@ def print_table(table: Table) -> None:
 
 
 def folded(line: str, width: int, indent: int = 2) -> list[str]:
-    """Fold a line at `width` characters. A longer word, such as a path, stays whole.
+    """Return a line as several lines of at most `width` characters. A longer word, such as a path, stays whole.
 
     `indent`: additional indentation of all lines but the first.
     """

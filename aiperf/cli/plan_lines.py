@@ -31,7 +31,14 @@ def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
 
 
 def preview_text(preview: Preview, conf: RunConf, requested: Sequence[Line], workers: str) -> str:
-    """Return the text of a preview. `requested`: lines about the resources to request."""
+    """Return the text of a preview: the plan of a run whose nodes do not exist yet.
+
+    Args:
+        preview: preview of the run.
+        conf: its configuration.
+        requested: lines about the resources to request from a scheduler.
+        workers: number of workers as text.
+    """
     data, network, plan = preview.dataset, preview.network, preview.plan
     described: list[Line] = [("data set", f"{conf.dataset.name}: {preview.dataset_source}")]
     if data is not None:

@@ -35,7 +35,7 @@ class RunDifference:
 
 
 def differing(first: Report, second: Report) -> tuple[RunDifference, ...]:
-    """Return all differences of two runs, with those of the benchmark first."""
+    """Return all differences of two runs in benchmark, configuration, system and versions, in this order. Empty if none."""
     return tuple(
         RunDifference(kind, name, before, after)
         for (kind, one), (_, other) in zip(_described(first), _described(second), strict=True)
@@ -89,7 +89,7 @@ def _unlike(first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[tup
 
 
 def unequal(runs: Sequence[Report]) -> tuple[RunDifference, ...]:
-    """Return the differences of each run of a side from its first run, without the seed. Repeats have none."""
+    """Return the differences of each further run from the first one, except for the seed. Empty for repeats of one run."""
     return tuple(
         each
         for other in runs[1:]

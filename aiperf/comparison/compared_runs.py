@@ -42,7 +42,7 @@ class Side:
 
 
 def folders(words: Sequence[str]) -> list[Path]:
-    """Return the folders of runs. A word is a run, or a folder of runs, which are returned in order of their names.
+    """Return the folders of runs. Each word is a run, or a folder of runs, which are returned in order of their names.
 
     Raises:
         NoSuchRun: A word names no run.
@@ -56,7 +56,7 @@ def folders(words: Sequence[str]) -> list[Path]:
 
 
 def require_each_once(journals: Sequence[RunJournal]) -> None:
-    """Raise CannotCompare if two journals belong to one run, complete or cut."""
+    """Raise CannotCompare if two journals belong to one run, complete or cut. Returns nothing."""
     seen: dict[str, RunJournal] = {}
     for journal in journals:
         if (known := seen.setdefault(journal.ends.first, journal)) is not journal:
@@ -67,10 +67,11 @@ def require_each_once(journals: Sequence[RunJournal]) -> None:
 
 
 def side(words: Sequence[str]) -> Side:
-    """Return the side of the runs that words name.
+    """Return one side of a comparison: the runs that the words of a command line name, read and checked to be repeats.
 
     Raises:
         NoSuchRun: A word names no run.
+        JournalDamaged: A line of a journal does not follow from the previous line.
         CannotCompare: A run has no score or is given twice, or the runs are no repeats of one configuration.
     """
     given = folders(words)
@@ -101,6 +102,6 @@ def require_one_benchmark(first: Side, second: Side) -> None:
 
 
 def in_words(apart: Sequence[RunDifference]) -> str:
-    """Return the first few differences as text."""
+    """Return the first few differences as text: `name (value of the first run; value of the second)`, with commas between."""
     named = [f"{each.name} ({each.first}; {each.second})" for each in apart[:MOST_NAMED]]
     return ", ".join(named) + (f" and {len(apart) - MOST_NAMED} more" if len(apart) > MOST_NAMED else "")

@@ -101,13 +101,13 @@ FIXED_NETWORK = (
 
 
 def figures_of(runs: Sequence[Report]) -> tuple[Figure, ...]:
-    """Return the figures to compare. Those of a fixed network are included if every run has a target quality."""
+    """Return the kinds of figures to compare. Those of a fixed network are included if every run has a target quality."""
     has_target = all(run.fixed_network is not None for run in runs)
     return (*FIGURES, *FIXED_NETWORK) if has_target else FIGURES
 
 
 def by_name(name: str) -> Figure:
-    """Return the figure of this name."""
+    """Return the kind of figure with this name, such as `score` or `MFU`. There must be one."""
     return next(figure for figure in (*FIGURES, *FIXED_NETWORK) if figure.name == name)
 
 
@@ -136,7 +136,10 @@ class Compared:
 
 
 def of_side(figure: Figure, runs: Sequence[Report]) -> SideFigure:
-    """Return the mean of a side with its uncertainty over runs. For one run, only the score has an uncertainty."""
+    """Return the mean of a figure over the runs of one side with its uncertainty. Empty (all None) if a run lacks the figure.
+
+    For one run, only the score has an uncertainty.
+    """
     found = [figure.value(run) for run in runs]
     values = [value for value in found if value is not None]
     if len(values) < len(found):
@@ -154,7 +157,7 @@ def _scored(run: Report) -> ScoredRun:
 
 
 def compared(figure: Figure, first: Sequence[Report], second: Sequence[Report]) -> Compared:
-    """Return a figure of both sides with a test of the difference."""
+    """Return a figure of both sides with the relative change from the first to the second and its test."""
     one, other = of_side(figure, first), of_side(figure, second)
     apart = None
     if one.value is not None and other.value is not None:

@@ -26,7 +26,9 @@ class ClusterSize:
 
 
 def cluster_sizes(words: Sequence[str]) -> tuple[ClusterSize, ...]:
-    """Read runs and group them by their largest number of accelerators, the smallest first.
+    """Read runs and return them grouped by their largest number of accelerators, the smallest first.
+
+    Each word is a run or a folder of runs.
 
     Raises:
         NoSuchRun: A word names no run.
@@ -59,7 +61,10 @@ def _size(accelerators: int, sides: Sequence[Side], alone: float) -> ClusterSize
 
 
 def scaling_lines(found: Sequence[ClusterSize]) -> list[str]:
-    """Return the table as text. The efficiency of one run per size includes the difference between two searches."""
+    """Return a table of score and efficiency by number of accelerators as lines of text.
+
+    The efficiency of one run per size includes the difference between two searches.
+    """
     head = f"{'accelerators':>12}  {'runs':>4}  {'score':>14}  {'regulated':>14}  {'efficiency':>10}"
     rows = [
         f"{count(each.accelerators):>12}  {len(each.runs):>4}  {flops_per_second(each.flops_per_second):>14}  "

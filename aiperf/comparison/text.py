@@ -24,12 +24,12 @@ SMALLEST_LOSS = 0.0005
 
 
 def comparison_lines(found: Comparison) -> tuple[str, ...]:
-    """Return the lines of a comparison of two sides."""
+    """Return the comparison of two sides as lines of text: differences, figures, factors, losses, warnings and verdict."""
     return tuple(sanitize(line) for line in _comparison(found))
 
 
 def repeats_lines(found: Repeats) -> tuple[str, ...]:
-    """Return the lines of a comparison of equal runs."""
+    """Return the spread of equal runs as lines of text, with the number of further runs needed and warnings."""
     return tuple(sanitize(line) for line in _repeats(found))
 
 

@@ -17,7 +17,7 @@ TOOLS = {"tensorboard": "", "mlflow": "mlflow.db", "optuna": "optuna-journal.log
 
 
 def tool(word: str) -> str:
-    """Return the tool with this name.
+    """Return `word` if it names a tool that exports are written for.
 
     Raises:
         BadConfiguration: if there is none. The message suggests the nearest name.

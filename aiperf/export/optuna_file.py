@@ -33,7 +33,7 @@ _STATES = {
 
 
 def write(record: RunRecord, folder: Path) -> None:
-    """Write the file of the storage into a folder."""
+    """Write the run as one study into Optuna's journal storage in an existing folder. Returns nothing."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # hide "study created"
     storage = JournalStorage(JournalFileBackend(str(folder / NAME)))
     study = optuna.create_study(storage=storage, study_name=record.title, direction="maximize")

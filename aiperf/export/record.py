@@ -52,22 +52,22 @@ class RunRecord:
         return f"{self.report.run.name} (simulated)" if self.report.run.is_simulated else self.report.run.name
 
     def unix(self, at: float) -> float:
-        """Return seconds since 1970 (UTC) for a time of the run, by the driver's clock at its start."""
+        """Return a time of the run, in seconds since its start, as seconds since 1970 (UTC) by the driver's clock."""
         return self.started.started_unix + at
 
     def span(self, trial: TrialFacts) -> tuple[float, float]:
-        """Return start and end of a trial in seconds since the start of the run. Default: end of the journal."""
+        """Return start and end of a trial in seconds since the start of the run. A missing time is the end of the journal."""
         end = self.report.run.end
         return end if trial.started is None else trial.started, end if trial.ended is None else trial.ended
 
     def graphs(self) -> dict[str, dict[str, Any]]:
-        """Return the starting network, and the best network if there is one, in the form of docs/graph-format.md."""
+        """Return the networks `start`, and `best` if there is one, as JSON objects in the format of docs/graph-format.md."""
         best = self.report.architecture
         graphs = {"start": self.started.start_graph, "best": None if best is None else best.graph}
         return {name: graph for name, graph in graphs.items() if graph is not None}
 
     def parameters(self) -> dict[str, Value]:
-        """Return the parameters that were decided before the run."""
+        """Return the parameters that were decided before the run, by name: seed, data set, times in seconds, and others."""
         run = self.report.run
         named: dict[str, Value] = {
             "seed": run.seed,
@@ -81,13 +81,16 @@ class RunRecord:
         return named if run.follows is None else named | {"follows": run.follows.run}
 
     def results(self) -> dict[str, float]:
-        """Return the numbers of `python -m aiperf score`. Undefined values are left out."""
+        """Return the numbers of the score by name, such as `flops_per_second` in FLOPS. Undefined values are left out."""
         score = self.report.score
         named = {field.name: getattr(score, field.name) for field in fields(score)}
         return {name: value for name, value in named.items() if type(value) in (int, float)}
 
     def curves(self) -> Iterator[Curve]:
-        """Yield the curves of score and error as in the report, and the devices' means. Missing values have no point."""
+        """Yield the curves of score, error and mean load of the devices, as (name, [(seconds, step, value)]).
+
+        Missing values have no point. The step is the rounded time.
+        """
         report = self.report
         for name in _OF_SCORE:
             yield _curve(f"score/{name}", ((each.at, getattr(each, name)) for each in report.curve))
@@ -101,7 +104,7 @@ class RunRecord:
                 )
 
     def trial_curves(self, trial: TrialFacts) -> Iterator[Curve]:
-        """Yield one curve for each value of an evaluation."""
+        """Yield one curve for each figure of an epoch's evaluation, as (name, [(seconds, epoch, value)])."""
         ends = sorted(self.epochs.get(trial.number, {}).items())
         for name in _OF_EPOCH:
             yield name, [(each.at, epoch, getattr(each, name)) for epoch, each in ends]
@@ -112,13 +115,13 @@ def _curve(name: str, points: Iterable[tuple[float, float | None]]) -> Curve:
 
 
 def trial_parameters(trial: TrialFacts) -> dict[str, Value]:
-    """Return the parameters of a trial that were decided before training. Missing values are left out."""
+    """Return the parameters of a trial that were decided before training, by name. Missing values are left out."""
     named = {name: getattr(trial, name) for name in _PARAMETERS}
     return {name: value for name, value in named.items() if value is not None}
 
 
 def trial_results(trial: TrialFacts) -> dict[str, float]:
-    """Return the results of a trial. Missing values are left out."""
+    """Return the results of a trial, by name: accuracies, counts and seconds. Missing values are left out."""
     named = {"best_accuracy": trial.accuracy} | {name: getattr(trial, name) for name in _RESULTS}
     return {name: value for name, value in named.items() if value is not None}
 

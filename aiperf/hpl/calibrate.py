@@ -76,7 +76,13 @@ class LinkFit:
 
 
 def calibrate(template: str, ranks: int, nb: int, name: str) -> SystemFile:
-    """Measure this machine.
+    """Measure this machine for about a minute and return its figures with their intervals.
+
+    Args:
+        template: launch command with `{ranks}`.
+        ranks: number of ranks.
+        nb: block size of HPL.
+        name: name of the system.
 
     Raises:
         BadConfiguration: no compiler or launcher, or the readings permit no fit.
@@ -91,7 +97,11 @@ def calibrate(template: str, ranks: int, nb: int, name: str) -> SystemFile:
 
 
 def parsed(output: str) -> tuple[dict[str, str], list[Series]]:
-    """Return facts and series from the output of the probe. Raises BadConfiguration if the output is not complete."""
+    """Return the facts by name and the timed series in the output of the probe.
+
+    Raises:
+        BadConfiguration: the output is not complete.
+    """
     facts, readings = {}, []
     lines = output.splitlines()
     if not lines or lines[-1] != "end":
@@ -193,7 +203,7 @@ def _slowest_rate(series: Sequence[Series], figure: str, *, has_square: bool, nb
 
 
 def least_squares(columns: Real, seconds: Real) -> Fit:
-    """Fit seconds = columns · coefficients with relative errors of equal size."""
+    """Return the coefficients of seconds = columns · coefficients with their intervals, for relative errors of equal size."""
     rows = columns / seconds[:, None]
     scale = np.abs(rows).max(axis=0)  # equal magnitudes: works are 1e8, overheads 1
     coefficients, *_ = np.linalg.lstsq(rows / scale, np.ones(len(seconds)), rcond=None)
@@ -211,10 +221,17 @@ def least_squares(columns: Real, seconds: Real) -> Fit:
 
 
 def fit_link(sizes: Sequence[int], seconds: Sequence[float], name: str) -> LinkFit:
-    """Fit α below the bend and the bandwidth from it on. The bend is the size that gives the least error of both fits.
+    """Return latency α in seconds and bandwidth in bytes per second of a link, fitted to messages of many sizes.
+
+    α is fitted below the bend and the bandwidth from it on. The bend is the size that gives the least error of both fits.
+
+    Args:
+        sizes: bytes of the messages, ascending.
+        seconds: seconds of the messages.
+        name: name of the layer in messages.
 
     Raises:
-        BadConfiguration: a coefficient is not positive.
+        BadConfiguration: fewer than 6 sizes, or a coefficient is not positive.
     """
     size, best = np.array(sizes, dtype=np.float64), np.array(seconds)
     columns = np.stack([np.ones_like(size), size], axis=1)
@@ -246,7 +263,7 @@ def _require_positive(value: float, figure: str) -> None:
 
 
 def require_this_node(of: SystemFile, path: Path) -> None:
-    """Raise BadConfiguration if a calibration was made on other hardware."""
+    """Raise BadConfiguration if a calibration was made on other hardware. Returns nothing. `path`: file in the message."""
     made_on = of.calibration.get("node")
     if made_on is not None and made_on != node_hash():
         raise BadConfiguration(

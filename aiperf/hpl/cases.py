@@ -46,12 +46,12 @@ class Case:
 
     @property
     def estimate(self) -> Estimate | None:
-        """Return the measured GFLOPS with their interval. None for one run."""
+        """Return the mean of the measured GFLOPS with its uncertainty. None for one run."""
         return of_repeats([run.gflops for run in self.runs])
 
     @property
     def diff(self) -> float:
-        """Return Diff as a signed share."""
+        """Return the difference of predicted from measured GFLOPS as a signed share (Diff of the paper)."""
         return difference(self.prediction.flops / 1e9, self.gflops)
 
     @property
@@ -86,7 +86,9 @@ class Case:
 
 
 def cases(of: SystemFile, runs: Iterable[Measured], reading: Reading) -> list[Case]:
-    """Group runs and predict each group.
+    """Return measured runs grouped by N, NB, grid and placement, each with its prediction.
+
+    `reading`: interpretation of the layered sums (docs/hpl.md).
 
     Raises:
         BadConfiguration: a grid has more ranks than the system, or groups that are no blocks.
@@ -110,7 +112,9 @@ def cases(of: SystemFile, runs: Iterable[Measured], reading: Reading) -> list[Ca
 
 
 def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading: Reading) -> SystemFile:
-    """Return the system with the one bandwidth of a layer that explains the runs best, in least squares of logarithms.
+    """Return the system with the bandwidth of one communication layer that explains the runs best.
+
+    The fit minimizes the squares of logarithms. `layer`: name of the layer, such as `memory` or `network`.
 
     Raises:
         BadConfiguration: there is no such layer, or no run uses it.
@@ -136,7 +140,7 @@ def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading:
 
 
 def as_json(found: Sequence[Case]) -> list[dict[str, Any]]:
-    """Return predicted and measured values of all cases."""
+    """Return predicted and measured values of all cases as JSON objects, in seconds and GFLOPS."""
     return [
         {
             "n": case.prediction.n,
@@ -163,7 +167,11 @@ class Measurement:
 
 
 def find_binary(given: str | None) -> Path:
-    """Return the program: `given`, else xhpl or hpcc from PATH. Raises BadConfiguration if there is none."""
+    """Return the path of the program: `given`, else xhpl or hpcc from PATH.
+
+    Raises:
+        BadConfiguration: there is none.
+    """
     for name in BINARIES if given is None else (given,):
         if (found := shutil.which(name)) is not None:
             return Path(found).resolve()
@@ -184,10 +192,23 @@ def measure(
     reading: Reading,
     folder: Path,
 ) -> Measurement:
-    """Write the predictions, then run HPL. Each repeat runs all grids, and each grid all sizes.
+    """Write predictions.json, run HPL, and return predicted and measured runs.
+
+    Each repeat runs all grids, and each grid all sizes. The outputs of HPL are kept in the folder.
+
+    Args:
+        of: figures of the machine.
+        template: launch command with `{ranks}`.
+        binary: xhpl or hpcc.
+        orders: values of N.
+        nb: block size.
+        grids: values of P × Q.
+        repeats: number of repeats.
+        reading: interpretation of the layered sums (docs/hpl.md).
+        folder: target folder. It is made if it does not exist.
 
     Raises:
-        BadConfiguration: HPL failed, or a result is not valid.
+        BadConfiguration: HPL failed, a result is not valid, or a size or grid has no prediction.
     """
     made = {(n, grid): predictions(of.system, n, nb, reading, grid)[0] for grid in grids for n in orders}
     text = json.dumps([{"n": n, **prediction_as_json(each)} for (n, _), each in made.items()], indent=2)

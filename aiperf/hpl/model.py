@@ -45,7 +45,7 @@ class Layer:
 
     @property
     def link(self) -> Link:
-        """Return α and β."""
+        """Return latency α in seconds and β in seconds per word of 8 bytes."""
         return Link(self.latency_seconds, WORD_BYTES / self.bytes_per_second)
 
 
@@ -114,7 +114,7 @@ class Prediction:
 
     @property
     def seconds(self) -> float:
-        """Return (22): the sum of all parts over all layers."""
+        """Return the predicted seconds of the run: the sum of all parts over all layers, equation (22)."""
         return fsum(part.seconds for part in self.parts)
 
     @property
@@ -124,7 +124,7 @@ class Prediction:
 
     @property
     def efficiency(self) -> float | None:
-        """Return the share of the peak. None without a peak."""
+        """Return the predicted share of the peak of all ranks. None without a peak."""
         return None if self.peak_flops is None else self.flops / self.peak_flops
 
     def seconds_of(self, part: str) -> float:
@@ -156,28 +156,31 @@ def operations(n: float) -> float:
 
 
 def panel_compute(i: int, n: float, nb: int, p: int, gamma: float) -> float:
-    """Return (1), computation: seconds of factorising panel i."""
+    """Return the seconds of factorising panel i: computation in equation (1). `gamma`: seconds per operation."""
     return gamma * ((n - i * nb) / p - nb / 3) * nb**2
 
 
 def panel_pivot(nb: int, p: int, link: Link) -> float:
-    """Return (1), pivot search. (1) prints 2NB words, but (12) and (27) need 2NB + 4."""
+    """Return the seconds of the pivot search in one panel, equation (1).
+
+    Equation (1) prints 2NB words, but (12) and (27) need 2NB + 4.
+    """
     return nb * log2(p) * (link.alpha + link.beta * (2 * nb + 4))
 
 
 def panel_broadcast(i: int, n: float, nb: int, p: int, link: Link) -> float:
-    """Return (1), broadcast of panel i along the process row."""
+    """Return the seconds of broadcasting panel i along the process row, equation (1)."""
     return link.alpha + link.beta * (n - i * nb) * nb / p
 
 
 def update_compute(i: int, n: float, nb: int, p: int, q: int, gamma: float) -> float:
-    """Return (2), computation: seconds of the update after panel i."""
+    """Return the seconds of the update after panel i: computation in equation (2). `gamma`: seconds per operation."""
     rest = n - (i - 1) * nb
     return gamma * (rest * nb**2 / q + 2 * rest**2 * nb / (p * q))
 
 
 def update_swap(i: int, n: float, nb: int, p: int, q: int, link: Link) -> float:
-    """Return (2), communication: exchange of rows along the process column."""
+    """Return the seconds of exchanging rows along the process column after panel i: communication in equation (2)."""
     return link.alpha * (log2(p) + p - 1) + 3 * link.beta * (n - (i - 1) * nb) * nb / q
 
 
@@ -185,30 +188,33 @@ def update_swap(i: int, n: float, nb: int, p: int, q: int, link: Link) -> float:
 
 
 def original_seconds(n: float, nb: int, p: int, q: int, gamma: float, link: Link) -> float:
-    """Return (3): leading terms of one layer, the model that HPL publishes. (4) and (5) are its two summands."""
+    """Return the seconds of a run by equation (3): leading terms of one layer, the model that HPL publishes.
+
+    Equations (4) and (5) are its two summands.
+    """
     compute = gamma * 2 * n**3 / (3 * p * q)
     exchange = link.alpha * n * ((nb + 1) * log2(p) + p) / nb + link.beta * n**2 * (3 * p + q) / (2 * p * q)
     return compute + exchange
 
 
 def compute_seconds(n: float, nb: int, p: int, q: int, gamma: float) -> float:
-    """Return (11) and (25), with N instead of N² in the third term."""
+    """Return the seconds of all computation of a run, equations (11) and (25), with N instead of N² in the third term."""
     third = nb**2 * ((3 * p + 2) - (2 * p + 3) * q) * n
     return gamma * (2 * n**3 / 3 + (nb * (3 * q + 3 * p + 6) * n**2 + third) / 6) / (p * q)
 
 
 def panels_compute(n: float, nb: int, p: int, gamma: float) -> float:
-    """Return the share of panel factorisation in (25): (1) summed over all panels."""
+    """Return the seconds of factorising all panels, a part of equation (25): (1) summed over all panels."""
     return gamma * n * nb * ((n - nb) / (2 * p) - nb / 3)
 
 
 def updates_compute(n: float, nb: int, p: int, q: int, gamma: float) -> float:
-    """Return the share of the updates in (25): (2) summed over all panels."""
+    """Return the seconds of all updates, a part of equation (25): (2) summed over all panels."""
     return gamma * n * (n + nb) * (nb / (2 * q) + (2 * n + nb) / (3 * p * q))
 
 
 def exchange_seconds(n: float, nb: int, p: int, q: int, link: Link) -> float:
-    """Return (12) with the factor (4·P·log P − 1)·Q."""
+    """Return the seconds of all communication in one layer, equation (12) with the factor (4·P·log P − 1)·Q."""
     first = link.alpha * n * ((nb + 1) * log2(p) + p) / nb + link.beta * n**2 * (q + 3 * p) / (2 * p * q)
     rest = nb * ((4 * p * log2(p) - 1) * q + 3 * p) + 8 * p * q * log2(p)
     return first + link.beta * n * rest / (2 * p * q)
@@ -218,28 +224,31 @@ def exchange_seconds(n: float, nb: int, p: int, q: int, link: Link) -> float:
 
 
 def layer_pivot(m0: float, m: float, nb: int, p: int, link: Link) -> float:
-    """Return (27): pivot search in the panels of one layer."""
+    """Return the seconds of the pivot search in the panels of one layer, from side m0 to side m: equation (27)."""
     return nb * log2(p) * (link.alpha + link.beta * (2 * nb + 4)) * (m - m0) / nb
 
 
 def layer_broadcast(m0: float, m: float, nb: int, p: int, link: Link) -> float:
-    """Return (28), as printed. (13) and (15) are the same, although they are called calculation."""
+    """Return the seconds of the broadcasts in one layer, equation (28) as printed.
+
+    Equations (13) and (15) are the same, although they are called calculation.
+    """
     return link.alpha * (m - m0) / nb + link.beta * (m**2 - 2 * m * m0 - (m - m0) * nb + m0**2) / (2 * p)
 
 
 def layer_swap(n0: float, n: float, nb: int, p: int, q: int, link: Link) -> float:
-    """Return (29), as printed. (14) and (16) are the same."""
+    """Return the seconds of exchanging rows in one layer, equation (29) as printed. (14) and (16) are the same."""
     messages = (log2(p) + p - 1) * (n - n0) / nb
     return link.alpha * messages + 3 * link.beta * (n**2 - 2 * n * n0 + (n - n0) * nb + n0**2) / (2 * q)
 
 
 def omitted_broadcast(whole: float, m0: float, m: float, p: int, link: Link) -> float:
-    """Return the words that (28) omits: panels of the layer also cover the rows of the layers above it."""
+    """Return the seconds that equation (28) omits: panels of the layer also cover the rows of the layers above it."""
     return link.beta * (whole - m) * (m - m0) / p
 
 
 def omitted_swap(whole: float, n0: float, n: float, q: int, link: Link) -> float:
-    """Return the words that (29) omits: updates of the layer also cover the columns of the layers above it."""
+    """Return the seconds that equation (29) omits: updates of the layer also cover the columns of the layers above it."""
     return 3 * link.beta * (whole - n) * (n - n0) / q
 
 
@@ -247,22 +256,25 @@ def omitted_swap(whole: float, n0: float, n: float, q: int, link: Link) -> float
 
 
 def bandwidth_per_core(of: Accelerator) -> float:
-    """Return (6) in words per second."""
+    """Return an accelerator's memory bandwidth per core in words per second, equation (6)."""
     return of.controllers * of.quadwords * of.memory_hertz / of.cores
 
 
 def equivalent_bandwidth(of: Accelerator) -> float:
-    """Return (7) in words per second."""
+    """Return an accelerator's equivalent bandwidth in words per second, equation (7)."""
     return of.controllers * of.quadwords * bandwidth_per_core(of)
 
 
 def accelerator_link(of: Accelerator) -> Link:
-    """Return (8) and (9). (8) prints cycles ÷ bandwidth, but α is cycles ÷ clock."""
+    """Return α and β of an accelerator's memory, equations (8) and (9).
+
+    Equation (8) prints cycles ÷ bandwidth, but α is cycles ÷ clock.
+    """
     return Link(of.access_cycles / of.hertz, 1 / equivalent_bandwidth(of))
 
 
 def peak(of: Accelerator) -> float:
-    """Return (10) in FLOPS."""
+    """Return an accelerator's peak in FLOPS, equation (10)."""
     return of.cores * of.flops_per_cycle * of.hertz
 
 
@@ -270,12 +282,12 @@ def peak(of: Accelerator) -> float:
 
 
 def padded(n: int, nb: int) -> int:
-    """Return (17): N_new, the next multiple of NB."""
+    """Return N padded to the next multiple of NB, equation (17)."""
     return nb * math.ceil(n / nb)
 
 
 def side(n_new: int, nb: int, groups: int) -> int:
-    """Return (18) to (21): rows or columns of the matrix that one of the groups along P or Q holds."""
+    """Return the rows or columns of the matrix that one of the groups along P or Q holds, equations (18) to (21)."""
     return nb * math.ceil(n_new / (nb * groups))
 
 
@@ -303,7 +315,7 @@ def _block_of(layer: Layer, pmap: Pmap, p: int, q: int) -> tuple[int, int] | Non
 
 
 def layers_of(system: System, ranks: int) -> tuple[Layer, ...]:
-    """Return the layers that the first `ranks` ranks use. The last of them joins all these ranks."""
+    """Return the layers of communication that the first `ranks` ranks use. The last of them joins all these ranks."""
     used = []
     for layer in system.layers:
         used.append(replace(layer, ranks=min(layer.ranks, ranks)))
@@ -399,13 +411,13 @@ def _by_side(
 
 
 def grids(ranks: int) -> list[tuple[int, int]]:
-    """Return all P × Q with this product, P upwards."""
+    """Return all P × Q whose product is `ranks`, as (P, Q) with P ascending."""
     small = [each for each in range(1, math.isqrt(ranks) + 1) if ranks % each == 0]
     return [(each, ranks // each) for each in sorted({*small, *(ranks // each for each in small)})]
 
 
 def guideline(ranks: int) -> tuple[int, int]:
-    """Return the paper's grid: P ≤ Q, as square as possible."""
+    """Return the paper's choice of (P, Q): P ≤ Q, as square as possible."""
     return max((p, q) for p, q in grids(ranks) if p <= q)
 
 
@@ -415,5 +427,8 @@ def smallest_order(nb: int, p: int) -> int:
 
 
 def difference(predicted: float, measured: float) -> float:
-    """Return Diff of (31) and (32) as a signed share. The paper prints its absolute value."""
+    """Return the difference of a prediction from a measurement as a signed share: Diff of equations (31) and (32).
+
+    The paper prints its absolute value.
+    """
     return predicted / measured - 1

@@ -34,7 +34,7 @@ class Measured:
 
     @property
     def parts(self) -> dict[str, float] | None:
-        """Return the measured parts. None without detailed timers. `rest` is broadcast and waiting."""
+        """Return the measured seconds of each part. None without detailed timers. `rest` is broadcast and waiting."""
         if not self.timers:
             return None
         of = self.timers.get

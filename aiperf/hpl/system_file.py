@@ -36,7 +36,7 @@ class SystemFile:
 
 
 def read(path: Path) -> SystemFile:
-    """Read SYSTEM.yaml.
+    """Return the checked content of a file SYSTEM.yaml.
 
     Raises:
         BadConfiguration: the message names the field, the rule and the fix.
@@ -53,7 +53,11 @@ def read(path: Path) -> SystemFile:
 
 
 def parsed(content: object) -> SystemFile:
-    """Return the checked content. Raises ValueError with the name of the field."""
+    """Return the content of SYSTEM.yaml after a check of every field.
+
+    Raises:
+        ValueError: a field is wrong. The message names it.
+    """
     top = dict(_mapping(content, "the file", _TOP))
     calibration = _mapping(top.pop("calibration", {}), "calibration", _CALIBRATION)
     listed = top.pop("layers", [])
@@ -141,7 +145,7 @@ def _intervals(content: object, system: System) -> dict[str, tuple[float, float]
 
 
 def figures(system: System) -> dict[str, float]:
-    """Return the figures that HPL's time depends on, by name: `gemm_flops`, `memory.bytes_per_second`."""
+    """Return the figures that HPL's time depends on, by name: `gemm_flops` in FLOPS, `memory.bytes_per_second` and others."""
     rates = {name: getattr(system, name) for name in RATES}
     known = {name: value for name, value in rates.items() if value is not None}
     for layer in system.layers:

@@ -32,13 +32,13 @@ class Recomputed:
 
 
 def published() -> dict[str, Any]:
-    """Return the figures that the paper prints."""
+    """Return the figures that the paper prints, as the JSON object of published.json."""
     content: dict[str, Any] = json.loads(files("aiperf.hpl").joinpath("published.json").read_text("utf-8"))
     return content
 
 
 def recomputed(number: int) -> list[Recomputed]:
-    """Return the differences, efficiencies and averages of one table."""
+    """Return the differences, efficiencies and averages of the paper's table with this number, printed and recomputed."""
     printed = published()
     averages = printed["averages"]
     if number == 1:
@@ -108,7 +108,7 @@ def system_of(row: dict[str, Any]) -> System:
 
 
 def best_of_row(row: dict[str, Any], reading: Reading) -> Prediction:
-    """Return the prediction of a row of Table 5 on its best grid."""
+    """Return the fastest prediction of a row of Table 5 over its grids."""
     system, nb = system_of(row), published()["table_5"]["nb"]
     tried = (predict(system, row["n"], nb, p, q, pmap, reading) for p, q in grids(system.ranks) for pmap in PMAPS)
     return max((each for each in tried if each is not None), key=lambda each: each.flops)

@@ -45,7 +45,7 @@ OF_ONE_RUN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """Common properties of runs that can be ranked in one order."""
+    """Common properties of runs that can be ranked against each other."""
 
     standing: Standing
     """Valid runs of a division, real runs outside every division, or simulated runs."""
@@ -70,13 +70,19 @@ class Benchmark:
 
 
 def of_division(name: str, duration_seconds: float | None = None, fingerprint: str | None = None) -> Benchmark:
-    """Return the benchmark of a division's valid runs with this length and these image files."""
+    """Return the benchmark of all valid runs of a division.
+
+    Args:
+        name: name of the division, such as `ranking`.
+        duration_seconds: declared length of the runs in seconds. None: not part of the benchmark.
+        fingerprint: hash of the image files. None for generated images.
+    """
     images = () if fingerprint is None else (("fingerprint", fingerprint),)
     return Benchmark("division", name, "", images, "", None, None, duration_seconds, None, ())
 
 
 def benchmark_of(report: Report) -> Benchmark:
-    """Return the benchmark of a run."""
+    """Return the benchmark of a run: its first division, or for a run outside all divisions its data set, start and options."""
     run = report.run
     fingerprint = _fingerprint(run.config, run.dataset)
     if report.divisions:
@@ -129,9 +135,9 @@ def _of_workload(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def purpose_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the purpose of an announced run: site, system, data set, declared length, and 'ranking' or 'other'.
+    """Return the purpose of an announced run: (site, system, data set, declared seconds, 'ranking' or 'other'), '' if unknown.
 
-    The purpose is 'other' if an option breaks a rule of the ranking.
+    The purpose is 'other' if an option breaks a rule of the ranking. `config`: configuration of the run.
     """
     values = options(config)
     parts = [values.get(name) for name in ("system.site", "system.name", "dataset.name", "schedule.duration_seconds")]
@@ -145,7 +151,7 @@ def purpose_of(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def procedure_of(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
-    """Return a digest of a configuration and of the sources of its run. It is equal for repeats."""
+    """Return a SHA-256 digest of a configuration and of the sources of its run. It is equal for repeats."""
     options = {name: value for name, value in config.items() if name not in OF_ONE_RUN}
     return hashlib.sha256(json.dumps([options, versions.get("source")], sort_keys=True).encode()).hexdigest()
 
@@ -166,7 +172,7 @@ def title(benchmark: Benchmark) -> str:
 
 
 def differing(benchmarks: Iterable[Benchmark]) -> dict[Benchmark, tuple[tuple[str, str], ...]]:
-    """Return the options of each benchmark that differ between benchmarks with the same title."""
+    """Return, for each benchmark, its options that differ between benchmarks with the same title, as (name, value)."""
     by_title: dict[str, list[Benchmark]] = {}
     for benchmark in dict.fromkeys(benchmarks):
         by_title.setdefault(title(benchmark), []).append(benchmark)

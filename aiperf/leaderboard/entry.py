@@ -122,11 +122,18 @@ class Entry:
 
     @property
     def accelerator_count(self) -> int:
+        """Number of accelerators of all models."""
         return sum(each.count for each in self.accelerators)
 
 
 def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
-    """Return the entry of a report that was computed from the journal in `folder`."""
+    """Return the list entry of a run.
+
+    Args:
+        report: report that was computed from the journal in `folder`.
+        folder: folder of the run.
+        journal: hashes of the journal's first and last line.
+    """
     run, score = report.run, report.score
     heading, rules = phrases.broken_rules(report)
     return Entry(
@@ -281,7 +288,7 @@ def of_system(runs: Sequence[Entry], missing: int) -> Entry:
 
 
 def uncertainty(runs: Sequence[Entry], score: float | None) -> Estimate | None:
-    """Return the uncertainty of a system's score over runs. None if unknown."""
+    """Return the uncertainty of a system's score over its runs. None if unknown. `score`: median score in FLOPS."""
     found = over_runs(
         [
             ScoredRun(

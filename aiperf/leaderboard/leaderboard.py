@@ -85,7 +85,14 @@ class Leaderboard:
 def leaderboard(
     entries: Iterable[Entry], unread: Sequence[UnreadableJournal], by: Metric, sites: tuple[SiteAnnouncements, ...] = ()
 ) -> Leaderboard:
-    """Return the list of runs, ordered by a metric."""
+    """Return the runs grouped by benchmark and ordered by a metric, with places.
+
+    Args:
+        entries: one entry for each run. Copies of a journal are merged.
+        unread: journals without an entry.
+        by: metric of the order.
+        sites: comparison of the logs of announcements with the runs.
+    """
     kept, copies, why_not = _each_once(sorted(entries, key=lambda entry: (entry.folder, entry.run)))
     why_not = _shared_announcements(kept) | why_not
     groups: dict[Benchmark, list[Entry]] = {}

@@ -30,7 +30,7 @@ class Metric:
     """Reason why an entry with the figure gets no place by it, or ''."""
 
     def ranks(self, entry: Entry) -> float | None:
-        """Return the value by which an entry is ordered. None if it gets no place."""
+        """Return the value of an entry by which it is ordered, in this metric's unit. None if it gets no place."""
         return None if self.bars(entry) else self.of(entry)
 
 

@@ -78,7 +78,7 @@ WORTH_A_PROCESS = 8_000_000
 
 
 def read_entry(folder: Path) -> Entry | UnreadableJournal:
-    """Return the entry of a run's folder, or the reason for a missing entry."""
+    """Return the entry of a run's folder, or the reason for a missing entry. Raises no error for an unreadable journal."""
     try:
         return entry_of(report_of(folder), str(folder), ends(folder / NAME))
     except AiperfError as error:

@@ -28,7 +28,7 @@ EXPONENT_COLUMNS = (
 
 
 def details_of(row: ListedRow) -> str:
-    """Return the anchor of the details of a row."""
+    """Return the HTML anchor of the details of a row: `entry-NUMBER`."""
     return f"entry-{row.number}"
 
 
@@ -38,7 +38,13 @@ def name(entry: Entry) -> str:
 
 
 def order(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
-    """Return the table of an order. The footnote lists the columns that are left out because they are empty."""
+    """Return the table of the entries in their order by a metric, with a footnote on columns left out because they are empty.
+
+    Args:
+        listing: runs of one benchmark.
+        by: metric of the order.
+        index: number of the listing on the page, from 1.
+    """
     columns = (
         Column("place", True, "below it: the places that the data allow", is_less_first=True, sorted="ascending"),
         Column("run"),
@@ -148,7 +154,7 @@ def _figure(metric: Metric, entry: Entry, second_line: str = "") -> Cell:
 
 
 def tied(row: ListedRow) -> str:
-    """Which places the data allow, where they allow more than one."""
+    """Return the range of places that the data allow, `2 to 4`, or '' if there is only one place."""
     if row.tied is None or row.tied[0] == row.tied[1]:
         return ""
     return f"{row.tied[0]} to {row.tied[1]}"
@@ -159,19 +165,19 @@ def _models_line(entry: Entry) -> str:
 
 
 def models(entry: Entry) -> str:
-    """`NVIDIA A100 × 64, NVIDIA H100 × 8`."""
+    """Return the accelerators of an entry as text: `NVIDIA A100 × 64, NVIDIA H100 × 8`."""
     return ", ".join(f"{each.model} × {units.count(each.count)}" for each in entry.accelerators)
 
 
 def power_level(entry: Entry) -> str:
-    """Return the EEHPC level of the power measurement, such as `Level 1`."""
+    """Return the EEHPC level of the power measurement as text: `Level 1`, `below Level 1`, or `not measured`."""
     if entry.power is None:
         return units.NOT_MEASURED
     return f"Level {entry.power.level}" if entry.power.level else "below Level 1"
 
 
 def announced(entry: Entry) -> str:
-    """Return the published of the announced runs, such as `3 of 4`. A dash if no given log has the announcement."""
+    """Return published of announced runs as text: `3 of 4`. A dash if no given log has the announcement."""
     if entry.announced is None:
         return NONE
     return f"{units.count(entry.announced.published)} of {units.count(entry.announced.announced)}"
@@ -196,7 +202,7 @@ def _kind(row: ListedRow) -> str:
 
 
 def warnings(entry: Entry) -> str:
-    """Return a count such as `3 warnings, 1 critical`, or ''."""
+    """Return the number of warnings as text: `3 warnings, 1 critical`. '' without warnings."""
     if not entry.warnings:
         return ""
     criticals = sum(each.severity == "critical" for each in entry.warnings)
@@ -216,7 +222,7 @@ def _footnote(listing: BenchmarkRuns, by: Metric, left_out: Sequence[str]) -> st
 
 
 def basis(listing: BenchmarkRuns, by: Metric) -> str:
-    """Return the basis of the ranges of places. '' for one place, or if all entries have enough repeats."""
+    """Return a sentence on the basis of the ranges of places. '' for one place, or if all entries have enough repeats."""
     placed = [row for row in listing.rows if row.place is not None]
     if len(placed) < 2:
         return ""
@@ -353,6 +359,6 @@ def remarks(found: Leaderboard) -> tuple[tuple[str, str], ...]:
 
 
 def differences(listing: BenchmarkRuns) -> str:
-    """Return the options that distinguish a benchmark from others with the same title."""
+    """Return text on the options that distinguish a benchmark from others with the same title."""
     options = ", ".join(f"{name}={value}" for name, value in listing.differs)
     return f"Differs from other benchmarks of this title in {options}."

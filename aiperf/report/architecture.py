@@ -56,7 +56,7 @@ def _lineage(run: Collected, number: int | None) -> tuple[dict[str, Any], ...]:
 
 
 def starting_network(graph: dict[str, Any]) -> Architecture | None:
-    """Decode the starting network of a journal. Return None if this release cannot read it."""
+    """Decode the starting network of a journal, given as the JSON object of RunStarted. None if this release cannot read it."""
     try:
         return decode_architecture(json.dumps(graph))
     except (DamagedGraphFile, IllegalGraph):
@@ -70,7 +70,7 @@ def start_fingerprint(graph: dict[str, Any]) -> str | None:
 
 
 def graph_of(architecture: BestArchitecture) -> Graph | None:
-    """Return the graph to draw, or None if it could not be rebuilt."""
+    """Return the graph of the best architecture as an object, or None if it could not be rebuilt."""
     return None if architecture.graph is None else decode(json.dumps(architecture.graph))
 
 
@@ -81,7 +81,11 @@ BEST_TRIALS = 60
 
 
 def tree(trials: Mapping[int, TrialResults], best: int | None) -> ArchitectureTree:
-    """Lay out the tree: one row for each leaf, parents in the middle of their children, no two nodes at one position."""
+    """Return the tree of inheritance with a position for each trial, for drawing. Its root is the starting network.
+
+    One row for each leaf, parents in the middle of their children, no two nodes at one position. Of many trials only some
+    are kept. `best`: number of the trial to mark.
+    """
     kept = _shown(trials)
     children: dict[int | None, list[int]] = {}
     for number in kept:

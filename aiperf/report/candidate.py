@@ -25,14 +25,24 @@ from searchers.history import Space
 
 
 def candidate_of(events: Iterable[AnyEvent]) -> Candidate:
-    """Return the candidate of a journal's events, which are read once and in order."""
+    """Return the facts of a run that the rules of the ranking check.
+
+    `events`: all events of the run's journal, read once and in order.
+    """
     run = collect(events)
     inside = window(run.work_log)
     return candidate(run, inside, score(run.work_log), utilisation(run, inside).mfu_busy)
 
 
 def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float | None) -> Candidate:
-    """Return the candidate of a folded journal with its window, its score and its largest MFU."""
+    """Return the facts of a run that the rules of the ranking check, from its already collected events.
+
+    Args:
+        run: facts collected from the journal.
+        inside: valid window.
+        result: score of that window.
+        largest_mfu: MFU during busy time, as a share. None if unknown.
+    """
     started, ended, work_log = run.started, run.work_log.ended, run.work_log
     config = started.config
     late = [run.trials[number] for number, record in work_log.trials.items() if record.proposed_for > 3]

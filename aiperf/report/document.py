@@ -22,7 +22,7 @@ HINT = '<p class="hint" aria-hidden="true">Swipe to the side for more →</p>'
 
 
 def text(words: str) -> str:
-    """Return sanitized and escaped text, for use between tags or in a quoted attribute."""
+    """Return text without control characters and escaped as HTML, for use between tags or in a quoted attribute."""
     return escape(sanitize_lines(words), quote=True)
 
 
@@ -36,7 +36,13 @@ def policy(script: str) -> str:
 
 
 def document(title: str, body: Iterable[str], kind: str = "") -> str:
-    """Return the HTML file. `kind`: class of the body, for the style sheet."""
+    """Return the content of a whole HTML file with style sheet and script.
+
+    Args:
+        title: title as plain text.
+        body: lines of HTML.
+        kind: class of the body, for the style sheet ('': none).
+    """
     resources = files("aiperf.report")
     style = resources.joinpath("page.css").read_text("utf-8")
     script = "\n" + resources.joinpath("page.js").read_text("utf-8")
@@ -66,24 +72,24 @@ def document(title: str, body: Iterable[str], kind: str = "") -> str:
 
 
 def section(name: str, title: str, parts: Iterable[str]) -> str:
-    """Return a section with `name` as its anchor."""
+    """Return a section as HTML, with `name` as its anchor. `title`: plain text. `parts`: HTML."""
     head = f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{text(title)}</h2>'
     return "\n".join([head, *parts, "</section>"])
 
 
 def note(kind: str, title: str, words: str, items: str) -> str:
-    """Return a framed remark. `words` and `items` are HTML."""
+    """Return a framed remark as HTML. `kind`: CSS class. `title`: plain text. `words` and `items` (list items or ''): HTML."""
     listed = f"<ul>{items}</ul>" if items else ""
     return f'<div class="note {kind}"><h2>{text(title)}</h2>{words}{listed}</div>'
 
 
 def code_in_backticks(words: str) -> str:
-    """Return escaped text with the words between backticks set as code."""
+    """Return plain text as HTML, with everything between two backticks set as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(words))
 
 
 def listed(warnings: Iterable[RunWarning]) -> str:
-    """Return warnings as list items, each with its remedy."""
+    """Return warnings as HTML list items without their list, each with its remedy. Empty without warnings."""
     return "".join(
         f'<li><span class="severity">{text(each.severity)}:</span> {text(each.text)}'
         f'<span class="remedy">To do: {text(each.remedy)}</span></li>'
@@ -92,7 +98,7 @@ def listed(warnings: Iterable[RunWarning]) -> str:
 
 
 def table(shown: Table) -> str:
-    """Return a table in a frame that scrolls in a narrow window."""
+    """Return a table as HTML, in a frame that scrolls in a narrow window, with its footnote."""
     sortable = " data-sortable" if shown.is_sortable else ""
     pairs = ' class="pairs"' if len(shown.columns) == 2 else ""
     heads = "".join(_head(column) for column in shown.columns)

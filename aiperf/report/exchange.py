@@ -35,12 +35,12 @@ class ExchangeFacts:
 
 
 def gradient_bytes(parameters: int, config: Mapping[str, Any]) -> int:
-    """Return the bytes of a step's gradients on the network."""
+    """Return the size in bytes of one step's gradients as sent: 4 per parameter, or 2 if `config` has fp16 compression on."""
     return parameters * (2 if config.get("trainer", {}).get("fp16_compression") else 4)
 
 
 def all_reduce_seconds(size: float, ranks: int, bus_bytes_per_second: float) -> float:
-    """Return the time of an all-reduce at a bus bandwidth: size · 2(n − 1)/n ÷ bandwidth.
+    """Return the seconds of an all-reduce of `size` bytes at a bus bandwidth: size · 2(n − 1)/n ÷ bandwidth.
 
     >>> all_reduce_seconds(1000, 4, 1500)
     1.0
@@ -49,7 +49,7 @@ def all_reduce_seconds(size: float, ranks: int, bus_bytes_per_second: float) -> 
 
 
 def exchange_facts(run: Collected, inside: Window) -> ExchangeFacts | None:
-    """Return the exchange inside the window. None without a worker of several ranks, its bus bandwidth, or work."""
+    """Return the gradient exchange inside the window. None if no worker of several ranks worked, or without a bus bandwidth."""
     together = {number: joined for number, joined in run.workers.items() if joined.ranks > 1}
     bus = {number: joined.machine.get("measured_bus_bytes_per_second") for number, joined in together.items()}
     columns = run.work_log.intervals

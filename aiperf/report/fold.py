@@ -34,7 +34,7 @@ class TrialResults:
 
 @dataclass(slots=True)
 class Collected:
-    """Result of the fold."""
+    """Facts of a run, collected from the events of its journal."""
 
     started: events.RunStarted
     line: int = 1
@@ -78,12 +78,12 @@ class Collected:
         return target_of(self.started.config)
 
     def shows(self, fact: str, value: str = "") -> None:
-        """Record that the current line shows a fact."""
+        """Record the journal's current line as the one that shows a fact. The first line of each fact and value is kept."""
         self.lines.setdefault((fact, value), self.line)
 
 
 def collect(journal: Iterable[events.AnyEvent]) -> Collected:
-    """Fold all events, which are read once. The first is RunStarted, as the journal guarantees."""
+    """Return the facts collected from all events of a journal, which are read once. The first must be RunStarted."""
     rest = iter(journal)
     started = next(rest)
     assert isinstance(started, events.RunStarted), "a journal begins with RunStarted"

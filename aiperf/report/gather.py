@@ -73,10 +73,11 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
     Args:
         events: all events of the journal.
         folder: folder with the telemetry and the power meters of the run (default: none were recorded).
-        roofs: measured roofs of the hosts (default: from the journal).
+        roofs: measured peak FLOPS and memory bandwidth of the hosts (default: from the journal).
 
     Raises:
-        BadPower: the form or the table of a power meter is invalid.
+        BadConfiguration: `roofs` describe no rank of this run.
+        BadPower: the description or the table of a power meter is invalid.
     """
     run = collect(events)
     work_log = run.work_log

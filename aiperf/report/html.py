@@ -25,7 +25,7 @@ RELEASE = "aiperf-cluster"
 
 
 def page(report: Report, sections: Sequence[Section]) -> str:
-    """Return the whole file."""
+    """Return the content of report.html: header, navigation and all given sections."""
     title = f"{report.run.name}: {phrases.score_title(report.run)} {phrases.score(report)}"
     shown = (
         section(each.name, each.title, [part_as_html(part) for part in each.parts if part is not None])
@@ -211,7 +211,7 @@ def _of_which_peak(report: Report) -> str:
 
 
 def about(report: Report) -> tuple[tuple[str, str], ...]:
-    """Return the facts by which a reader compares two pages, as (name, text)."""
+    """Return the facts by which a reader compares two pages, as (name, text): machine, benchmark, run and release."""
     run = report.run
     return (
         ("Machine", phrases.hardware(report.hardware)),
@@ -222,7 +222,7 @@ def about(report: Report) -> tuple[tuple[str, str], ...]:
 
 
 def benchmark(report: Report) -> str:
-    """Return data set, starting network and length: `digits, 8×8×1, 10 classes · starts at digits_small · 3 min, …`."""
+    """Return text on data set, starting network and length: `digits, 8×8×1, 10 classes · starts at digits_small · 3 min, …`."""
     run, images = report.run, report.run.dataset
     shape = [images.get(name) for name in ("image", "channels", "classes")]
     size = (
@@ -252,7 +252,7 @@ def start_network(report: Report) -> str:
 
 
 def release(report: Report) -> str:
-    """Return the versions: `aiperf 0.2.0 · journal schema 4 · report.json version 1`."""
+    """Return the versions as text: `aiperf 0.2.0 · journal schema 4 · report.json version 1`."""
     version = report.run.versions.get(RELEASE)
     unknown = "no release named (simulated)" if report.run.is_simulated else "release of AIPerf not known"
     return " · ".join(

@@ -24,14 +24,14 @@ def losses(
     present: Mapping[int, float],
     workers: Collection[int],
 ) -> Waterfall | None:
-    """Compute the waterfall of the valid window.
+    """Return the losses from peak FLOPS to the score in the valid window, or None if they cannot be computed.
 
     Args:
-        spent: account of the window.
-        planned: accelerators.
-        flops_per_second: score of the run.
-        used: peak of an accelerator.
-        measured: telemetry of the window.
+        spent: accelerator time of the window by activity.
+        planned: number of planned accelerators.
+        flops_per_second: score of the run in FLOPS. None without a score.
+        used: figures of the window with the peak of an accelerator.
+        measured: telemetry of the window. None without telemetry.
         present: seconds of presence in the window by worker.
         workers: workers that worked in the window.
     """
@@ -42,9 +42,9 @@ def losses(
 
 
 def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collection[int]) -> Waterfall:
-    """Add the measured energy of accelerators to a waterfall. Return it unchanged if a device was not measured.
+    """Return a waterfall with the measured joules of its parts. Unchanged if a device was not measured.
 
-    Without accelerators, use the processors of hosts that run a single worker. `workers`: workers that were present.
+    Accelerators count, or without them the processors of hosts that run a single worker. `workers`: workers that were present.
     """
     all_ = () if measured is None else tuple(one for one in measured.devices if one.worker in workers)
     devices = tuple(one for one in all_ if one.device.kind == "accelerator")

@@ -16,7 +16,7 @@ MOST_NAMED = 4
 
 
 def nodes(checks: Sequence[NodeChecked]) -> tuple[NodeFacts, ...]:
-    """Return one entry for each check. A node has several if several sessions checked it."""
+    """Return one entry for each check by preflight. A node has several if several sessions checked it."""
     return tuple(
         NodeFacts(
             address=check.address,
@@ -61,7 +61,7 @@ def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]
 def preflight_warnings(
     checks: Sequence[NodeChecked], config: dict[str, Any], *, is_simulated: bool
 ) -> list[RunWarning]:
-    """Return the warnings of preflight."""
+    """Return warnings about excluded or faulty nodes, notes of preflight, and a real run without preflight. Empty if none."""
     if (config.get("preflight") or {}).get("probes") == "none" and not is_simulated:
         text = "the nodes were not checked before the run (preflight.probes=none)"
         return [RunWarning(text, "note", "leave preflight.probes unset in the next run")]
@@ -84,7 +84,7 @@ def preflight_warnings(
 
 
 def system_warnings(system: SystemDescription) -> list[RunWarning]:
-    """Return warnings about differing nodes, an incomplete system form, and nodes without a description."""
+    """Return warnings about differing nodes, incomplete `system.*` fields, and nodes without a description. Empty if none."""
     alike = "set up all nodes alike, or exclude the differing ones (listed in the report under System)"
     found = [RunWarning(text, "note", alike) for text in in_words(system.differences, system.nodes)]
     if any(value is not None for value in system.form.values()) and system.unfinished:

@@ -23,7 +23,7 @@ _OF_THE_SCHEDULE = ("data-set", "start", "warmup", "window")
 
 
 def score_title(run: RunFacts) -> str:
-    """Return the name of the score."""
+    """Return the name of the score: `score` or `following score`, after `simulated ` for a simulated run."""
     return ("simulated " if run.is_simulated else "") + ("following score" if run.follows is not None else "score")
 
 
@@ -52,7 +52,7 @@ def score_interval(report: Report) -> str:
 
 
 def fixed_network(found: FixedNetworkResult) -> tuple[str, str]:
-    """Return two lines on the quality and the valid FLOPS of a run with a target."""
+    """Return two lines of text for a run with a target quality: quality and time to the target, and valid FLOPS."""
     if found.seconds_to_quality is None:
         reached = "target not reached"
     else:
@@ -68,13 +68,16 @@ def fixed_network(found: FixedNetworkResult) -> tuple[str, str]:
 
 
 def settled(report: Report) -> str:
-    """Return `within 1 % after 1 h 10 min (21 %)` for the narrowest share, or `no valid window`."""
+    """Return the time from which the score stayed within the narrowest share: `within 1 % after 1 h 10 min (21 %)`.
+
+    `no valid window` without one.
+    """
     times = _settled(report)
     return times[-1] if times else "no valid window"
 
 
 def settled_meaning(report: Report) -> str:
-    """Return the explanation of `settled`, with the wider shares."""
+    """Return the explanation of the text of `settled`, with the times of the wider shares."""
     wider = "; ".join(_settled(report)[:-1])
     meaning = (
         "time from which the score stayed so close to the final score, and the share of the valid window until then"
@@ -91,7 +94,7 @@ def _settled(report: Report) -> list[str]:
 
 
 def interval_meaning(report: Report) -> str:
-    """Return the explanation of the interval, with its sample."""
+    """Return the explanation of the score's 95 % interval, with its sample or the reason for a missing interval."""
     meaning = "how steady this run was; another run may differ by more"
     if report.score.flops_per_second_interval is None:
         return f"{meaning}; no interval: {report.score.interval_basis}"
@@ -99,17 +102,17 @@ def interval_meaning(report: Report) -> str:
 
 
 def metric(run: RunFacts) -> str:
-    """Return the text for the metric of a run's quality."""
+    """Return the readable name of the metric of a run's quality."""
     return units.METRICS[run.metric]
 
 
 def quality(report: Report) -> str:
-    """Return the best quality, or `no evaluation`."""
+    """Return the best quality as text, or `no evaluation`."""
     return "no evaluation" if report.score.quality is None else units.quality(report.score.quality)
 
 
 def regulated(report: Report) -> str:
-    """Return the regulated score, or the reason for a missing one."""
+    """Return the regulated score as text in FLOPS, or `no evaluation` or `no valid window`."""
     value = report.score.regulated_flops_per_second
     if value is not None:
         return units.flops_per_second(value)
@@ -117,18 +120,24 @@ def regulated(report: Report) -> str:
 
 
 def error(report: Report) -> str:
-    """Return the error, or `no evaluation`."""
+    """Return the error of the score as text in percent (see `error_of`), or `no evaluation`."""
     return "no evaluation" if report.score.error is None else error_of(report.score.error, report.run)
 
 
 def error_of(value: float, run: RunFacts) -> str:
-    """Return `2.41 %`, or `≤ 0.14 % (no error in 360 images)` if every image was classified correctly."""
+    """Return an error as text: `2.41 %`, or `≤ 0.14 % (no error in 360 images)` if every image was classified correctly.
+
+    `value`: error as a share from 0 to 1.
+    """
     figure, floor = error_parts(value, run)
     return f"{figure} ({floor})" if floor else figure
 
 
 def error_parts(value: float, run: RunFacts) -> tuple[str, str]:
-    """Return an error's figure, and the reason of its lower bound if every image was classified correctly, else ''."""
+    """Return (`2.41 %`, ''), or (`≤ 0.14 %`, `no error in 360 images`) if every image was classified correctly.
+
+    `value`: error as a share from 0 to 1.
+    """
     images = run.dataset.get("validation_images")
     if isinstance(images, int) and images > 0 and value <= 1 / (2 * images):
         return f"≤ {units.error(value)}", f"no error in {units.count(images)} images"
@@ -136,7 +145,7 @@ def error_parts(value: float, run: RunFacts) -> tuple[str, str]:
 
 
 def measured(run: RunFacts) -> str:
-    """Return the adjective for accuracies: `measured`, or `simulated`."""
+    """Return the adjective for the accuracies of a run: `measured`, or `simulated` for a simulated run."""
     return "simulated" if run.is_simulated else "measured"
 
 
@@ -145,12 +154,12 @@ OUTCOMES = {"epochs": "all epochs done", "early stop": "stopped early", "followe
 
 
 def outcome(code: str) -> str:
-    """Return the text for the outcome of a trial."""
+    """Return readable text for the outcome of a trial as the journal names it. An unknown outcome is returned unchanged."""
     return OUTCOMES.get(code, code)
 
 
 def instantaneous(report: Report) -> str:
-    """Return the median over parts of the window, or `no valid window`."""
+    """Return the median FLOPS over equal parts of the valid window as text, or `no valid window`."""
     found = report.instantaneous
     if found is None:
         return "no valid window"
@@ -163,7 +172,7 @@ def trials_finished(number: int) -> str:
 
 
 def peak(report: Report) -> str | None:
-    """Return the denominator of MFU, `144 GFLOPS per rank × 2`, or None if no peak is known."""
+    """Return the denominator of MFU as text, `144 GFLOPS per rank × 2`, or None if MFU or peak is unknown."""
     used = report.utilisation
     if used.mfu is None or used.peak_flops is None:
         return None
@@ -177,7 +186,7 @@ def noise(dataset: Mapping[str, object]) -> str | None:
 
 
 def share(value: float | None) -> str:
-    """Return a share as text, or `not measured`."""
+    """Return a share from 0 to 1 as percent, or `not measured` for None."""
     return units.NOT_MEASURED if value is None else units.share(value)
 
 
@@ -188,7 +197,7 @@ def busy(report: Report) -> str:
 
 
 def adjusted(report: Report) -> str:
-    """Return the score scaled to all planned accelerators all the time, or `no valid window`."""
+    """Return the score in FLOPS scaled to all planned accelerators all the time, or `no valid window`."""
     value = report.availability.adjusted_flops_per_second
     return "no valid window" if value is None else units.flops_per_second(value)
 
@@ -258,14 +267,14 @@ def power(report: Report) -> str | None:
 
 
 def energy_level(energy: EnergyFacts) -> str:
-    """Return `EEHPC Level 1`, or `below EEHPC Level 1, which the Green500 requires`."""
+    """Return the level of the measurement of power: `EEHPC Level 1`, or `below EEHPC Level 1, which the Green500 requires`."""
     if energy.level.level:
         return f"EEHPC Level {energy.level.level}"
     return "below EEHPC Level 1, which the Green500 requires"
 
 
 def seconds(value: float | None) -> str:
-    """Return a duration, or `not measured`."""
+    """Return a duration in seconds as text, or `not measured` for None."""
     return units.NOT_MEASURED if value is None else units.duration(value)
 
 
@@ -277,7 +286,7 @@ def when(run: RunFacts) -> str:
 
 
 def end(run: RunFacts) -> str:
-    """Return the end of the run and its reason."""
+    """Return text on the end of the run: its declared length, the time and reason of an early end, or that it has not ended."""
     match run.end_reason:
         case "duration":
             return f"ran its declared {units.duration(run.duration_seconds)}"
@@ -290,12 +299,12 @@ def end(run: RunFacts) -> str:
 
 
 def standing(report: Report) -> str:
-    """Return one line on the run's place in the ranking."""
+    """Return one line of text on the run's place in the ranking: simulated, outside the ranking, or no broken rule."""
     return ": ".join(part for part in standing_parts(report) if part)
 
 
 def standing_parts(report: Report) -> tuple[str, str]:
-    """Return the title of `standing` and the rest of it, or '' without a rest."""
+    """Return the line of `standing` in two parts, (title, rest). The rest is '' if the title is the whole line."""
     source_run = followed(report.run)
     follows = "" if source_run is None else f" {source_run}"
     if report.run.is_simulated:
@@ -358,7 +367,7 @@ def _not_met(breaches: Sequence[RuleViolation]) -> str:
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return a nested configuration or description as dotted names and readable values."""
+    """Return a nested configuration or description as (dotted name, readable value) pairs. `prefix`: put before each name."""
     rows: list[tuple[str, str]] = []
     for name, value in tree.items():
         if isinstance(value, Mapping) and value:
@@ -398,7 +407,10 @@ def part(name: str) -> str:
 
 
 def option(name: str, value: str) -> str:
-    """Return the value of an option. Long times also in hours and minutes."""
+    """Return the value of an option as text, seconds of a minute or longer also in hours and minutes.
+
+    `name`: dotted name of the option. A name ending in `_seconds` is a time.
+    """
     if not name.endswith("_seconds"):
         return value
     try:
@@ -432,7 +444,10 @@ def _plain(path: str, value: Any) -> str:
 
 
 def checkpoints(kept: KeptCheckpoints) -> str:
-    """Return `kept the best, 1.0 MB (checkpoints/trial-7.epoch-12.safetensors, accuracy 92.50 % …); removed 36, 337 MB`."""
+    """Return text on the run's checkpoint files, kept and removed.
+
+    Example: `kept the best, 1.0 MB (checkpoints/trial-7.epoch-12.safetensors, accuracy 92.50 % …); removed 36, 337 MB`.
+    """
     if kept.best is None:
         text = "kept none"
     else:
@@ -453,9 +468,9 @@ SIMULATED = "simulated"
 
 
 def hardware(machines: Hardware) -> str:
-    """Return accelerators, precision and collective: `8 × NVIDIA A100-SXM4-80GB on 1 host · bf16 · horovod 0.28.1 (nccl)`.
+    """Return text on the machine: `8 × NVIDIA A100-SXM4-80GB on 1 host · bf16 · horovod 0.28.1 (nccl)`.
 
-    Without accelerators: `2 processes on AMD EPYC 9R14, 1 host · fp32 · …`.
+    Without accelerators: `2 processes on AMD EPYC 9R14, 1 host · fp32 · …`. The last part is the library of collectives.
     """
     if not machines.devices:
         return "no worker came up"

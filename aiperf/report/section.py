@@ -9,7 +9,7 @@ from aiperf.report.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class DrawnFigure:
-    """One drawn figure."""
+    """One figure of a report, drawn as SVG, PNG and PDF."""
 
     name: str
     """Name of its files under plots/, and anchor on the page."""

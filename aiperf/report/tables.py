@@ -53,7 +53,7 @@ class Table:
 
 
 def measured(value: float | None, shown: Callable[[float], str]) -> Cell:
-    """Return the cell of a figure. A missing figure is a dash, and is sorted below all others."""
+    """Return the table cell of a figure as text by `shown`. A missing figure is a dash, and is sorted below all others."""
     return Cell("—", -1.0) if value is None else Cell(shown(value), value)
 
 

@@ -19,11 +19,12 @@ FULL = 0.995
 
 
 def closing_lines(report: Report, page: Path | None = None, run: str | Path | None = None) -> tuple[str, ...]:
-    """Return the closing lines of a run.
+    """Return the lines that a run prints at its end: details and warnings, then score, error and path of the report.
 
     Args:
+        report: facts of the run.
         page: path of the report that was written, if one was.
-        run: the run as a command takes it; default: its name.
+        run: the run as a command takes it (default: its name).
     """
     return tuple(sanitize(line) for line in (*_details(report), *_result(report, page, run or report.run.name)))
 

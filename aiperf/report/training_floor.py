@@ -24,7 +24,7 @@ _WIDE: frozenset[DataType] = frozenset({"fp32", "tf32"})
 
 @dataclass(frozen=True, slots=True)
 class HostRoofs:
-    """Roofs of one host without accelerators, from the output of `bops peak --json`."""
+    """Highest measured FLOPS and memory bandwidth of one host without accelerators, from the output of `bops peak --json`."""
 
     multiply_adds: Mapping[str, float]
     """FLOPS of all cores by data type."""
@@ -32,7 +32,11 @@ class HostRoofs:
 
     @classmethod
     def parse(cls, content: Mapping[str, Any], name: str) -> HostRoofs:
-        """Return the roofs of a file. Raises BadConfiguration for another content. `name`: of the file, in messages."""
+        """Return the figures of a file of `bops peak --json`. `name`: name of the file, for messages.
+
+        Raises:
+            BadConfiguration: the file has other content.
+        """
         try:
             rates = {
                 kind.removeprefix("fma_"): rate * content["cores"]
@@ -50,11 +54,13 @@ class HostRoofs:
 def training_floor(
     run: Collected, trials: Sequence[TrialFacts], peak_flops: float | None, roofs: HostRoofs | None = None
 ) -> TrainingFloor | None:
-    """Return the shortest time of the steps in the window. None without work, peak, bandwidth or readable graphs.
+    """Return the shortest possible time of the steps in the window. None without work, peak, bandwidth or readable graphs.
 
     Args:
-        peak_flops: peak of one rank, from the journal.
-        roofs: measured roofs of each host, in place of those of the journal.
+        run: facts collected from the journal.
+        trials: facts of all trials.
+        peak_flops: peak of one rank in FLOPS, from the journal.
+        roofs: measured peak and bandwidth of each host, in place of those of the journal.
 
     Raises:
         BadConfiguration: `roofs` describe no rank of this run.
@@ -95,7 +101,16 @@ def training_floor(
 def step(
     graph: Graph, batch: int, element_bytes: int, peak_flops: float, bandwidth: float, passes: int
 ) -> tuple[float, float]:
-    """Return the operations of a batch and its shortest time in seconds. `passes`: 1 for forward only, 2 for both."""
+    """Return the operations of a batch and its shortest time in seconds, layer by layer the longer of arithmetic and memory.
+
+    Args:
+        graph: network.
+        batch: images of the batch.
+        element_bytes: bytes of one number.
+        peak_flops: peak of a rank in FLOPS.
+        bandwidth: memory bandwidth in bytes per second.
+        passes: 1 for a forward pass of validation, 2 for forward and backward.
+    """
     operations, floors = [], []
     for cost, traffic in zip(layer_costs(graph), layer_traffic(graph), strict=True):
         flops = (cost.forward_flops, cost.backward_flops) if passes == 2 else (cost.forward_validation_flops,)

@@ -97,7 +97,7 @@ def _trial(
 
 
 def pareto_front(trials: Iterable[TrialFacts]) -> tuple[TrialFacts, ...]:
-    """Return the trials on the Pareto front of operations and accuracy, cheapest first. Of equal trials only the first."""
+    """Return the trials that no other beats in both operations and accuracy, cheapest first. Of equal trials only the first."""
     kept: list[TrialFacts] = []
     best = -1.0
     for trial in sorted(trials, key=lambda each: (operations(each), -(each.accuracy or 0.0), each.number)):
@@ -108,5 +108,5 @@ def pareto_front(trials: Iterable[TrialFacts]) -> tuple[TrialFacts, ...]:
 
 
 def operations(trial: TrialFacts) -> int:
-    """Return the operations of one training image, forward and backward."""
+    """Return the floating-point operations of one training image, forward and backward."""
     return trial.forward_flops + trial.backward_flops

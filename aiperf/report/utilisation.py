@@ -20,7 +20,10 @@ from aiperf.system.peaks import DataType, WorkerPeak, worker_peak
 
 
 def utilisation(run: Collected, inside: Window) -> Utilisation:
-    """Compute the figures of the valid window. A figure is None if the window has no length or nothing was measured."""
+    """Return MFU, communication, pauses and related figures of the valid window.
+
+    A figure is None if the window has no length or nothing was measured.
+    """
     work_log = run.work_log
     columns = work_log.intervals
     weight = share_inside(columns.start, columns.end, inside)

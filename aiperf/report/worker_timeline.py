@@ -29,7 +29,10 @@ Indices = npt.NDArray[np.int64]
 
 
 def gantt(work_log: WorkLog, end: float) -> Gantt:
-    """Return the chart of a run until `end`, with rows in the order of worker numbers."""
+    """Return the Gantt chart of the workers from the start of the run until `end` seconds, rows in order of worker numbers.
+
+    Many workers are shown as a grid of busy shares, and only the first of them as rows.
+    """
     presences = {presence.worker: presence for presence in work_log.presences}
     numbers = sorted(presences)
     with_grid = len(numbers) > MOST_BARS_ROWS
@@ -112,7 +115,13 @@ def _alternating(pieces: Sequence[tuple[int, float, float, str, int]]) -> list[B
 def busy_grid(
     work_log: WorkLog, groups: Sequence[Sequence[int]], end: float, columns: int
 ) -> tuple[tuple[float | None, ...], ...]:
-    """Return busy ÷ present accelerator time of groups of workers in equal parts of the run.
+    """Return busy ÷ present accelerator time of groups of workers in equal parts of the run. None where nobody was present.
+
+    Args:
+        work_log: work of all workers.
+        groups: worker numbers of each row.
+        end: end of the run in seconds.
+        columns: number of parts.
 
     An interval's busy seconds are spread evenly over the interval. The grid is complete: Σ cell · capacity of the cell
     equals Σ busy seconds · ranks of the intervals before `end`.

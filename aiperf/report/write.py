@@ -29,7 +29,7 @@ from aiperf.train.checkpoints.checkpoint_files import kept
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Paths of the written files."""
+    """Paths of the written files: report.html, report.json and the files of the figures."""
 
     page: Path
     facts: Path
@@ -45,15 +45,15 @@ def report_of(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
 
 
 def recomputed(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
-    """Compute the part of a run's report that needs no checkpoint files. Another machine computes the same from a submission.
+    """Return the part of a run's report that needs no checkpoint files. Another machine computes the same from a submission.
 
-    `roofs`: measured roofs of the hosts (default: from the journal).
+    `roofs`: measured peak FLOPS and memory bandwidth of the hosts (default: from the journal).
 
     Raises:
         BadConfiguration: `roofs` describe no rank of this run.
         NoSuchRun: no journal exists.
         JournalDamaged: a line does not follow from the previous line.
-        BadPower: the form or the table of a power meter is invalid.
+        BadPower: the description or the table of a power meter is invalid.
     """
     with _without_cycle_collection():
         return gather(read(run_folder), run_folder, roofs)
@@ -118,6 +118,6 @@ def _written(report: Report, folder: Path) -> Paths:
 
 
 def as_document(report: Report, sections: Sequence[Section]) -> Any:
-    """Return the content of report.json (report.schema.json): the report's fields, and the facts of sections."""
+    """Return the content of report.json (report.schema.json) as an object: the report's fields, and the facts of sections."""
     fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
     return {**fields, **{each.name: each.facts for each in sections if each.facts is not None}}

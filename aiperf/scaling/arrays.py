@@ -27,11 +27,15 @@ class ArrayLayer:
 
     @property
     def share(self) -> float:
+        """Share of the multipliers that the layer fills: operations ÷ occupied operations, from 0 to 1."""
         return self.flops / self.occupied_flops
 
 
 def array_layers(graph: Graph, array: int) -> tuple[ArrayLayer, ...]:
-    """Return the convolutions and dense layers of a graph on an array of `array` × `array` multipliers, in order."""
+    """Return the forward matrix products of a graph's convolutions and dense layers, in order.
+
+    `array`: the machine has `array` × `array` multipliers.
+    """
     found = []
     for node, cost in zip(graph.nodes, layer_costs(graph), strict=True):
         match node.op:
@@ -50,7 +54,7 @@ def array_layers(graph: Graph, array: int) -> tuple[ArrayLayer, ...]:
 
 
 def array_share(layers: tuple[ArrayLayer, ...]) -> float:
-    """Return the operations of the layers ÷ their occupied operations."""
+    """Return the share of the multipliers that all layers together fill: operations ÷ occupied operations, from 0 to 1."""
     return sum(each.flops for each in layers) / sum(each.occupied_flops for each in layers)
 
 

@@ -54,6 +54,7 @@ class BatchCurve:
     """95 % interval of critical_batch by the F test. None: no end on this side within the examined values."""
 
     def steps(self, global_batch: float) -> float:
+        """Return the fitted number of steps to the target at a global batch in images."""
         return self.least_steps * (1 + self.critical_batch / global_batch)
 
 
@@ -77,7 +78,11 @@ class BatchStudy:
 
 
 def batch_study(points: Sequence[Point], evaluation: Fraction) -> BatchStudy | None:
-    """Return the study of runs with one target and one number of accelerators. None for other runs, or one batch."""
+    """Return steps and time to the target by global batch, with the best one.
+
+    None for runs with several targets or none, several numbers of accelerators, or one batch. `evaluation`: share of the
+    evaluation's time that counts, from 0 to 1.
+    """
     targets, sizes = {each.target for each in points}, {each.accelerators for each in points}
     batches = sorted({each.global_batch for each in points})
     target = targets.pop()

@@ -55,7 +55,10 @@ class BoundParts:
 
 
 def core_share(m: float, k: float, s: float) -> tuple[float | None, str]:
-    """Return the share of the old time that was bound by the cores, or the reason for none.
+    """Return the share, from 0 to 1, of the first machine's time that was bound by its cores, and ''.
+
+    The arguments are ratios of another machine to the first: memory bandwidth m, matrix product k and images per second s.
+    If they permit no share, return None and the reason.
 
     >>> [round(100 * (core_share(1.35, 2.7, s)[0] or 0), 1) for s in (1.4, 1.6, 1.8, 2.3)]
     [7.1, 31.2, 50.0, 82.6]
@@ -68,7 +71,10 @@ def core_share(m: float, k: float, s: float) -> tuple[float | None, str]:
 
 
 def core_shares(groups: dict[str, tuple[Point, ...]], evaluation: Fraction) -> list[CoreShare]:
-    """Return the share of the cores between the first group of runs and each other group with known figures."""
+    """Return, for each further group of runs, the share of the first group's time that was bound by the cores.
+
+    Groups with unknown figures of a machine are left out. `evaluation`: share of the evaluation's time that counts.
+    """
     (first, base), *others = groups.items()
     found = []
     for other, group in others:
@@ -87,7 +93,10 @@ def core_shares(groups: dict[str, tuple[Point, ...]], evaluation: Fraction) -> l
 
 
 def bound_parts(points: Sequence[Point], evaluation: Fraction) -> BoundParts:
-    """Return the parts of the time of equal runs, as means of their shares."""
+    """Return the parts of the time of equal runs (arithmetic, memory, the rest, and others), as means of their shares.
+
+    `evaluation`: share of the evaluation's time that counts, from 0 to 1.
+    """
     runs = [_parts(point, evaluation) for point in points]
     least = [(arithmetic, memory) for arithmetic, memory, _, _ in runs if arithmetic is not None and memory is not None]
     is_known = len(least) == len(runs)

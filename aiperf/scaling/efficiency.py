@@ -54,13 +54,15 @@ class Scaling:
 
     @property
     def is_amdahl_refuted(self) -> bool:
-        """True if the serial fraction falls with the accelerators."""
+        """True if the serial fraction falls with more accelerators, which Amdahl's law excludes."""
         serial = [each.karp_flatt for each in self.pairs]
         return any(later < earlier for earlier, later in pairwise(serial))
 
 
 def scaling(points: Sequence[Point], evaluation: Fraction = Fraction(0)) -> Scaling:
-    """Return the scaling of runs that differ in their accelerators.
+    """Return speed-up, efficiency and losses of runs that differ in their number of accelerators only.
+
+    `evaluation`: share of the evaluation's time that counts, from 0 (none) to 1.
 
     Raises:
         CannotCompare: one size alone, or points that differ in anything else. The message lists every difference.
@@ -79,7 +81,7 @@ def scaling(points: Sequence[Point], evaluation: Fraction = Fraction(0)) -> Scal
 
 
 def karp_flatt(speed_up: float, accelerators: float) -> float:
-    """Return the serial fraction (1/speed-up − 1/p)/(1 − 1/p) (Karp and Flatt 1990)."""
+    """Return the serial fraction (1/speed-up − 1/p)/(1 − 1/p) of a program on p > 1 accelerators (Karp and Flatt 1990)."""
     return (1 / speed_up - 1 / accelerators) / (1 - 1 / accelerators)
 
 
@@ -103,9 +105,12 @@ def _form(points: Sequence[Point]) -> str:
 
 
 def mean_lines(points: Sequence[Point], evaluation: Fraction, *, is_split: bool) -> dict[str, Fraction]:
-    """Return accelerator-seconds per image by line, of all runs together.
+    """Return accelerator-seconds per image by line of the time breakdown (arithmetic, exchange, …), of all runs together.
 
-    `is_split`: every run separates exchange and waiting. Otherwise the line "communication" has both.
+    Args:
+        points: runs.
+        evaluation: share of the evaluation's time that counts.
+        is_split: every run separates exchange and waiting. Otherwise the line "communication" has both.
     """
     images = sum(each.images for each in points)
     sums: dict[str, Fraction] = {}
@@ -117,21 +122,27 @@ def mean_lines(points: Sequence[Point], evaluation: Fraction, *, is_split: bool)
 
 
 def images_per_second(points: Sequence[Point], evaluation: Fraction) -> float:
-    """Return the rate of equal runs together: their images ÷ their time."""
+    """Return the images per second of equal runs together: their images ÷ their time.
+
+    `evaluation`: share of the evaluation's time that counts.
+    """
     return float(points[0].accelerators / sum(mean_lines(points, evaluation, is_split=False).values()))
 
 
 def points_lost(one: Mapping[str, Fraction], many: Mapping[str, Fraction]) -> dict[str, float]:
-    """Return the percentage points that each line lost from `one` to `many`, both in accelerator-seconds per image.
+    """Return the percentage points of efficiency lost from `one` to `many`, by line of the time breakdown.
 
-    Their sum is 100·(1 − efficiency).
+    Both are accelerator-seconds per image by line. The sum of the result is 100·(1 − efficiency).
     """
     time = sum(many.values())
     return {line: float(100 * (many[line] - one[line]) / time) for line in many}
 
 
 def ratios_of_rounds(group: Sequence[Point], base: Sequence[Point], evaluation: Fraction) -> list[float]:
-    """Return the ratios of images per second in pairs, in order of the starts."""
+    """Return images per second of each run of `group` ÷ those of the run of `base` in the same round, in order of the starts.
+
+    `evaluation`: share of the evaluation's time that counts.
+    """
     ordered = [sorted(points, key=lambda each: each.started_unix) for points in (group, base)]
     return [
         one.images_per_second(evaluation) / other.images_per_second(evaluation)

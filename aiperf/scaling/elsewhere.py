@@ -36,6 +36,7 @@ class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def step_seconds(self) -> float:
+        """Seconds of one training step: global batch ÷ images per second."""
         return self.global_batch / self.images_per_second
 
 
@@ -54,7 +55,7 @@ COLUMNS = ReportedPoint.__struct_fields__[:-1]
 
 
 def read_points(path: Path) -> tuple[ReportedPoint, ...]:
-    """Return the points of a CSV file with the header COLUMNS. Only steps_to_target may be empty.
+    """Return the points of a CSV file of --points with the header COLUMNS. Only steps_to_target may be empty.
 
     Raises:
         BadConfiguration: no readable file, another header, a gap or a wrong value, or a repeated point.
@@ -102,7 +103,9 @@ def _with_efficiency(point: ReportedPoint, alike: Sequence[ReportedPoint]) -> Re
 
 
 def read_prediction(folder: Path, measured: Scaling) -> tuple[PredictedPoint, ...]:
-    """Return the prediction in a folder of `rehearse --within-worker`, for the form of scaling of the measured runs.
+    """Return the predicted efficiency by number of accelerators, from a folder of `rehearse --within-worker`.
+
+    The prediction is for weak or strong scaling, as the measured runs.
 
     Raises:
         BadConfiguration: no such file, another format, or no prediction for the fewest measured accelerators.

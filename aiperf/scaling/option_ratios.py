@@ -51,7 +51,12 @@ class OptionRatios:
 
 
 def option_ratios(points: Sequence[Point], option: str, evaluation: Fraction) -> OptionRatios:
-    """Group runs by an option and compare the groups. `option`: a name such as trainer.precision, or MACHINE.
+    """Return runs grouped by the values of an option, and the speed of each group relative to the first.
+
+    Args:
+        points: runs.
+        option: dotted name such as trainer.precision, or MACHINE for the model of the accelerator or processor.
+        evaluation: share of the evaluation's time that counts.
 
     Raises:
         BadConfiguration: no run has this option.

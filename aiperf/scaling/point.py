@@ -74,11 +74,12 @@ class Point:
 
     @property
     def global_batch(self) -> int:
+        """Images per step of all accelerators together."""
         return self.batch * self.accelerators
 
     @property
     def quality(self) -> float:
-        """Quality after the last epoch."""
+        """Quality after the last epoch, such as the accuracy from 0 to 1."""
         return self.epochs[-1].accuracy
 
     @property
@@ -89,27 +90,35 @@ class Point:
         return None if epoch is None else epoch * max(1, self.training_images // self.global_batch)
 
     def seconds_per_image(self, evaluation: Fraction) -> dict[str, Fraction]:
-        """Return accelerator-seconds per training image by line. `evaluation`: share of the evaluation that counts."""
+        """Return accelerator-seconds per training image by line of the time breakdown (arithmetic, exchange, …).
+
+        `evaluation`: share of the evaluation's time that counts, from 0 (none) to 1.
+        """
         shares = {"evaluation": evaluation}
         return {
             line: shares.get(line, Fraction(1)) * seconds / self.images for line, seconds in self.line_seconds.items()
         }
 
     def images_per_second(self, evaluation: Fraction) -> float:
+        """Return the training images per second of all accelerators. `evaluation`: share of the evaluation that counts."""
         return float(self.accelerators / sum(self.seconds_per_image(evaluation).values()))
 
     def mfu(self, evaluation: Fraction) -> float | None:
-        """Return the operations of convolutions and matrix products ÷ (time · peak). None without a peak."""
+        """Return the MFU as a share: operations of convolutions and matrix products ÷ (time · peak). None without a peak.
+
+        `evaluation`: share of the evaluation's time that counts.
+        """
         peak, own = self.machine.peak_flops, self.proposal
         rate = self.images_per_second(evaluation) / self.accelerators
         return None if peak is None else (own.tensor_forward_flops + own.tensor_backward_flops) * rate / peak
 
     def images_per_joule(self, evaluation: Fraction) -> float | None:
+        """Return the training images per joule. None without a power. `evaluation`: share of the evaluation that counts."""
         return self.images_per_second(evaluation) / self.watts if self.watts else None
 
 
 def point_of(folder: Path) -> Point:
-    """Return the point of a run's folder.
+    """Return the figures of a run's folder for a study of scaling.
 
     Raises:
         CannotCompare: the run has not ended, or its starting network trained for fewer than two epochs.
@@ -119,7 +128,13 @@ def point_of(folder: Path) -> Point:
 
 
 def point_of_events(run_events: Iterable[events.AnyEvent], name: str, folder: Path | None = None) -> Point:
-    """Return the point of a journal's events. `name`: that of messages. `folder`: of telemetry. Errors as in `point_of`."""
+    """Return the figures of a run for a study of scaling, from the events of its journal. Errors as in `point_of`.
+
+    Args:
+        run_events: all events, in order.
+        name: name of the run in messages.
+        folder: folder of the run's telemetry. None: no power is read.
+    """
     first: events.RunStarted | None = None
     workers: dict[int, events.WorkerJoined] = {}
     proposed: events.TrialProposed | None = None

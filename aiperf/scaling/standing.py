@@ -36,6 +36,7 @@ class ListedSystem:
 
     @property
     def flops_per_watt(self) -> float | None:
+        """Rmax ÷ power, in FLOPS per watt. None without a power."""
         return None if self.watts is None else self.flops_per_second / self.watts
 
 
@@ -128,7 +129,13 @@ def named_entry(entries: Sequence[ListedSystem], name: str) -> ListedSystem:
 
 
 def standing(report: Report, entries: Sequence[ListedSystem], to: ListedSystem | None) -> Standing:
-    """Return the place of a run. A simulated or invalid run has none."""
+    """Return the place that a run's score and FLOPS per watt would have in a list. A simulated or invalid run has none.
+
+    Args:
+        report: report of the run.
+        entries: systems of the list.
+        to: entry whose Rmax the score is divided by. None for no ratio.
+    """
     run, score, energy = report.run, report.score, report.energy
     lacks = "the run is simulated" if run.is_simulated else "" if score.valid else "the run has no valid score"
     flops = None if lacks else score.flops_per_second
@@ -150,7 +157,7 @@ def standing(report: Report, entries: Sequence[ListedSystem], to: ListedSystem |
 
 
 def place_of(figure: float, listed: Sequence[tuple[str, float]]) -> Place:
-    """Return the place of a figure among the named figures of a list."""
+    """Return the place that a figure would have among the (name, figure) pairs of a list, the largest figure first."""
     larger = sorted((each for each in listed if each[1] > figure), key=lambda each: each[1])
     others = sorted((each for each in listed if each[1] <= figure), key=lambda each: -each[1])
     return Place(

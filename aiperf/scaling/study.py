@@ -47,7 +47,14 @@ def study(
     reported: Path | None = None,
     predicted: Path | None = None,
 ) -> ScalingStudy:
-    """Return all results. `reported`: file of --points. `predicted`: folder of --predicted.
+    """Return all results on the scaling of a set of runs.
+
+    Args:
+        points: runs.
+        evaluation: share of the evaluation's time that counts, from 0 (none) to 1.
+        by: option by whose values the runs are compared. None for no such comparison.
+        reported: file of --points with figures from elsewhere.
+        predicted: folder of --predicted with a prediction.
 
     Raises:
         CannotCompare: the runs cannot be compared, or a prediction is given without numbers of accelerators.

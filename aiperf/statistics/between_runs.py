@@ -45,7 +45,7 @@ LONG_WINDOW_SECONDS = 3600.0
 
 
 def prior_of(window_seconds: float) -> Prior:
-    """Return the prior for runs with a valid window of this length."""
+    """Return the assumed spread between runs with a valid window of this many seconds: 2 % from an hour on, else 6 %."""
     return LONG if window_seconds >= LONG_WINDOW_SECONDS else SHORT
 
 
@@ -60,9 +60,10 @@ class ScoredRun:
 
 
 def over_runs(runs: Sequence[ScoredRun], *, of_median: bool = False) -> Estimate | None:
-    """Return the mean or the median of the scores with its uncertainty over runs.
+    """Return the mean or the median of the scores in FLOPS with its uncertainty over runs.
 
-    None for a single run without an interval of its own, or if a score is not positive.
+    Fewer than three runs use an assumed spread. None without runs, for a single run without an interval of its own, or if a
+    score is not positive.
     """
     if not runs or min(run.score for run in runs) <= 0:
         return None

@@ -30,7 +30,7 @@ class RelativeChange:
 
     @property
     def is_real(self) -> bool | None:
-        """True if the change is significant at 5 %. None if it cannot be tested."""
+        """True if the change is significant at 5 %, False if not. None if it cannot be tested."""
         return None if self.p_value is None else self.p_value < 0.05
 
 
@@ -38,7 +38,7 @@ Verdict = Literal["no regression", "regression", "cannot be determined"]
 
 
 def change(first: float, second: float, of_first: Estimate | None, of_second: Estimate | None) -> RelativeChange | None:
-    """Return the change between two figures with its test. None if the first is not positive.
+    """Return second ÷ first − 1 with its 95 % interval and p-value. None if the first is not positive.
 
     Args:
         first: First figure.
@@ -64,16 +64,18 @@ def change(first: float, second: float, of_first: Estimate | None, of_second: Es
 
 
 def welch_freedom(variances: list[float], freedoms: tuple[int, int]) -> float:
-    """Return the degrees of freedom by Welch and Satterthwaite: (Σ v)² ÷ Σ (v² ÷ f), with v the variances of the two means.
+    """Return the degrees of freedom by Welch and Satterthwaite: (Σ v)² ÷ Σ (v² ÷ f).
 
-    The variances are divided by their sum first, so that no square underflows.
+    Args:
+        variances: variances v of the two means, whose sum is positive.
+        freedoms: degrees of freedom f of each variance.
     """
     total = math.fsum(variances)
     return 1 / math.fsum((each / total) ** 2 / freedom for each, freedom in zip(variances, freedoms, strict=True))
 
 
 def two_sided(t: float, freedom: float) -> float:
-    """Return the two-sided p-value of t in Student's distribution."""
+    """Return the two-sided p-value, from 0 to 1, of t in Student's distribution with these degrees of freedom."""
     from scipy.special import stdtr
 
     return 2 * float(stdtr(freedom, -abs(t)))
@@ -111,10 +113,11 @@ class PlaceRange:
 
 
 def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bool = True) -> tuple[PlaceRange, ...]:
-    """Return the places of entries, in their order. Each entry is (figure, uncertainty or None).
+    """Return the place of each entry with the range of places that its uncertainty allows, in order of the entries.
 
-    Each pair is tested by Welch's t, with Holm's step-down (1979) over all pairs: at most 5 of 100 lists separate a pair that
-    is equal. An entry without an uncertainty is not compared. It has no range, and it widens the ranges of others.
+    Each entry is (figure, uncertainty or None). Each pair is tested by Welch's t, with Holm's step-down (1979) over all pairs:
+    at most 5 of 100 lists separate a pair that is equal. An entry without an uncertainty is not compared. It has no range, and
+    it widens the ranges of others.
     """
     values = np.array([value for value, _ in entries], dtype=np.float64)
     if not more_is_better:
@@ -135,7 +138,7 @@ def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bo
 
 
 def surely_apart(estimates: Sequence[Estimate]) -> npt.NDArray[np.bool_]:
-    """Return True at [i, j] if the two differ, at 5 % over all pairs together. Shape (n, n), symmetric."""
+    """Return True at [i, j] if i and j differ significantly, at 5 % over all pairs together. Shape (n, n), symmetric."""
     from scipy.special import stdtr
 
     size = len(estimates)
@@ -160,7 +163,7 @@ def surely_apart(estimates: Sequence[Estimate]) -> npt.NDArray[np.bool_]:
 
 
 def holm(p_values: Real, level: float) -> npt.NDArray[np.bool_]:
-    """Return True for each rejected hypothesis, at `level` for all together (Holm 1979).
+    """Return True for each rejected hypothesis, in order of `p_values`, at `level` for all together (Holm 1979).
 
     The p-values are compared in ascending order with level ÷ number of remaining ones, up to the first that is larger.
     """

@@ -31,13 +31,13 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval: value ± t · standard error."""
+        """Lower and upper end of the 95 % interval: value ± t · standard error, in the unit of the figure."""
         half = quantile(self.freedom) * self.standard_error
         return self.value - half, self.value + half
 
 
 def of_repeats(values: Sequence[float]) -> Estimate | None:
-    """Return the mean of equal runs. None for fewer than two runs."""
+    """Return the mean of a figure over equal runs with its standard error. None for fewer than two runs."""
     runs = len(values)
     if runs < 2:
         return None
@@ -45,7 +45,10 @@ def of_repeats(values: Sequence[float]) -> Estimate | None:
 
 
 def of_one_run(value: float | None, interval: tuple[float, float] | None, freedom: int | None) -> Estimate | None:
-    """Return a score with its own 95 % interval (`aiperf.accounting.confidence`). None without an interval."""
+    """Return a score as an Estimate from its own 95 % interval (`aiperf.accounting.confidence`).
+
+    None if value, interval or its degrees of freedom are None.
+    """
     if value is None or interval is None or freedom is None:
         return None
     # From the upper end, because the lower end is limited to zero.
@@ -53,13 +56,13 @@ def of_one_run(value: float | None, interval: tuple[float, float] | None, freedo
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation of a sample, with n − 1."""
+    """Return the standard deviation of two or more values, as a sample with n − 1."""
     middle = fmean(values)
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
 def quantile(freedom: float, level: float = LEVEL) -> float:
-    """Return Student's t for a two-sided interval with this level.
+    """Return Student's t at `freedom` degrees of freedom for a two-sided interval with confidence `level`, a share.
 
     >>> round(quantile(4), 3)
     2.776
@@ -88,7 +91,10 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Return the spread of values. None for fewer than two values, or if the mean is not positive."""
+    """Return mean, standard deviation and coefficient of variation of values.
+
+    None for fewer than two values, or if the mean is not positive.
+    """
     if len(values) < 2 or fmean(values) <= 0:
         return None
     middle, apart = fmean(values), deviation(values)
@@ -99,6 +105,7 @@ def variation_interval(variation: float, runs: int) -> tuple[float, float] | Non
     """Return the 95 % interval of a coefficient of variation K from n runs of a normal figure (Vangel 1996, modified McKay).
 
     K ÷ √(((u + 2) ÷ n − 1) K² + u ÷ (n − 1)), with u the χ² quantiles of n − 1 degrees of freedom at 97.5 and 2.5 %.
+    None if K is not positive or above 0.33, for which the approximation does not hold, or if the upper end is infinite.
 
     >>> low, high = variation_interval(0.05, 5) or (0.0, 0.0)
     >>> round(low, 4), round(high, 4)

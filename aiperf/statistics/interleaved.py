@@ -63,7 +63,7 @@ def interleaved(
 
 
 def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
-    """Return the narrowest order statistics x(k) to x(n + 1 − k) that contain the median with at least 95 % probability.
+    """Return the 95 % interval of a median: the narrowest order statistics x(k) to x(n + 1 − k) that contain it so probably.
 
     Exact for any continuous distribution: the number of values below the median is binomial(n, ½), so the interval misses
     with probability 2·P(X < k). For n = 10 it is x(2) to x(9), with 97.9 %.

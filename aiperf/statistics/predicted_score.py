@@ -56,20 +56,20 @@ class ScorePrediction:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval of one run, from the spread of the simulations. It does not cover the machine's spread."""
+        """Return the 95 % interval of one run in FLOPS, from the spread of the simulations and without the machine's spread."""
         count = len(self.scores)
         half = quantile(count - 1) * deviation(self.scores) * sqrt(1 + 1 / count)
         return max(0.0, self.score - half), self.score + half
 
 
 def as_json(of: ScorePrediction) -> dict[str, Any]:
-    """Return the content of a prediction's file."""
+    """Return the content of a prediction's file as a JSON object: all fields, score and interval."""
     content: dict[str, Any] = json.loads(json.dumps(asdict(of) | {"score": of.score, "interval": of.interval}))
     return content
 
 
 def read_prediction(path: Path) -> dict[str, Any]:
-    """Return the content of a prediction's file.
+    """Return the JSON object in a prediction's file, written by `predict --out`.
 
     Raises:
         BadConfiguration: the file holds no prediction.
@@ -85,7 +85,11 @@ def read_prediction(path: Path) -> dict[str, Any]:
 
 
 def require_prediction(content: object, name: str) -> dict[str, Any]:
-    """Return a content that has the fields of a prediction. Raises BadConfiguration."""
+    """Return `content` unchanged if it is an object with the fields of a prediction. `name`: name of the file, for messages.
+
+    Raises:
+        BadConfiguration: it is no prediction, or one of another format.
+    """
     keys = {*ScorePrediction.__dataclass_fields__, "score", "interval"}
     if not isinstance(content, dict) or not keys <= content.keys() or content["format"] != FORMAT:
         raise BadConfiguration(
@@ -96,18 +100,23 @@ def require_prediction(content: object, name: str) -> dict[str, Any]:
 
 
 def release() -> str:
-    """Return the release of this program."""
+    """Return the version of the installed program, or `not installed as a package`."""
     return versions().get("aiperf-cluster", "not installed as a package")
 
 
 def node_hashes(checks: Iterable[NodeChecked]) -> tuple[str, ...]:
-    """Return the sorted hashes of the nodes' descriptions."""
+    """Return the sorted hashes of the nodes' descriptions in preflight checks. Empty if no node was described."""
     found = (check.readings.get(PROBE, {}) for check in checks)
     return tuple(sorted({hash for each in found if (hash := each.get("facts", {}).get(HASH)) is not None}))
 
 
 def differing_options(content: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-    """Return the options that differ between a prediction and a run, without those that may."""
+    """Return the sorted names of options that differ between a prediction and a run, except for seed, names, folders and place.
+
+    Args:
+        content: JSON object of the prediction's file.
+        config: configuration of the run.
+    """
     predicted = content["config"]
     names = (predicted.keys() | config.keys()) - OTHER_OPTIONS
     return sorted(name for name in names if predicted.get(name) != config.get(name))

@@ -40,7 +40,11 @@ class RunWork:
 
     @property
     def factors(self) -> dict[str, float]:
-        """Return factors with the score as their product, by the names in FACTORS. The run has work in its window."""
+        """Return the factors of the score by the names in FACTORS: accelerators, busy share, share not repeated, and speed.
+
+        Their product is the score in FLOPS. The speed is in FLOPS too, the others have no unit. The run must have work in its
+        window.
+        """
         operations = math.fsum(trial.operations for trial in self.trials)
         busy_seconds = math.fsum(trial.busy_seconds for trial in self.trials)
         return {
@@ -70,9 +74,9 @@ class ScoreFactor:
 
 
 def ratio_factors(first: Sequence[RunWork], second: Sequence[RunWork]) -> tuple[ScoreFactor, ...]:
-    """Return the factors of the second score ÷ the first. The score of several runs is their geometric mean.
+    """Return the factors, each as a relative change, whose product is second score ÷ first score.
 
-    Empty if a run has no work in its window.
+    The score of several runs is their geometric mean. Empty if a run has no work in its window.
     """
     if not all(run.flops_per_second > 0 and run.trials for run in (*first, *second)):
         return ()
@@ -102,7 +106,10 @@ class Pairs:
 
 
 def pairs(first: RunWork, second: RunWork) -> Pairs | None:
-    """Compare two runs by their equal trials. None if there is no pair."""
+    """Return the speed of the second run relative to the first over pairs of equal trials (network and batch size).
+
+    None if there is no pair.
+    """
     ones, others = _by_cell(first.trials), _by_cell(second.trials)
     both = [pair for cell, trials in ones.items() for pair in zip(trials, others.get(cell, ()), strict=False)]
     alike = [

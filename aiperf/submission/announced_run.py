@@ -42,12 +42,17 @@ CLOCK_SECONDS = 1.0
 
 
 def announced_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a configuration that an announcement holds."""
+    """Return the part of a configuration that an announcement holds.
+
+    Left out are the seed, the folder of the runs, the search space, and options of one command line or announcement.
+    """
     return {name: value for name, value in config.items() if name not in OWN}
 
 
 def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnounced:
-    """Return the next entry of a log: a run of this configuration.
+    """Return the next entry of a log of announcements, not yet signed: a future run of this configuration.
+
+    `now_unix`: time of the entry in seconds since 1970.
 
     Raises:
         BadConfiguration: No run can begin with this configuration, or an option depends on the start of the run.
@@ -78,7 +83,14 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnou
 
 
 def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, started_unix: float | None) -> list[str]:
-    """Return the differences of a run from its announcement, as text. `started_unix`: None for a simulated run."""
+    """Return the differences of a run from its announcement, one text each. Empty if it agrees.
+
+    Args:
+        announced: entry of the announcement.
+        config: configuration of the run.
+        rules: number of its proposal rules.
+        started_unix: its start in seconds since 1970. None for a simulated run.
+    """
     entry = announced.entry
     assert isinstance(entry, RunAnnounced)
     expected, given = options(entry.config), options(announced_config(config))
@@ -97,7 +109,10 @@ def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, starte
 
 
 def breaks_of(log: Announcements, announced: SignedEntry, first: RunStarted) -> list[str]:
-    """Return the differences of a journal's first line from its announcement and from the log's record of its start."""
+    """Return the differences of a run from its announcement and from the log's record of its start, one text each.
+
+    `first`: first line of the run's journal. Empty if it agrees.
+    """
     found = breaks(announced, first.config, first.proposal_rules, None if first.simulated else first.started_unix)
     begun, withdrawn = log.begun().get(announced.id), log.withdrawn().get(announced.id)
     if begun is None:
@@ -112,7 +127,9 @@ def breaks_of(log: Announcements, announced: SignedEntry, first: RunStarted) -> 
 
 
 def require_announced(conf: RunConf, now_unix: float | None = None) -> None:
-    """Check a run that is about to begin against its announcement, if it names one.
+    """Check a run that is about to begin against its announcement, if it names one. Returns nothing.
+
+    `now_unix`: start of the run in seconds since 1970 (default: now).
 
     Raises:
         NotAsAnnounced: The run differs, the announcement was withdrawn or used, or the log does not have it.
@@ -228,12 +245,15 @@ class Announced:
 
     @property
     def words(self) -> str:
-        """Text for a list."""
+        """Counts as text: `3 of 4 announced runs published`."""
         return f"{self.published} of {self.announced} announced runs published"
 
 
 def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
-    """Compare the log of a site with published runs. `runs`: first lines of journals. Copies count once."""
+    """Return the comparison of a site's log of announcements with its published runs.
+
+    `runs`: first lines of their journals. Copies of a journal count once.
+    """
     entries = {each.id: each for each in log.entries if isinstance(each.entry, RunAnnounced)}
     by_id: dict[str, list[RunStarted]] = {}
     unannounced: list[str] = []
@@ -268,9 +288,10 @@ def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
 
 
 def witnessed_unix(log: Announcements, wanted: SignedEntry, signers: Mapping[str, Sequence[str]]) -> float | None:
-    """Return the time at which another principal first confirmed an entry. None if nobody did.
+    """Return the time, in seconds since 1970, at which another principal first confirmed an entry. None if nobody did.
 
-    `signers`: see `signers_of`. A second key of the same principal, or a key of an unknown one, is no witness.
+    `signers`: principals by the id of each entry (`signers_of`). A second key of the same principal, or a key of an unknown
+    one, is no witness.
     """
     own = set(signers.get(wanted.id, ()))
     witnesses = (each for each in log.entries[wanted.entry.number :] if isinstance(each.entry, HeadWitnessed))

@@ -23,13 +23,17 @@ _LOOK_SECONDS = 0.05
 
 
 def log_path(word: str | Path) -> Path:
-    """Return the file of --log. A folder, or a word that ends with '/', means announcements.jsonl in that folder."""
+    """Return the path of the log that --log names: a file, or announcements.jsonl in a folder or in a name ending with '/'."""
     path = Path(word)
     return path / NAME if path.is_dir() or str(word).endswith("/") else path
 
 
 def make_folder(word: str) -> None:
-    """Create the folder of --log if the word ends with '/'. Raises AnnouncementsNotWritten."""
+    """Create the folder that --log names, if the word ends with '/'.
+
+    Raises:
+        AnnouncementsNotWritten: The folder cannot be created.
+    """
     try:
         if word.endswith("/"):
             Path(word).mkdir(exist_ok=True)
@@ -40,7 +44,7 @@ def make_folder(word: str) -> None:
 
 
 def read_log(path: Path) -> Announcements:
-    """Read a log from its file.
+    """Return the checked content of a log of announcements.
 
     Raises:
         NotAsAnnounced: The file cannot be read.
@@ -57,7 +61,7 @@ def read_log(path: Path) -> Announcements:
 
 
 def add(path: Path, key: Path | None, entry_of: Callable[[Announcements], AnyEntry]) -> tuple[SignedEntry, Path | None]:
-    """Sign an entry and add it to the log.
+    """Sign an entry, add it to the log, and return it.
 
     Args:
         path: File of the log.
@@ -65,7 +69,7 @@ def add(path: Path, key: Path | None, entry_of: Callable[[Announcements], AnyEnt
         entry_of: Creates the entry from the present log.
 
     Returns:
-        The entry, and the file next to the log that keeps a torn last line.
+        The entry, and the file next to the log that keeps a torn last line (None if no line was torn).
 
     Raises:
         AnnouncementsNotWritten: Another writer holds the log, or the disk refuses the line. The log is unchanged.

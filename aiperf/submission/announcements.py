@@ -115,6 +115,7 @@ class Announcements:
         return self.entries[-1].id if self.entries else ORIGIN.decode()
 
     def by_id(self, wanted: str) -> SignedEntry | None:
+        """Return the entry with this id. None if there is none."""
         return next((each for each in self.entries if each.id == wanted), None)
 
     def withdrawn(self) -> dict[str, RunWithdrawn]:
@@ -128,18 +129,24 @@ class Announcements:
 
 
 def content_of(entry: AnyEntry) -> bytes:
-    """Return the bytes that are signed."""
+    """Return the bytes of an entry that are signed: its compact JSON."""
     return msgspec.json.encode(entry)
 
 
 def line_of(log: Announcements, content: bytes, signature: str) -> bytes:
-    """Return the next line of a log, with its newline."""
+    """Return the bytes of the next line of a log, sealed to the previous line, with its newline.
+
+    Args:
+        log: present content of the log.
+        content: signed bytes of the entry (`content_of`).
+        signature: text of the signature. '' for an entry without one.
+    """
     body = msgspec.json.encode(_Line(entry=msgspec.Raw(content), signature=signature))
     return sealed(log.head.encode(), body)[0]
 
 
 def parse(content: bytes, name: str) -> Announcements:
-    """Read a log and check its seals, its order and its signatures. `name` is for messages.
+    """Return the content of a log after a check of its seals, its order and its signatures. `name`: name for messages.
 
     Raises:
         AnnouncementsDamaged: A line is no entry, does not follow from the previous one, or has no valid signature.
@@ -168,7 +175,10 @@ def parse(content: bytes, name: str) -> Announcements:
 
 
 def signers_of(log: Announcements, allowed: Path) -> dict[str, tuple[str, ...]]:
-    """Return the names that the key of each signed entry may sign for at the entry's time, by the entry's id."""
+    """Return, by the id of each signed entry, the names in `allowed` for which its key could sign at the entry's time.
+
+    `allowed`: file of allowed signers, in the format of ssh-keygen.
+    """
     signed = [each for each in log.entries if each.key is not None]
     with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
         names = pool.map(lambda each: principals(allowed, each.signature, each.content, each.entry.at_unix), signed)

@@ -49,7 +49,11 @@ class UnpackedSubmission:
 
 
 def manifest_of(contents: Mapping[str, Content]) -> bytes:
-    """Return the manifest in the format of sha256sum. Raises OSError if a file cannot be read."""
+    """Return the manifest of files in the format of sha256sum, one line each: digest, two blanks, name.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
     return "".join(f"{_sha256(content)}  {name}\n" for name, content in contents.items()).encode()
 
 

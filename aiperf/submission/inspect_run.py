@@ -82,7 +82,7 @@ class Inspection:
 
     @property
     def is_good(self) -> bool:
-        """True without a bad finding."""
+        """True if no finding is bad. Notes do not count."""
         return all(finding.outcome != "bad" for finding in self.findings)
 
 
@@ -100,7 +100,13 @@ class RunInspection:
 
 
 def judge_run(run: SubmittedRun, folder: Path, requirements: Requirements) -> RunInspection:
-    """Inspect one run. `folder`: its unpacked folder."""
+    """Return the inspection of one run. An unreadable journal is a bad finding, not an error.
+
+    Args:
+        run: entry of the run in submission.json.
+        folder: its unpacked folder.
+        requirements: further requirements on the submission.
+    """
     if not (folder / JOURNAL).is_file():
         finding = InspectionFinding("members", "bad", f"{JOURNAL} is missing", run.run)
         return RunInspection(run.run, None, None, None, (finding,))

@@ -98,7 +98,16 @@ def read_allowed(path: Path) -> Path:
 
 
 def principals(allowed: Path, signature: str, content: bytes, at_unix: float) -> tuple[str, ...]:
-    """Return the names for which a signature's key may sign at a time. Empty if there are none, or if it is not valid."""
+    """Return the names in a file of allowed signers for which a signature's key may sign at a time.
+
+    Empty if there are none, or if the signature is not valid.
+
+    Args:
+        allowed: file of allowed signers, in the format of ssh-keygen.
+        signature: text of the signature.
+        content: signed bytes.
+        at_unix: time in seconds since 1970.
+    """
     if signing_key(signature, content) is None:
         return ()
     when = f"-Overify-time={time.strftime('%Y%m%d%H%M%S', time.localtime(at_unix))}"

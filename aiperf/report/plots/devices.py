@@ -56,7 +56,7 @@ def devices_over_time(report: Report) -> DrawnFigure:
 
 
 def shown(report: Report) -> UtilizationSeries | None:
-    """Return the time series to draw: of accelerators if measured, else of hosts, else None."""
+    """Return the time series of utilization to draw: of accelerators if measured, else of hosts, else None."""
     courses = {} if report.telemetry is None else {course.kind: course for course in report.telemetry.courses}
     measured = [
         one for one in (courses.get("accelerator"), courses.get("host")) if one is not None and _is_measured(one)

@@ -58,12 +58,13 @@ DPI = 160
 
 
 def drawn(draw: Callable[[Figure], object], name: str, height: float, source: str) -> tuple[str, bytes, bytes]:
-    """Return the figure as SVG, PNG and PDF. Equal arguments give equal bytes: no date, no random names.
+    """Return the figure as SVG text, PNG bytes and PDF bytes. Equal arguments give equal bytes: no date, no random names.
 
     Args:
         draw: draws on an empty figure.
+        name: name of the figure, from which the names inside the SVG are derived.
         height: in inches.
-        source: run and machine, printed below the axes (`words.source`).
+        source: run and machine, printed below the axes (`phrases.source`).
     """
     with mpl.rc_context(cast("Any", {**STYLE, "svg.hashsalt": name})):  # The stub types the names of all settings.
         figure = Figure(figsize=(WIDTH_INCHES, height + SOURCE_INCHES), layout="constrained")
@@ -87,9 +88,9 @@ def _without_prolog(svg: str) -> str:
 
 
 def inline(svg: str, name: str, label: str) -> str:
-    """Convert an SVG to a part of an HTML page: unique names, CSS variables as colours, size set by the page.
+    """Return a standalone SVG as a part of an HTML page: unique names, CSS variables as colours, size set by the page.
 
-    `label`: escaped text for screen readers.
+    `name`: prefix of the names. `label`: escaped text for screen readers.
     """
     svg = _without_prolog(svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
@@ -102,7 +103,10 @@ def inline(svg: str, name: str, label: str) -> str:
 
 
 def on_time_axis(axes: Axes, end: float) -> float:
-    """Label the x axis with a suitable unit, set its limits, and return the divisor from seconds to this unit."""
+    """Label the x axis with a suitable unit and set its limits. Return the divisor from seconds to this unit: 1, 60 or 3600.
+
+    `end`: right end of the axis in seconds.
+    """
     divisor, unit = (1.0, "s") if end <= 300 else (60.0, "min") if end <= 3 * 3600 else (3600.0, "h")
     axes.set_xlabel(f"time since the start of the run ({unit})")
     axes.set_xlim(0, max(end, 1e-9) / divisor)

@@ -64,5 +64,5 @@ def accent(*, is_simulated: bool) -> Accent:
 
 
 def as_css(dark: bool) -> str:
-    """Return the CSS custom properties of all roles."""
+    """Return the CSS custom properties of all roles as one line: `--role: colour;`. `dark`: colours of the dark mode."""
     return " ".join(f"--{colour.role}: {colour.dark if dark else colour.light};" for colour in COLOURS)

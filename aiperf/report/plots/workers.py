@@ -132,7 +132,7 @@ def _grid(figure: Figure, axes: Axes, chart: Gantt, own: Accent) -> None:
 
 
 def accelerators_over_time(report: Report) -> DrawnFigure:
-    """Draw a step line: up when a worker joins, down when one is lost."""
+    """Draw the number of present accelerators as a step line: up when a worker joins, down when one is lost."""
     name, title, available = "accelerators", "Accelerators over time", report.availability
     if not report.workers:
         return DrawnFigure(name, title, empty="No worker has joined yet.")

@@ -46,6 +46,6 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
 
 
 def sections(report: Report) -> tuple[Section, ...]:
-    """Return all sections with content. Draws the figures."""
+    """Return all sections of the page with content, in their order. Draws the figures."""
     made = (section(report) for section in SECTIONS)
     return tuple(section for section in made if section is not None)

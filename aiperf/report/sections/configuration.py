@@ -10,14 +10,14 @@ from aiperf.report.tables import Cell, Column, Table, pairs
 
 
 def configuration(report: Report) -> Section:
-    """Facts of the run, and all options."""
+    """Return the section with the facts of the run and all options."""
     options = option_table(report)
     parts = (run(report), CollapsedTables(f"Configuration, {len(options.rows)} options", (options,)))
     return Section("configuration", "Run and configuration", parts, "Configuration")
 
 
 def run(report: Report) -> Table:
-    """Return the table of the run."""
+    """Return the table of the run: name, start, end, length, data set, workers, seed and journal."""
     facts = report.run
     dataset = facts.dataset
     lost = sum(worker.lost is not None for worker in report.workers)
@@ -47,7 +47,7 @@ def _images(dataset: dict[str, object]) -> str:
 
 
 def option_table(report: Report) -> Table:
-    """Return the table of the composed configuration."""
+    """Return the table of all options and their values as composed for the run."""
     rows = tuple(
         (Cell(name, kind="option"), Cell(phrases.option(name, value)))
         for name, value in phrases.flattened(report.run.config)

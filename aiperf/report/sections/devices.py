@@ -15,7 +15,7 @@ MOST_HOSTS = 64
 
 
 def devices(report: Report) -> Section:
-    """Utilization, memory, power and temperature of the devices, and load of the hosts."""
+    """Return the section on utilization, memory, power and temperature of the devices, and load of the hosts."""
     missing = Paragraph("Utilization, power and temperature of the devices: not measured.", "empty")
     parts = (devices_over_time(report), each_device_over_time(report), telemetry(report) or missing, loads(report))
     return Section("devices", "Utilization and memory over time", parts, "Utilization")

@@ -16,7 +16,7 @@ def energy(report: Report) -> Section:
 
 
 def energy_table(report: Report) -> Table | None:
-    """Return the energy by each method of measurement, or None without one."""
+    """Return the table of joules, watts and FLOPS per watt by method of measurement, or None without one."""
     if report.energy is None:
         return None
     columns = (

@@ -9,7 +9,7 @@ from aiperf.report.tables import Cell, Column, Table, row_of
 
 
 def exchange(report: Report) -> Section | None:
-    """Exchange against its bound, and waiting. None for workers of one rank, or without a measured bus bandwidth."""
+    """Return the section with the gradient exchange against its lower bound. None without ranks to exchange or a bandwidth."""
     facts = report.exchange
     if facts is None:
         return None

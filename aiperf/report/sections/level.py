@@ -18,7 +18,7 @@ NOT_DESCRIBED = (1, 2, 3, 4, 5)
 
 
 def level(report: Report) -> Section | None:
-    """Level against the preset's values. None for the AutoML benchmark."""
+    """Return the section with the run's level of permitted changes against its preset. None for the AutoML benchmark."""
     preset = preset_of(report)
     if preset is None:
         return None
@@ -26,13 +26,13 @@ def level(report: Report) -> Section | None:
 
 
 def preset_of(report: Report) -> str | None:
-    """Return the name of the run's preset. None for the AutoML benchmark."""
+    """Return the name of the run's preset, as `benchmark=` takes it. None for the AutoML benchmark."""
     benchmark: dict[str, Any] | None = report.run.config.get("benchmark")
     return None if benchmark is None else str(benchmark["name"])
 
 
 def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifference, ...]:
-    """Return the options that differ from the preset's values, in order of their layers.
+    """Return the options of the run that differ from the preset's values, in order of the rules' layers of a system.
 
     Other images under the name of the published data set are a difference too.
     """
@@ -44,7 +44,13 @@ def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifferenc
 
 
 def level_table(reference: str, differences: Sequence[LayerDifference], *, is_preset: bool) -> Table:
-    """Return a row for each layer, and one for differences without a layer if there are any."""
+    """Return the table of differences by HPC AI500's layers (1 hardware to 9 data), with the levels that permit each.
+
+    Args:
+        reference: name of the preset or run that was compared.
+        differences: differences from it. A last row has those without a layer, if there are any.
+        is_preset: the reference is a preset, so that the machine is not compared.
+    """
     layers: list[tuple[int | None, str]] = [*rules().layers.items()]
     if any(each.layer is None for each in differences):
         layers.append((None, "unknown to this release"))

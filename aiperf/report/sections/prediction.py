@@ -19,7 +19,7 @@ BAR = 0.38
 
 
 def prediction(report: Report) -> Section | None:
-    """Predicted and measured score. None if the run was not predicted."""
+    """Return the section with predicted and measured score. None if the run was not predicted."""
     found = report.prediction
     if found is None:
         return None

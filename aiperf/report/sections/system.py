@@ -57,7 +57,7 @@ def systems(report: Report) -> tuple[Table, ...]:
 
 
 def nodes(report: Report) -> Table | None:
-    """Return the nodes as checked by preflight, those with a fault first, or None without preflight."""
+    """Return the table of the nodes as checked by preflight, excluded and faulty ones first, or None without preflight."""
     if not report.nodes:
         return None
     columns = (
@@ -106,7 +106,7 @@ def _node(node: NodeFacts) -> tuple[Cell, ...]:
 
 
 def described_nodes(report: Report) -> Iterator[Table]:
-    """Yield the differences between nodes, the form, and one table for each kind of node."""
+    """Yield the tables of differences between nodes, of the `system.*` fields if any is set, and of each kind of node."""
     system = report.system
     if system.differences:
         yield _differences(system)
@@ -158,7 +158,7 @@ def _named(nodes: tuple[str, ...]) -> str:
 
 
 def versions(report: Report) -> Table:
-    """Return the versions of the last driver."""
+    """Return the table of software versions on the host of the last driver, with changes at a resume."""
     changed: Sequence[str] = report.run.versions_changed
     rows = [
         (name, f"{version} (changed at a resume)" if name in changed else version)

@@ -16,7 +16,7 @@ TITLE = "Where the time went"
 
 
 def losses(report: Report) -> Section:
-    """Accelerator time of the valid window: losses from the peak to the score, and time by activity."""
+    """Return the section on accelerator time of the valid window: losses from the peak to the score, and time by activity."""
     activities = time_table(report) if report.time_breakdown.whole_seconds > 0 else None
     return Section("losses", TITLE, (waterfall(report), loss_table(report), activities), "Losses")
 

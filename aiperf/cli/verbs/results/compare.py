@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print a comparison of runs and return the exit status (see `status`)."""
     margin = None if arguments.max_regression is None else share(arguments.max_regression)
     if arguments.repeats:
         return _repeats(arguments)

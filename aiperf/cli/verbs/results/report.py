@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Write the report of a run, print its closing lines and return exit status 0."""
     from aiperf.journal.run_folder import run_folder
 
     folder = run_folder(arguments.run)

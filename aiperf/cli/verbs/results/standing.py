@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the places of runs in a list and return the exit status: 1 if a run has none."""
     from aiperf.cli.output import print_folded
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of

@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Add an entry to a log of announcements, or show the log. Return the exit status."""
     from aiperf.errors import BadConfiguration
 
     if (arguments.withdraw is None) != (arguments.why is None):

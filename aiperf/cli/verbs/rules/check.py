@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the result of every rule and return the exit status."""
+    """Print the result of every rule and return the exit status: 1 if a rule is broken or unknown."""
     from aiperf.cli.output import print_line
     from aiperf.journal.journal import read
     from aiperf.journal.run_folder import run_folder
@@ -136,7 +136,7 @@ def is_valid(outcomes: Sequence[RuleOutcome]) -> bool:
 
 
 def as_json(run: str, rules: Division, outcomes: Sequence[RuleOutcome]) -> dict[str, object]:
-    """Return the content of --json. `rules`: outcome of each rule. `breaches`: broken and unknown rules."""
+    """Return the JSON object that --json prints. `rules`: outcome of each rule. `breaches`: broken and unknown rules."""
     return {
         "run": run,
         "division": rules.name,

@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the inspections of submissions and return the exit status: 1 after a bad finding."""
     from aiperf.cli.verbs.rules.check import known_options
     from aiperf.errors import BadConfiguration
     from aiperf.ranking.division import division
@@ -79,7 +80,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def lines(inspection: Inspection) -> Iterator[str]:
-    """Yield the findings and the verdict as sanitized lines."""
+    """Yield the findings and the verdict of an inspection as lines of text without control characters."""
     for finding in inspection.findings:
         of = f"{finding.run}: " if finding.run is not None and len(inspection.runs) > 1 else ""
         yield sanitize(f"  {finding.outcome:<4}  {finding.check:<13}  {of}{finding.text}")

@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the verification of a journal and return the exit status: 1 if it is not sound."""
     from pathlib import Path
 
     from aiperf.journal.run_folder import run_folder

@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the predicted score and return the exit status: 1 if a repeated prediction differs from its file."""
     from aiperf.atomic_files import write_named
     from aiperf.cli.output import print_folded
     from aiperf.simulate.study.predict import again, lines, pilot, predict

@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Check the nodes of a run, print the results and return the exit status: 1 if a node has a fault."""
     from aiperf.cli import batch
     from aiperf.config import configure
     from aiperf.planning.plan import check_options, folder_of, make_folder

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the state of a run and return exit status 0."""
     from aiperf.cli.run_status import lines, status_of
     from aiperf.journal.run_folder import run_folder
 

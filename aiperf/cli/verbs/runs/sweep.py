@@ -74,7 +74,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def settings_of(over: Sequence[str]) -> list[Setting]:
-    """Return all combinations of the values of `--over`. One empty setting without values.
+    """Return all combinations of the values of `--over`, each as words OPTION=VALUE. Without values, one empty combination.
 
     >>> settings_of(["a=1,[2,3]", "b,c=4:5,6:7"])[:2]
     [('a=1', 'b=4', 'c=5'), ('a=1', 'b=6', 'c=7')]
@@ -148,7 +148,7 @@ def _seed(given: dict[str, str]) -> int:
 
 
 def planned(settings: Sequence[Setting], repeat: int, seed: int) -> list[PlannedRun]:
-    """Return the runs in their order. Every second round has the settings in reverse order.
+    """Return the runs of a sweep in their order, each with name and seed. Every second round has the settings in reverse order.
 
     >>> [(run.name, run.seed) for run in planned([("a=1",), ("a=2",)], 2, 7)]
     [('01-a_1', 7), ('02-a_2', 8), ('03-a_2', 9), ('04-a_1', 10)]
@@ -167,7 +167,7 @@ def _label(setting: Setting) -> str:
 
 
 def folder_of(runs: str, options: Sequence[str], over: Sequence[str], repeat: int) -> Path:
-    """Return the folder of a sweep. Equal commands have the same folder."""
+    """Return the path of a sweep's folder below the folder `runs`. Equal commands have the same folder."""
     from aiperf.files import given_path
 
     digest = hashlib.sha256(json.dumps([sorted(options), list(over), repeat]).encode()).hexdigest()
@@ -207,7 +207,7 @@ def _execute(folder: Path, words: Sequence[str], runs: Sequence[PlannedRun]) -> 
 
 
 def finished_run(folder: Path, name: str) -> Path | None:
-    """Return the folder of a finished run with this name. Move folders of runs that were cut off to `interrupted`.
+    """Return the folder of a finished run with this name, or None. Move folders of runs that were cut off to `interrupted`.
 
     Raises:
         JournalInUse: another program drives the run.

@@ -93,7 +93,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def as_json(counted: Cost, batch: int) -> dict[str, Any]:
-    """Return the content of --json: exact operations per image."""
+    """Return the JSON object that --json prints: exact operations per image. `batch`: images of a batch."""
     return {
         "layers": {
             kind: {"forward_flops": layer.forward_flops, "backward_flops": layer.backward_flops}

@@ -81,7 +81,10 @@ BEST_TRIALS = 60
 
 
 def tree(trials: Mapping[int, TrialResults], best: int | None) -> ArchitectureTree:
-    """Lay out the tree: one row for each leaf, parents in the middle of their children, no two nodes at one position."""
+    """Return the tree of trials with positions: one row for each leaf, parents in the middle of their children.
+
+    No two nodes have one position. `best`: number of the best trial, None before the first evaluation.
+    """
     kept = _shown(trials)
     children: dict[int | None, list[int]] = {}
     for number in kept:

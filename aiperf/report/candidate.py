@@ -25,14 +25,17 @@ from searchers.history import Space
 
 
 def candidate_of(events: Iterable[AnyEvent]) -> Candidate:
-    """Return the candidate of a journal's events, which are read once and in order."""
+    """Return the facts that ranking rules check (a Candidate), from a journal's events.
+
+    The events are read once and in order.
+    """
     run = collect(events)
     inside = window(run.work_log)
     return candidate(run, inside, score(run.work_log), utilisation(run, inside).mfu_busy)
 
 
 def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float | None) -> Candidate:
-    """Return the candidate of a folded journal with its window, its score and its largest MFU."""
+    """Return the facts that ranking rules check (a Candidate), from a collected journal, its window, score and largest MFU."""
     started, ended, work_log = run.started, run.work_log.ended, run.work_log
     config = started.config
     late = [run.trials[number] for number, record in work_log.trials.items() if record.proposed_for > 3]

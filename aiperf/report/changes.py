@@ -14,7 +14,7 @@ Morph = Mapping[str, Any]
 
 
 def morph(encoded: Morph) -> str:
-    """Describe one morph. An unknown morph is returned as JSON."""
+    """Return one morph as text: `widen conv1 to 64 channels`. An unknown morph is returned as JSON."""
     match encoded:
         case {"kind": "deepen", "after": after}:
             return f"deepen after {after}"
@@ -29,12 +29,12 @@ def morph(encoded: Morph) -> str:
 
 
 def morphs(encoded: Sequence[Morph]) -> str:
-    """Describe all morphs of a proposal in order. Empty without morphs."""
+    """Return all morphs of a proposal as text, in order. '' without morphs."""
     return "; ".join(morph(each) for each in encoded)
 
 
 def in_short(encoded: Sequence[Morph]) -> str:
-    """Summarize the morphs of a proposal: `16 × kernel, 1 × skip`, or a single morph itself. Empty without morphs."""
+    """Return the morphs of a proposal in short: `16 × kernel, 1 × skip`, or a single morph itself. '' without morphs."""
     if len(encoded) < 2:
         return morphs(encoded)
     return ", ".join(
@@ -43,7 +43,7 @@ def in_short(encoded: Sequence[Morph]) -> str:
 
 
 def change(trial: TrialFacts) -> str:
-    """Summarize the change from a trial's parent to the trial."""
+    """Return a text on the change from a trial's parent to the trial, such as `3 × widen, 1 × skip`."""
     summary = in_short(trial.morphs) or ("the starting graph" if trial.parent is None else "its parent again")
     if trial.kernel_size is not None and not any(each.get("kind") == "kernel" for each in trial.morphs):
         summary += f"; kernel size {trial.kernel_size} unchanged"
@@ -51,7 +51,7 @@ def change(trial: TrialFacts) -> str:
 
 
 def lineage(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> Iterator[str]:
-    """Yield the proposals from the starting graph to a trial: summaries, and all morphs of the last one.
+    """Yield one line of text for each trial from the starting graph to this trial: summaries, and all morphs of the last one.
 
     >>> # trial 2: deepen after stem.relu
     """

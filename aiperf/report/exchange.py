@@ -35,12 +35,12 @@ class ExchangeFacts:
 
 
 def gradient_bytes(parameters: int, config: Mapping[str, Any]) -> int:
-    """Return the bytes of a step's gradients on the network."""
+    """Return the bytes of one step's gradients: 4 for each parameter, or 2 with FP16 compression."""
     return parameters * (2 if config.get("trainer", {}).get("fp16_compression") else 4)
 
 
 def all_reduce_seconds(size: float, ranks: int, bus_bytes_per_second: float) -> float:
-    """Return the time of an all-reduce at a bus bandwidth: size · 2(n − 1)/n ÷ bandwidth.
+    """Return the seconds of an all-reduce of `size` bytes: size · 2(n − 1)/n ÷ bandwidth, for n ranks.
 
     >>> all_reduce_seconds(1000, 4, 1500)
     1.0

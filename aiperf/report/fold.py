@@ -34,7 +34,7 @@ class TrialResults:
 
 @dataclass(slots=True)
 class Collected:
-    """Result of the fold."""
+    """State of a journal after all its events: the run, its trials, workers, work log and measurements."""
 
     started: events.RunStarted
     line: int = 1
@@ -78,12 +78,15 @@ class Collected:
         return target_of(self.started.config)
 
     def shows(self, fact: str, value: str = "") -> None:
-        """Record that the current line shows a fact."""
+        """Record the current line as the first that shows a fact of the ranking's rules.
+
+        A fact that was shown before is unchanged.
+        """
         self.lines.setdefault((fact, value), self.line)
 
 
 def collect(journal: Iterable[events.AnyEvent]) -> Collected:
-    """Fold all events, which are read once. The first is RunStarted, as the journal guarantees."""
+    """Return the collected content of a journal. Its events are read once. The first event must be RunStarted."""
     rest = iter(journal)
     started = next(rest)
     assert isinstance(started, events.RunStarted), "a journal begins with RunStarted"

@@ -25,7 +25,7 @@ RELEASE = "aiperf-cluster"
 
 
 def page(report: Report, sections: Sequence[Section]) -> str:
-    """Return the whole file."""
+    """Return the report as the text of one HTML file."""
     title = f"{report.run.name}: {phrases.score_title(report.run)} {phrases.score(report)}"
     shown = (
         section(each.name, each.title, [part_as_html(part) for part in each.parts if part is not None])
@@ -211,7 +211,7 @@ def _of_which_peak(report: Report) -> str:
 
 
 def about(report: Report) -> tuple[tuple[str, str], ...]:
-    """Return the facts by which a reader compares two pages, as (name, text)."""
+    """Return the facts that identify a report (machine, benchmark, run, release) as pairs (name, text)."""
     run = report.run
     return (
         ("Machine", phrases.hardware(report.hardware)),

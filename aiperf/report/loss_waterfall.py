@@ -24,11 +24,13 @@ def losses(
     present: Mapping[int, float],
     workers: Collection[int],
 ) -> Waterfall | None:
-    """Compute the waterfall of the valid window.
+    """Return the losses from the accelerators' peak to the score in the valid window.
+
+    None without a window, a score, an accelerator, or a peak or timed training step.
 
     Args:
-        spent: account of the window.
-        planned: accelerators.
+        spent: account of the window's accelerator time.
+        planned: number of planned accelerators.
         flops_per_second: score of the run.
         used: peak of an accelerator.
         measured: telemetry of the window.
@@ -42,7 +44,7 @@ def losses(
 
 
 def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collection[int]) -> Waterfall:
-    """Add the measured energy of accelerators to a waterfall. Return it unchanged if a device was not measured.
+    """Return a waterfall with the measured energy of accelerators added. Unchanged if a device was not measured.
 
     Without accelerators, use the processors of hosts that run a single worker. `workers`: workers that were present.
     """
@@ -76,7 +78,7 @@ def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collecti
 
 
 def clock_share(peak_clock_mhz: float | None, measured: Telemetry | None, workers: Mapping[int, float]) -> float | None:
-    """Return the mean clock of the working accelerators ÷ the clock of their peak.
+    """Return the mean clock of the working accelerators ÷ the clock of their peak, as a share.
 
     `workers`: seconds of presence in the window of each worker that worked there. Return None if the clock of any of their
     accelerators is unknown.

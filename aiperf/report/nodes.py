@@ -16,7 +16,7 @@ MOST_NAMED = 4
 
 
 def nodes(checks: Sequence[NodeChecked]) -> tuple[NodeFacts, ...]:
-    """Return one entry for each check. A node has several if several sessions checked it."""
+    """Return the preflight results: one entry for each check. A node has several if several sessions checked it."""
     return tuple(
         NodeFacts(
             address=check.address,
@@ -61,7 +61,7 @@ def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]
 def preflight_warnings(
     checks: Sequence[NodeChecked], config: dict[str, Any], *, is_simulated: bool
 ) -> list[RunWarning]:
-    """Return the warnings of preflight."""
+    """Return warnings about nodes that preflight excluded, nodes used with a fault, remarks of probes, or no preflight."""
     if (config.get("preflight") or {}).get("probes") == "none" and not is_simulated:
         text = "the nodes were not checked before the run (preflight.probes=none)"
         return [RunWarning(text, "note", "leave preflight.probes unset in the next run")]

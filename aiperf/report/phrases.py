@@ -23,7 +23,7 @@ _OF_THE_SCHEDULE = ("data-set", "start", "warmup", "window")
 
 
 def score_title(run: RunFacts) -> str:
-    """Return the name of the score."""
+    """Return the name of the score: `score`, `following score`, or one of them after `simulated`."""
     return ("simulated " if run.is_simulated else "") + ("following score" if run.follows is not None else "score")
 
 
@@ -38,7 +38,7 @@ def followed(run: RunFacts) -> str | None:
 
 
 def score(report: Report) -> str:
-    """Return `41.2 TFLOPS`, or the reason for a missing score."""
+    """Return the score as text such as `41.2 TFLOPS`, or `no valid window`."""
     value = report.score.flops_per_second
     return "no valid window" if value is None else units.flops_per_second(value)
 
@@ -68,13 +68,13 @@ def fixed_network(found: FixedNetworkResult) -> tuple[str, str]:
 
 
 def settled(report: Report) -> str:
-    """Return `within 1 % after 1 h 10 min (21 %)` for the narrowest share, or `no valid window`."""
+    """Return when the score came close to its final value: `within 1 % after 1 h 10 min (21 %)`, or `no valid window`."""
     times = _settled(report)
     return times[-1] if times else "no valid window"
 
 
 def settled_meaning(report: Report) -> str:
-    """Return the explanation of `settled`, with the wider shares."""
+    """Return the explanation of `settled`, followed by the times of the wider shares."""
     wider = "; ".join(_settled(report)[:-1])
     meaning = (
         "time from which the score stayed so close to the final score, and the share of the valid window until then"
@@ -91,7 +91,7 @@ def _settled(report: Report) -> list[str]:
 
 
 def interval_meaning(report: Report) -> str:
-    """Return the explanation of the interval, with its sample."""
+    """Return the explanation of the score's 95 % interval, with the sample it is computed from."""
     meaning = "how steady this run was; another run may differ by more"
     if report.score.flops_per_second_interval is None:
         return f"{meaning}; no interval: {report.score.interval_basis}"
@@ -104,12 +104,12 @@ def metric(run: RunFacts) -> str:
 
 
 def quality(report: Report) -> str:
-    """Return the best quality, or `no evaluation`."""
+    """Return the best quality as text, or `no evaluation`."""
     return "no evaluation" if report.score.quality is None else units.quality(report.score.quality)
 
 
 def regulated(report: Report) -> str:
-    """Return the regulated score, or the reason for a missing one."""
+    """Return the regulated score as text in FLOPS, or the reason for a missing one."""
     value = report.score.regulated_flops_per_second
     if value is not None:
         return units.flops_per_second(value)
@@ -117,18 +117,18 @@ def regulated(report: Report) -> str:
 
 
 def error(report: Report) -> str:
-    """Return the error, or `no evaluation`."""
+    """Return the error as text such as `2.41 %`, or `no evaluation`."""
     return "no evaluation" if report.score.error is None else error_of(report.score.error, report.run)
 
 
 def error_of(value: float, run: RunFacts) -> str:
-    """Return `2.41 %`, or `≤ 0.14 % (no error in 360 images)` if every image was classified correctly."""
+    """Return an error as text: `2.41 %`, or `≤ 0.14 % (no error in 360 images)` if every image was classified correctly."""
     figure, floor = error_parts(value, run)
     return f"{figure} ({floor})" if floor else figure
 
 
 def error_parts(value: float, run: RunFacts) -> tuple[str, str]:
-    """Return an error's figure, and the reason of its lower bound if every image was classified correctly, else ''."""
+    """Return an error as text, and the reason why it is a bound if every image was classified correctly, else ''."""
     images = run.dataset.get("validation_images")
     if isinstance(images, int) and images > 0 and value <= 1 / (2 * images):
         return f"≤ {units.error(value)}", f"no error in {units.count(images)} images"
@@ -150,7 +150,7 @@ def outcome(code: str) -> str:
 
 
 def instantaneous(report: Report) -> str:
-    """Return the median over parts of the window, or `no valid window`."""
+    """Return the median rate over parts of the window as text in FLOPS, or `no valid window`."""
     found = report.instantaneous
     if found is None:
         return "no valid window"
@@ -163,7 +163,7 @@ def trials_finished(number: int) -> str:
 
 
 def peak(report: Report) -> str | None:
-    """Return the denominator of MFU, `144 GFLOPS per rank × 2`, or None if no peak is known."""
+    """Return the peak that MFU is a share of, such as `144 GFLOPS per rank × 2`. None if no peak is known."""
     used = report.utilisation
     if used.mfu is None or used.peak_flops is None:
         return None
@@ -270,14 +270,14 @@ def seconds(value: float | None) -> str:
 
 
 def when(run: RunFacts) -> str:
-    """Return the start of the run in UTC, or `virtual clock` for a simulated run."""
+    """Return the start of the run as text in UTC, or `virtual clock` for a simulated run."""
     if run.is_simulated:
         return "virtual clock"
     return datetime.fromtimestamp(run.started_unix, UTC).strftime("%-d %B %Y, %H:%M UTC")
 
 
 def end(run: RunFacts) -> str:
-    """Return the end of the run and its reason."""
+    """Return a text on the end of the run and its reason."""
     match run.end_reason:
         case "duration":
             return f"ran its declared {units.duration(run.duration_seconds)}"
@@ -290,12 +290,12 @@ def end(run: RunFacts) -> str:
 
 
 def standing(report: Report) -> str:
-    """Return one line on the run's place in the ranking."""
+    """Return one line on whether the run can be ranked: simulated, outside the ranking, or no broken rule."""
     return ": ".join(part for part in standing_parts(report) if part)
 
 
 def standing_parts(report: Report) -> tuple[str, str]:
-    """Return the title of `standing` and the rest of it, or '' without a rest."""
+    """Return the title of the line of `standing`, and the rest of that line. The rest is '' if no rule is broken."""
     source_run = followed(report.run)
     follows = "" if source_run is None else f" {source_run}"
     if report.run.is_simulated:
@@ -322,7 +322,10 @@ def broken_rules(report: Report) -> tuple[str, list[str]]:
 
 
 def ranking_options(breaches: Sequence[RuleViolation]) -> str | None:
-    """Return the command that replaces several remedies on options, or None if at most one rule is about an option."""
+    """Return the command that makes a ranked run, in place of several remedies.
+
+    None if at most one broken rule is about options.
+    """
     configured = [each for each in breaches if not each.is_unknown and (each.option or each.id in _OF_THE_SCHEDULE)]
     if len(configured) < 2:
         return None
@@ -398,7 +401,7 @@ def part(name: str) -> str:
 
 
 def option(name: str, value: str) -> str:
-    """Return the value of an option. Long times also in hours and minutes."""
+    """Return the value of an option as text. Times get the unit s, long ones also hours and minutes."""
     if not name.endswith("_seconds"):
         return value
     try:

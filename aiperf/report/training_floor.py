@@ -32,7 +32,11 @@ class HostRoofs:
 
     @classmethod
     def parse(cls, content: Mapping[str, Any], name: str) -> HostRoofs:
-        """Return the roofs of a file. Raises BadConfiguration for another content. `name`: of the file, in messages."""
+        """Return the measured rates in a file's content. `name`: name of the file, for messages.
+
+        Raises:
+            BadConfiguration: the content is not that of `bops peak --json` with the memory bandwidth.
+        """
         try:
             rates = {
                 kind.removeprefix("fma_"): rate * content["cores"]
@@ -95,7 +99,10 @@ def training_floor(
 def step(
     graph: Graph, batch: int, element_bytes: int, peak_flops: float, bandwidth: float, passes: int
 ) -> tuple[float, float]:
-    """Return the operations of a batch and its shortest time in seconds. `passes`: 1 for forward only, 2 for both."""
+    """Return the operations of one batch and its shortest time in seconds. `passes`: 1 for forward only, 2 for both passes.
+
+    `batch`: images. `element_bytes`: bytes of one element. `peak_flops`: FLOPS. `bandwidth`: bytes per second.
+    """
     operations, floors = [], []
     for cost, traffic in zip(layer_costs(graph), layer_traffic(graph), strict=True):
         flops = (cost.forward_flops, cost.backward_flops) if passes == 2 else (cost.forward_validation_flops,)

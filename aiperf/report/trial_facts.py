@@ -108,5 +108,5 @@ def pareto_front(trials: Iterable[TrialFacts]) -> tuple[TrialFacts, ...]:
 
 
 def operations(trial: TrialFacts) -> int:
-    """Return the operations of one training image, forward and backward."""
+    """Return the operations of one image in training, forward and backward."""
     return trial.forward_flops + trial.backward_flops

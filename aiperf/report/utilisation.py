@@ -20,7 +20,10 @@ from aiperf.system.peaks import DataType, WorkerPeak, worker_peak
 
 
 def utilisation(run: Collected, inside: Window) -> Utilisation:
-    """Compute the figures of the valid window. A figure is None if the window has no length or nothing was measured."""
+    """Return MFU, busy time and pauses in the valid window.
+
+    A figure is None if the window has no length or it was not measured.
+    """
     work_log = run.work_log
     columns = work_log.intervals
     weight = share_inside(columns.start, columns.end, inside)
@@ -79,7 +82,7 @@ def _peak(run: Collected) -> WorkerPeak | None:
 
 
 def peak_of_rank(run: Collected, precision: DataType) -> WorkerPeak | None:
-    """Return the common peak of one rank of all workers in a precision, or None if their peaks differ.
+    """Return the peak of one rank in a precision, if it is the same for all workers. None if a peak is unknown or they differ.
 
     For processors of one model, return the fastest measurement, because other programs only slow a measurement down.
     """

@@ -37,7 +37,7 @@ class Paths:
 
 
 def report_of(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
-    """Compute the report of a run from its journal, telemetry, power meters and remaining checkpoints.
+    """Return the report of a run, computed from its journal, telemetry, power meters and remaining checkpoints.
 
     Arguments and errors: see `recomputed`.
     """
@@ -45,7 +45,7 @@ def report_of(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
 
 
 def recomputed(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
-    """Compute the part of a run's report that needs no checkpoint files. Another machine computes the same from a submission.
+    """Return the part of a run's report that needs no checkpoint files. Another machine computes the same from a submission.
 
     `roofs`: measured roofs of the hosts (default: from the journal).
 
@@ -72,7 +72,9 @@ def _without_cycle_collection() -> Iterator[None]:
 
 
 def write(report: Report, folder: Path, run: Path | None = None) -> Paths:
-    """Write a report into a folder, and replace an earlier one file by file. Equal reports give equal bytes.
+    """Write a report into a folder, and return the paths. Equal reports give equal bytes.
+
+    An earlier report is replaced file by file.
 
     Args:
         report: facts of the run.

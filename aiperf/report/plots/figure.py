@@ -58,12 +58,13 @@ DPI = 160
 
 
 def drawn(draw: Callable[[Figure], object], name: str, height: float, source: str) -> tuple[str, bytes, bytes]:
-    """Return the figure as SVG, PNG and PDF. Equal arguments give equal bytes: no date, no random names.
+    """Return the figure as SVG text, PNG bytes and PDF bytes. Equal arguments give equal bytes: no date, no random names.
 
     Args:
         draw: draws on an empty figure.
+        name: name of the figure, from which identifiers in the SVG follow.
         height: in inches.
-        source: run and machine, printed below the axes (`words.source`).
+        source: run and machine, printed below the axes (`phrases.source`).
     """
     with mpl.rc_context(cast("Any", {**STYLE, "svg.hashsalt": name})):  # The stub types the names of all settings.
         figure = Figure(figsize=(WIDTH_INCHES, height + SOURCE_INCHES), layout="constrained")

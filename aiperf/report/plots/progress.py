@@ -22,7 +22,10 @@ from aiperf.units import METRICS, count, duration, flops_per_second, scale, shar
 
 
 def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: str = "top") -> None:
-    """Shade the warm-up. `label`: position of its name, 'top', 'center', 'bottom' or '' for none."""
+    """Shade the warm-up. `warmup`, `end`: seconds of the run. `divisor`: seconds per unit of the x axis.
+
+    `label`: position of the name of the area, 'top', 'center', 'bottom' or '' for none.
+    """
     if warmup <= 0:
         return
     edge = min(warmup, end)

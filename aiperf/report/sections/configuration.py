@@ -17,7 +17,7 @@ def configuration(report: Report) -> Section:
 
 
 def run(report: Report) -> Table:
-    """Return the table of the run."""
+    """Return the table of the run: start, end, length, data set, workers, seed and journal."""
     facts = report.run
     dataset = facts.dataset
     lost = sum(worker.lost is not None for worker in report.workers)

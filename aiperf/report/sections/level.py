@@ -26,7 +26,7 @@ def level(report: Report) -> Section | None:
 
 
 def preset_of(report: Report) -> str | None:
-    """Return the name of the run's preset. None for the AutoML benchmark."""
+    """Return the name of the preset benchmark that the run chose. None for the AutoML benchmark."""
     benchmark: dict[str, Any] | None = report.run.config.get("benchmark")
     return None if benchmark is None else str(benchmark["name"])
 
@@ -44,7 +44,7 @@ def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifferenc
 
 
 def level_table(reference: str, differences: Sequence[LayerDifference], *, is_preset: bool) -> Table:
-    """Return a row for each layer, and one for differences without a layer if there are any."""
+    """Return a table with one row for each layer, and one for differences without a layer if there are any."""
     layers: list[tuple[int | None, str]] = [*rules().layers.items()]
     if any(each.layer is None for each in differences):
         layers.append((None, "unknown to this release"))

@@ -32,7 +32,7 @@ def step(report: Report) -> Section | None:
 
 
 def summary(found: StepBreakdown) -> str:
-    """Return the traced steps, the cost of tracing them, and the bandwidth of the exchange."""
+    """Return a text on the traced steps, the cost of tracing them, and the bandwidth of the exchange."""
     last = found.first_step + found.steps - 1
     traced = f"Rank 0 of {found.ranks} traced steps {found.first_step} to {last} of trial {found.trial}"
     change = "" if found.slowdown is None else f", {units.change(found.slowdown)} against the steps before"
@@ -51,14 +51,14 @@ def tables(found: StepBreakdown) -> tuple[Table, ...]:
 
 
 def kernel_table(parts: Sequence[StepPart], device: str) -> Table:
-    """Return the classes of kernels."""
+    """Return the table of the classes of kernels with their times."""
     place = "the accelerator, without idle time" if device == "cuda" else "the processor"
     footnote = "Not measured: instructions per cycle, utilization of the memory."
     return _part_table("step-kernels", f"Kernels on {place}", parts, [part.name for part in parts], footnote)
 
 
 def exchange_table(parts: Sequence[StepPart], source: str) -> Table:
-    """Return the phases of the exchange: all rows of Table 6 for Horovod, whose backend does not report all of them."""
+    """Return the table of the exchange's phases: all rows of Table 6 for Horovod, whose backend does not report all of them."""
     names = list(PHASES) if source == SOURCE else [part.name for part in parts]
     return _part_table(
         "step-exchange", f"Gradient exchange ({source or 'no record'})", parts, names or ["exchange"], ""

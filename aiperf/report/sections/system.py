@@ -57,7 +57,7 @@ def systems(report: Report) -> tuple[Table, ...]:
 
 
 def nodes(report: Report) -> Table | None:
-    """Return the nodes as checked by preflight, those with a fault first, or None without preflight."""
+    """Return the table of nodes as checked by preflight, those with a fault first, or None without preflight."""
     if not report.nodes:
         return None
     columns = (
@@ -158,7 +158,7 @@ def _named(nodes: tuple[str, ...]) -> str:
 
 
 def versions(report: Report) -> Table:
-    """Return the versions of the last driver."""
+    """Return the table of the last driver's software versions."""
     changed: Sequence[str] = report.run.versions_changed
     rows = [
         (name, f"{version} (changed at a resume)" if name in changed else version)

@@ -35,7 +35,7 @@ class Prior:
 
     @property
     def text(self) -> str:
-        """The assumption as text, printed next to each result that uses it."""
+        """Text of the assumption, printed next to each result that uses it."""
         return f"assumed spread between runs of one machine: {100 * self.variation:g} % ({self.freedom} degrees of freedom)"
 
 
@@ -45,7 +45,7 @@ LONG_WINDOW_SECONDS = 3600.0
 
 
 def prior_of(window_seconds: float) -> Prior:
-    """Return the prior for runs with a valid window of this length."""
+    """Return the assumed spread between runs with a valid window of this length in seconds."""
     return LONG if window_seconds >= LONG_WINDOW_SECONDS else SHORT
 
 
@@ -60,9 +60,9 @@ class ScoredRun:
 
 
 def over_runs(runs: Sequence[ScoredRun], *, of_median: bool = False) -> Estimate | None:
-    """Return the mean or the median of the scores with its uncertainty over runs.
+    """Return the mean or the median of the runs' scores, with the uncertainty between runs.
 
-    None for a single run without an interval of its own, or if a score is not positive.
+    None without runs, for a single run without an interval of its own, or if a score is not positive.
     """
     if not runs or min(run.score for run in runs) <= 0:
         return None

@@ -37,7 +37,7 @@ class Estimate:
 
 
 def of_repeats(values: Sequence[float]) -> Estimate | None:
-    """Return the mean of equal runs. None for fewer than two runs."""
+    """Return the mean of repeated runs with its standard error. None for fewer than two runs."""
     runs = len(values)
     if runs < 2:
         return None
@@ -45,7 +45,10 @@ def of_repeats(values: Sequence[float]) -> Estimate | None:
 
 
 def of_one_run(value: float | None, interval: tuple[float, float] | None, freedom: int | None) -> Estimate | None:
-    """Return a score with its own 95 % interval (`aiperf.accounting.confidence`). None without an interval."""
+    """Return a score with the uncertainty of its own 95 % interval (`aiperf.accounting.confidence`).
+
+    None without an interval.
+    """
     if value is None or interval is None or freedom is None:
         return None
     # From the upper end, because the lower end is limited to zero.
@@ -88,7 +91,10 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Return the spread of values. None for fewer than two values, or if the mean is not positive."""
+    """Return mean, standard deviation and variation of values.
+
+    None for fewer than two values, or if the mean is not positive.
+    """
     if len(values) < 2 or fmean(values) <= 0:
         return None
     middle, apart = fmean(values), deviation(values)

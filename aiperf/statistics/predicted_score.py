@@ -37,7 +37,7 @@ class ScorePrediction:
     source: str
     """Run of the profile."""
     source_hash: str
-    """Hash of the last line of its journal."""
+    """Hash of the last line of that run's journal."""
     workers: int
     is_extrapolated: bool
     """True if the number of workers differs from that of the profile."""
@@ -63,13 +63,13 @@ class ScorePrediction:
 
 
 def as_json(of: ScorePrediction) -> dict[str, Any]:
-    """Return the content of a prediction's file."""
+    """Return the content of a prediction's file, as a JSON object."""
     content: dict[str, Any] = json.loads(json.dumps(asdict(of) | {"score": of.score, "interval": of.interval}))
     return content
 
 
 def read_prediction(path: Path) -> dict[str, Any]:
-    """Return the content of a prediction's file.
+    """Return the JSON object in a prediction's file.
 
     Raises:
         BadConfiguration: the file holds no prediction.
@@ -85,7 +85,11 @@ def read_prediction(path: Path) -> dict[str, Any]:
 
 
 def require_prediction(content: object, name: str) -> dict[str, Any]:
-    """Return a content that has the fields of a prediction. Raises BadConfiguration."""
+    """Return `content` unchanged if it has the format and the fields of a prediction. `name`: its name in messages.
+
+    Raises:
+        BadConfiguration: it has another format, or a field is missing.
+    """
     keys = {*ScorePrediction.__dataclass_fields__, "score", "interval"}
     if not isinstance(content, dict) or not keys <= content.keys() or content["format"] != FORMAT:
         raise BadConfiguration(
@@ -96,18 +100,18 @@ def require_prediction(content: object, name: str) -> dict[str, Any]:
 
 
 def release() -> str:
-    """Return the release of this program."""
+    """Return the release of this program, or 'not installed as a package'."""
     return versions().get("aiperf-cluster", "not installed as a package")
 
 
 def node_hashes(checks: Iterable[NodeChecked]) -> tuple[str, ...]:
-    """Return the sorted hashes of the nodes' descriptions."""
+    """Return the sorted hashes of the nodes' descriptions in preflight results, each once. Empty if no node was described."""
     found = (check.readings.get(PROBE, {}) for check in checks)
     return tuple(sorted({hash for each in found if (hash := each.get("facts", {}).get(HASH)) is not None}))
 
 
 def differing_options(content: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-    """Return the options that differ between a prediction and a run, without those that may."""
+    """Return the sorted names of options that differ between a prediction and a run's configuration. Some may always differ."""
     predicted = content["config"]
     names = (predicted.keys() | config.keys()) - OTHER_OPTIONS
     return sorted(name for name in names if predicted.get(name) != config.get(name))

@@ -28,19 +28,19 @@ class TrialWork:
 
 @dataclass(frozen=True, slots=True)
 class RunWork:
-    """Work of one run."""
+    """Work of one run in its valid window."""
 
     flops_per_second: float
-    """Score of the run."""
+    """Score of the run in FLOPS."""
     accelerators: int
-    """Largest number at once."""
+    """Largest number of accelerators at once."""
     window_seconds: float
     trials: tuple[TrialWork, ...]
     """Trials with work in the window, in order of their start."""
 
     @property
     def factors(self) -> dict[str, float]:
-        """Return factors with the score as their product, by the names in FACTORS. The run has work in its window."""
+        """Factors by name (accelerators, busy, done again, speed). Their product is the score. Requires work in the window."""
         operations = math.fsum(trial.operations for trial in self.trials)
         busy_seconds = math.fsum(trial.busy_seconds for trial in self.trials)
         return {
@@ -102,7 +102,7 @@ class Pairs:
 
 
 def pairs(first: RunWork, second: RunWork) -> Pairs | None:
-    """Compare two runs by their equal trials. None if there is no pair."""
+    """Return the speed ratio of the second run to the first over pairs of equal trials. None if there is no pair."""
     ones, others = _by_cell(first.trials), _by_cell(second.trials)
     both = [pair for cell, trials in ones.items() for pair in zip(trials, others.get(cell, ()), strict=False)]
     alike = [

@@ -35,7 +35,7 @@ class RunDifference:
 
 
 def differing(first: Report, second: Report) -> tuple[RunDifference, ...]:
-    """Return all differences of two runs, with those of the benchmark first."""
+    """Return all differences between two runs in what they ran and where, with those of the benchmark first."""
     return tuple(
         RunDifference(kind, name, before, after)
         for (kind, one), (_, other) in zip(_described(first), _described(second), strict=True)
@@ -89,7 +89,7 @@ def _unlike(first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[tup
 
 
 def unequal(runs: Sequence[Report]) -> tuple[RunDifference, ...]:
-    """Return the differences of each run of a side from its first run, without the seed. Repeats have none."""
+    """Return the differences of each run from the first one, without the seed. Empty if the runs are repeats."""
     return tuple(
         each
         for other in runs[1:]

@@ -64,7 +64,7 @@ class Comparison:
     losses: tuple[LossChange, ...]
     """Changed parts, the largest change first. Empty if a run has no waterfall."""
     gate: RegressionGate | None
-    """None without a margin."""
+    """Verdict on the figure of the regression gate. None without a margin."""
     version: int = VERSION
 
 
@@ -91,13 +91,13 @@ class Repeats:
 def compare(
     first: Side, second: Side, largest_regression: float | None = None, figure: str = OF_SCORE.name
 ) -> Comparison:
-    """Compare two sides.
+    """Return the comparison of two sides: differences, figures with tests, factors of the score, losses and verdict.
 
     Args:
         first: Side A.
         second: Side B.
         largest_regression: Margin of the regression gate as a share. Default: no gate.
-        figure: Figure of the gate.
+        figure: Name of the figure that the gate judges.
 
     Raises:
         CannotCompare: The sides have different benchmarks, or share a run.
@@ -130,7 +130,7 @@ def compare(
 
 
 def repeats(side: Side) -> Repeats:
-    """Compare two or more equal runs with each other."""
+    """Return the figures of two or more equal runs with their spread, and the number of further runs for some precisions."""
     figures = tuple((each.name, of_side(each, side.runs)) for each in figures_of(side.runs))
     of_score = figures[0][1].spread
     return Repeats(
@@ -144,7 +144,7 @@ def repeats(side: Side) -> Repeats:
 
 
 def work_of(report: Report) -> RunWork:
-    """Return the work of a run inside its window, by trial in order of start."""
+    """Return the work of a run inside its valid window, by trial in order of start."""
     trials = sorted(
         (trial for trial in report.trials if trial.in_window.operations > 0 < trial.in_window.busy_seconds), key=_start
     )

@@ -45,7 +45,7 @@ def folders(words: Sequence[str]) -> list[Path]:
     """Return the folders of runs. A word is a run, or a folder of runs, which are returned in order of their names.
 
     Raises:
-        NoSuchRun: A word names no run.
+        NoSuchRun: A word is neither.
     """
     found: list[Path] = []
     for word in words:
@@ -56,7 +56,11 @@ def folders(words: Sequence[str]) -> list[Path]:
 
 
 def require_each_once(journals: Sequence[RunJournal]) -> None:
-    """Raise CannotCompare if two journals belong to one run, complete or cut."""
+    """Check that no two journals belong to one run, complete or cut.
+
+    Raises:
+        CannotCompare: Two of them do.
+    """
     seen: dict[str, RunJournal] = {}
     for journal in journals:
         if (known := seen.setdefault(journal.ends.first, journal)) is not journal:
@@ -67,7 +71,7 @@ def require_each_once(journals: Sequence[RunJournal]) -> None:
 
 
 def side(words: Sequence[str]) -> Side:
-    """Return the side of the runs that words name.
+    """Return the runs that `words` name as one side of a comparison.
 
     Raises:
         NoSuchRun: A word names no run.
@@ -90,7 +94,11 @@ def side(words: Sequence[str]) -> Side:
 
 
 def require_one_benchmark(first: Side, second: Side) -> None:
-    """Raise CannotCompare if data set or schedule differ, or if only one side is simulated."""
+    """Check that two sides have the same data set and schedule, and that both are real or both simulated.
+
+    Raises:
+        CannotCompare: They differ in one of these.
+    """
     apart = [each for each in differing(first.runs[0], second.runs[0]) if each.kind == "benchmark"]
     if apart:
         raise CannotCompare(
@@ -101,6 +109,6 @@ def require_one_benchmark(first: Side, second: Side) -> None:
 
 
 def in_words(apart: Sequence[RunDifference]) -> str:
-    """Return the first few differences as text."""
+    """Return the first few differences as text, `name (first; second)`, and the number of the others."""
     named = [f"{each.name} ({each.first}; {each.second})" for each in apart[:MOST_NAMED]]
     return ", ".join(named) + (f" and {len(apart) - MOST_NAMED} more" if len(apart) > MOST_NAMED else "")

@@ -20,12 +20,12 @@ class Figure:
 
     name: str
     value: Callable[[Report], float | None]
-    """Returns None if the run lacks the figure."""
+    """Function that returns the figure of a run, or None if the run lacks it."""
     shown: Callable[[float], str]
     between: Callable[[float, float], str]
-    """Formats both ends of an interval with one unit."""
+    """Function that formats both ends of an interval with one unit."""
     more_is_better: bool | None
-    """None if neither direction is better."""
+    """True if a larger value is better. None if neither direction is better."""
 
 
 def _operations_per_trial(report: Report) -> float | None:
@@ -107,7 +107,7 @@ def figures_of(runs: Sequence[Report]) -> tuple[Figure, ...]:
 
 
 def by_name(name: str) -> Figure:
-    """Return the figure of this name."""
+    """Return the figure with this name. Raises StopIteration if there is none."""
     return next(figure for figure in (*FIGURES, *FIXED_NETWORK) if figure.name == name)
 
 
@@ -136,7 +136,10 @@ class Compared:
 
 
 def of_side(figure: Figure, runs: Sequence[Report]) -> SideFigure:
-    """Return the mean of a side with its uncertainty over runs. For one run, only the score has an uncertainty."""
+    """Return the mean of a figure over a side's runs, with its uncertainty and spread. All None if a run lacks the figure.
+
+    For one run, only the score has an uncertainty.
+    """
     found = [figure.value(run) for run in runs]
     values = [value for value in found if value is not None]
     if len(values) < len(found):
@@ -154,7 +157,7 @@ def _scored(run: Report) -> ScoredRun:
 
 
 def compared(figure: Figure, first: Sequence[Report], second: Sequence[Report]) -> Compared:
-    """Return a figure of both sides with a test of the difference."""
+    """Return one figure of both sides, and the test of their difference."""
     one, other = of_side(figure, first), of_side(figure, second)
     apart = None
     if one.value is not None and other.value is not None:

@@ -9,7 +9,10 @@ from aiperf.report.phrases import flattened
 
 
 def differences_by_layer(run: Report, reference: Report) -> tuple[LayerDifference, ...]:
-    """Return the differences, in order of their layers. Options of the data set are compared too."""
+    """Return the differences between a run and its reference, in order of their layers.
+
+    Options of the data set are compared too.
+    """
     found = differing(run, reference)
     own, other = (dict(flattened({"dataset": each.run.config["dataset"]})) for each in (run, reference))
     own |= {_name(each): each.first for each in found}

@@ -19,14 +19,14 @@ class ClusterSize:
     runs: tuple[str, ...]
     """Names of the runs."""
     flops_per_second: float
-    """Mean score."""
+    """Mean score in FLOPS."""
     regulated_flops_per_second: float
     efficiency: float
     """Score per accelerator ÷ that of the smallest size."""
 
 
 def cluster_sizes(words: Sequence[str]) -> tuple[ClusterSize, ...]:
-    """Read runs and group them by their largest number of accelerators, the smallest first.
+    """Return the runs grouped by their largest number of accelerators, the smallest number first.
 
     Raises:
         NoSuchRun: A word names no run.
@@ -59,7 +59,10 @@ def _size(accelerators: int, sides: Sequence[Side], alone: float) -> ClusterSize
 
 
 def scaling_lines(found: Sequence[ClusterSize]) -> list[str]:
-    """Return the table as text. The efficiency of one run per size includes the difference between two searches."""
+    """Return the table of scores and efficiencies as lines of text, with one line for each size.
+
+    The efficiency of one run per size includes the difference between two searches.
+    """
     head = f"{'accelerators':>12}  {'runs':>4}  {'score':>14}  {'regulated':>14}  {'efficiency':>10}"
     rows = [
         f"{count(each.accelerators):>12}  {len(each.runs):>4}  {flops_per_second(each.flops_per_second):>14}  "

@@ -37,7 +37,7 @@ not measured, or not defined. A text that a spreadsheet would read as a formula 
 
 
 def write(record: RunRecord, folder: Path) -> None:
-    """Write the tables and README.md into a folder."""
+    """Write the run as CSV tables (run, trials, workers, epochs, intervals, telemetry) and a README.md into a folder."""
     trials = [field.name for field in dataclasses.fields(TrialFacts) if field.name != "in_window"]
     trials += [f"in_window.{field.name}" for field in dataclasses.fields(InWindow)]
     epochs = [name for name in EpochFinished.__struct_fields__ if name != "interval"]

@@ -17,10 +17,10 @@ TOOLS = {"tensorboard": "", "mlflow": "mlflow.db", "optuna": "optuna-journal.log
 
 
 def tool(word: str) -> str:
-    """Return the tool with this name.
+    """Return the name `word` if it is a tool to which runs can be exported.
 
     Raises:
-        BadConfiguration: if there is none. The message suggests the nearest name.
+        BadConfiguration: if there is no such tool. The message suggests the nearest name.
     """
     if word in TOOLS:
         return word

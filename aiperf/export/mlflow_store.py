@@ -52,9 +52,11 @@ class LoggedRun:
 
 
 def write(record: RunRecord, folder: Path, out: Path) -> Path:
-    """Write the database and the artifacts below `folder`. Return the folder of the run's artifacts.
+    """Write the MLflow database and the artifacts below `folder`. Return the folder of the run's artifacts.
 
     Args:
+        record: run to export.
+        folder: folder to write into.
         out: place of the folder after the export. MLflow stores the whole path of artifacts.
     """
     for library in ("mlflow", "alembic"):

@@ -33,7 +33,7 @@ _STATES = {
 
 
 def write(record: RunRecord, folder: Path) -> None:
-    """Write the file of the storage into a folder."""
+    """Write the trials as an Optuna study, in the file of a journal storage in a folder."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # hide "study created"
     storage = JournalStorage(JournalFileBackend(str(folder / NAME)))
     study = optuna.create_study(storage=storage, study_name=record.title, direction="maximize")

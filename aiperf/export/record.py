@@ -44,7 +44,7 @@ class RunRecord:
     report: Report
     started: RunStarted
     epochs: Mapping[int, Mapping[int, EpochFinished]]
-    """End of each epoch by trial and epoch. Of a repeated epoch the last end."""
+    """End of each epoch by trial number and epoch. Of a repeated epoch the last end."""
 
     @property
     def title(self) -> str:
@@ -52,11 +52,11 @@ class RunRecord:
         return f"{self.report.run.name} (simulated)" if self.report.run.is_simulated else self.report.run.name
 
     def unix(self, at: float) -> float:
-        """Return seconds since 1970 (UTC) for a time of the run, by the driver's clock at its start."""
+        """Return the Unix time of a moment of the run. `at`: seconds since the start of the run."""
         return self.started.started_unix + at
 
     def span(self, trial: TrialFacts) -> tuple[float, float]:
-        """Return start and end of a trial in seconds since the start of the run. Default: end of the journal."""
+        """Return start and end of a trial in seconds since the start of the run. A missing one is the end of the journal."""
         end = self.report.run.end
         return end if trial.started is None else trial.started, end if trial.ended is None else trial.ended
 
@@ -67,7 +67,7 @@ class RunRecord:
         return {name: graph for name, graph in graphs.items() if graph is not None}
 
     def parameters(self) -> dict[str, Value]:
-        """Return the parameters that were decided before the run."""
+        """Return the parameters that were decided before the run, by name: seed, data set, length and others."""
         run = self.report.run
         named: dict[str, Value] = {
             "seed": run.seed,
@@ -87,7 +87,7 @@ class RunRecord:
         return {name: value for name, value in named.items() if type(value) in (int, float)}
 
     def curves(self) -> Iterator[Curve]:
-        """Yield the curves of score and error as in the report, and the devices' means. Missing values have no point."""
+        """Yield (name, points) of the curves of score, error and devices, as in the report. Missing values have no point."""
         report = self.report
         for name in _OF_SCORE:
             yield _curve(f"score/{name}", ((each.at, getattr(each, name)) for each in report.curve))
@@ -101,7 +101,7 @@ class RunRecord:
                 )
 
     def trial_curves(self, trial: TrialFacts) -> Iterator[Curve]:
-        """Yield one curve for each value of an evaluation."""
+        """Yield (name, points) for each value that a trial's evaluations report."""
         ends = sorted(self.epochs.get(trial.number, {}).items())
         for name in _OF_EPOCH:
             yield name, [(each.at, epoch, getattr(each, name)) for epoch, each in ends]
@@ -112,19 +112,19 @@ def _curve(name: str, points: Iterable[tuple[float, float | None]]) -> Curve:
 
 
 def trial_parameters(trial: TrialFacts) -> dict[str, Value]:
-    """Return the parameters of a trial that were decided before training. Missing values are left out."""
+    """Return by name the parameters of a trial that were decided before training. Missing values are left out."""
     named = {name: getattr(trial, name) for name in _PARAMETERS}
     return {name: value for name, value in named.items() if value is not None}
 
 
 def trial_results(trial: TrialFacts) -> dict[str, float]:
-    """Return the results of a trial. Missing values are left out."""
+    """Return by name the results of a trial. Missing values are left out."""
     named = {"best_accuracy": trial.accuracy} | {name: getattr(trial, name) for name in _RESULTS}
     return {name: value for name, value in named.items() if value is not None}
 
 
 def record_of(folder: Path) -> RunRecord:
-    """Return the record of a run's folder.
+    """Return the run in a folder as it is exported.
 
     Raises:
         NoSuchRun: there is no journal.

@@ -18,7 +18,7 @@ from aiperf.sanitize import sanitize
 
 
 def write(record: RunRecord, folder: Path) -> None:
-    """Write one file for the run and one for each trial below a folder."""
+    """Write TensorBoard event files below a folder: one for the run, and one for each trial."""
     with SummaryWriter(folder) as writer:
         facts = {"run": record.title} | record.parameters() | record.results()
         _add_text(writer, record, "run", "\n".join(f"{name}: {sanitize(str(value))}" for name, value in facts.items()))

@@ -27,6 +27,7 @@ class ArrayLayer:
 
     @property
     def share(self) -> float:
+        """Used share of the array, 0 to 1: operations ÷ occupied operations."""
         return self.flops / self.occupied_flops
 
 
@@ -50,7 +51,7 @@ def array_layers(graph: Graph, array: int) -> tuple[ArrayLayer, ...]:
 
 
 def array_share(layers: tuple[ArrayLayer, ...]) -> float:
-    """Return the operations of the layers ÷ their occupied operations."""
+    """Return the used share of an array, 0 to 1: operations of the layers ÷ their occupied operations."""
     return sum(each.flops for each in layers) / sum(each.occupied_flops for each in layers)
 
 

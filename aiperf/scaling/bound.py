@@ -45,18 +45,19 @@ class BoundParts:
     """Shares of the time of equal runs. Their sum is 1."""
 
     least_arithmetic: float | None
-    """Operations ÷ peak. None without a peak and a memory bandwidth."""
+    """Share of the least time for arithmetic: operations ÷ peak. None without a peak and a memory bandwidth."""
     least_memory: float | None
-    """Further time that layers bound by memory take at least."""
+    """Share of the further time that layers bound by memory take at least. None as for `least_arithmetic`."""
     neither: float
-    """Remaining time in steps. Negative if a cache serves the memory accesses."""
+    """Share of the remaining time in steps. Negative if a cache serves the memory accesses."""
     others: dict[str, float]
-    """Exchange, waiting, input, checkpoint and framework (unexplained)."""
+    """Share by name: exchange, waiting, input, checkpoint and framework (unexplained)."""
 
 
 def core_share(m: float, k: float, s: float) -> tuple[float | None, str]:
-    """Return the share of the old time that was bound by the cores, or the reason for none.
+    """Return the share of the old time that was bound by the cores, and ''. Or None and the reason.
 
+    `m`, `k`, `s`: ratios of memory bandwidth, matrix product and speed, new ÷ old.
     >>> [round(100 * (core_share(1.35, 2.7, s)[0] or 0), 1) for s in (1.4, 1.6, 1.8, 2.3)]
     [7.1, 31.2, 50.0, 82.6]
     """
@@ -68,7 +69,7 @@ def core_share(m: float, k: float, s: float) -> tuple[float | None, str]:
 
 
 def core_shares(groups: dict[str, tuple[Point, ...]], evaluation: Fraction) -> list[CoreShare]:
-    """Return the share of the cores between the first group of runs and each other group with known figures."""
+    """Return the share of time bound by the cores, for the first group of runs against each other group with known figures."""
     (first, base), *others = groups.items()
     found = []
     for other, group in others:
@@ -87,7 +88,10 @@ def core_shares(groups: dict[str, tuple[Point, ...]], evaluation: Fraction) -> l
 
 
 def bound_parts(points: Sequence[Point], evaluation: Fraction) -> BoundParts:
-    """Return the parts of the time of equal runs, as means of their shares."""
+    """Return the shares of the time of equal runs, as means over the runs.
+
+    `evaluation`: share of the evaluation that counts.
+    """
     runs = [_parts(point, evaluation) for point in points]
     least = [(arithmetic, memory) for arithmetic, memory, _, _ in runs if arithmetic is not None and memory is not None]
     is_known = len(least) == len(runs)

@@ -27,17 +27,17 @@ class ScalingPair:
     efficiency: float
     """Accelerator-seconds per image with the fewest accelerators ÷ those with these, of all runs together."""
     efficiency_with_evaluation: float
-    """The same with all evaluation in the time."""
+    """Efficiency with all of the evaluation in the time."""
     interval: tuple[float, float] | None
     """95 % interval of the median efficiency of the rounds. None for fewer than 6 rounds."""
     rounds: int
-    """Runs of both sizes in pairs, in order of their starts."""
+    """Number of pairs of runs of both sizes, in order of their starts."""
     speed_up: float
-    """Ratio of images per second."""
+    """Images per second ÷ those with the fewest accelerators."""
     karp_flatt: float
     """Serial fraction (1/speed-up − 1/p)/(1 − 1/p), with p the ratio of the accelerators."""
     points_lost: dict[str, float]
-    """Percentage points by line. Their sum is 100·(1 − efficiency)."""
+    """Percentage points of efficiency lost, by line of the time. Their sum is 100·(1 − efficiency)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Scaling:
     form: str
     """'strong': equal global batch. 'weak': equal batch per accelerator."""
     evaluation: Fraction
-    """Share of the evaluation that counts: 0 out, 1 in, 1/N every N epochs."""
+    """Share of the evaluation's time that counts: 0 for none, 1 for all, 1/N for an evaluation every N epochs."""
     points: tuple[Point, ...]
     """Fewest accelerators first, then in order of their starts."""
     pairs: tuple[ScalingPair, ...]
@@ -60,7 +60,7 @@ class Scaling:
 
 
 def scaling(points: Sequence[Point], evaluation: Fraction = Fraction(0)) -> Scaling:
-    """Return the scaling of runs that differ in their accelerators.
+    """Return the scaling of runs with different numbers of accelerators. `evaluation`: share of the evaluation that counts.
 
     Raises:
         CannotCompare: one size alone, or points that differ in anything else. The message lists every difference.
@@ -117,21 +117,21 @@ def mean_lines(points: Sequence[Point], evaluation: Fraction, *, is_split: bool)
 
 
 def images_per_second(points: Sequence[Point], evaluation: Fraction) -> float:
-    """Return the rate of equal runs together: their images ÷ their time."""
+    """Return the training images per second of equal runs together: their images ÷ their time."""
     return float(points[0].accelerators / sum(mean_lines(points, evaluation, is_split=False).values()))
 
 
 def points_lost(one: Mapping[str, Fraction], many: Mapping[str, Fraction]) -> dict[str, float]:
-    """Return the percentage points that each line lost from `one` to `many`, both in accelerator-seconds per image.
+    """Return the percentage points of efficiency that each line of the time lost from `one` to `many`.
 
-    Their sum is 100·(1 − efficiency).
+    Both are in accelerator-seconds per image by line. The sum of the points is 100·(1 − efficiency).
     """
     time = sum(many.values())
     return {line: float(100 * (many[line] - one[line]) / time) for line in many}
 
 
 def ratios_of_rounds(group: Sequence[Point], base: Sequence[Point], evaluation: Fraction) -> list[float]:
-    """Return the ratios of images per second in pairs, in order of the starts."""
+    """Return the ratios of images per second, `group` ÷ `base`, for pairs of runs in the order of their starts."""
     ordered = [sorted(points, key=lambda each: each.started_unix) for points in (group, base)]
     return [
         one.images_per_second(evaluation) / other.images_per_second(evaluation)

@@ -30,12 +30,13 @@ class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     global_batch: _Whole
     images_per_second: Annotated[float, msgspec.Meta(gt=0, le=1e18)]
     steps_to_target: _Whole | None
-    """None for an empty cell."""
+    """Number of steps to the target quality. None for an empty cell."""
     efficiency: float | None = None
     """Accelerator-seconds per image of the smallest point with this label ÷ those of this one. None for one size alone."""
 
     @property
     def step_seconds(self) -> float:
+        """Seconds of one step."""
         return self.global_batch / self.images_per_second
 
 
@@ -45,7 +46,7 @@ class PredictedPoint:
 
     accelerators: int
     efficiency: float
-    """Relative to the fewest accelerators of the measured runs. The evaluation counts as in the runs."""
+    """Predicted efficiency relative to the fewest accelerators of the measured runs. The evaluation counts as in the runs."""
     gap: float | None
     """Measured − predicted efficiency in percentage points, which the model does not explain. None without a measured point."""
 
@@ -54,7 +55,7 @@ COLUMNS = ReportedPoint.__struct_fields__[:-1]
 
 
 def read_points(path: Path) -> tuple[ReportedPoint, ...]:
-    """Return the points of a CSV file with the header COLUMNS. Only steps_to_target may be empty.
+    """Return the points of a CSV file with the expected header. Only the cell steps_to_target may be empty.
 
     Raises:
         BadConfiguration: no readable file, another header, a gap or a wrong value, or a repeated point.
@@ -102,7 +103,7 @@ def _with_efficiency(point: ReportedPoint, alike: Sequence[ReportedPoint]) -> Re
 
 
 def read_prediction(folder: Path, measured: Scaling) -> tuple[PredictedPoint, ...]:
-    """Return the prediction in a folder of `rehearse --within-worker`, for the form of scaling of the measured runs.
+    """Return the efficiencies that `rehearse --within-worker` predicted in a folder, for the scaling of the measured runs.
 
     Raises:
         BadConfiguration: no such file, another format, or no prediction for the fewest measured accelerators.

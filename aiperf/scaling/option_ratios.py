@@ -29,7 +29,7 @@ class OptionValue:
     interval: tuple[float, float] | None
     """95 % interval of the median of the rounds. None for fewer than 6 rounds."""
     rounds: int
-    """Rounds that every block has."""
+    """Number of rounds that every block has."""
     block_ratios: dict[str, float]
     """Ratio by block, which is one combination of the other swept options."""
     quality: float
@@ -51,7 +51,9 @@ class OptionRatios:
 
 
 def option_ratios(points: Sequence[Point], option: str, evaluation: Fraction) -> OptionRatios:
-    """Group runs by an option and compare the groups. `option`: a name such as trainer.precision, or MACHINE.
+    """Return the runs grouped by the values of an option, with their ratios to the first value.
+
+    `option`: a name such as trainer.precision, or MACHINE to group by machine.
 
     Raises:
         BadConfiguration: no run has this option.

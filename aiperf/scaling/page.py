@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def write(found: ScalingStudy, folder: Path) -> Path:
-    """Write scale.html, scale.json and plots/ into a folder, and return the path of the page. Raises OSError."""
+    """Write scale.html, scale.json and plots/ into a folder, and return the path of the page.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
     first = found.points[0]
     simulated = ", simulated" if first.is_simulated else ""
     precisions = " and ".join(dict.fromkeys(each.precision for each in found.points))

@@ -30,7 +30,7 @@ class RankMachine:
 
     device: str
     peak_flops: float | None
-    """Matrix product in the run's precision."""
+    """Peak in FLOPS of a matrix product in the run's precision."""
     memory_bytes_per_second: float | None
     bus_bytes_per_second: float | None
     """Bus bandwidth of all ranks together."""
@@ -51,29 +51,30 @@ class Point:
     """Compute threads of a rank without an accelerator."""
     is_simulated: bool
     accelerators: int
-    """Ranks of the worker."""
+    """Number of ranks of the worker."""
     hosts: int
     batch: int
     """Images per step of one accelerator."""
     images: int
-    """Training images of all accelerators."""
+    """Number of processed training images, of all accelerators."""
     line_seconds: dict[str, Fraction]
     """Accelerator-seconds by line, exact, by the clock of rank 0. A slow rank 0 does not wait, so its loss is arithmetic."""
     machine: RankMachine
     proposal: events.TrialProposed
     start_graph: dict[str, Any]
     options: dict[str, str]
-    """Configuration by dotted name, without OF_ONE_RUN."""
+    """Value of each option by dotted name, without options that only identify a run."""
     epochs: tuple[events.EpochFinished, ...]
     training_images: int
-    """Images of the training set."""
+    """Number of images in the training set."""
     target: float | None
     """Target quality of the benchmark. None for the AutoML benchmark."""
     watts: float | None = None
-    """Mean power of the widest measurement of the run's time. None if not measured."""
+    """Mean power in watts, from the widest measurement of the run's time. None if not measured."""
 
     @property
     def global_batch(self) -> int:
+        """Images per step of all accelerators."""
         return self.batch * self.accelerators
 
     @property
@@ -83,7 +84,7 @@ class Point:
 
     @property
     def steps_to_target(self) -> int | None:
-        """Steps to the end of the first epoch that reached the target. None if none did."""
+        """Number of steps to the end of the first epoch that reached the target. None if no epoch reached it."""
         reached = (each.epoch for each in self.epochs if self.target is not None and each.accuracy >= self.target)
         epoch = next(reached, None)
         return None if epoch is None else epoch * max(1, self.training_images // self.global_batch)
@@ -96,20 +97,25 @@ class Point:
         }
 
     def images_per_second(self, evaluation: Fraction) -> float:
+        """Return the training images per second of all accelerators. `evaluation`: share of the evaluation that counts."""
         return float(self.accelerators / sum(self.seconds_per_image(evaluation).values()))
 
     def mfu(self, evaluation: Fraction) -> float | None:
-        """Return the operations of convolutions and matrix products ÷ (time · peak). None without a peak."""
+        """Return the model FLOPS utilization, as a share: operations of convolutions and matrix products ÷ (time · peak).
+
+        None without a peak. `evaluation`: share of the evaluation that counts.
+        """
         peak, own = self.machine.peak_flops, self.proposal
         rate = self.images_per_second(evaluation) / self.accelerators
         return None if peak is None else (own.tensor_forward_flops + own.tensor_backward_flops) * rate / peak
 
     def images_per_joule(self, evaluation: Fraction) -> float | None:
+        """Return the training images per joule. None if the power was not measured. `evaluation`: share that counts."""
         return self.images_per_second(evaluation) / self.watts if self.watts else None
 
 
 def point_of(folder: Path) -> Point:
-    """Return the point of a run's folder.
+    """Return the measured figures of the run in a folder, as one point of a scaling study.
 
     Raises:
         CannotCompare: the run has not ended, or its starting network trained for fewer than two epochs.
@@ -119,7 +125,10 @@ def point_of(folder: Path) -> Point:
 
 
 def point_of_events(run_events: Iterable[events.AnyEvent], name: str, folder: Path | None = None) -> Point:
-    """Return the point of a journal's events. `name`: that of messages. `folder`: of telemetry. Errors as in `point_of`."""
+    """Return the point of a journal's events. `name`: name of the run in messages. `folder`: folder with the telemetry.
+
+    Errors as in `point_of`.
+    """
     first: events.RunStarted | None = None
     workers: dict[int, events.WorkerJoined] = {}
     proposed: events.TrialProposed | None = None

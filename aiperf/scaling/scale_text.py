@@ -20,7 +20,7 @@ from aiperf.units import NOT_MEASURED, change, change_interval, duration, share
 
 
 def scale_json(found: ScalingStudy) -> dict[str, Any]:
-    """Return the content of --json. Rates and times are per image of the training set."""
+    """Return the content of `scale --json`. Rates and times are per image of the training set."""
     points = []
     for each in found.points:
         lines = each.seconds_per_image(found.evaluation)
@@ -65,7 +65,7 @@ def scale_json(found: ScalingStudy) -> dict[str, Any]:
 
 
 def scale_lines(found: ScalingStudy) -> list[str]:
-    """Return the lines of the terminal: the results, five sentences, and warnings."""
+    """Return the lines that `scale` prints: the results, five sentences, and warnings."""
     compared = "" if found.ratios is None else found.ratios.option
     if found.scaling is not None:
         compared = f"{found.scaling.form} scaling"
@@ -101,7 +101,7 @@ def sentences(found: ScalingStudy) -> list[str]:
 
 
 def warnings(found: ScalingStudy) -> list[str]:
-    """Return warnings about doubtful figures."""
+    """Return texts that warn of doubtful figures. Empty without any."""
     if found.ratios is not None and found.ratios.follows:
         return [
             f"Warning: {', '.join(found.ratios.follows)} changed together with {found.ratios.option}. Their effects are not "

@@ -25,13 +25,13 @@ class ScalingStudy:
 
     evaluation: Fraction
     points: tuple[Point, ...]
-    """In order of accelerators and starts."""
+    """Runs in order of accelerators and starts."""
     groups: dict[str, tuple[Point, ...]]
     """Runs by number of accelerators, or by value of the option."""
     scaling: Scaling | None
-    """None with --by."""
+    """Scaling over numbers of accelerators. None with --by."""
     ratios: OptionRatios | None
-    """None without --by."""
+    """Ratios between the values of the option of --by. None without --by."""
     batch: BatchStudy | None
     parts: dict[str, BoundParts]
     """Parts of the time of each group."""
@@ -47,7 +47,9 @@ def study(
     reported: Path | None = None,
     predicted: Path | None = None,
 ) -> ScalingStudy:
-    """Return all results. `reported`: file of --points. `predicted`: folder of --predicted.
+    """Return all results of a set of runs. `evaluation`: share of the evaluation that counts. `by`: option to group by.
+
+    `reported`: file of --points. `predicted`: folder of --predicted.
 
     Raises:
         CannotCompare: the runs cannot be compared, or a prediction is given without numbers of accelerators.

@@ -16,7 +16,7 @@ NO_FORM = "not in closed form"
 
 
 def topology_lines(name: str, figures: dict[str, Any]) -> list[str]:
-    """Return the lines of a network, from the content of its --json."""
+    """Return the figures of a network as lines of text. `figures`: content of its --json."""
     links, one_way = figures["bisection_links"], figures["bisection_bytes_per_second"]
     lines = [
         f"{name}: {count(figures['nodes'])} nodes, {count(figures['links'])} links, diameter {figures['diameter']}",
@@ -41,7 +41,7 @@ def topology_lines(name: str, figures: dict[str, Any]) -> list[str]:
 
 
 def array_json(layers: tuple[ArrayLayer, ...], array: int | None) -> dict[str, Any]:
-    """Return what --array adds to the JSON of a network. Without --array nothing."""
+    """Return the fields that --array adds to the JSON of a network. Empty without --array."""
     if array is None:
         return {}
     return {
@@ -52,7 +52,7 @@ def array_json(layers: tuple[ArrayLayer, ...], array: int | None) -> dict[str, A
 
 
 def array_lines(layers: tuple[ArrayLayer, ...], array: int | None) -> list[str]:
-    """Return the lines that --array adds. Without --array none."""
+    """Return the lines of text that --array adds. Empty without --array."""
     if array is None:
         return []
     lines = [
@@ -68,7 +68,7 @@ def array_lines(layers: tuple[ArrayLayer, ...], array: int | None) -> list[str]:
 
 
 def note(precision: str) -> str:
-    """Return the line that belongs to every place."""
+    """Return the remark that is printed with every place: precision and problem differ from those of the list."""
     return (
         f"precision and problem differ: the list has HPL (a dense system of equations in FP64), this run trains in "
         f"{precision}. The place is a comparison of rates, and no rank of the list"
@@ -76,7 +76,7 @@ def note(precision: str) -> str:
 
 
 def standing_json(path: str, entries: Sequence[ListedSystem], runs: Sequence[Standing]) -> dict[str, Any]:
-    """Return the content of --json."""
+    """Return the content of `standing --json`."""
     return {
         "list": path,
         "entries": len(entries),
@@ -85,7 +85,7 @@ def standing_json(path: str, entries: Sequence[ListedSystem], runs: Sequence[Sta
 
 
 def standing_lines(found: Standing, to: str | None) -> list[str]:
-    """Return the lines of a run's place. `to`: name of the entry of the ratio."""
+    """Return the places of a run as lines of text. `to`: name of the entry that the ratio refers to, or None."""
     if found.lacks or found.place is None or found.flops_per_second is None:
         return [f"{found.run}: no place, because {found.lacks}"]
     lines = [f"{found.run}: {si(found.flops_per_second, 'FLOPS')}, {_place(found.place)}"]

@@ -30,6 +30,7 @@ class Network:
 
     @property
     def nodes(self) -> int:
+        """Number of nodes."""
         return math.prod(self.edges)
 
     @property
@@ -39,7 +40,7 @@ class Network:
 
     @property
     def links(self) -> int:
-        """Wires. Each carries data in both directions."""
+        """Number of wires. Each carries data in both directions."""
         match self.kind:
             case "torus" | "ring":
                 return self.nodes * len(self._wired)
@@ -50,12 +51,12 @@ class Network:
 
     @property
     def outgoing_links(self) -> int:
-        """Directions of links in which a node sends."""
+        """Number of link directions in which a node sends."""
         return self.links if self.kind == "switch" else 2 * self.links
 
     @property
     def diameter(self) -> int:
-        """Links between the two nodes that are farthest apart."""
+        """Number of links between the two nodes that are farthest apart."""
         match self.kind:
             case "torus" | "ring":
                 return sum(edge // 2 for edge in self.edges)
@@ -68,7 +69,7 @@ class Network:
 
     @property
     def bisection_links(self) -> int | None:
-        """Fewest links between two halves of the nodes, which differ by one node at most. None: not in closed form."""
+        """Least number of links between two halves of the nodes, which differ by one node at most. None: not in closed form."""
         if self.nodes == 1:
             return 0
         match self.kind:
@@ -99,15 +100,18 @@ def network_of(text: str) -> Network:
 
 
 def bisection_seconds(network: Network, size: float, bytes_per_second: float) -> float | None:
-    """Return the least time of an all-reduce of `size` bytes: each half must receive the sum of the other half."""
+    """Return the least seconds of an all-reduce of `size` bytes, in which each half must receive the sum of the other half.
+
+    None if the bisection is not known in closed form. `bytes_per_second`: rate of one link.
+    """
     links = network.bisection_links
     return None if links is None else size / (links * bytes_per_second) if links else 0.0
 
 
 def links_seconds(network: Network, size: float, bytes_per_second: float) -> float:
-    """Return the least time in which the links of all nodes can send the 2(n−1)·size bytes of an all-reduce.
+    """Return the least seconds in which the links of all nodes can send the 2(n−1)·size bytes of an all-reduce.
 
-    With l links at each node this is 2(n−1)/n · size/(l·β) (Patarasu and Yuan 2009).
+    With l links at each node this is 2(n−1)/n · size/(l·β) (Patarasu and Yuan 2009), with β in bytes per second.
     """
     if network.nodes == 1:
         return 0.0
@@ -115,27 +119,39 @@ def links_seconds(network: Network, size: float, bytes_per_second: float) -> flo
 
 
 def ring_seconds(network: Network, size: float, bytes_per_second: float, alpha: float) -> float:
-    """Return the time of a ring through all nodes. In a torus or ring, half of the data goes each way round."""
+    """Return the seconds of an all-reduce by a ring through all nodes. `alpha`: latency in seconds.
+
+    In a torus or ring, half of the data goes each way round.
+    """
     ways = 2 if network.kind in ("torus", "ring") else 1
     return exchange_seconds(size, network.nodes, [LinkConf(network.nodes, alpha, ways * bytes_per_second)])
 
 
 def torus_seconds(network: Network, size: float, bytes_per_second: float, alpha: float) -> float | None:
-    """Return the time by dimensions (`cluster.topology.torus_seconds`). None for networks that are not tori."""
+    """Return the seconds of an all-reduce by dimensions (`cluster.topology.torus_seconds`).
+
+    None for networks that are not tori.
+    """
     if network.kind not in ("torus", "ring"):
         return None
     return seconds_by_dimensions(size, network._wired, LinkConf(0, alpha, bytes_per_second))
 
 
 def tree_seconds(network: Network, size: float, bytes_per_second: float, alpha: float) -> float:
-    """Return the time of a pipelined double binary tree: 2·log₂(n)·α + 2·size/β (Sanders, Speck and Träff 2009)."""
+    """Return the seconds of an all-reduce by a pipelined double binary tree: 2·log₂(n)·α + 2·size/β.
+
+    α is the latency in seconds, β the bytes per second of a link (Sanders, Speck and Träff 2009).
+    """
     if network.nodes == 1:
         return 0.0
     return 2 * math.log2(network.nodes) * alpha + 2 * size / bytes_per_second
 
 
 def as_json(network: Network, bytes_per_second: float | None, alpha: float, size: float | None) -> dict[str, Any]:
-    """Return the content of --json. Figures that need a missing link or size, or have no closed form, are None."""
+    """Return the content of `topology --json`. Figures that need a missing link or size, or have no closed form, are None.
+
+    `alpha`: latency in seconds. `size`: bytes of the all-reduce.
+    """
     links, beta = network.bisection_links, bytes_per_second
     bisection = None if beta is None or links is None else links * beta
     return {

@@ -31,7 +31,7 @@ PACKAGES = "clang-14 llvm-14 libclang-rt-14-dev"
 
 @dataclass(frozen=True, slots=True)
 class LineCount:
-    """Operations of one line."""
+    """Executed basic operations of one source line."""
 
     file: str
     line: int
@@ -73,7 +73,11 @@ class Toolchain:
 
 
 def toolchain() -> Toolchain:
-    """Return the newest installed clang with its coverage tools. Raises CannotCount without one."""
+    """Return the newest installed clang with its coverage tools.
+
+    Raises:
+        CannotCount: there is none.
+    """
     for suffix in ("", *(f"-{number}" for number in range(LATEST_CLANG, LEAST_CLANG - 1, -1))):
         clang = shutil.which(f"clang{suffix}")
         if clang is None:
@@ -94,7 +98,11 @@ def toolchain() -> Toolchain:
 
 
 def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder: Path) -> tuple[Path, list[SourceText]]:
-    """Preprocess and build sources with coverage. Return the program and the preprocessed texts. Raises CannotCount."""
+    """Preprocess and build sources with coverage. Return the path of the program and the preprocessed texts.
+
+    Raises:
+        CannotCount: the sources do not compile.
+    """
     texts = []
     for number, file in enumerate(files):
         if not file.is_file():
@@ -124,7 +132,12 @@ def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder:
 
 
 def coverage_of(tools: Toolchain, program: Path, command: Sequence[str], folder: Path, source: Path | None) -> Coverage:
-    """Run a program built with coverage and return its counts, added over its processes. Raises CannotCount, Failed."""
+    """Run a program built with coverage and return its execution counts, added over its processes.
+
+    Raises:
+        CannotCount: the program wrote no coverage.
+        Failed: it ended with another status than 0.
+    """
     profiles = folder / "profiles"
     profiles.mkdir()
     execute(command, environment={"LLVM_PROFILE_FILE": str(profiles / "%p-%m.profraw")}, source=source)
@@ -149,9 +162,10 @@ def count_sources(
     function: str | None = None,
     source: Path | None = None,
 ) -> SourceCount:
-    """Count the operations of one run of a program that is built from some files.
+    """Build a program from some files, run it once, and return the operations that it executed.
 
     Args:
+        files: source files.
         flags: words for the compiler and the linker.
         arguments: words for the program.
         launch: words before the program, such as mpirun -np 2. The operations of its processes are added.
@@ -182,7 +196,10 @@ def count_binary(
     function: str | None = None,
     source: Path | None = None,
 ) -> SourceCount:
-    """Count the operations of a program that was built with coverage elsewhere, from its compile_commands.json."""
+    """Run a program that was built with coverage elsewhere, and return the operations that it executed.
+
+    `commands`: its compile_commands.json. Other arguments and errors as in `count_sources`.
+    """
     tools = toolchain()
     try:
         entries = json.loads(commands.read_text())
@@ -222,7 +239,11 @@ def _words(entry: Mapping[str, object]) -> list[str]:
 def combine(
     tools: Toolchain, texts: Sequence[SourceText], tree: Tree, coverage: Coverage, function: str | None
 ) -> SourceCount:
-    """Multiply the operators of a tree with their executions."""
+    """Return the counted operations: each operator of the sources multiplied by its executions.
+
+    Raises:
+        CannotCount: no function has the name `function`, or a template was used with a class type.
+    """
     if function is not None and not any(_is_named(each, function) for each in tree.functions):
         raise CannotCount(
             f"--function names a function of the counted sources, but found {function!r}{nearest(function, tree.functions)}"
@@ -369,7 +390,7 @@ def _output(command: Sequence[str]) -> str:
 
 
 def annotated(counted: SourceCount) -> Iterable[str]:
-    """Yield the source lines of the largest functions with executions and operations, hottest first."""
+    """Yield a table of source lines with their executions and operations, the line with the most operations first."""
     total = max(counted.bops, 1)
     texts: dict[str, list[str]] = {}
     yield f"{'executions':>14} {'BOPs':>14} {'share':>7}  line"

@@ -45,12 +45,18 @@ class Record:
 
     @property
     def extent(self) -> tuple[Place, Place]:
-        """First and last place of the function in its file."""
+        """First and last place (line, column) of the function in its file."""
         own = [region for region in self.regions if region.file == 0 and region.kind == _CODE]
         return min(region.start for region in own), max(region.end for region in own)
 
     def executions(self, place: Place, guard: Place | None) -> int | None:
-        """Return the executions of a place, None if no region contains it. See `Spot.guard` of aiperf.bops.tree."""
+        """Return the number of executions of a place. None if no region contains it.
+
+        `guard`: see `Spot.guard` of aiperf.bops.tree.
+
+        Raises:
+            BranchesInMacro: the place is a macro whose parts were executed differently often.
+        """
         if guard is not None and not any(
             each.file == 0 and each.start == guard and place < each.end for each in self.regions
         ):
@@ -111,13 +117,17 @@ class Coverage:
         return []
 
     def executions(self, file: str, place: Place, guard: Place | None = None) -> int | None:
-        """Return the executions of a place over all instantiations. None if no region contains it."""
+        """Return the number of executions of a place over all instantiations. None if no region contains it.
+
+        Raises:
+            BranchesInMacro: the place is a macro whose parts were executed differently often.
+        """
         counts = [record.executions(place, guard) for record in self.records(file, place)]
         known = [count for count in counts if count is not None]
         return sum(known) if known else None
 
     def false_branches(self, file: str, start: Place, end: Place) -> int:
-        """Return how often the conditions of a place were false."""
+        """Return the number of times that conditions from `start` up to `end` were false."""
         return sum(
             false for record in self.records(file, start) for place, _, false in record.branches if start <= place < end
         )
@@ -128,7 +138,7 @@ def _uncounted(region: Region) -> Region:
 
 
 def records_of(exported: Mapping[str, Any]) -> Iterator[Record]:
-    """Yield the records of `llvm-cov export`."""
+    """Yield the records in the JSON of `llvm-cov export`, one for each function or instantiation."""
     for function in exported["data"][0]["functions"]:
         yield Record(
             function["name"],

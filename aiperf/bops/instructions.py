@@ -57,7 +57,10 @@ class InstructionCount:
 
     @property
     def difference(self) -> int:
-        """Equation (3). Negative if an instruction does several of the subtracted things."""
+        """Operations by equation (3): instructions − branches − loads − stores.
+
+        Negative if an instruction does several of the subtracted things.
+        """
         return self.instructions - self.branches - self.loads - self.stores
 
     @property
@@ -67,14 +70,18 @@ class InstructionCount:
 
 
 def events() -> dict[str, Any]:
-    """Return the events of this processor's vendor."""
+    """Return the names of the hardware events of this processor's vendor."""
     rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("events.json").read_text("utf-8"))
     cpuinfo = Path("/proc/cpuinfo").read_text()
     return next(row for row in rows if row["vendor"] in cpuinfo)
 
 
 def counted_by_perf(command: Sequence[str], source: Path | None = None) -> InstructionCount:
-    """Count a command by hardware counters. Raises NotMeasured with the kernel's reason."""
+    """Run a command and return its instructions, counted by the hardware.
+
+    Raises:
+        NotMeasured: the counters are missing, forbidden or wrong. The message has the reason.
+    """
     row = events()
     names = {kind: row[kind] for kind in (*_COUNTED, "misses")}
     _perf(["true"], {"instructions": names["instructions"]}, None)
@@ -168,7 +175,7 @@ def _reason(words: str) -> str:
 
 
 def cache_options() -> tuple[list[str], list[str]]:
-    """Return callgrind's options for the caches of this machine, and notes on what it cannot simulate."""
+    """Return callgrind's options for the caches of this machine, and remarks on caches that it cannot simulate exactly."""
     options: list[str] = []
     notes: list[str] = []
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
@@ -192,7 +199,11 @@ def cache_options() -> tuple[list[str], list[str]]:
 def counted_by_callgrind(
     command: Sequence[str], launch: Sequence[str] = (), source: Path | None = None
 ) -> InstructionCount:
-    """Simulate a command from its main on. Raises BadConfiguration without valgrind, or if the program fails in it."""
+    """Simulate a command under callgrind, from its main function on, and return its instructions.
+
+    Raises:
+        BadConfiguration: valgrind is missing, or the program fails in it.
+    """
     if shutil.which("valgrind") is None:
         raise BadConfiguration(
             "a simulated count needs valgrind, but found none on the PATH: install it (Debian: apt-get install valgrind)"
@@ -236,7 +247,7 @@ def counted_by_callgrind(
 
 
 def read_callgrind(text: str) -> dict[str, Counter[str]]:
-    """Return the events of a callgrind file by object file."""
+    """Return the number of events by object file and name of the event, from the text of a callgrind file."""
     names: list[str] = []
     objects: dict[str, str] = {}
     found: dict[str, Counter[str]] = {}

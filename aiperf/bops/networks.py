@@ -30,7 +30,11 @@ class Device:
 
 
 def device(model: str, precision: DataType) -> Device:
-    """Return the roofs of an accelerator from its data sheet. Raises BadConfiguration for an unknown one."""
+    """Return the peak and the memory bandwidth of an accelerator from its data sheet.
+
+    Raises:
+        BadConfiguration: the table does not contain it.
+    """
     flops, bandwidth = dense_peak(model, None, precision), memory_bandwidth(model, None)
     if flops is None or bandwidth is None:
         known = [row.example for row in table()]
@@ -42,7 +46,7 @@ def device(model: str, precision: DataType) -> Device:
 
 
 def layers(graph: Graph, batch: int, precision: DataType, on: Device) -> tuple[Layer, ...]:
-    """Return each layer of the graph in both passes over one batch, and the sums of gradients."""
+    """Return operations, bytes and shortest time of each layer in both passes over one batch, and of the sums of gradients."""
     size, peak, bandwidth = BYTES[precision], on.flops_per_second, on.memory_bytes_per_second
     found = []
     for cost, traffic in zip(layer_costs(graph), layer_traffic(graph), strict=True):
@@ -60,7 +64,7 @@ def layers(graph: Graph, batch: int, precision: DataType, on: Device) -> tuple[L
 
 
 def by_kind(found: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return the sums of the layers of one kind and pass, with the longest floor first."""
+    """Return the sums over the layers of one kind and pass, the longest shortest time first."""
     sums: dict[tuple[str, str], Layer] = {}
     for each in found:
         former = sums.get((each.kind, each.pass_name), Layer(each.kind, each.pass_name, 0, 0, 0))
@@ -75,7 +79,7 @@ def by_kind(found: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def as_json(name: str, graph: Graph, batch: int, precision: DataType, on: Device) -> dict[str, Any]:
-    """Return the content of --json for a network."""
+    """Return the content of --json for a network: times in seconds, rates in FLOPS and bytes per second."""
     found = layers(graph, batch, precision, on)
     floor, share = network_floor(found, on.flops_per_second)
     return {

@@ -39,7 +39,7 @@ _LEAST_LABEL_GAP = 0.045
 def picture(
     name: str, points: Sequence[Point], roofs: Sequence[Roof], unit: str, source: str
 ) -> tuple[str, bytes, bytes]:
-    """Return the picture as SVG, PNG and PDF. `unit`: BOP or FLOP."""
+    """Return the roofline picture as SVG text, PNG bytes and PDF bytes. `unit`: BOP or FLOP."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -127,7 +127,7 @@ def _apart(values: Sequence[float], axes: Axes, *, downwards: bool = False) -> l
 
 
 def label_table(points: Sequence[Point], judged: Sequence[Label], unit: str) -> Table:
-    """Return the label of each point under each roof of calculation."""
+    """Return a table with the bottleneck and the attained share of each point under each roof of calculation."""
     by_name = {point.name: point for point in points}
     rows = tuple(
         row_of(
@@ -159,7 +159,7 @@ def label_table(points: Sequence[Point], judged: Sequence[Label], unit: str) -> 
 
 
 def roof_table(roofs: Sequence[Roof], unit: str) -> Table:
-    """Return the roofs with figure and origin."""
+    """Return the table of roofs with rate and origin."""
     rows = tuple(
         row_of(each.name, si(each.figure, "B/s" if each.is_memory else f"{unit}S"), each.origin) for each in roofs
     )
@@ -167,7 +167,7 @@ def roof_table(roofs: Sequence[Roof], unit: str) -> Table:
 
 
 def layer_table(network: Mapping[str, Any]) -> Table:
-    """Return the kinds of layers of a network with their floors."""
+    """Return the table of a network's kinds of layers with their shortest times."""
     total = network["floor_seconds"]
     measured = network.get("measured_seconds", {})
     rows = tuple(
@@ -207,7 +207,7 @@ def page(
     remarks: Sequence[str],
     tables: Sequence[Table] = (),
 ) -> str:
-    """Return the HTML file: picture, labels, roofs, further tables and remarks."""
+    """Return the HTML text of a page: picture, labels, roofs, further tables and remarks."""
     parts = []
     if points and any(roof.is_memory for roof in roofs):
         svg, _, _ = picture("roofline", points, roofs, unit, title)
@@ -238,7 +238,7 @@ LEAST_DRAWN_INTENSITY = 1e-3
 
 
 def point(result: Result) -> Point | None:
-    """Return the point of a program. None without operations or without memory traffic."""
+    """Return the point of a program in the picture. None without operations or without memory traffic."""
     if result["bops_per_second"] is None or result["intensity"] is None:
         return None
     low, high = result["bops_per_second_interval"]
@@ -246,10 +246,13 @@ def point(result: Result) -> Point | None:
 
 
 def added_roof(text: str) -> Roof:
-    """Return the roof of --roof NAME=FIGURE. A figure in B/s is a bandwidth.
+    """Return the roof of the text NAME=FIGURE (option --roof). A figure in B/s is a bandwidth.
 
     >>> added_roof("without prefetching=13.2e9B/s")
     Roof(name='without prefetching', figure=13200000000.0, origin='given', is_memory=True)
+
+    Raises:
+        BadConfiguration: the text has another form.
     """
     name, _, figure = text.partition("=")
     try:
@@ -265,7 +268,11 @@ def added_roof(text: str) -> Roof:
 
 
 def added_ceiling(text: str, peak: Result) -> Roof:
-    """Return the ceiling of --ceiling NAME=PORTS,IPC,SIMD by equation (8)."""
+    """Return the ceiling of the text NAME=PORTS,IPC,SIMD (option --ceiling), by equation (8). `peak`: JSON of a measured peak.
+
+    Raises:
+        BadConfiguration: the text has another form, or the peak IPC of the processor is not known.
+    """
     name, _, figures = text.partition("=")
     try:
         ports, ipc, simd = map(float, figures.split(","))
@@ -293,7 +300,7 @@ def published(names: Sequence[str]) -> list[Point]:
 
 
 def program_lines(result: Result) -> list[str]:
-    """Return a result as text: count, deviation, rate, and its label under each roof."""
+    """Return a result as lines of text: count, deviation, rate, and its bottleneck under each roof."""
     source, deviation = result["source"], result["deviation"]
     lines = [f"{result['name']}: {' '.join(result['command'])}"]
     if source is not None:
@@ -346,7 +353,7 @@ def program_lines(result: Result) -> list[str]:
 
 
 def compared(results: Sequence[Result]) -> list[str]:
-    """Return the ratio of the rates of the results of one program, with their intervals."""
+    """Return one line of text for each two successive results of one program: the ratio of their rates with its interval."""
     lines = []
     for first, second in itertools.pairwise(results):
         if first["name"] == second["name"] and first["bops_per_second"] and second["bops_per_second"]:
@@ -366,7 +373,7 @@ def _scaled(rates: Sequence[float], to: float) -> Any:
 
 
 def program_page(results: Sequence[Result], extra: Sequence[Roof], published_points: Sequence[Point]) -> str:
-    """Return the page of programs of one machine."""
+    """Return the HTML text of the page of programs of one machine."""
     points = [each for each in map(point, results) if each is not None]
     peaks = [result["peak"] for result in results if result["peak"] is not None]
     roofs = [*(roofs_of_peak(peaks[0]) if peaks else ()), *extra]
@@ -378,7 +385,7 @@ def program_page(results: Sequence[Result], extra: Sequence[Roof], published_poi
 
 
 def network_page(result: Result) -> str:
-    """Return the page of a network: one point per kind of layer and pass, at its floor or at its measured time."""
+    """Return the HTML text of the page of a network: one point per kind of layer and pass, at its shortest or measured time."""
     measured = result.get("measured_seconds", {})
     points = []
     for each in result["kinds"]:

@@ -33,7 +33,7 @@ class Processor:
 
     processor: str
     name: str
-    """Pattern of the model name."""
+    """Regular expression for the model name."""
     ids: tuple[str, ...]
     """Family and model of x86, or the part number of Arm."""
     vector_ports: int
@@ -50,13 +50,13 @@ class Processor:
 
     @property
     def adds_per_cycle(self) -> float:
-        """64-bit integer adds per cycle and core."""
+        """Number of 64-bit integer adds per cycle and core."""
         return roofline.adds_per_cycle(self.vector_ports, self.bits)
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Peaks of one machine. `measured` is the figure for all cores: that of one core × cores."""
+    """Peaks of one machine. `measured` is in adds per second of all cores: that of one core × cores."""
 
     model: str
     cores: int
@@ -69,12 +69,12 @@ class Peak:
     per_core: dict[str, float]
     """Operations per second of one core by kind of burst."""
     memory_bytes_per_second: float | None
-    """STREAM triad on all cores. None if it was not measured."""
+    """Memory bandwidth by STREAM triad on all cores. None if it was not measured."""
     array_bytes: int | None
     peak_ipc: float | None
     source: str
     load: float
-    """Processes that waited for a processor when the measurement began."""
+    """Load average of the last minute when the measurement began: processes that ran or waited for a processor."""
     notes: tuple[str, ...]
 
 
@@ -113,7 +113,7 @@ def own_cores() -> int:
 
 
 def last_cache_bytes() -> int:
-    """Return the size of the largest cache of the first processor. Default: 32 MiB if the system does not show it."""
+    """Return the bytes of the largest cache of the first processor. Default: 32 MiB if the system does not show it."""
     sizes = [
         int(path.read_text().strip().removesuffix("K")) * 1024
         for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
@@ -122,7 +122,11 @@ def last_cache_bytes() -> int:
 
 
 def measure_peak(*, with_memory: bool = True) -> Peak:
-    """Measure the peaks of this machine. Raises BadConfiguration without a compiler."""
+    """Measure the peaks of this machine and return them. `with_memory`: also measure the memory bandwidth.
+
+    Raises:
+        BadConfiguration: there is no compiler.
+    """
     load = os.getloadavg()[0]
     cpuinfo = Path("/proc/cpuinfo").read_text()
     row = processor_of(cpuinfo)

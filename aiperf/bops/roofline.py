@@ -42,7 +42,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Judgement of one point under one roof of calculation."""
+    """Bottleneck and attained share of one point under one roof of calculation."""
 
     point: str
     roof: str
@@ -54,7 +54,7 @@ class Label:
 
 
 def nominal_peak(cores: int, clock_hertz: float, per_cycle: float) -> float:
-    """Return the peak of equation (4): cores × clock × operations per cycle.
+    """Return the peak in operations per second by equation (4): cores × clock × operations per cycle.
 
     >>> round(nominal_peak(6, 2.4e9, 6) / 1e9, 1)
     86.4
@@ -63,7 +63,7 @@ def nominal_peak(cores: int, clock_hertz: float, per_cycle: float) -> float:
 
 
 def adds_per_cycle(vector_ports: int, bits: int) -> float:
-    """Return the 64-bit integer adds per cycle [D]: vector integer ports × bits ÷ 64.
+    """Return the number of 64-bit integer adds per cycle: vector integer ports × bits ÷ 64.
 
     >>> adds_per_cycle(3, 128)
     6.0
@@ -72,7 +72,7 @@ def adds_per_cycle(vector_ports: int, bits: int) -> float:
 
 
 def ceiling(peak: float, port_efficiency: float, ipc: float, peak_ipc: float, simd: float = 1.0) -> float:
-    """Return a ceiling by equation (8): peak × port efficiency × IPC ÷ peak IPC × SIMD.
+    """Return a ceiling in operations per second by equation (8): peak × port efficiency × IPC ÷ peak IPC × SIMD.
 
     >>> round(ceiling(86.4e9, 0.5, 2, 4) / 1e9, 1), round(ceiling(86.4e9, 0.5, 2, 4, 2) / 1e9, 1)
     (21.6, 43.2)
@@ -81,12 +81,15 @@ def ceiling(peak: float, port_efficiency: float, ipc: float, peak_ipc: float, si
 
 
 def attainable(operation_intensity: float, peak: float, bandwidth: float) -> float:
-    """Return the bound of equation (7): the smaller of the peak and intensity × bandwidth."""
+    """Return the attainable rate by equation (7): the smaller of the peak and intensity × bandwidth.
+
+    In operations per second, with the intensity in operations per byte.
+    """
     return min(peak, operation_intensity * bandwidth)
 
 
 def ridge(peak: float, bandwidth: float) -> float:
-    """Return the intensity from which calculation is the bound.
+    """Return the intensity, in operations per byte, from which the peak and not the bandwidth is the bound.
 
     >>> round(ridge(86.4e9, 13.2e9), 2)
     6.55
@@ -95,12 +98,15 @@ def ridge(peak: float, bandwidth: float) -> float:
 
 
 def bottleneck(operation_intensity: float, peak: float, bandwidth: float) -> Bottleneck:
-    """Return the resource that bounds a program."""
+    """Return the resource that bounds a program: 'memory' or 'calculation'."""
     return "memory" if operation_intensity < ridge(peak, bandwidth) else "calculation"
 
 
 def labels(points: Sequence[Point], roofs: Sequence[Roof]) -> tuple[Label, ...]:
-    """Return the judgement of each point under each roof of calculation, with the largest bandwidth."""
+    """Return bottleneck, attainable rate and share of each point under each roof of calculation, with the largest bandwidth.
+
+    Empty without a roof of memory.
+    """
     bandwidths = [roof.figure for roof in roofs if roof.is_memory]
     if not bandwidths:
         return ()
@@ -140,11 +146,11 @@ class Layer:
 
 
 def floor_seconds(flops: float, bytes_moved: float, peak: float, bandwidth: float) -> float:
-    """Return the shortest time of a layer: max(operations ÷ peak, bytes ÷ bandwidth)."""
+    """Return the shortest time of a layer in seconds: max(operations ÷ peak, bytes ÷ bandwidth)."""
     return max(flops / peak, bytes_moved / bandwidth)
 
 
 def network_floor(layers: Sequence[Layer], peak: float) -> tuple[float, float]:
-    """Return the sum of the floors in seconds, and the share of it in which arithmetic alone takes the time."""
+    """Return the sum of the layers' shortest times in seconds, and the share of it that arithmetic at the peak would take."""
     total = math.fsum(layer.floor_seconds for layer in layers)
     return total, math.fsum(layer.flops for layer in layers) / peak / total

@@ -39,13 +39,17 @@ class Times:
     seconds: tuple[float, ...]
     median: float
     interval: tuple[float, float]
-    """95 % interval of the mean."""
+    """95 % interval of the mean in seconds."""
     load: float
-    """Processes that waited for a processor before the first run."""
+    """Load average of the last minute before the first run: processes that ran or waited for a processor."""
 
 
 def times(measure: Callable[[], float], repeats: int) -> Times:
-    """Time some runs. Raises BadConfiguration for fewer than 10 runs."""
+    """Measure some runs and return their wall times in seconds. `measure`: runs the program once and returns its seconds.
+
+    Raises:
+        BadConfiguration: `repeats` is less than 10.
+    """
     if repeats < LEAST_REPEATS:
         raise BadConfiguration(
             f"a rate is measured in at least {LEAST_REPEATS} runs, but found --repeat {repeats}: raise it"
@@ -58,7 +62,7 @@ def times(measure: Callable[[], float], repeats: int) -> Times:
 
 
 def ratio(first: Sequence[float], second: Sequence[float]) -> tuple[float, tuple[float, float]]:
-    """Return first ÷ second of interleaved pairs: geometric mean and 95 % interval by Student's t over pairs."""
+    """Return the ratio first ÷ second of interleaved pairs, and its 95 % interval: geometric mean, Student's t over pairs."""
     estimate = of_repeats([math.log(one / other) for one, other in zip(first, second, strict=True)])
     assert estimate is not None
     low, high = estimate.interval
@@ -89,7 +93,10 @@ def result(
     source: SourceCount | None,
     peak: Peak | None,
 ) -> dict[str, Any]:
-    """Return the content of --json. Operations are those of the source, and of equation (3) without a source count."""
+    """Return the content of --json for a program.
+
+    Operations are those counted at the source, or those of equation (3) without a source count.
+    """
     by_instructions = None if counted is None else counted.bops
     operations = source.bops if source is not None else by_instructions
     traffic = None if counted is None else counted.traffic_bytes
@@ -139,24 +146,24 @@ class Tool:
 
     @property
     def launch(self) -> tuple[str, ...]:
-        """Words before the program."""
+        """Words before the program in its command line: mpirun with the number of ranks. Empty for one rank."""
         return ("mpirun", "--oversubscribe", "-np", str(self.ranks)) if self.ranks > 1 else ()
 
     def built(self, *flags: str) -> Path:
-        """Return the program, built with MPI if it has several ranks."""
+        """Build the tool and return the path of the program. With several ranks it is built with MPI."""
         header = hashlib.sha256((NATIVE / "tool.h").read_bytes()).hexdigest()[:16]
         mpi = ("-DWITH_MPI",) if self.ranks > 1 else ()
         words = ("-std=c++17", *flags, *mpi, f"-DHEADER=0x{header}", f"-I{NATIVE}")
         return program(NATIVE / f"{self.name}.cpp", compiler="mpicxx" if self.ranks > 1 else "g++", flags=words)
 
     def source_count(self, *flags: str) -> SourceCount:
-        """Count the operations on the tool's data."""
+        """Return the operations that the tool executes on its data, counted at the source."""
         mpi = ("-DWITH_MPI", *_mpi_flags()) if self.ranks > 1 else ()
         words = ("-std=c++17", *flags, f"-I{NATIVE}", *mpi)
         return count_sources([NATIVE / f"{self.name}.cpp"], flags=words, arguments=self.words, launch=self.launch)
 
     def read_seconds(self, path: Path) -> float:
-        """Return the longest time that a rank spent in reading its input."""
+        """Run the program at `path`, and return the longest time in seconds that a rank spent in reading its input."""
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         ended = subprocess.run(
             [*self.launch, str(path), *self.words],
@@ -170,7 +177,7 @@ class Tool:
 
 
 def tool(name: str, folder: Path, size: int | None, ranks: int | None, expression: str, seed: int = 0) -> Tool:
-    """Generate the data of a tool and return it.
+    """Generate the data of a measuring tool below `folder` and return the tool.
 
     Args:
         size: records of Sort, bytes of text of the others (default: 1 million, 16 million).
@@ -206,11 +213,14 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
 
 
 def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, peak: Peak) -> dict[str, Any]:
-    """Measure a tool: source count on its data, plain runs, simulated or counted traffic.
+    """Measure a tool and return the JSON content: source count on its data, plain runs, simulated or counted traffic.
 
     Args:
+        chosen: tool with its data.
+        repeats: number of plain runs.
         flags: flags of the compiler.
         against: other flags. Their runs are interleaved with the others, and the result has the ratio of the times.
+        peak: measured peaks of this machine.
     """
     path = chosen.built(*shlex.split(flags))
     command = [str(path), *chosen.words]

@@ -45,7 +45,7 @@ class Operator:
     rule: Rule
     count: int
     is_dependent: bool
-    """Its operands have the type of a template's parameter."""
+    """True if its operands have the type of a template's parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +99,12 @@ class SourceText:
                 self._origins.append((mark[2].decode(errors="replace"), int(mark[1]), is_system))
 
     def place(self, offset: int) -> Place:
-        """Return line and column of a byte."""
+        """Return line and column, both from 1, of the byte at an offset."""
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
     def origin(self, line: int) -> tuple[str, int, bool]:
-        """Return the file and line that a line comes from, and True for a header of the system."""
+        """Return the file and the line number that a line was included from, and True if the file is a header of the system."""
         index = bisect_right(self._marks, line) - 1
         if index < 0:
             return self.path, line, False
@@ -112,12 +112,16 @@ class SourceText:
         return file, first + line - self._marks[index] - 1, is_system
 
     def after(self, offset: int) -> int:
-        """Return the offset of the next token, if only blanks precede it."""
+        """Return the offset of the next token. Blanks, comments and line marks are skipped."""
         match = re.compile(rb"(?:\n# [^\n]*|\\\n|//[^\n]*|/\*.*?\*/|\s)*", re.S).match(self.text, offset)
         return match.end() if match else offset
 
     def semicolons(self, offset: int) -> list[int]:
-        """Return the offsets of the semicolons in the head of a for loop that begins at `offset`."""
+        """Return the offsets of the semicolons in the head of a for loop that begins at `offset`.
+
+        Raises:
+            CannotCount: the head has no end.
+        """
         depth, semicolons = 0, []
         for token in re.compile(rb'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|[(){};]').finditer(self.text, offset):
             sign = token[0]
@@ -129,7 +133,7 @@ class SourceText:
         raise CannotCount(f"the head of a loop ends with ')', but found none at {self.shown(offset)}: correct it")
 
     def shown(self, offset: int) -> str:
-        """Return file:line of an offset, for messages."""
+        """Return the text file:line for an offset, for messages."""
         file, line, _ = self.origin(self.place(offset)[0])
         return f"{file}:{line}"
 
@@ -192,7 +196,7 @@ def _library() -> Any:
 
 
 def read_tree(texts: Sequence[SourceText], arguments: Sequence[Sequence[str]]) -> Tree:
-    """Return the operators of some files. `arguments`: words of the compiler by file.
+    """Return the operators, loops and calls of some files. `arguments`: words of the compiler by file.
 
     Raises:
         CannotCount: a file that clang refuses, or a construct without a rule.

@@ -49,7 +49,7 @@ class Series:
 
     @property
     def best(self) -> float:
-        """Return the seconds of the fastest burst."""
+        """Seconds of the fastest burst."""
         return min(self.seconds)
 
 
@@ -65,7 +65,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class LinkFit:
-    """α and bandwidth of a link, from messages of many sizes."""
+    """Latency α in seconds and bandwidth of a link, from messages of many sizes."""
 
     alpha: float
     alpha_interval: Interval
@@ -76,7 +76,7 @@ class LinkFit:
 
 
 def calibrate(template: str, ranks: int, nb: int, name: str) -> SystemFile:
-    """Measure this machine.
+    """Measure this machine, and return its figures and readings. `template`: launch command with `{ranks}`. `nb`: block size.
 
     Raises:
         BadConfiguration: no compiler or launcher, or the readings permit no fit.
@@ -91,7 +91,11 @@ def calibrate(template: str, ranks: int, nb: int, name: str) -> SystemFile:
 
 
 def parsed(output: str) -> tuple[dict[str, str], list[Series]]:
-    """Return facts and series from the output of the probe. Raises BadConfiguration if the output is not complete."""
+    """Return the facts and the series of bursts in the output of the probe.
+
+    Raises:
+        BadConfiguration: the output is not complete.
+    """
     facts, readings = {}, []
     lines = output.splitlines()
     if not lines or lines[-1] != "end":
@@ -193,7 +197,7 @@ def _slowest_rate(series: Sequence[Series], figure: str, *, has_square: bool, nb
 
 
 def least_squares(columns: Real, seconds: Real) -> Fit:
-    """Fit seconds = columns · coefficients with relative errors of equal size."""
+    """Return the coefficients of seconds = columns · coefficients, fitted with relative errors of equal size."""
     rows = columns / seconds[:, None]
     scale = np.abs(rows).max(axis=0)  # equal magnitudes: works are 1e8, overheads 1
     coefficients, *_ = np.linalg.lstsq(rows / scale, np.ones(len(seconds)), rcond=None)
@@ -211,10 +215,12 @@ def least_squares(columns: Real, seconds: Real) -> Fit:
 
 
 def fit_link(sizes: Sequence[int], seconds: Sequence[float], name: str) -> LinkFit:
-    """Fit α below the bend and the bandwidth from it on. The bend is the size that gives the least error of both fits.
+    """Return latency and bandwidth of a link. The latency is fitted below a size, the bandwidth from that size on.
+
+    The size is the one with the least error of both fits. `sizes`: bytes of the messages.
 
     Raises:
-        BadConfiguration: a coefficient is not positive.
+        BadConfiguration: fewer than 6 sizes, or a coefficient that is not positive.
     """
     size, best = np.array(sizes, dtype=np.float64), np.array(seconds)
     columns = np.stack([np.ones_like(size), size], axis=1)
@@ -245,7 +251,11 @@ def _require_positive(value: float, figure: str) -> None:
 
 
 def require_this_node(of: SystemFile, path: Path) -> None:
-    """Raise BadConfiguration if a calibration was made on other hardware."""
+    """Check that a calibration was made on this node's hardware. A file without the hash of a node passes.
+
+    Raises:
+        BadConfiguration: it was made on other hardware.
+    """
     made_on = of.calibration.get("node")
     if made_on is not None and made_on != node_hash():
         raise BadConfiguration(
@@ -254,7 +264,7 @@ def require_this_node(of: SystemFile, path: Path) -> None:
 
 
 def remarks(of: SystemFile) -> list[str]:
-    """Return what a user should know about a calibration: a slow DGEMM with the fix, and the load."""
+    """Return sentences for the user about a calibration: a slow DGEMM with the fix, and the load."""
     system, facts = of.system, of.calibration["facts"]
     found = []
     if system.peak_flops is not None and system.gemm_flops < LEAST_GEMM_SHARE * system.peak_flops:

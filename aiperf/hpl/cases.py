@@ -32,7 +32,7 @@ SLOWEST = 50.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One N, NB, grid and PMAP."""
+    """Runs with one order N, block size NB, process grid and PMAP, and their prediction."""
 
     prediction: Prediction
     half_width: float
@@ -41,29 +41,29 @@ class Case:
 
     @property
     def gflops(self) -> float:
-        """Return the mean of the measured GFLOPS."""
+        """Mean of the measured rates in GFLOPS."""
         return fmean(run.gflops for run in self.runs)
 
     @property
     def estimate(self) -> Estimate | None:
-        """Return the measured GFLOPS with their interval. None for one run."""
+        """Mean of the measured GFLOPS with its interval. None for one run."""
         return of_repeats([run.gflops for run in self.runs])
 
     @property
     def diff(self) -> float:
-        """Return Diff as a signed share."""
+        """Predicted ÷ measured FLOPS − 1, as a share."""
         return difference(self.prediction.flops / 1e9, self.gflops)
 
     @property
     def measured_parts(self) -> dict[str, float] | None:
-        """Return the mean measured seconds of each part. None if HPL was built without its detailed timers."""
+        """Mean measured seconds by part of HPL. None if HPL was built without its detailed timers."""
         parts = [run.parts for run in self.runs]
         known = [each for each in parts if each is not None]
         return {part: fmean(each[part] for each in known) for part in PARTS} if len(known) == len(self.runs) else None
 
     @property
     def largest_gap(self) -> tuple[str, float, float] | None:
-        """Return the part with the largest gap, with its predicted and measured seconds."""
+        """Part with the largest difference, with its predicted and measured seconds. None if the parts were not measured."""
         measured = self.measured_parts
         if measured is None:
             return None
@@ -86,7 +86,7 @@ class Case:
 
 
 def cases(of: SystemFile, runs: Iterable[Measured], reading: Reading) -> list[Case]:
-    """Group runs and predict each group.
+    """Return the runs grouped by N, NB, grid and PMAP, each group with its prediction.
 
     Raises:
         BadConfiguration: a grid has more ranks than the system, or groups that are no blocks.
@@ -136,7 +136,7 @@ def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading:
 
 
 def as_json(found: Sequence[Case]) -> list[dict[str, Any]]:
-    """Return predicted and measured values of all cases."""
+    """Return the predicted and measured values of all cases as JSON objects."""
     return [
         {
             "n": case.prediction.n,
@@ -163,7 +163,11 @@ class Measurement:
 
 
 def find_binary(given: str | None) -> Path:
-    """Return the program: `given`, else xhpl or hpcc from PATH. Raises BadConfiguration if there is none."""
+    """Return the path of the HPL program: `given`, else xhpl or hpcc from PATH.
+
+    Raises:
+        BadConfiguration: there is no such program.
+    """
     for name in BINARIES if given is None else (given,):
         if (found := shutil.which(name)) is not None:
             return Path(found).resolve()
@@ -184,7 +188,9 @@ def measure(
     reading: Reading,
     folder: Path,
 ) -> Measurement:
-    """Write the predictions, then run HPL. Each repeat runs all grids, and each grid all sizes.
+    """Write the predictions to `folder`, then run HPL. Return the predicted and measured runs.
+
+    Each repeat runs all grids, and each grid all sizes. `orders`: matrix orders N. `grids`: pairs (P, Q).
 
     Raises:
         BadConfiguration: HPL failed, or a result is not valid.

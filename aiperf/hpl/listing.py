@@ -88,7 +88,7 @@ def half_width(
 
 
 def as_json(found: Sequence[Prediction]) -> dict[str, Any]:
-    """Return the content of --json for predictions of one N, NB and reading. `elasticities` are those of the first."""
+    """Return the JSON content for predictions of one N, NB and reading. `elasticities` are those of the first prediction."""
     first = found[0]
     return {
         "n": first.n,
@@ -101,7 +101,7 @@ def as_json(found: Sequence[Prediction]) -> dict[str, Any]:
 
 
 def prediction_as_json(of: Prediction) -> dict[str, Any]:
-    """Return one prediction with its parts."""
+    """Return one prediction with its parts as a JSON object. Times are in seconds, the rate in GFLOPS."""
     parts = [{"part": part.part, "layer": part.layer, "seconds": part.seconds} for part in of.parts]
     return {
         "p": of.p,
@@ -115,7 +115,7 @@ def prediction_as_json(of: Prediction) -> dict[str, Any]:
 
 
 def hpl_dat(orders: Sequence[int], nb: int, of_grids: Sequence[tuple[int, int]], pmap: str = "row") -> str:
-    """Return HPL.dat: these orders on these grids, without look-ahead, so that the parts follow each other as in the model."""
+    """Return the text of HPL.dat: these orders on these grids, without look-ahead, so that the parts follow as in the model."""
     template = files("aiperf.hpl").joinpath("HPL.dat").read_text("utf-8")
     rows, columns = zip(*of_grids, strict=True)
     lists = {"orders": orders, "rows": rows, "columns": columns}

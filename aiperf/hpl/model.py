@@ -24,7 +24,7 @@ PARTS = ("panel", "update", "pivot", "broadcast", "swap")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Cost of messages over one layer."""
+    """Cost of messages over one layer: α in seconds for each message, β in seconds for each word of 8 bytes."""
 
     alpha: float
     beta: float
@@ -45,7 +45,7 @@ class Layer:
 
     @property
     def link(self) -> Link:
-        """Return α and β."""
+        """Cost of messages over the layer: α in seconds, β in seconds per word of 8 bytes."""
         return Link(self.latency_seconds, WORD_BYTES / self.bytes_per_second)
 
 
@@ -59,7 +59,7 @@ class System:
     layers: tuple[Layer, ...]
     """Nearest first. The last layer joins all ranks."""
     panel_flops: float | None = field(default=None, metadata=_POSITIVE)
-    """Rate of panel factorisation (default: `gemm_flops`)."""
+    """Rate of panel factorisation in FLOPS (default: `gemm_flops`)."""
     peak_flops: float | None = field(default=None, metadata=_POSITIVE)
     memory_bytes: float | None = field(default=None, metadata=_POSITIVE)
     swap_bytes_per_second: float | None = field(default=None, metadata=_POSITIVE)
@@ -94,7 +94,7 @@ class Part:
 
     @property
     def seconds(self) -> float:
-        """Return the total of the part."""
+        """Seconds of the part: latency and transfer or computation."""
         return self.latency_seconds + self.rate_seconds
 
 
@@ -110,29 +110,29 @@ class Prediction:
     reading: Reading
     parts: tuple[Part, ...]
     peak_flops: float | None
-    """Of all ranks."""
+    """Peak of all ranks in FLOPS. None if unknown."""
 
     @property
     def seconds(self) -> float:
-        """Return (22): the sum of all parts over all layers."""
+        """Predicted seconds by equation (22): the sum of all parts over all layers."""
         return fsum(part.seconds for part in self.parts)
 
     @property
     def flops(self) -> float:
-        """Return the rate in FLOPS, as HPL computes it: operations of N, not of the padded size."""
+        """Predicted rate in FLOPS, as HPL computes it: operations of N, not of the padded size."""
         return operations(self.n) / self.seconds
 
     @property
     def efficiency(self) -> float | None:
-        """Return the share of the peak. None without a peak."""
+        """Predicted FLOPS ÷ peak, as a share. None without a peak."""
         return None if self.peak_flops is None else self.flops / self.peak_flops
 
     def seconds_of(self, part: str) -> float:
-        """Return the seconds of one part, of all layers together."""
+        """Return the seconds of one part of PARTS, such as 'panel' or 'swap', of all layers together."""
         return fsum(each.seconds for each in self.parts if each.part == part)
 
     def elasticities(self) -> dict[str, float]:
-        """Return the per cent of FLOPS gained by one per cent more of each figure. Latencies give negative values.
+        """Return by figure the per cent of FLOPS gained by one per cent more of that figure. Latencies give negative values.
 
         Time is a sum of terms, each proportional to a latency or inversely proportional to a rate. An elasticity is
         therefore the share of these terms in the time, and no difference quotient is needed.
@@ -156,28 +156,28 @@ def operations(n: float) -> float:
 
 
 def panel_compute(i: int, n: float, nb: int, p: int, gamma: float) -> float:
-    """Return (1), computation: seconds of factorising panel i."""
+    """Return the computation of equation (1): seconds of factorising panel i. `gamma`: seconds per operation."""
     return gamma * ((n - i * nb) / p - nb / 3) * nb**2
 
 
 def panel_pivot(nb: int, p: int, link: Link) -> float:
-    """Return (1), pivot search. (1) prints 2NB words, but (12) and (27) need 2NB + 4."""
+    """Return the pivot search of equation (1) in seconds. The paper prints 2NB words, but (12) and (27) need 2NB + 4."""
     return nb * log2(p) * (link.alpha + link.beta * (2 * nb + 4))
 
 
 def panel_broadcast(i: int, n: float, nb: int, p: int, link: Link) -> float:
-    """Return (1), broadcast of panel i along the process row."""
+    """Return the broadcast of equation (1): seconds of sending panel i along the process row."""
     return link.alpha + link.beta * (n - i * nb) * nb / p
 
 
 def update_compute(i: int, n: float, nb: int, p: int, q: int, gamma: float) -> float:
-    """Return (2), computation: seconds of the update after panel i."""
+    """Return the computation of equation (2): seconds of the update after panel i. `gamma`: seconds per operation."""
     rest = n - (i - 1) * nb
     return gamma * (rest * nb**2 / q + 2 * rest**2 * nb / (p * q))
 
 
 def update_swap(i: int, n: float, nb: int, p: int, q: int, link: Link) -> float:
-    """Return (2), communication: exchange of rows along the process column."""
+    """Return the communication of equation (2): seconds of the exchange of rows along the process column."""
     return link.alpha * (log2(p) + p - 1) + 3 * link.beta * (n - (i - 1) * nb) * nb / q
 
 
@@ -185,30 +185,33 @@ def update_swap(i: int, n: float, nb: int, p: int, q: int, link: Link) -> float:
 
 
 def original_seconds(n: float, nb: int, p: int, q: int, gamma: float, link: Link) -> float:
-    """Return (3): leading terms of one layer, the model that HPL publishes. (4) and (5) are its two summands."""
+    """Return equation (3) in seconds: leading terms of one layer, the model that HPL publishes.
+
+    Equations (4) and (5) are its two summands.
+    """
     compute = gamma * 2 * n**3 / (3 * p * q)
     exchange = link.alpha * n * ((nb + 1) * log2(p) + p) / nb + link.beta * n**2 * (3 * p + q) / (2 * p * q)
     return compute + exchange
 
 
 def compute_seconds(n: float, nb: int, p: int, q: int, gamma: float) -> float:
-    """Return (11) and (25), with N instead of N² in the third term."""
+    """Return the seconds of computation by equations (11) and (25), with N instead of N² in the third term."""
     third = nb**2 * ((3 * p + 2) - (2 * p + 3) * q) * n
     return gamma * (2 * n**3 / 3 + (nb * (3 * q + 3 * p + 6) * n**2 + third) / 6) / (p * q)
 
 
 def panels_compute(n: float, nb: int, p: int, gamma: float) -> float:
-    """Return the share of panel factorisation in (25): (1) summed over all panels."""
+    """Return the seconds of panel factorisation in equation (25): (1) summed over all panels."""
     return gamma * n * nb * ((n - nb) / (2 * p) - nb / 3)
 
 
 def updates_compute(n: float, nb: int, p: int, q: int, gamma: float) -> float:
-    """Return the share of the updates in (25): (2) summed over all panels."""
+    """Return the seconds of the updates in equation (25): (2) summed over all panels."""
     return gamma * n * (n + nb) * (nb / (2 * q) + (2 * n + nb) / (3 * p * q))
 
 
 def exchange_seconds(n: float, nb: int, p: int, q: int, link: Link) -> float:
-    """Return (12) with the factor (4·P·log P − 1)·Q."""
+    """Return the seconds of communication by equation (12), with the factor (4·P·log P − 1)·Q."""
     first = link.alpha * n * ((nb + 1) * log2(p) + p) / nb + link.beta * n**2 * (q + 3 * p) / (2 * p * q)
     rest = nb * ((4 * p * log2(p) - 1) * q + 3 * p) + 8 * p * q * log2(p)
     return first + link.beta * n * rest / (2 * p * q)
@@ -218,28 +221,31 @@ def exchange_seconds(n: float, nb: int, p: int, q: int, link: Link) -> float:
 
 
 def layer_pivot(m0: float, m: float, nb: int, p: int, link: Link) -> float:
-    """Return (27): pivot search in the panels of one layer."""
+    """Return equation (27): seconds of the pivot search in the panels of one layer, rows `m0` to `m`."""
     return nb * log2(p) * (link.alpha + link.beta * (2 * nb + 4)) * (m - m0) / nb
 
 
 def layer_broadcast(m0: float, m: float, nb: int, p: int, link: Link) -> float:
-    """Return (28), as printed. (13) and (15) are the same, although they are called calculation."""
+    """Return equation (28): seconds of the broadcasts of one layer.
+
+    (13) and (15) are equal to it, although called calculation.
+    """
     return link.alpha * (m - m0) / nb + link.beta * (m**2 - 2 * m * m0 - (m - m0) * nb + m0**2) / (2 * p)
 
 
 def layer_swap(n0: float, n: float, nb: int, p: int, q: int, link: Link) -> float:
-    """Return (29), as printed. (14) and (16) are the same."""
+    """Return equation (29): seconds of the row exchanges of one layer. (14) and (16) are equal to it."""
     messages = (log2(p) + p - 1) * (n - n0) / nb
     return link.alpha * messages + 3 * link.beta * (n**2 - 2 * n * n0 + (n - n0) * nb + n0**2) / (2 * q)
 
 
 def omitted_broadcast(whole: float, m0: float, m: float, p: int, link: Link) -> float:
-    """Return the words that (28) omits: panels of the layer also cover the rows of the layers above it."""
+    """Return the seconds of the words that (28) omits: panels of the layer also cover the rows of the layers above it."""
     return link.beta * (whole - m) * (m - m0) / p
 
 
 def omitted_swap(whole: float, n0: float, n: float, q: int, link: Link) -> float:
-    """Return the words that (29) omits: updates of the layer also cover the columns of the layers above it."""
+    """Return the seconds of the words that (29) omits: updates of the layer also cover the columns of the layers above it."""
     return 3 * link.beta * (whole - n) * (n - n0) / q
 
 
@@ -247,22 +253,25 @@ def omitted_swap(whole: float, n0: float, n: float, q: int, link: Link) -> float
 
 
 def bandwidth_per_core(of: Accelerator) -> float:
-    """Return (6) in words per second."""
+    """Return equation (6): memory bandwidth of one core in words of 8 bytes per second."""
     return of.controllers * of.quadwords * of.memory_hertz / of.cores
 
 
 def equivalent_bandwidth(of: Accelerator) -> float:
-    """Return (7) in words per second."""
+    """Return equation (7): equivalent bandwidth of the accelerator's memory in words of 8 bytes per second."""
     return of.controllers * of.quadwords * bandwidth_per_core(of)
 
 
 def accelerator_link(of: Accelerator) -> Link:
-    """Return (8) and (9). (8) prints cycles ÷ bandwidth, but α is cycles ÷ clock."""
+    """Return α and β of an accelerator's memory by equations (8) and (9), in seconds and seconds per word.
+
+    (8) prints cycles ÷ bandwidth, but α is cycles ÷ clock.
+    """
     return Link(of.access_cycles / of.hertz, 1 / equivalent_bandwidth(of))
 
 
 def peak(of: Accelerator) -> float:
-    """Return (10) in FLOPS."""
+    """Return the peak of an accelerator by equation (10) in FLOPS."""
     return of.cores * of.flops_per_cycle * of.hertz
 
 
@@ -270,12 +279,12 @@ def peak(of: Accelerator) -> float:
 
 
 def padded(n: int, nb: int) -> int:
-    """Return (17): N_new, the next multiple of NB."""
+    """Return equation (17): the next multiple of the block size that is at least `n`."""
     return nb * math.ceil(n / nb)
 
 
 def side(n_new: int, nb: int, groups: int) -> int:
-    """Return (18) to (21): rows or columns of the matrix that one of the groups along P or Q holds."""
+    """Return equations (18) to (21): rows or columns of the matrix that one of the groups along P or Q holds."""
     return nb * math.ceil(n_new / (nb * groups))
 
 
@@ -318,7 +327,7 @@ def layers_of(system: System, ranks: int) -> tuple[Layer, ...]:
 def predict(
     system: System, n: int, nb: int, p: int, q: int, pmap: Pmap = "row", reading: Reading = "placed"
 ) -> Prediction | None:
-    """Predict HPL on the first P·Q ranks. None if the groups of a layer are no rectangles of the process grid.
+    """Return the prediction of HPL on the first P·Q ranks. None if the groups of a layer are no rectangles of the process grid.
 
     Args:
         system: figures of the machine.
@@ -399,13 +408,13 @@ def _by_side(
 
 
 def grids(ranks: int) -> list[tuple[int, int]]:
-    """Return all P × Q with this product, P upwards."""
+    """Return all pairs (P, Q) whose product is `ranks`, in order of P."""
     small = [each for each in range(1, math.isqrt(ranks) + 1) if ranks % each == 0]
     return [(each, ranks // each) for each in sorted({*small, *(ranks // each for each in small)})]
 
 
 def guideline(ranks: int) -> tuple[int, int]:
-    """Return the paper's grid: P ≤ Q, as square as possible."""
+    """Return the grid (P, Q) that the paper recommends: P ≤ Q, as square as possible."""
     return max((p, q) for p, q in grids(ranks) if p <= q)
 
 
@@ -415,5 +424,5 @@ def smallest_order(nb: int, p: int) -> int:
 
 
 def difference(predicted: float, measured: float) -> float:
-    """Return Diff of (31) and (32) as a signed share. The paper prints its absolute value."""
+    """Return predicted ÷ measured − 1, as a signed share. The paper prints its absolute value (equations (31) and (32))."""
     return predicted / measured - 1

@@ -34,7 +34,7 @@ class Measured:
 
     @property
     def parts(self) -> dict[str, float] | None:
-        """Return the measured parts. None without detailed timers. `rest` is broadcast and waiting."""
+        """Measured seconds by part of HPL. None without detailed timers. 'broadcast' also contains waiting."""
         if not self.timers:
             return None
         of = self.timers.get
@@ -45,7 +45,7 @@ class Measured:
 
 
 def parsed(text: str, name: str) -> list[Measured]:
-    """Return the runs in an output of HPL.
+    """Return the runs in an output of HPL. `name`: name of the output in messages.
 
     Raises:
         BadConfiguration: the output is cut short, a run FAILED, or GFLOPS do not follow from N and seconds.

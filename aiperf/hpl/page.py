@@ -24,7 +24,13 @@ POINTS = 40
 
 
 def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[float], remarks: Sequence[str]) -> Path:
-    """Write hpl.html, hpl.json and plots/ into a folder, and return the path of the page. Raises OSError."""
+    """Write hpl.html, hpl.json and plots/ into a folder, and return the path of the page.
+
+    `loads`: share of processor time that other programs used, by launch.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
     source = f"{of.system.name}, {units.count(of.system.ranks)} ranks"
     largest = max(cases, key=lambda case: (case.prediction.n, case.prediction.p * case.prediction.q))
     drawings = [_curves(of, cases, source), _stacks(cases, source), _elasticities(largest, source)]

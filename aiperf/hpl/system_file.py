@@ -36,7 +36,7 @@ class SystemFile:
 
 
 def read(path: Path) -> SystemFile:
-    """Read SYSTEM.yaml.
+    """Return the content of a SYSTEM.yaml file.
 
     Raises:
         BadConfiguration: the message names the field, the rule and the fix.
@@ -53,7 +53,11 @@ def read(path: Path) -> SystemFile:
 
 
 def parsed(content: object) -> SystemFile:
-    """Return the checked content. Raises ValueError with the name of the field."""
+    """Return the figures of a system in the content of SYSTEM.yaml.
+
+    Raises:
+        ValueError: a field is missing, unknown or wrong. The message names the field.
+    """
     top = dict(_mapping(content, "the file", _TOP))
     calibration = _mapping(top.pop("calibration", {}), "calibration", _CALIBRATION)
     listed = top.pop("layers", [])
@@ -149,7 +153,7 @@ def figures(system: System) -> dict[str, float]:
 
 
 def changed(system: System, figure: str, value: float) -> System:
-    """Return the system with another value of one figure.
+    """Return the system with another value of one figure. `figure`: a name as in `figures`.
 
     Raises:
         BadConfiguration: there is no such figure, or the value is not above 0.
@@ -171,7 +175,11 @@ def changed(system: System, figure: str, value: float) -> System:
 
 
 def write(path: Path, of: SystemFile) -> None:
-    """Write SYSTEM.yaml. Raises OSError."""
+    """Write a system to a SYSTEM.yaml file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     content = _without_defaults(of.system)
     content["layers"] = [_without_defaults(layer) for layer in of.system.layers]
     if of.calibration:

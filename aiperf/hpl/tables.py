@@ -27,18 +27,18 @@ class Recomputed:
 
     @property
     def is_equal(self) -> bool:
-        """Return True if the recomputed figure rounds to the printed one."""
+        """True if the recomputed figure rounds to the printed one."""
         return round(self.recomputed, self.decimals) == self.printed
 
 
 def published() -> dict[str, Any]:
-    """Return the figures that the paper prints."""
+    """Return the figures that the paper prints, by table."""
     content: dict[str, Any] = json.loads(files("aiperf.hpl").joinpath("published.json").read_text("utf-8"))
     return content
 
 
 def recomputed(number: int) -> list[Recomputed]:
-    """Return the differences, efficiencies and averages of one table."""
+    """Return the differences, efficiencies and averages of table 1, 2 or 5 of the paper, printed and recomputed."""
     printed = published()
     averages = printed["averages"]
     if number == 1:

@@ -31,7 +31,7 @@ class SiteAnnouncements:
 
 
 def read_logs(words: Sequence[str]) -> dict[str, Announcements]:
-    """Read the logs of --announcements. Each word is a file or a folder with a log.
+    """Return the logs of announcements by the word that names them. Each word is a file or a folder with a log.
 
     Raises:
         NotAsAnnounced: The file does not exist.
@@ -41,7 +41,7 @@ def read_logs(words: Sequence[str]) -> dict[str, Announcements]:
 
 
 def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
-    """Return the first line of each entry's journal, in order of the entries."""
+    """Return the first line (RunStarted) of each entry's journal, in order of the entries."""
     lines = [next(iter(read(Path(entry.folder)))) for entry in entries]
     return [line for line in lines if isinstance(line, RunStarted)]  # true for each valid journal
 
@@ -49,9 +49,10 @@ def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
 def with_announcements(
     entries: Sequence[Entry], firsts: Sequence[RunStarted], logs: Mapping[str, Announcements]
 ) -> tuple[list[Entry], tuple[SiteAnnouncements, ...]]:
-    """Return the entries with their announcements from the logs, and each log with its missing runs.
+    """Return the entries with the counts of their site's announcements, and each log with its missing runs.
 
-    A run of the ranking needs the log of its site: the journal alone shows neither the announcement nor the other runs.
+    `firsts`: first lines of the entries' journals. A run of the ranking needs the log of its site: the journal alone shows
+    neither the announcement nor the other runs.
     """
     sites = tuple(SiteAnnouncements(name, announced(log, firsts), tuple(_purposes(log))) for name, log in logs.items())
     of_site = {

@@ -70,13 +70,13 @@ class Benchmark:
 
 
 def of_division(name: str, duration_seconds: float | None = None, fingerprint: str | None = None) -> Benchmark:
-    """Return the benchmark of a division's valid runs with this length and these image files."""
+    """Return the benchmark of a division's valid runs. `duration_seconds`: length. `fingerprint`: that of the image files."""
     images = () if fingerprint is None else (("fingerprint", fingerprint),)
     return Benchmark("division", name, "", images, "", None, None, duration_seconds, None, ())
 
 
 def benchmark_of(report: Report) -> Benchmark:
-    """Return the benchmark of a run."""
+    """Return the benchmark of a run: runs with equal benchmarks are ranked in one order."""
     run = report.run
     fingerprint = _fingerprint(run.config, run.dataset)
     if report.divisions:
@@ -151,7 +151,7 @@ def procedure_of(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
 
 
 def title(benchmark: Benchmark) -> str:
-    """Return a title such as `digits · 3 min 00 s, 20 s of warm-up · from digits_small`."""
+    """Return the title of a benchmark as text, such as `digits · 3 min 00 s, 20 s of warm-up · from digits_small`."""
     if benchmark.division is not None:
         length = "" if benchmark.duration_seconds is None else f", {units.duration(benchmark.duration_seconds)}"
         return f"Division {benchmark.division}{length}: {division(benchmark.division).title}"
@@ -166,7 +166,7 @@ def title(benchmark: Benchmark) -> str:
 
 
 def differing(benchmarks: Iterable[Benchmark]) -> dict[Benchmark, tuple[tuple[str, str], ...]]:
-    """Return the options of each benchmark that differ between benchmarks with the same title."""
+    """Return for each benchmark its (option, value) pairs that differ between benchmarks with the same title."""
     by_title: dict[str, list[Benchmark]] = {}
     for benchmark in dict.fromkeys(benchmarks):
         by_title.setdefault(title(benchmark), []).append(benchmark)

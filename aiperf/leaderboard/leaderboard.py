@@ -55,7 +55,7 @@ class ListedRow:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRuns:
-    """The runs of one benchmark."""
+    """Listed runs of one benchmark."""
 
     title: str
     benchmark: Benchmark
@@ -85,7 +85,10 @@ class Leaderboard:
 def leaderboard(
     entries: Iterable[Entry], unread: Sequence[UnreadableJournal], by: Metric, sites: tuple[SiteAnnouncements, ...] = ()
 ) -> Leaderboard:
-    """Return the list of runs, ordered by a metric."""
+    """Return the list of all runs, with one order by the metric `by` for each benchmark.
+
+    `unread`: journals without an entry. `sites`: logs of announcements with their missing runs.
+    """
     kept, copies, why_not = _each_once(sorted(entries, key=lambda entry: (entry.folder, entry.run)))
     why_not = _shared_announcements(kept) | why_not
     groups: dict[Benchmark, list[Entry]] = {}

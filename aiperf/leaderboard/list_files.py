@@ -24,6 +24,7 @@ from aiperf.sanitize import cell, sanitize
 
 
 def page(found: Leaderboard) -> str:
+    """Return the list as the text of an HTML page."""
     listings = list(enumerate(found.listings, 1))
     links = [(f"list-{index}", f"{listing.title} ({len(listing.rows)})") for index, listing in listings]
     if found.sites:
@@ -106,7 +107,11 @@ VERSION = 4
 
 
 def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
-    """Write rank.html, rank.csv and rank.json, and replace earlier ones. Raises OSError if the disk refuses them."""
+    """Write rank.html, rank.csv and rank.json, and replace earlier ones. Return their paths.
+
+    Raises:
+        OSError: the disk refuses them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for suffix, form in (("html", page), ("csv", csv_text), ("json", json_text)):
@@ -116,7 +121,7 @@ def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
 
 
 def csv_text(found: Leaderboard) -> str:
-    """Return the CSV text. A missing value is an empty cell."""
+    """Return the list as CSV text. A missing value is an empty cell."""
     rows = [_csv_row(listing, row) for listing in found.listings for row in listing.rows]
     rows += [{"folder": each.folder, "no place because": each.reason} for each in found.unread]
     file = io.StringIO(newline="")
@@ -169,6 +174,7 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
 
 
 def json_text(found: Leaderboard) -> str:
+    """Return the list as JSON text."""
     metrics = [
         {"name": each.name, "unit": each.unit, "less_is_better": each.is_less_better, "meaning": each.explained}
         for each in METRICS
@@ -193,7 +199,7 @@ _WIDEST = {"run": 36, "validity": 44}
 
 
 def lines(found: Leaderboard) -> Iterator[str]:
-    """Yield the printed lines."""
+    """Yield the list as lines of text for a terminal."""
     yield f"by {found.by.title}: {about(found)}"
     for index, listing in enumerate(found.listings, 1):
         yield ""

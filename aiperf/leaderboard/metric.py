@@ -16,10 +16,10 @@ class Metric:
     """Figure of an entry, with its direction."""
 
     name: str
-    """Name on the command line."""
+    """Name of the metric on the command line."""
     title: str
     unit: str
-    """Unit of the bare value."""
+    """Unit of the number that `of` returns."""
     of: Callable[[Entry], float | None]
     shown: Callable[[float], str]
     explained: str
@@ -27,10 +27,10 @@ class Metric:
     missing: str = units.NOT_MEASURED
     """Text for a missing value."""
     bars: Callable[[Entry], str] = lambda entry: ""
-    """Reason why an entry with the figure gets no place by it, or ''."""
+    """Function that returns the reason why an entry with the figure gets no place by it, or ''."""
 
     def ranks(self, entry: Entry) -> float | None:
-        """Return the value by which an entry is ordered. None if it gets no place."""
+        """Return the value by which an entry is ordered. None if the entry gets no place by this metric."""
         return None if self.bars(entry) else self.of(entry)
 
 

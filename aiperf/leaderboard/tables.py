@@ -28,17 +28,20 @@ EXPONENT_COLUMNS = (
 
 
 def details_of(row: ListedRow) -> str:
-    """Return the anchor of the details of a row."""
+    """Return the anchor, on the page, of the details of a row."""
     return f"entry-{row.number}"
 
 
 def name(entry: Entry) -> str:
-    """Return the name of an entry: the system if known, else the run."""
+    """Return the displayed name of an entry: the system if known, else the run."""
     return entry.system or entry.run
 
 
 def order(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
-    """Return the table of an order. The footnote lists the columns that are left out because they are empty."""
+    """Return the table of a benchmark's entries in order of a metric. `index`: number of the benchmark on the page.
+
+    The footnote lists the columns that are left out because they are empty.
+    """
     columns = (
         Column("place", True, "below it: the places that the data allow", is_less_first=True, sorted="ascending"),
         Column("run"),
@@ -148,7 +151,7 @@ def _figure(metric: Metric, entry: Entry, second_line: str = "") -> Cell:
 
 
 def tied(row: ListedRow) -> str:
-    """Which places the data allow, where they allow more than one."""
+    """Return the range of places that the data allow, such as `2 to 4`. '' for a single place, or if unknown."""
     if row.tied is None or row.tied[0] == row.tied[1]:
         return ""
     return f"{row.tied[0]} to {row.tied[1]}"
@@ -159,7 +162,7 @@ def _models_line(entry: Entry) -> str:
 
 
 def models(entry: Entry) -> str:
-    """`NVIDIA A100 × 64, NVIDIA H100 × 8`."""
+    """Return the accelerators of an entry as text: `NVIDIA A100 × 64, NVIDIA H100 × 8`."""
     return ", ".join(f"{each.model} × {units.count(each.count)}" for each in entry.accelerators)
 
 
@@ -171,7 +174,10 @@ def power_level(entry: Entry) -> str:
 
 
 def announced(entry: Entry) -> str:
-    """Return the published of the announced runs, such as `3 of 4`. A dash if no given log has the announcement."""
+    """Return the numbers of published and announced runs as text, such as `3 of 4`.
+
+    A dash if no given log has the announcement.
+    """
     if entry.announced is None:
         return NONE
     return f"{units.count(entry.announced.published)} of {units.count(entry.announced.announced)}"
@@ -196,7 +202,7 @@ def _kind(row: ListedRow) -> str:
 
 
 def warnings(entry: Entry) -> str:
-    """Return a count such as `3 warnings, 1 critical`, or ''."""
+    """Return the number of warnings as text, such as `3 warnings, 1 critical`. '' without warnings."""
     if not entry.warnings:
         return ""
     criticals = sum(each.severity == "critical" for each in entry.warnings)
@@ -216,7 +222,10 @@ def _footnote(listing: BenchmarkRuns, by: Metric, left_out: Sequence[str]) -> st
 
 
 def basis(listing: BenchmarkRuns, by: Metric) -> str:
-    """Return the basis of the ranges of places. '' for one place, or if all entries have enough repeats."""
+    """Return a sentence on the uncertainty behind the ranges of places.
+
+    '' for one place, or if all entries have enough repeats.
+    """
     placed = [row for row in listing.rows if row.place is not None]
     if len(placed) < 2:
         return ""
@@ -315,7 +324,7 @@ def unread(found: Leaderboard) -> Table:
 
 
 def about(found: Leaderboard) -> str:
-    """Return a summary such as `30 runs of 2 benchmarks; 1 not in the list, with the reason at the end`."""
+    """Return a summary of the list, such as `30 runs of 2 benchmarks; 1 not in the list, with the reason at the end`."""
     runs, benchmarks = found.runs, len(found.listings)
     text = (
         f"{count(runs)} run{'' if runs == 1 else 's'} of {count(benchmarks)} benchmark{'' if benchmarks == 1 else 's'}"
@@ -353,6 +362,6 @@ def remarks(found: Leaderboard) -> tuple[tuple[str, str], ...]:
 
 
 def differences(listing: BenchmarkRuns) -> str:
-    """Return the options that distinguish a benchmark from others with the same title."""
+    """Return a sentence with the options that distinguish a benchmark from others with the same title."""
     options = ", ".join(f"{name}={value}" for name, value in listing.differs)
     return f"Differs from other benchmarks of this title in {options}."

@@ -42,7 +42,7 @@ CLOCK_SECONDS = 1.0
 
 
 def announced_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a configuration that an announcement holds."""
+    """Return the options of a configuration that an announcement records. Options that belong to one start are left out."""
     return {name: value for name, value in config.items() if name not in OWN}
 
 
@@ -78,7 +78,10 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnou
 
 
 def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, started_unix: float | None) -> list[str]:
-    """Return the differences of a run from its announcement, as text. `started_unix`: None for a simulated run."""
+    """Return the differences between a run and its announcement as sentences. Empty if the run is as announced.
+
+    `rules`: version of the run's proposal rules. `started_unix`: None for a simulated run.
+    """
     entry = announced.entry
     assert isinstance(entry, RunAnnounced)
     expected, given = options(entry.config), options(announced_config(config))
@@ -97,7 +100,7 @@ def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, starte
 
 
 def breaks_of(log: Announcements, announced: SignedEntry, first: RunStarted) -> list[str]:
-    """Return the differences of a journal's first line from its announcement and from the log's record of its start."""
+    """Return the differences of a journal's first line from its announcement and the log's entry on its start, as sentences."""
     found = breaks(announced, first.config, first.proposal_rules, None if first.simulated else first.started_unix)
     begun, withdrawn = log.begun().get(announced.id), log.withdrawn().get(announced.id)
     if begun is None:
@@ -200,7 +203,7 @@ class Missing:
 
     id: str
     number: int
-    """Number of its entry in the log."""
+    """Number of the announcement in the log."""
     announced_unix: float
     withdrawn: str | None
     """Reason of its withdrawal. None if not withdrawn."""
@@ -228,12 +231,12 @@ class Announced:
 
     @property
     def words(self) -> str:
-        """Text for a list."""
+        """Text with the numbers of published and announced runs: `3 of 4 announced runs published`."""
         return f"{self.published} of {self.announced} announced runs published"
 
 
 def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
-    """Compare the log of a site with published runs. `runs`: first lines of journals. Copies count once."""
+    """Return the comparison of a site's log with published runs. `runs`: first lines of journals. Copies count once."""
     entries = {each.id: each for each in log.entries if isinstance(each.entry, RunAnnounced)}
     by_id: dict[str, list[RunStarted]] = {}
     unannounced: list[str] = []
@@ -268,7 +271,7 @@ def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
 
 
 def witnessed_unix(log: Announcements, wanted: SignedEntry, signers: Mapping[str, Sequence[str]]) -> float | None:
-    """Return the time at which another principal first confirmed an entry. None if nobody did.
+    """Return the time, in seconds since 1970, at which another principal first confirmed an entry. None if nobody did.
 
     `signers`: see `signers_of`. A second key of the same principal, or a key of an unknown one, is no witness.
     """

@@ -23,13 +23,17 @@ _LOOK_SECONDS = 0.05
 
 
 def log_path(word: str | Path) -> Path:
-    """Return the file of --log. A folder, or a word that ends with '/', means announcements.jsonl in that folder."""
+    """Return the path of the log that `word` names. A folder, or a word that ends with '/', means announcements.jsonl in it."""
     path = Path(word)
     return path / NAME if path.is_dir() or str(word).endswith("/") else path
 
 
 def make_folder(word: str) -> None:
-    """Create the folder of --log if the word ends with '/'. Raises AnnouncementsNotWritten."""
+    """Create the folder that `word` names if it ends with '/'. An existing folder is kept.
+
+    Raises:
+        AnnouncementsNotWritten: the folder cannot be created.
+    """
     try:
         if word.endswith("/"):
             Path(word).mkdir(exist_ok=True)
@@ -40,7 +44,7 @@ def make_folder(word: str) -> None:
 
 
 def read_log(path: Path) -> Announcements:
-    """Read a log from its file.
+    """Return the content of a log of announcements.
 
     Raises:
         NotAsAnnounced: The file cannot be read.

@@ -59,7 +59,7 @@ class RunBegun(_Entry, frozen=True, kw_only=True, tag="begun"):
     announcement: str
     run: str
     started_unix: float
-    """Both as in the first line of the run's journal."""
+    """Start of the run in seconds since 1970. Equal to that in the first line of the run's journal, like `run`."""
     folder: str
     host: str
 
@@ -111,10 +111,11 @@ class Announcements:
 
     @property
     def head(self) -> str:
-        """Id of the last entry. A known head reveals a log that was cut."""
+        """Id of the last entry, or a fixed text for an empty log. A known head reveals a log that was cut."""
         return self.entries[-1].id if self.entries else ORIGIN.decode()
 
     def by_id(self, wanted: str) -> SignedEntry | None:
+        """Return the entry with this id. None if the log does not have it."""
         return next((each for each in self.entries if each.id == wanted), None)
 
     def withdrawn(self) -> dict[str, RunWithdrawn]:
@@ -128,18 +129,21 @@ class Announcements:
 
 
 def content_of(entry: AnyEntry) -> bytes:
-    """Return the bytes that are signed."""
+    """Return the bytes of an entry that are signed."""
     return msgspec.json.encode(entry)
 
 
 def line_of(log: Announcements, content: bytes, signature: str) -> bytes:
-    """Return the next line of a log, with its newline."""
+    """Return the next line of a log as bytes, with its newline. `content`: signed bytes.
+
+    `signature`: '' for an unsigned entry.
+    """
     body = msgspec.json.encode(_Line(entry=msgspec.Raw(content), signature=signature))
     return sealed(log.head.encode(), body)[0]
 
 
 def parse(content: bytes, name: str) -> Announcements:
-    """Read a log and check its seals, its order and its signatures. `name` is for messages.
+    """Return the entries of a log after a check of its seals, its order and its signatures. `name` is for messages.
 
     Raises:
         AnnouncementsDamaged: A line is no entry, does not follow from the previous one, or has no valid signature.
@@ -168,7 +172,10 @@ def parse(content: bytes, name: str) -> Announcements:
 
 
 def signers_of(log: Announcements, allowed: Path) -> dict[str, tuple[str, ...]]:
-    """Return the names that the key of each signed entry may sign for at the entry's time, by the entry's id."""
+    """Return by entry id the names for which the entry's key may sign at the entry's time. Entries without a key are left out.
+
+    `allowed`: file of allowed signers.
+    """
     signed = [each for each in log.entries if each.key is not None]
     with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
         names = pool.map(lambda each: principals(allowed, each.signature, each.content, each.entry.at_unix), signed)

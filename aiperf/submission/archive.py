@@ -49,7 +49,11 @@ class UnpackedSubmission:
 
 
 def manifest_of(contents: Mapping[str, Content]) -> bytes:
-    """Return the manifest in the format of sha256sum. Raises OSError if a file cannot be read."""
+    """Return the manifest of the contents in the format of sha256sum: one line 'SHA-256  NAME' for each.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
     return "".join(f"{_sha256(content)}  {name}\n" for name, content in contents.items()).encode()
 
 
@@ -90,7 +94,7 @@ def _add(tar: tarfile.TarFile, name: str, content: Content) -> None:
 
 
 def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> UnpackedSubmission:
-    """Unpack a submission into an empty folder, and check each member against the manifest.
+    """Unpack a submission into an empty folder, and check each member against the manifest. Return manifest and members.
 
     Raises:
         BundleRefused: The file breaks a rule of submissions. The message has the member and the rule.

@@ -46,7 +46,7 @@ def build(
     with_telemetry: bool = True,
     signers: Path | None = None,
 ) -> Inspection:
-    """Create the submission and inspect it. After a bad finding, no file remains.
+    """Create a submission file and inspect it. Return the inspection. After a bad finding, no file remains.
 
     Args:
         runs: Folders of the runs.

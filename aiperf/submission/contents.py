@@ -54,7 +54,11 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def submission_of(content: bytes) -> Submission:
-    """Read submission.json. Raises BundleRefused if it is invalid or has an unknown format."""
+    """Return the content of submission.json.
+
+    Raises:
+        BundleRefused: it is invalid or has an unknown format.
+    """
     try:
         document = msgspec.json.decode(content, type=dict[str, Any])
         if document.get("format") != FORMAT:

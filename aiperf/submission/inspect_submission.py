@@ -32,7 +32,10 @@ from aiperf.submission.signatures import principals, signing_key
 
 
 def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None) -> list[Inspection]:
-    """Inspect several submissions, and compare the announcements of their runs. Raises as `inspect`."""
+    """Return the inspections of several submissions. An announcement that two different runs name is a bad finding.
+
+    Raises as `inspect`.
+    """
     found: list[Inspection] = []
     users: dict[str, tuple[str, str, str]] = {}
     for path in paths:
@@ -48,10 +51,11 @@ def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None)
 
 
 def inspect(path: Path, requirements: Requirements | None = None) -> Inspection:
-    """Inspect the submission in a file. `requirements`: default: requirements of the submission itself only.
+    """Return the findings about the submission in a file. `requirements`: default: requirements of the submission itself only.
 
     Raises:
-        OSError: It is no regular file or cannot be read, or there is no room to unpack it.
+        OSError: It is no regular file or cannot be read.
+        DiskTooSmall: There is no room to unpack it.
     """
     requirements = requirements or Requirements()
     require_file(path)

@@ -40,7 +40,7 @@ def submit(conf: RunConf, cluster: SchedulerConf, words: Sequence[str]) -> int:
 
 
 def resubmit(conf: RunConf, cluster: SchedulerConf, folder: Path) -> int:
-    """Submit a job that resumes a run. Its options are read from its journal."""
+    """Submit a job that resumes a run. Return the exit status as `submit`. The options are read from the run's journal."""
     return _execute(conf, cluster, folder.absolute(), [], is_new=False)
 
 

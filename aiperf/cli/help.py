@@ -65,7 +65,7 @@ LIBRARIES = ("torch", "ray", "horovod", "hydra-core", "optuna")
 
 
 def main(names: Sequence[str] = ()) -> int:
-    """Print one screen, or the entries of `names`. Return the exit status."""
+    """Print the overview, or the entries of `names` (options, groups or verbs). Return exit status 0."""
     lines = [line for name in names for line in _entry(name)] if names else list(_screen())
     print(in_users_form("\n".join(lines)))
     return 0
@@ -194,7 +194,7 @@ def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 @cache
 def usual_values() -> dict[str, Any]:
-    """Return the values of the default run that differ from the classes' own: choices, and what their files set."""
+    """Return the values of options in the default run by name, including the choices and the values that their files set."""
     import yaml
 
     listed = yaml.safe_load((configuration_folder() / MAIN).read_text("utf-8"))["defaults"]
@@ -221,7 +221,7 @@ def _written(value: Any) -> str:
 
 
 def field_docstrings(schema: type[Any]) -> dict[str, str]:
-    """Return the docstring under each field of a class and of its bases."""
+    """Return by name the docstring under each field of a class and of its bases."""
     texts: dict[str, str] = {}
     for part in (each for each in reversed(schema.__mro__) if "__annotations__" in vars(each)):
         body = _classes(part.__module__)[part.__name__].body
@@ -244,7 +244,7 @@ def _classes(module: str) -> dict[str, ast.ClassDef]:
 
 
 def version() -> int:
-    """Print the versions of the program, its sources, the journal's schema, Python and libraries."""
+    """Print the versions of the program, its sources, the journal's schema, Python and libraries. Return exit status 0."""
     from aiperf.journal.events import SCHEMA
     from aiperf.system.source import COMMIT, SOURCE, revision
 
@@ -271,7 +271,7 @@ def _installed(distribution: str) -> str:
 
 
 def composed(words: Sequence[str]) -> int:
-    """Print the configuration that `[OPTION=VALUE …] --cfg job` composes, as YAML.
+    """Print the configuration that `[OPTION=VALUE …] --cfg job` composes, as YAML. Return exit status 0.
 
     Raises:
         BadConfiguration: options that no run can have.

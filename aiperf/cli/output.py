@@ -25,7 +25,7 @@ SCRIPT = "aiperf-cluster"
 
 
 def program() -> str:
-    """Return the command that the user typed before the arguments."""
+    """Return the command that the user typed before the arguments: `aiperf-cluster` or `python -m aiperf`."""
     return SCRIPT if Path(sys.argv[0]).name == SCRIPT else MODULE
 
 
@@ -68,7 +68,7 @@ def print_table(table: Table) -> None:
 
 
 def folded(line: str, width: int, indent: int = 2) -> list[str]:
-    """Fold a line at `width` characters. A longer word, such as a path, stays whole.
+    """Return a line as several lines of at most `width` characters. A longer word, such as a path, stays whole.
 
     `indent`: additional indentation of all lines but the first.
     """

@@ -26,12 +26,12 @@ Line = tuple[str, str]
 
 
 def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
-    """Return the text of a plan. `workers`: their number as text. `number`: workers for the estimate of disk space."""
+    """Return the text that shows a plan. `workers`: their number as text. `number`: workers for the estimate of disk space."""
     return _joined([*_data_set(plan.dataset), _time(plan.conf), ("workers", workers), *_planned(plan, number)])
 
 
 def preview_text(preview: Preview, conf: RunConf, requested: Sequence[Line], workers: str) -> str:
-    """Return the text of a preview. `requested`: lines about the resources to request."""
+    """Return the text that shows a plan before its nodes exist. `requested`: lines about the resources to request."""
     data, network, plan = preview.dataset, preview.network, preview.plan
     described: list[Line] = [("data set", f"{conf.dataset.name}: {preview.dataset_source}")]
     if data is not None:

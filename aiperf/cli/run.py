@@ -133,7 +133,7 @@ def _run_on_hosts(conf: RunConf, cluster: JoinedConf, words: Sequence[str]) -> i
 
 
 def drive(words: Sequence[str], folder: Path) -> int:
-    """Start the run of an existing folder, or resume it if the folder has a journal.
+    """Start the run of an existing folder, or resume it if the folder has a journal. Return the exit status.
 
     Raises:
         BadConfiguration: the options differ from those in the journal.
@@ -300,6 +300,7 @@ def _finish(folder: Path) -> int:
 
 
 def describe_plan(plan: Plan) -> str:
+    """Return the text that shows a plan before its run starts."""
     cluster = plan.conf.cluster
     if cluster is not None:
         return plan_text(plan, cluster.workers_text())

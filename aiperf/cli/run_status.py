@@ -53,7 +53,7 @@ class Status:
 
 
 def status_of(folder: Path, now_unix: float) -> Status:
-    """Return the state of the run in a folder. `now_unix`: time of the wall clock.
+    """Return the state of the run in a folder. `now_unix`: time of the wall clock in seconds since 1970.
 
     Raises:
         NoSuchRun: the journal has no complete line yet.
@@ -107,7 +107,7 @@ def _job(path: Path) -> dict[str, str] | None:
 
 
 def lines(folder: Path, now_unix: float) -> Iterator[str]:
-    """Yield the state of a run as lines of text. Raises NoSuchRun, see `status_of`."""
+    """Yield the state of a run as lines of text. Arguments and errors as in `status_of`."""
     from aiperf.units import METRICS, duration, flops_per_second
     from aiperf.units import error as error_rate
     from aiperf.units import quality as as_text

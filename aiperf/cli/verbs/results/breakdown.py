@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the breakdown and return the exit status."""
+    """Print the breakdown and return exit status 0."""
     from aiperf.cli.output import print_folded, print_table
 
     given = {name: word for name in ("run", "timeline", "trace") if (word := getattr(arguments, name)) is not None}

@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the comparison of runs. Return 0, or with a margin 1 for a regression and 2 if it is undetermined."""
     margin = None if arguments.max_regression is None else share(arguments.max_regression)
     if arguments.repeats:
         return _repeats(arguments)

@@ -40,6 +40,7 @@ METRIC_NAMES = ("score", "regulated", "error", "valid-flops", "mfu", "flops-per-
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the list, and write its files with --out. Return exit status 0, or 1 if a journal could not be read."""
     from pathlib import Path
 
     from aiperf.cli.output import print_line

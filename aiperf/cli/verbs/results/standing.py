@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the places of runs in a list. Return exit status 0, or 1 if a run has no place."""
     from aiperf.cli.output import print_folded
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the result of every rule and return the exit status."""
+    """Print the result of every rule. Return exit status 0 if the run keeps all rules, otherwise 1."""
     from aiperf.cli.output import print_line
     from aiperf.journal.journal import read
     from aiperf.journal.run_folder import run_folder

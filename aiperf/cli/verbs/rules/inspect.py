@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the inspections of submissions. Return exit status 0 if all are good, otherwise 1."""
     from aiperf.cli.verbs.rules.check import known_options
     from aiperf.errors import BadConfiguration
     from aiperf.ranking.division import division

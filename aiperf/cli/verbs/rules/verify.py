@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the checks of a journal. Return exit status 0 without a contradiction, otherwise 1."""
     from pathlib import Path
 
     from aiperf.journal.run_folder import run_folder
@@ -54,7 +55,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def lines(verification: Verification) -> Iterator[str]:
-    """Yield the checks with their counts, their findings, and the parts that cannot be checked."""
+    """Yield the checks with their counts, their findings, and the parts that cannot be checked, as lines of text."""
     from aiperf.sanitize import sanitize
     from aiperf.units import flops_per_second
 

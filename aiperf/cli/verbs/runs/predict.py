@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print a predicted score. Return exit status 0, or 1 if a repeated prediction differs from the stored one."""
     from aiperf.atomic_files import write_named
     from aiperf.cli.output import print_folded
     from aiperf.simulate.study.predict import again, lines, pilot, predict

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Execute all runs that are not finished and return the exit status."""
+    """Execute all runs of the sweep that are not finished. Return exit status 0 if all are valid, otherwise 1."""
     given = {name: value for name, _, value in (word.partition("=") for word in options)}
     settings = settings_of(arguments.over)
     require_one_use(given, settings)
@@ -74,7 +74,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def settings_of(over: Sequence[str]) -> list[Setting]:
-    """Return all combinations of the values of `--over`. One empty setting without values.
+    """Return all combinations of the values of `--over`, each as options 'NAME=VALUE'. One empty setting without values.
 
     >>> settings_of(["a=1,[2,3]", "b,c=4:5,6:7"])[:2]
     [('a=1', 'b=4', 'c=5'), ('a=1', 'b=6', 'c=7')]
@@ -107,7 +107,11 @@ def _split(values: str) -> list[str]:
 
 
 def require_one_use(given: dict[str, str], settings: Sequence[Setting]) -> None:
-    """Raise BadConfiguration for an option that a sweep sets itself, or that is given twice."""
+    """Check that each option is given once, in `given` or in a setting.
+
+    Raises:
+        BadConfiguration: an option is given twice, or is one that a sweep sets itself.
+    """
     for words in settings:
         names = [word.partition("=")[0] for word in words]
         for name in names:
@@ -148,7 +152,7 @@ def _seed(given: dict[str, str]) -> int:
 
 
 def planned(settings: Sequence[Setting], repeat: int, seed: int) -> list[PlannedRun]:
-    """Return the runs in their order. Every second round has the settings in reverse order.
+    """Return the runs of a sweep in their order. Every second round has the settings in reverse order. `repeat`: rounds.
 
     >>> [(run.name, run.seed) for run in planned([("a=1",), ("a=2",)], 2, 7)]
     [('01-a_1', 7), ('02-a_2', 8), ('03-a_2', 9), ('04-a_1', 10)]
@@ -207,7 +211,9 @@ def _execute(folder: Path, words: Sequence[str], runs: Sequence[PlannedRun]) -> 
 
 
 def finished_run(folder: Path, name: str) -> Path | None:
-    """Return the folder of a finished run with this name. Move folders of runs that were cut off to `interrupted`.
+    """Return the folder of the finished run with this name. None if it has not finished.
+
+    Folders of runs that were cut off are moved to `interrupted`.
 
     Raises:
         JournalInUse: another program drives the run.

@@ -168,7 +168,7 @@ class HostsConf(JoinedConf):
 
 
 def fault_of(status: int, errors: Sequence[str]) -> str:
-    """Return the fault of a host from the exit status and the standard error of its check."""
+    """Return a text on the fault of a host, from the exit status and the lines of standard error of its check."""
     own = [line.strip() for line in errors if line.strip()]
     words = " | ".join(own[-3:])
     if status == 255:  # ssh's own

@@ -198,7 +198,7 @@ class KubernetesConf(SchedulerConf):
         return Existing("auto", begins, begins, self.join_seconds, Demand(self.max_workers, each))
 
     def job(self, submission: JobSubmission) -> KubernetesJob:
-        """Return the run as objects of the API."""
+        """Return the run as a job: objects of the Kubernetes API."""
         from importlib import metadata  # slow
 
         words = [word for word in submission.words if not word.startswith("runs=")]  # the folder here
@@ -258,8 +258,9 @@ class KubernetesConf(SchedulerConf):
 
 
 def quantity(word: str) -> int:
-    """Return the value of a Kubernetes quantity. Units are Ki, Mi, … (powers of 1024) and k, M, … (powers of 1000).
+    """Return the number of bytes or units of a Kubernetes quantity.
 
+    Units are Ki, Mi, … (powers of 1024) and k, M, … (powers of 1000).
     >>> quantity("16Gi"), quantity("2k")
     (17179869184, 2000)
     """

@@ -66,7 +66,11 @@ class Api:
         self._client: Any = kubernetes.client
 
     def create(self, manifest: Manifest) -> Manifest:
-        """Create an object. The server rejects unknown fields. Raises ClusterError with the server's message."""
+        """Create an object and return it as the server stored it. The server rejects unknown fields.
+
+        Raises:
+            ClusterError: the server refused it. The message is the server's. AlreadyThere if the object exists.
+        """
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         return self._act("making", "create", kind, name, manifest, field_validation="Strict")
 
@@ -83,7 +87,11 @@ class Api:
             self._act("deleting", "delete", kind, name, propagation_policy="Foreground")
 
     def await_deletion(self, kind: str, name: str) -> None:
-        """Wait until the object does not exist. Raises ClusterError after two minutes."""
+        """Wait until the object does not exist.
+
+        Raises:
+            ClusterError: it still exists after two minutes.
+        """
         deadline = time.monotonic() + GONE_SECONDS
         while self.read(kind, name) is not None:
             if time.monotonic() > deadline:
@@ -91,7 +99,7 @@ class Api:
             time.sleep(LOOK_SECONDS)
 
     def own(self, manifests: Sequence[Manifest], owner: Manifest) -> None:
-        """Set the owner of these objects, with which the server deletes them."""
+        """Set `owner` as the owner of these objects. The server deletes them together with their owner."""
         reference = {
             "apiVersion": owner["apiVersion"],
             "kind": owner["kind"],
@@ -118,7 +126,7 @@ class Api:
         return [event for event in answer["items"] if event["involvedObject"].get("name", "").startswith(run)]
 
     def last_lines(self, pod: str, container: str, count: int) -> list[str]:
-        """Return the last lines of a container's log. Empty if the server has no log of it."""
+        """Return the last `count` lines of a container's log. Empty if the server has no log of it."""
         read = self._client.CoreV1Api().read_namespaced_pod_log
         with suppress(ClusterError):
             body = self._answer(
@@ -128,7 +136,11 @@ class Api:
         return []
 
     def run_command(self, pod: str, container: str, command: Sequence[str]) -> str:
-        """Run a command in a pod's container and return its standard output. Raises ClusterError if it fails."""
+        """Run a command in a pod's container and return its standard output.
+
+        Raises:
+            ClusterError: the command failed.
+        """
         from kubernetes.stream import stream
 
         core = self._client.CoreV1Api()
@@ -157,7 +169,11 @@ class Api:
         return str(output or "")
 
     def copy_folder(self, pod: str, container: str, folder: str, left_out: Sequence[str], to: Path) -> None:
-        """Copy a folder of a pod to this machine, without the entries in `left_out`. Raises ClusterError."""
+        """Copy a folder of a pod to the folder `to` of this machine, without the entries in `left_out`.
+
+        Raises:
+            ClusterError: the copy failed.
+        """
         without = [f"--exclude=./{name}" for name in left_out]
         command = ["sh", "-c", 'cd "$0" && tar -czf - "$@" . | base64', folder, *without]
         try:
@@ -170,7 +186,11 @@ class Api:
             ) from error
 
     def await_running(self, pod: str) -> None:
-        """Wait until the pod runs. Raises ClusterError after five minutes."""
+        """Wait until the pod runs.
+
+        Raises:
+            ClusterError: it ended, or does not run after five minutes.
+        """
         deadline = time.monotonic() + READER_SECONDS
         while True:
             state = self.read("Pod", pod)

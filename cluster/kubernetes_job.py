@@ -67,7 +67,11 @@ class KubernetesJob:
         )
 
     def submit(self, script: Path) -> str:
-        """Create the objects. Finished jobs from an earlier start of the run are replaced."""
+        """Create the objects and return the job's id. Finished jobs from an earlier start of the run are replaced.
+
+        Raises:
+            ClusterError: a job still runs, or the server refused an object. Objects created before are deleted then.
+        """
         api = self._api()
         jobs = [each for each in self.objects if each["kind"] in ("RayJob", "Job")]
         for job in jobs:
@@ -87,7 +91,7 @@ class KubernetesJob:
         return self.run.object_name
 
     def run_in_allocation(self, script: Path) -> int:
-        """Raise an error: no user's process runs in an allocation of Kubernetes."""
+        """Raise AssertionError: a run on Kubernetes has no allocation of the user."""
         raise AssertionError("a run on Kubernetes takes place in its own pods")
 
     def state(self, job: str) -> JobState:
@@ -111,7 +115,7 @@ class KubernetesJob:
                 api.delete(each["kind"], each["metadata"]["name"])
 
     def lines(self, job: str) -> Sequence[str]:
-        """Return the output of `aiperf status` in the head's pod."""
+        """Return the output of `aiperf status` in the head's pod as lines. Empty if no pod of the head answers."""
         api = self._api()
         for pod in api.pods(job):
             labels, phase = pod["metadata"].get("labels") or {}, (pod.get("status") or {}).get("phase")
@@ -126,6 +130,10 @@ class KubernetesJob:
         """Copy the run's folder to this machine, without the checkpoints.
 
         A separate pod reads it, since the head's pod may have ended.
+
+        Raises:
+            NoReport: the run has no journal.
+            ClusterError: the copy failed.
         """
         api = self._api()
         pod = self._reader()
@@ -218,7 +226,7 @@ LONGEST_REASON = 300
 
 
 def job_state(job: ApiObject, pods: Sequence[ApiObject], events: Sequence[ApiObject]) -> JobState:
-    """Return the state of a run.
+    """Return the state of a run in the scheduler.
 
     `job`: the RayJob, or the head's Job. `pods`: all pods of the run. `events`: warnings about its objects.
     """

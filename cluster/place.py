@@ -72,11 +72,11 @@ class InvitedPlace:
     hosts: tuple[str, ...]
     head: HeadPlace
     again_seconds: float
-    """Maximum time for reconnections to a lost host."""
+    """Maximum seconds for reconnections to a lost host."""
     check_command: Callable[[str, Path], list[str]]
-    """Command line that checks whether a host can join the run in a folder."""
+    """Function that returns the command line that checks whether a host can join the run in a folder."""
     join_command: Callable[[str, Path], list[str]]
-    """Command line with which a host joins it."""
+    """Function that returns the command line with which a host joins the run in a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +113,15 @@ class NodesAsked:
     most_nodes: int | None = None
     """Maximum number of nodes. None if it equals `nodes`."""
     accelerators: int | None = None
-    """Accelerators of each node."""
+    """Number of accelerators of each node."""
     accelerator: str | None = None
     """Model of the accelerators, or a part of its name."""
     accelerator_bytes: int | None = None
-    """Memory of one accelerator."""
+    """Memory of one accelerator in bytes."""
     cores: int | None = None
-    """Processors of each node."""
+    """Number of processors of each node."""
     memory_bytes: int | None = None
-    """Memory of each node."""
+    """Memory of each node in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class JobSubmission:
     words: Sequence[str]
     """Options as typed. Empty if the run is resumed, since its journal contains the options."""
     seconds: float
-    """Declared time of the run."""
+    """Declared length of the run in seconds."""
     python: str
     """Path of the Python interpreter on the nodes."""
     directory: Path
@@ -156,7 +156,7 @@ class JobState:
     nodes: str
     is_over: bool
     is_hopeless: bool = False
-    """True if it waits for resources that it can never get, for example more nodes or time than the limits allow."""
+    """True if the job waits for resources that it can never get, for example more nodes or time than the limits allow."""
 
 
 class BatchJob(Protocol):
@@ -164,12 +164,12 @@ class BatchJob(Protocol):
 
     @property
     def script(self) -> str:
-        """Complete text that is submitted."""
+        """Complete text of the script that is submitted."""
         ...
 
     @property
     def script_name(self) -> str:
-        """Name of its file in the run's folder."""
+        """Name of the script's file in the run's folder."""
         ...
 
     @property
@@ -178,7 +178,11 @@ class BatchJob(Protocol):
         ...
 
     def submit(self, script: Path) -> str:
-        """Submit the stored script. Return the job's id. Raises ClusterError with the scheduler's message."""
+        """Submit the stored script. Return the job's id.
+
+        Raises:
+            ClusterError: the scheduler refused it. The message is the scheduler's.
+        """
         ...
 
     def run_in_allocation(self, script: Path) -> int:
@@ -186,7 +190,7 @@ class BatchJob(Protocol):
         ...
 
     def state(self, job: str) -> JobState:
-        """Return the state of the job."""
+        """Return the state of the job with this id."""
         ...
 
     def cancel(self, job: str) -> None: ...
@@ -207,12 +211,12 @@ class BatchJob(Protocol):
 
     @property
     def advice(self) -> str:
-        """Option to change if a job would wait without end."""
+        """Text with the option to change if a job would wait without end."""
         ...
 
     @property
     def last_output(self) -> str:
-        """Place of the messages about a job that ended before its run began."""
+        """Command or path that shows messages about a job that ended before its run began."""
         ...
 
     @property
@@ -237,14 +241,18 @@ class ClusterConf:
     """Kind of cluster, set by the choice of the group."""
 
     def check(self) -> None:
-        """Raise ValueError with rule, value and fix if values contradict each other."""
+        """Check that the values of the options do not contradict each other.
+
+        Raises:
+            ValueError: they do. The message has rule, value and fix.
+        """
 
     def place(self, environment: Mapping[str, str]) -> Place:
         """Return the place that the driver must use in this environment."""
         raise NotImplementedError
 
     def requested_nodes(self) -> NodesAsked:
-        """Return the known properties of the nodes before they exist."""
+        """Return the properties of the nodes that are known before the nodes exist."""
         return NodesAsked()
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
@@ -252,7 +260,7 @@ class ClusterConf:
         return [("place", f"+cluster={self.kind}")]
 
     def workers_text(self) -> str:
-        """Return the number of workers in words, if it is known."""
+        """Return a text on the number of workers."""
         return f"as many as the nodes of +cluster={self.kind} hold"
 
 
@@ -281,7 +289,7 @@ class JoinedConf(NodesConf):
     """false: only print the commands for each host."""
 
     def shown(self, folder: Path) -> str:
-        """Return the output of `submit=false`."""
+        """Return the text that `submit=false` prints. `folder`: folder of the run."""
         raise NotImplementedError
 
 
@@ -299,7 +307,7 @@ class SchedulerConf(NodesConf):
         raise NotImplementedError
 
     def is_allocated(self, environment: Mapping[str, str]) -> bool:
-        """Return whether this environment is inside an allocation of the scheduler. Then no job is submitted."""
+        """Return True if this environment is inside an allocation of the scheduler. Then no job is submitted."""
         return False
 
 
@@ -309,12 +317,14 @@ def place_of(cluster: ClusterConf | None, environment: Mapping[str, str]) -> Pla
 
 
 def bytes_of(option: str, word: str, default_unit: str | None = None) -> int:
-    """Return the bytes of a text like 80G, in powers of 1024. `default_unit`: unit of a number without one.
+    """Return the number of bytes in a text like 80G, in powers of 1024. `default_unit`: unit of a number without one.
 
+    `option`: name of the option, for messages.
     >>> bytes_of("cluster.accelerator_memory", "80G"), bytes_of("cluster.memory_per_node", "512", "M")
     (85899345920, 536870912)
 
-    Raises ValueError for any other text.
+    Raises:
+        ValueError: any other text.
     """
     match = re.fullmatch(r"([1-9][0-9]{0,15})([KMGT]?)(?:i?B)?", word, re.IGNORECASE)
     unit = (match and match[2].upper()) or default_unit

@@ -55,7 +55,7 @@ class RayConf(NodesConf):
         return replace(run_nodes, accelerator=declared.accelerator, accelerator_bytes=declared.accelerator_bytes)
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """Return the address, and the nodes to wait for. Nothing is requested from a scheduler."""
+        """Return names and values to show: the address, and the nodes to wait for. Nothing is requested from a scheduler."""
         return [
             (
                 "place",

@@ -115,7 +115,7 @@ class SimulatedConf(ClusterConf):
 
     @property
     def accelerators_per_host(self) -> int:
-        """Return the accelerators that all layers of links but the last join. 1 on a torus or switch."""
+        """Number of accelerators that all layers of links but the last join. 1 on a torus or switch."""
         return prod(link.width for link in self.links[:-1])
 
     def all_reduce_seconds(self, size: float) -> float:
@@ -125,7 +125,7 @@ class SimulatedConf(ClusterConf):
         return exchange_seconds(size, self.accelerators, self.links)
 
     def requested_nodes(self) -> NodesAsked:
-        """Return the configured nodes."""
+        """Return number, accelerators and memory of the simulated hosts."""
         return NodesAsked(
             nodes=-(-self.workers // self.workers_per_host),
             accelerators=self.accelerators * self.workers_per_host,
@@ -133,7 +133,7 @@ class SimulatedConf(ClusterConf):
         )
 
     def workers_text(self) -> str:
-        """Return the configured number."""
+        """Return the configured number of workers as text."""
         return f"{self.workers}, simulated"
 
     def place(self, environment: Mapping[str, str]) -> Place:

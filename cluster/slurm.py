@@ -166,7 +166,11 @@ class SlurmConf(SchedulerConf):
         ]
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Head that the job's other nodes join. Raises ClusterError if the allocation has another number of nodes."""
+        """Return the place of a run inside an allocation: Ray's head, which the job's other nodes join.
+
+        Raises:
+            ClusterError: the allocation has another number of nodes.
+        """
         granted = int(environment.get("SLURM_JOB_NUM_NODES", self.nodes or 1))
         if self.nodes not in (None, granted):
             raise ClusterError(
@@ -177,7 +181,7 @@ class SlurmConf(SchedulerConf):
         return HeadPlace(granted, fewest, self.join_seconds)
 
     def is_allocated(self, environment: Mapping[str, str]) -> bool:
-        """Return whether this environment is inside an allocation of Slurm.
+        """Return True if this environment is inside an allocation of Slurm.
 
         A shell outside of Slurm may have SLURM_JOB_ID alone. An allocation also names its nodes and has scontrol.
         """
@@ -254,7 +258,7 @@ def accelerators_of(word: str | None) -> int | None:
 
 
 def quoted(value: str) -> str:
-    """Value of a line #SBATCH, in quotes if sbatch would split or change it.
+    """Return the value for a line #SBATCH, in quotes if sbatch would split or change it.
 
     >>> quoted("gpu"), quoted("/runs/my run/slurm.log")
     ('gpu', '"/runs/my run/slurm.log"')
@@ -355,7 +359,7 @@ def _container(conf: SlurmConf, submission: JobSubmission) -> tuple[str, str]:
 
 
 def time_limit(seconds: float) -> str:
-    """Format a duration for sbatch: days-hours:minutes:seconds. It is rounded up to minutes, the precision of Slurm.
+    """Return a duration in the form of sbatch: days-hours:minutes:seconds. It is rounded up to minutes, the precision of Slurm.
 
     >>> time_limit(12 * 3600 + 1800), time_limit(90)
     ('0-12:30:00', '0-00:02:00')
@@ -380,7 +384,7 @@ class SlurmJob:
         return subprocess.run(["bash", str(script)], check=False).returncode
 
     def state(self, job: str) -> JobState:
-        """Return the state by squeue. A job that squeue does not know is over."""
+        """Return the state of a job by squeue. A job that squeue does not know is over."""
         try:
             lines = _run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N").splitlines()
         except ClusterError as error:

@@ -58,6 +58,11 @@ CHECKS: list[Check] = []
 def check(
     expected: str, seconds: float, *, on_cpu: bool = False, name: str = ""
 ) -> Callable[..., Callable[..., object]]:
+    """Return a decorator that adds a function to the list of checks. `seconds`: its time limit.
+
+    `name`: default: the function's.
+    """
+
     def register(measure: Callable[[Path], tuple[str, str]]) -> Callable[[Path], tuple[str, str]]:
         CHECKS.append(Check(name or measure.__name__.replace("_", "-"), expected, seconds, measure, on_cpu))
         return measure
@@ -74,12 +79,20 @@ def has_accelerator() -> bool:
 
 
 def aiperf(*options: str) -> str:
-    """Return the output of an AIPerf command. Raise RuntimeError with its last lines if it fails."""
+    """Return the output of an AIPerf command.
+
+    Raises:
+        RuntimeError: the command failed. The message has its last lines.
+    """
     return module("aiperf", *options)
 
 
 def module(name: str, *options: str, **environment: str) -> str:
-    """Return the output of a module's command line. Raise RuntimeError with its last lines if it fails."""
+    """Return the output of a Python module's command line. `environment`: additional variables.
+
+    Raises:
+        RuntimeError: the command failed. The message has its last lines.
+    """
     command = [sys.executable, "-m", name, *options]
     ended = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=os.environ | environment
@@ -92,7 +105,7 @@ def module(name: str, *options: str, **environment: str) -> str:
 
 
 def events(folder: Path, *kinds: str) -> list[dict[str, Any]]:
-    """Return the events of the newest run under a folder."""
+    """Return the events of the newest run under a folder, of the given kinds or all."""
     journal = max(folder.glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime)
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     return [event for event in lines if not kinds or event["event"] in kinds]
@@ -183,7 +196,10 @@ def numa(folder: Path) -> tuple[str, str]:
 
 
 def numa_of(addresses: list[str], allowed: set[int], sys: Path = Path("/sys")) -> tuple[str, str]:
-    """Return the NUMA node of each accelerator with the processors of its rank, and whether these are on that node."""
+    """Return the NUMA node of each accelerator and the processors of its rank as text, and the verdict.
+
+    The verdict is 'passed' if these processors are on that node, else 'failed', or 'look' if the node is unknown.
+    """
     from aiperf.system.host import near_processors
 
     parts, outcomes = [], []
@@ -337,7 +353,7 @@ def input_rate(decoder: str) -> Callable[[Path], tuple[str, str]]:
 
 
 def write_photographs(root: Path, images: int = 1024) -> None:
-    """Write a set of JPEG files with the size and about the bytes of ImageNet's: 500×375, 110 kB."""
+    """Write a set of JPEG files of 500×375 pixels and about 110 kB each, as in ImageNet, below `root`."""
     import numpy as np
     from PIL import Image
 
@@ -425,7 +441,7 @@ for _precision in ("bf16", "fp16"):
 
 
 def row_of(one: Check, out: Path, seconds: float) -> Row:
-    """Run a check in a new process group, which ends with the check."""
+    """Run a check in a new process group, which ends with the check, and return its result."""
     with (out / f"{one.name}.log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "tools.first_contact", "--one", one.name, str(out)],

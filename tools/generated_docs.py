@@ -64,7 +64,7 @@ PARTS = tuple(
 
 
 def event_tables() -> Iterator[str]:
-    """Yield a table of fields for each event, and for each object inside of events."""
+    """Yield the lines of the page on events: a table of fields for each event, and for each object inside of events."""
     yield f"\n## Events of schema {events.SCHEMA}\n"
     yield "Every event has `at`: seconds since the start of the run, by the driver's clock, also while a run is down."
     for each in EVENTS:
@@ -98,7 +98,7 @@ def _one_line(text: str) -> str:
 
 
 def port_table() -> Iterator[str]:
-    """Yield the ports on which processes of a run listen."""
+    """Yield the lines of the table of ports on which processes of a run listen."""
     yield "| port of | process | listens on: one machine / several hosts | protocol | without the token | time |"
     yield "|---|---|---|---|---|---|"
     for port in LISTENING_PORTS:
@@ -107,7 +107,10 @@ def port_table() -> Iterator[str]:
 
 
 def division_tables() -> Iterator[str]:
-    """Yield the rules of each division. Those after the first show only rows that the first does not have."""
+    """Yield the lines of tables with the rules of each division.
+
+    Those after the first show only rows that the first does not have.
+    """
     first = division(BUILT_IN[0])
     yield from _of_division(first, ())
     known = frozenset(row for _, rows in _tables(first) for row in rows)
@@ -167,7 +170,7 @@ TABLES: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
 
 
 def current(name: str) -> str:
-    """Return a page with the current table between its marks."""
+    """Return the text of a page with the current table between its marks. `name`: name of the table."""
     page, lines = TABLES[name]
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, _, rest = (DOCS / page).read_text().partition(begin)

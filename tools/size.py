@@ -50,7 +50,7 @@ class LineCounts:
 
 
 def lines_of(source: str) -> LineCounts:
-    """Count the lines of one Python file. A blank line within a docstring counts as docstring."""
+    """Return the numbers of lines of one Python file by kind. A blank line within a docstring counts as docstring."""
     docstrings = set(_docstring_lines(ast.parse(source)))
     code: set[int] = set()
     comments: set[int] = set()
@@ -66,7 +66,7 @@ def lines_of(source: str) -> LineCounts:
 
 
 def function_lengths(source: str) -> Iterator[int]:
-    """Yield the length of each function, from `def` to its last line, without decorators."""
+    """Yield the number of lines of each function, from `def` to its last line, without decorators."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield (node.end_lineno or node.lineno) - node.lineno + 1
@@ -80,7 +80,7 @@ def tracked() -> list[Path]:
 
 
 def crowded(files: Iterable[Path]) -> dict[Path, int]:
-    """Return the folders with more than MOST_MODULES modules, and their numbers of modules."""
+    """Return the folders with too many modules, and their numbers of modules."""
     modules = Counter(file.parent for file in files if file.name != "__init__.py")
     return {folder: count for folder, count in sorted(modules.items()) if count > MOST_MODULES}
 

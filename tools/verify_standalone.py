@@ -53,7 +53,11 @@ class Untrue(Exception):
 
 
 def members(pairs: list[tuple[str, Any]]) -> Line:
-    """Return an object with unique names. Readers disagree on the value of a repeated name."""
+    """Return a JSON object with unique names, from its (name, value) pairs.
+
+    Raises:
+        ValueError: a name is repeated. Readers disagree on its value.
+    """
     line = dict(pairs)
     if len(line) != len(pairs):
         names = [name for name, _ in pairs]
@@ -130,7 +134,12 @@ class Journal:
 
 
 def integer(line: Line, name: str, least: int = 0, most: int = LARGEST_COUNT) -> int:
-    """Return an integer of a line, checked against its range."""
+    """Return an integer of a line.
+
+    Raises:
+        ValueError: it is no integer, or out of its range.
+        KeyError: it is missing.
+    """
     value = line[name]
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{name} must be an integer from {least} to {most}, but is {value!r}")
@@ -143,7 +152,12 @@ def count(line: Line, name: str) -> int:
 
 
 def real(line: Line, name: str, least: float = 0.0, most: float = 1e12) -> float:
-    """Return a number of a line, checked against its range."""
+    """Return a number of a line.
+
+    Raises:
+        ValueError: it is no number, or out of its range.
+        KeyError: it is missing.
+    """
     value = line[name]
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{name} must be a number from {least!r} to {most!r}, but is {value!r}")
@@ -354,7 +368,7 @@ class Run:
 
 
 def exactly(numbers: Iterable[float]) -> float:
-    """Return an exact sum, rounded once, from integer sums for each denominator (a power of two)."""
+    """Return the sum of numbers, exact and rounded once. It uses integer sums for each denominator (a power of two)."""
     sums: dict[int, int] = {}
     for number in numbers:
         above, below = number.as_integer_ratio()
@@ -366,7 +380,7 @@ def exactly(numbers: Iterable[float]) -> float:
 
 
 def figures(run: Run) -> dict[str, Any]:
-    """Return the figures by their formulas. None if a figure is not defined."""
+    """Return the figures of a run by name, computed by their formulas. None if a figure is not defined."""
     first, rows = run.first, run.rows
     start = float(first["warmup_seconds"])
     end = min(run.at if run.ended is None else run.ended, float(first["duration_seconds"]))
@@ -451,7 +465,7 @@ def trials_in_a_row(rows: Rows, start: float, seconds: float) -> float:
 
 
 def has_one_step(rows: Rows, good: list[int], start: float, seconds: float) -> bool:
-    """Return if the rate has a single lasting change."""
+    """Return True if the rate of work has a single lasting change in the window."""
     length = seconds / 66
     edges = [start + length * index for index in range(67)]
     rate = [0.0] * 66
@@ -469,7 +483,7 @@ def has_one_step(rows: Rows, good: list[int], start: float, seconds: float) -> b
 
 
 def step_of(rate: list[float]) -> int | None:
-    """Return the block before which the rate changes far more than anywhere else."""
+    """Return the index of the block before which the rate changes far more than anywhere else. None if there is none."""
     sizes = [abs(rate[at] + rate[at + 1] - rate[at - 1] - rate[at - 2]) / 2 for at in range(2, len(rate) - 1)]
     usual = sorted(sizes)[len(sizes) // 2] / 0.6744897501960817
     largest = max(sizes)
@@ -480,7 +494,11 @@ def step_of(rate: list[float]) -> int | None:
 
 
 def check_order(run: Run, line: Line) -> None:
-    """Check the order of a line after the lines of a run. Raise ValueError if it is impossible."""
+    """Check the order of a line after the lines of a run.
+
+    Raises:
+        ValueError: the line is impossible there.
+    """
     kind, at = line["event"], real(line, "at")
     if at < run.at:
         raise ValueError(f"time must not decrease, but {at!r} s follows {run.at!r} s")
@@ -491,7 +509,7 @@ def check_order(run: Run, line: Line) -> None:
 
 
 def folded(lines: Iterable[tuple[int, bytes]]) -> Run:
-    """Fold numbered lines (number, body) into a run.
+    """Return the state of a run after its numbered lines (number, body).
 
     Raises:
         NotAJournal: the first line is not RunStarted, or has an unknown schema.
@@ -527,7 +545,12 @@ def check_schema(schema: object) -> None:
 
 
 def verified(path: Path) -> dict[str, Any]:
-    """Check a journal and return its figures."""
+    """Check a journal and return its figures by name.
+
+    Raises:
+        NotAJournal: there is nothing to check.
+        Untrue: a line cannot be true.
+    """
     journal = Journal(path)
     run = folded(journal)
     return {

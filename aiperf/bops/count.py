@@ -31,7 +31,7 @@ PACKAGES = "clang-14 llvm-14 libclang-rt-14-dev"
 
 @dataclass(frozen=True, slots=True)
 class LineCount:
-    """Operations of one line."""
+    """Executed basic operations of one source line."""
 
     file: str
     line: int
@@ -399,7 +399,7 @@ def _output(command: Sequence[str]) -> str:
 
 
 def annotated(counted: SourceCount) -> Iterable[str]:
-    """Yield the source lines of the largest functions with executions and operations, hottest first."""
+    """Yield a table of source lines with their executions and operations, the line with the most operations first."""
     total = max(counted.bops, 1)
     texts: dict[str, list[str]] = {}
     yield f"{'executions':>14} {'BOPs':>14} {'share':>7}  line"

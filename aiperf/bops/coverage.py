@@ -45,12 +45,18 @@ class Record:
 
     @property
     def extent(self) -> tuple[Place, Place]:
-        """First and last place of the function in its file."""
+        """First and last place (line, column) of the function in its file."""
         own = [region for region in self.regions if region.file == 0 and region.kind == _CODE]
         return min(region.start for region in own), max(region.end for region in own)
 
     def executions(self, place: Place, guard: Place | None) -> int | None:
-        """Return the executions of a place, None if no region contains it. See `Spot.guard` of aiperf.bops.tree."""
+        """Return the number of executions of a place. None if no region contains it.
+
+        `guard`: see `Spot.guard` of aiperf.bops.tree.
+
+        Raises:
+            BranchesInMacro: the place is a macro whose parts were executed differently often.
+        """
         if guard is not None and not any(
             each.file == 0 and each.start == guard and place < each.end for each in self.regions
         ):
@@ -111,7 +117,11 @@ class Coverage:
         return []
 
     def executions(self, file: str, place: Place, guard: Place | None = None) -> int | None:
-        """Return the executions of a place over all instantiations. None if no region contains it."""
+        """Return the number of executions of a place over all instantiations. None if no region contains it.
+
+        Raises:
+            BranchesInMacro: the place is a macro whose parts were executed differently often.
+        """
         counts = [record.executions(place, guard) for record in self.records(file, place)]
         known = [count for count in counts if count is not None]
         return sum(known) if known else None

@@ -32,7 +32,8 @@ def execute(
         source: file of the standard input (default: empty).
 
     Raises:
-        BadConfiguration: the program is missing, or its exit status is not 0. The message has its last lines.
+        BadConfiguration: the program cannot be started.
+        Failed: its exit status is not 0. The message has the last lines of its standard error.
     """
     variables = {**os.environ, **(environment or {})}
     if os.geteuid() == 0:  # Open MPI refuses root without both

@@ -172,7 +172,7 @@ def _reason(words: str) -> str:
 
 
 def cache_options() -> tuple[list[str], list[str]]:
-    """Return callgrind's options for the caches of this machine, and notes on what it cannot simulate."""
+    """Return callgrind's options for the caches of this machine, and remarks on caches that it cannot simulate exactly."""
     options: list[str] = []
     notes: list[str] = []
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):

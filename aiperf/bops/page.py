@@ -39,7 +39,7 @@ _LEAST_LABEL_GAP = 0.045
 def picture(
     name: str, points: Sequence[Point], roofs: Sequence[Roof], unit: str, source: str
 ) -> tuple[str, bytes, bytes]:
-    """Return the picture as SVG, PNG and PDF. `unit`: BOP or FLOP."""
+    """Return the roofline picture as SVG text, PNG bytes and PDF bytes. `unit`: BOP or FLOP."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -252,6 +252,9 @@ def added_roof(text: str) -> Roof:
 
     >>> added_roof("without prefetching=13.2e9B/s")
     Roof(name='without prefetching', figure=13200000000.0, origin='given', is_memory=True)
+
+    Raises:
+        BadConfiguration: the text has another form.
     """
     name, _, figure = text.partition("=")
     try:
@@ -299,7 +302,7 @@ def published(names: Sequence[str]) -> list[Point]:
 
 
 def program_lines(result: Result) -> list[str]:
-    """Return a result as text: count, deviation, rate, and its label under each roof."""
+    """Return a result as lines of text: count, deviation, rate, and its bottleneck under each roof."""
     source, deviation = result["source"], result["deviation"]
     lines = [f"{result['name']}: {' '.join(result['command'])}"]
     if source is not None:

@@ -33,7 +33,7 @@ class Processor:
 
     processor: str
     name: str
-    """Pattern of the model name."""
+    """Regular expression for the model name."""
     ids: tuple[str, ...]
     """Family and model of x86, or the part number of Arm."""
     vector_ports: int
@@ -50,13 +50,13 @@ class Processor:
 
     @property
     def adds_per_cycle(self) -> float:
-        """64-bit integer adds per cycle and core."""
+        """Number of 64-bit integer adds per cycle and core."""
         return roofline.adds_per_cycle(self.vector_ports, self.bits)
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Peaks of one machine. `measured` is the figure for all cores: that of one core × cores."""
+    """Peaks of one machine. `measured` is in adds per second of all cores: that of one core × cores."""
 
     model: str
     cores: int
@@ -69,12 +69,12 @@ class Peak:
     per_core: dict[str, float]
     """Operations per second of one core by kind of burst."""
     memory_bytes_per_second: float | None
-    """STREAM triad on all cores. None if it was not measured."""
+    """Memory bandwidth by STREAM triad on all cores. None if it was not measured."""
     array_bytes: int | None
     peak_ipc: float | None
     source: str
     load: float
-    """Processes that waited for a processor when the measurement began."""
+    """Load average of the last minute when the measurement began: processes that ran or waited for a processor."""
     notes: tuple[str, ...]
 
 

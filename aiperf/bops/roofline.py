@@ -42,7 +42,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Judgement of one point under one roof of calculation."""
+    """Bottleneck and attained share of one point under one roof of calculation."""
 
     point: str
     roof: str
@@ -63,7 +63,7 @@ def nominal_peak(cores: int, clock_hertz: float, per_cycle: float) -> float:
 
 
 def adds_per_cycle(vector_ports: int, bits: int) -> float:
-    """Return the 64-bit integer adds per cycle [D]: vector integer ports × bits ÷ 64.
+    """Return the number of 64-bit integer adds per cycle: vector integer ports × bits ÷ 64.
 
     >>> adds_per_cycle(3, 128)
     6.0
@@ -72,7 +72,7 @@ def adds_per_cycle(vector_ports: int, bits: int) -> float:
 
 
 def ceiling(peak: float, port_efficiency: float, ipc: float, peak_ipc: float, simd: float = 1.0) -> float:
-    """Return a ceiling by equation (8): peak × port efficiency × IPC ÷ peak IPC × SIMD.
+    """Return a ceiling in operations per second by equation (8): peak × port efficiency × IPC ÷ peak IPC × SIMD.
 
     >>> round(ceiling(86.4e9, 0.5, 2, 4) / 1e9, 1), round(ceiling(86.4e9, 0.5, 2, 4, 2) / 1e9, 1)
     (21.6, 43.2)
@@ -145,6 +145,6 @@ def floor_seconds(flops: float, bytes_moved: float, peak: float, bandwidth: floa
 
 
 def network_floor(layers: Sequence[Layer], peak: float) -> tuple[float, float]:
-    """Return the sum of the floors in seconds, and the share of it in which arithmetic alone takes the time."""
+    """Return the sum of the layers' shortest times in seconds, and the share of it that arithmetic at the peak would take."""
     total = math.fsum(layer.floor_seconds for layer in layers)
     return total, math.fsum(layer.flops for layer in layers) / peak / total

@@ -91,5 +91,5 @@ OTHERS: tuple[Rule, ...] = (
 
 
 def table() -> tuple[Rule, ...]:
-    """Return all rules without repeats, in the order of clang's operators."""
+    """Return all rules of counting without repeats, in the order of clang's operators."""
     return tuple(dict.fromkeys((*BINARY.values(), ADDRESS, *UNARY.values(), *OTHERS)))

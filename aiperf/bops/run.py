@@ -39,9 +39,9 @@ class Times:
     seconds: tuple[float, ...]
     median: float
     interval: tuple[float, float]
-    """95 % interval of the mean."""
+    """95 % interval of the mean in seconds."""
     load: float
-    """Processes that waited for a processor before the first run."""
+    """Load average of the last minute before the first run: processes that ran or waited for a processor."""
 
 
 def times(measure: Callable[[], float], repeats: int) -> Times:
@@ -62,7 +62,7 @@ def times(measure: Callable[[], float], repeats: int) -> Times:
 
 
 def ratio(first: Sequence[float], second: Sequence[float]) -> tuple[float, tuple[float, float]]:
-    """Return first ÷ second of interleaved pairs: geometric mean and 95 % interval by Student's t over pairs."""
+    """Return the ratio first ÷ second of interleaved pairs, and its 95 % interval: geometric mean, Student's t over pairs."""
     estimate = of_repeats([math.log(one / other) for one, other in zip(first, second, strict=True)])
     assert estimate is not None
     low, high = estimate.interval
@@ -146,7 +146,7 @@ class Tool:
 
     @property
     def launch(self) -> tuple[str, ...]:
-        """Words before the program."""
+        """Words before the program in its command line: mpirun with the number of ranks. Empty for one rank."""
         return ("mpirun", "--oversubscribe", "-np", str(self.ranks)) if self.ranks > 1 else ()
 
     def built(self, *flags: str) -> Path:
@@ -177,7 +177,7 @@ class Tool:
 
 
 def tool(name: str, folder: Path, size: int | None, ranks: int | None, expression: str, seed: int = 0) -> Tool:
-    """Generate the data of a tool and return it.
+    """Generate the data of a measuring tool below `folder` and return the tool.
 
     Args:
         size: records of Sort, bytes of text of the others (default: 1 million, 16 million).

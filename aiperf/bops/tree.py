@@ -45,7 +45,7 @@ class Operator:
     rule: Rule
     count: int
     is_dependent: bool
-    """Its operands have the type of a template's parameter."""
+    """True if its operands have the type of a template's parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class SourceText:
         return line, offset - self._starts[line - 1] + 1
 
     def origin(self, line: int) -> tuple[str, int, bool]:
-        """Return the file and line that a line comes from, and True for a header of the system."""
+        """Return the file and the line number that a line was included from, and True if the file is a header of the system."""
         index = bisect_right(self._marks, line) - 1
         if index < 0:
             return self.path, line, False
@@ -117,7 +117,11 @@ class SourceText:
         return match.end() if match else offset
 
     def semicolons(self, offset: int) -> list[int]:
-        """Return the offsets of the semicolons in the head of a for loop that begins at `offset`."""
+        """Return the offsets of the semicolons in the head of a for loop that begins at `offset`.
+
+        Raises:
+            CannotCount: the head has no end.
+        """
         depth, semicolons = 0, []
         for token in re.compile(rb'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|[(){};]').finditer(self.text, offset):
             sign = token[0]
@@ -129,7 +133,7 @@ class SourceText:
         raise CannotCount(f"the head of a loop ends with ')', but found none at {self.shown(offset)}: correct it")
 
     def shown(self, offset: int) -> str:
-        """Return file:line of an offset, for messages."""
+        """Return the text file:line for an offset, for messages."""
         file, line, _ = self.origin(self.place(offset)[0])
         return f"{file}:{line}"
 

@@ -106,7 +106,11 @@ def execute(words: Sequence[str]) -> int:
 
 
 def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:
-    """Raise BadConfiguration for a first word that is no verb, and for the first flag among the words of a run."""
+    """Check the words of a run, which begins with no verb.
+
+    Raises:
+        BadConfiguration: the first word is neither a verb nor an option, or a word is a flag.
+    """
     if words and re.fullmatch(r"\w[\w-]*", words[0]) and words[0] not in options:
         raise BadConfiguration(
             f"the first word is a verb or an option key=value, but found {words[0]!r}{nearest(words[0], VERBS)}. "
@@ -158,7 +162,7 @@ def add_number(
     default_in_words: str | None = None,
     **bounds: float,
 ) -> None:
-    """Add an argument that takes a number.
+    """Add an argument to the parser that takes a number in a range. `meaning`: text for --help.
 
     Args:
         bounds: least, above, most, below.

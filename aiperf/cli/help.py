@@ -194,7 +194,7 @@ def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 @cache
 def usual_values() -> dict[str, Any]:
-    """Return the values of the default run that differ from the classes' own: choices, and what their files set."""
+    """Return the values of options in the default run by name, including the choices and the values that their files set."""
     import yaml
 
     listed = yaml.safe_load((configuration_folder() / MAIN).read_text("utf-8"))["defaults"]

@@ -28,7 +28,7 @@ class Phases:
         """Seconds of the current phase, on a terminal."""
 
     def begin(self, name: str) -> None:
-        """Begin a phase, for example `starting Ray`."""
+        """Begin a phase and show its name, for example `starting Ray`. The current phase ends."""
         self.end()
         interrupts.check()
         self._name, self._began = name, time.monotonic()
@@ -57,7 +57,7 @@ class Phases:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Show a phase from here to the end of the block."""
+        """Return a context manager that shows a phase from here to the end of the block."""
         self.begin(name)
         try:
             yield

@@ -26,7 +26,7 @@ Line = tuple[str, str]
 
 
 def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
-    """Return the text of a plan. `workers`: their number as text. `number`: workers for the estimate of disk space."""
+    """Return the text that shows a plan. `workers`: their number as text. `number`: workers for the estimate of disk space."""
     return _joined([*_data_set(plan.dataset), _time(plan.conf), ("workers", workers), *_planned(plan, number)])
 
 

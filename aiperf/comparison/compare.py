@@ -64,7 +64,7 @@ class Comparison:
     losses: tuple[LossChange, ...]
     """Changed parts, the largest change first. Empty if a run has no waterfall."""
     gate: RegressionGate | None
-    """None without a margin."""
+    """Verdict on the figure of the regression gate. None without a margin."""
     version: int = VERSION
 
 

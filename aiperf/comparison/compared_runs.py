@@ -45,7 +45,7 @@ def folders(words: Sequence[str]) -> list[Path]:
     """Return the folders of runs. Each word is a run, or a folder of runs, which are returned in order of their names.
 
     Raises:
-        NoSuchRun: A word names no run.
+        NoSuchRun: A word is neither.
     """
     found: list[Path] = []
     for word in words:
@@ -91,7 +91,11 @@ def side(words: Sequence[str]) -> Side:
 
 
 def require_one_benchmark(first: Side, second: Side) -> None:
-    """Raise CannotCompare if data set or schedule differ, or if only one side is simulated."""
+    """Check that two sides have the same data set and schedule, and that both are real or both simulated.
+
+    Raises:
+        CannotCompare: They differ in one of these.
+    """
     apart = [each for each in differing(first.runs[0], second.runs[0]) if each.kind == "benchmark"]
     if apart:
         raise CannotCompare(

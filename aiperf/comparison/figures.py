@@ -20,12 +20,12 @@ class Figure:
 
     name: str
     value: Callable[[Report], float | None]
-    """Returns None if the run lacks the figure."""
+    """Function that returns the figure of a run, or None if the run lacks it."""
     shown: Callable[[float], str]
     between: Callable[[float, float], str]
-    """Formats both ends of an interval with one unit."""
+    """Function that formats both ends of an interval with one unit."""
     more_is_better: bool | None
-    """None if neither direction is better."""
+    """True if a larger value is better. None if neither direction is better."""
 
 
 def _operations_per_trial(report: Report) -> float | None:

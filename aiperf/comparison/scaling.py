@@ -19,7 +19,7 @@ class ClusterSize:
     runs: tuple[str, ...]
     """Names of the runs."""
     flops_per_second: float
-    """Mean score."""
+    """Mean score in FLOPS."""
     regulated_flops_per_second: float
     efficiency: float
     """Score per accelerator ÷ that of the smallest size."""

@@ -20,7 +20,7 @@ def tool(word: str) -> str:
     """Return `word` if it names a tool that exports are written for.
 
     Raises:
-        BadConfiguration: if there is none. The message suggests the nearest name.
+        BadConfiguration: if there is no such tool. The message suggests the nearest name.
     """
     if word in TOOLS:
         return word

@@ -44,7 +44,7 @@ class RunRecord:
     report: Report
     started: RunStarted
     epochs: Mapping[int, Mapping[int, EpochFinished]]
-    """End of each epoch by trial and epoch. Of a repeated epoch the last end."""
+    """End of each epoch by trial number and epoch. Of a repeated epoch the last end."""
 
     @property
     def title(self) -> str:
@@ -127,7 +127,7 @@ def trial_results(trial: TrialFacts) -> dict[str, float]:
 
 
 def record_of(folder: Path) -> RunRecord:
-    """Return the record of a run's folder.
+    """Return the run in a folder as it is exported.
 
     Raises:
         NoSuchRun: there is no journal.

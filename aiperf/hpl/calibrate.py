@@ -49,7 +49,7 @@ class Series:
 
     @property
     def best(self) -> float:
-        """Return the seconds of the fastest burst."""
+        """Seconds of the fastest burst."""
         return min(self.seconds)
 
 
@@ -65,7 +65,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class LinkFit:
-    """α and bandwidth of a link, from messages of many sizes."""
+    """Latency α in seconds and bandwidth of a link, from messages of many sizes."""
 
     alpha: float
     alpha_interval: Interval
@@ -272,7 +272,7 @@ def require_this_node(of: SystemFile, path: Path) -> None:
 
 
 def remarks(of: SystemFile) -> list[str]:
-    """Return what a user should know about a calibration: a slow DGEMM with the fix, and the load."""
+    """Return sentences for the user about a calibration: a slow DGEMM with the fix, and the load."""
     system, facts = of.system, of.calibration["facts"]
     found = []
     if system.peak_flops is not None and system.gemm_flops < LEAST_GEMM_SHARE * system.peak_flops:

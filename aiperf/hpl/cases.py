@@ -32,7 +32,7 @@ SLOWEST = 50.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One N, NB, grid and PMAP."""
+    """Runs with one order N, block size NB, process grid and PMAP, and their prediction."""
 
     prediction: Prediction
     half_width: float
@@ -41,7 +41,7 @@ class Case:
 
     @property
     def gflops(self) -> float:
-        """Return the mean of the measured GFLOPS."""
+        """Mean of the measured rates in GFLOPS."""
         return fmean(run.gflops for run in self.runs)
 
     @property
@@ -56,14 +56,14 @@ class Case:
 
     @property
     def measured_parts(self) -> dict[str, float] | None:
-        """Return the mean measured seconds of each part. None if HPL was built without its detailed timers."""
+        """Mean measured seconds by part of HPL. None if HPL was built without its detailed timers."""
         parts = [run.parts for run in self.runs]
         known = [each for each in parts if each is not None]
         return {part: fmean(each[part] for each in known) for part in PARTS} if len(known) == len(self.runs) else None
 
     @property
     def largest_gap(self) -> tuple[str, float, float] | None:
-        """Return the part with the largest gap, with its predicted and measured seconds."""
+        """Part with the largest difference, with its predicted and measured seconds. None if the parts were not measured."""
         measured = self.measured_parts
         if measured is None:
             return None

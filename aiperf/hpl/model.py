@@ -24,7 +24,7 @@ PARTS = ("panel", "update", "pivot", "broadcast", "swap")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Cost of messages over one layer."""
+    """Cost of messages over one layer: α in seconds for each message, β in seconds for each word of 8 bytes."""
 
     alpha: float
     beta: float
@@ -59,7 +59,7 @@ class System:
     layers: tuple[Layer, ...]
     """Nearest first. The last layer joins all ranks."""
     panel_flops: float | None = field(default=None, metadata=_POSITIVE)
-    """Rate of panel factorisation (default: `gemm_flops`)."""
+    """Rate of panel factorisation in FLOPS (default: `gemm_flops`)."""
     peak_flops: float | None = field(default=None, metadata=_POSITIVE)
     memory_bytes: float | None = field(default=None, metadata=_POSITIVE)
     swap_bytes_per_second: float | None = field(default=None, metadata=_POSITIVE)
@@ -94,7 +94,7 @@ class Part:
 
     @property
     def seconds(self) -> float:
-        """Return the total of the part."""
+        """Seconds of the part: latency and transfer or computation."""
         return self.latency_seconds + self.rate_seconds
 
 
@@ -110,7 +110,7 @@ class Prediction:
     reading: Reading
     parts: tuple[Part, ...]
     peak_flops: float | None
-    """Of all ranks."""
+    """Peak of all ranks in FLOPS. None if unknown."""
 
     @property
     def seconds(self) -> float:
@@ -119,7 +119,7 @@ class Prediction:
 
     @property
     def flops(self) -> float:
-        """Return the rate in FLOPS, as HPL computes it: operations of N, not of the padded size."""
+        """Predicted rate in FLOPS, as HPL computes it: operations of N, not of the padded size."""
         return operations(self.n) / self.seconds
 
     @property
@@ -128,11 +128,11 @@ class Prediction:
         return None if self.peak_flops is None else self.flops / self.peak_flops
 
     def seconds_of(self, part: str) -> float:
-        """Return the seconds of one part, of all layers together."""
+        """Return the seconds of one part of PARTS, such as 'panel' or 'swap', of all layers together."""
         return fsum(each.seconds for each in self.parts if each.part == part)
 
     def elasticities(self) -> dict[str, float]:
-        """Return the per cent of FLOPS gained by one per cent more of each figure. Latencies give negative values.
+        """Return by figure the per cent of FLOPS gained by one per cent more of that figure. Latencies give negative values.
 
         Time is a sum of terms, each proportional to a latency or inversely proportional to a rate. An elasticity is
         therefore the share of these terms in the time, and no difference quotient is needed.
@@ -330,7 +330,7 @@ def layers_of(system: System, ranks: int) -> tuple[Layer, ...]:
 def predict(
     system: System, n: int, nb: int, p: int, q: int, pmap: Pmap = "row", reading: Reading = "placed"
 ) -> Prediction | None:
-    """Predict HPL on the first P·Q ranks. None if the groups of a layer are no rectangles of the process grid.
+    """Return the prediction of HPL on the first P·Q ranks. None if the groups of a layer are no rectangles of the process grid.
 
     Args:
         system: figures of the machine.

@@ -39,7 +39,7 @@ def default_ranks() -> int:
 
 
 def node_hash() -> str:
-    """Return the hash of this host's hardware, without settings that differ between two calls."""
+    """Return the hash (hexadecimal digits) of this host's hardware, without settings that differ between two calls."""
     described = describe_node({})
     return hash_of({name: described[name] for name in _HARDWARE})
 

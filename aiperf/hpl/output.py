@@ -45,7 +45,7 @@ class Measured:
 
 
 def parsed(text: str, name: str) -> list[Measured]:
-    """Return the runs in an output of HPL.
+    """Return the runs in an output of HPL. `name`: name of the output in messages.
 
     Raises:
         BadConfiguration: the output is cut short, a run FAILED, or GFLOPS do not follow from N and seconds.

@@ -155,7 +155,7 @@ def figures(system: System) -> dict[str, float]:
 
 
 def changed(system: System, figure: str, value: float) -> System:
-    """Return the system with another value of one figure.
+    """Return the system with another value of one figure. `figure`: a name as in `figures`.
 
     Raises:
         BadConfiguration: there is no such figure, or the value is not above 0.
@@ -177,7 +177,11 @@ def changed(system: System, figure: str, value: float) -> System:
 
 
 def write(path: Path, of: SystemFile) -> None:
-    """Write SYSTEM.yaml. Raises OSError."""
+    """Write a system to a SYSTEM.yaml file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     content = _without_defaults(of.system)
     content["layers"] = [_without_defaults(layer) for layer in of.system.layers]
     if of.calibration:

@@ -27,7 +27,7 @@ class Recomputed:
 
     @property
     def is_equal(self) -> bool:
-        """Return True if the recomputed figure rounds to the printed one."""
+        """True if the recomputed figure rounds to the printed one."""
         return round(self.recomputed, self.decimals) == self.printed
 
 

@@ -49,7 +49,7 @@ def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
 def with_announcements(
     entries: Sequence[Entry], firsts: Sequence[RunStarted], logs: Mapping[str, Announcements]
 ) -> tuple[list[Entry], tuple[SiteAnnouncements, ...]]:
-    """Return the entries with their announcements from the logs, and each log with its missing runs.
+    """Return the entries with the counts of their site's announcements, and each log with its missing runs.
 
     A run of the ranking needs the log of its site: the journal alone shows neither the announcement nor the other runs.
 

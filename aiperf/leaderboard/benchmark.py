@@ -157,7 +157,7 @@ def procedure_of(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
 
 
 def title(benchmark: Benchmark) -> str:
-    """Return a title such as `digits · 3 min 00 s, 20 s of warm-up · from digits_small`."""
+    """Return the title of a benchmark as text, such as `digits · 3 min 00 s, 20 s of warm-up · from digits_small`."""
     if benchmark.division is not None:
         length = "" if benchmark.duration_seconds is None else f", {units.duration(benchmark.duration_seconds)}"
         return f"Division {benchmark.division}{length}: {division(benchmark.division).title}"

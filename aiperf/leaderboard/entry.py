@@ -58,10 +58,10 @@ class Entry:
     run: str
     folder: str
     system: str | None
-    """Name given by the site."""
+    """Name of the system, given by the site. None if the site gives none."""
     site: str | None
     started_unix: float | None
-    """None for a simulated run."""
+    """Start of the run in seconds since 1970. None for a simulated run."""
     seed: int
     config_hash: str
     release: str | None
@@ -81,19 +81,19 @@ class Entry:
     regulated_flops_per_second: float | None
     error: float | None
     valid_flops: float | None
-    """HPC AI500's, with the exponent of the run. None for a run without a target."""
+    """Valid FLOPS of HPC AI500, with the exponent of the run. None for a run without a target."""
     valid_flops_5: float | None
-    """With exponent 5, whatever the exponent of the run is."""
+    """Valid FLOPS with exponent 5, whatever the exponent of the run is."""
     valid_flops_10: float | None
-    """With exponent 10."""
+    """Valid FLOPS with exponent 10."""
     mfu: float | None
     peak_source: str | None
     accelerators: tuple[ModelCount, ...]
-    """Largest count first."""
+    """Number of accelerators by model, the largest number first."""
     power: Power | None
-    """None if not measured for all accelerators."""
+    """Mean power and efficiency. None if not measured for all accelerators."""
     seconds: float
-    """Length of the run."""
+    """Length of the run in seconds."""
     window_seconds: float
     availability: float | None
     breaches: tuple[RuleViolation, ...]
@@ -116,7 +116,7 @@ class Entry:
     procedure: str
     """Digest of configuration and sources, equal for repeats."""
     purpose: tuple[str, ...]
-    """See `purpose_of`."""
+    """Purpose of the run: site, system, data set, length, and 'ranking' or 'other' (`purpose_of`)."""
     attempts_lost_share: float
     trials_given_up_share: float
 

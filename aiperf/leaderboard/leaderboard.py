@@ -55,7 +55,7 @@ class ListedRow:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRuns:
-    """The runs of one benchmark."""
+    """Listed runs of one benchmark."""
 
     title: str
     benchmark: Benchmark

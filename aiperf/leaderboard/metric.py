@@ -16,10 +16,10 @@ class Metric:
     """Figure of an entry, with its direction."""
 
     name: str
-    """Name on the command line."""
+    """Name of the metric on the command line."""
     title: str
     unit: str
-    """Unit of the bare value."""
+    """Unit of the number that `of` returns."""
     of: Callable[[Entry], float | None]
     shown: Callable[[float], str]
     explained: str
@@ -27,7 +27,7 @@ class Metric:
     missing: str = units.NOT_MEASURED
     """Text for a missing value."""
     bars: Callable[[Entry], str] = lambda entry: ""
-    """Reason why an entry with the figure gets no place by it, or ''."""
+    """Function that returns the reason why an entry with the figure gets no place by it, or ''."""
 
     def ranks(self, entry: Entry) -> float | None:
         """Return the value of an entry by which it is ordered, in this metric's unit. None if it gets no place."""

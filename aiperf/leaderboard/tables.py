@@ -33,7 +33,7 @@ def details_of(row: ListedRow) -> str:
 
 
 def name(entry: Entry) -> str:
-    """Return the name of an entry: the system if known, else the run."""
+    """Return the displayed name of an entry: the system if known, else the run."""
     return entry.system or entry.run
 
 
@@ -321,7 +321,7 @@ def unread(found: Leaderboard) -> Table:
 
 
 def about(found: Leaderboard) -> str:
-    """Return a summary such as `30 runs of 2 benchmarks; 1 not in the list, with the reason at the end`."""
+    """Return a summary of the list, such as `30 runs of 2 benchmarks; 1 not in the list, with the reason at the end`."""
     runs, benchmarks = found.runs, len(found.listings)
     text = (
         f"{count(runs)} run{'' if runs == 1 else 's'} of {count(benchmarks)} benchmark{'' if benchmarks == 1 else 's'}"

@@ -42,7 +42,7 @@ class RuleViolation:
 
 @dataclass(frozen=True, slots=True)
 class RuleOutcome:
-    """Outcome of a rule."""
+    """Outcome of one rule for a run, and the violation if the rule is broken or its outcome unknown."""
 
     rule: Rule
     outcome: Outcome
@@ -50,7 +50,7 @@ class RuleOutcome:
 
 
 def breaches(run: Candidate, by: Division | None = None) -> tuple[RuleViolation, ...]:
-    """Return each broken rule and each rule with an unknown outcome. Empty: the run keeps all rules.
+    """Return one violation for each broken rule and each rule with an unknown outcome. Empty if the run keeps all rules.
 
     Args:
         run: The run to check.

@@ -53,7 +53,7 @@ class Candidate:
     end: float
     """Seconds since the start of the run."""
     end_reason: str
-    """RunEnded.reason, or NO_END."""
+    """Reason of the end in RunEnded. NO_END if the journal has no RunEnded."""
     precisions: frozenset[str]
     """Precisions that attempts reported. Empty if no attempt reported one."""
     devices: frozenset[str]
@@ -65,7 +65,7 @@ class Candidate:
     workers_lost: int
     """Lost workers, without those released in exchange for better nodes."""
     largest_mfu: float | None
-    """None if no dense peak is known."""
+    """Largest model FLOPS utilization, as a share. None if no dense peak is known."""
     nodes_checked: int
     """Nodes checked by preflight in the whole run, each counted once."""
     nodes_excluded: int
@@ -86,7 +86,7 @@ class Candidate:
     attempts_lost: int
     """Attempts that ended early while the driver was running, including attempts of lost workers."""
     trials_settled: int
-    """Trials that finished or were given up."""
+    """Trials that are over: finished or given up."""
     trials_given_up: int
     """Failed trials, whatever the cause."""
     lines: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -95,17 +95,17 @@ class Candidate:
 
     @property
     def excluded_share(self) -> float:
-        """Excluded share of the nodes that preflight checked."""
+        """Excluded nodes ÷ nodes that preflight checked, 0 to 1. 0 if none was checked."""
         return self.nodes_excluded / self.nodes_checked if self.nodes_checked else 0.0
 
     @property
     def lost_share(self) -> float:
-        """Share of the attempts that were lost."""
+        """Lost attempts ÷ started attempts, 0 to 1. 0 without attempts."""
         return self.attempts_lost / self.attempts if self.attempts else 0.0
 
     @property
     def given_up_share(self) -> float:
-        """Share of the settled trials that were given up."""
+        """Failed trials ÷ trials that are over, 0 to 1. 0 if no trial is over."""
         return self.trials_given_up / self.trials_settled if self.trials_settled else 0.0
 
     @property
@@ -118,7 +118,7 @@ class Candidate:
 
     @property
     def seed_source(self) -> str:
-        """Origin of the seed. 'announcement' if the run was announced and the seed follows from the announcement's id."""
+        """Origin of the seed: 'announcement' if it follows from the announcement's id, 'another seed', or 'no announcement'."""
         if self.announcement is None:
             return "no announcement"
         return "announcement" if self.seed == announced_seed(self.announcement) else "another seed"
@@ -140,7 +140,7 @@ class Fact:
 
 
 def losses(run: Candidate) -> str:
-    """Return the lost attempts and the trials given up, as shown next to a score."""
+    """Return a text on the lost attempts and the trials given up, shown next to a score."""
     return (
         f"attempts lost: {run.attempts_lost} of {run.attempts} ({share(run.lost_share)}), "
         f"trials given up: {run.trials_given_up} of {run.trials_settled} ({share(run.given_up_share)})"
@@ -234,19 +234,22 @@ FACTS: dict[str, Fact] = {
 
 
 def chosen(config: Mapping[str, Any], part: str) -> str | None:
-    """Return the name of the choice for a part of the configuration. None if it has no name."""
+    """Return the name of the choice for a part of the configuration, such as 'imagenet' for 'dataset'.
+
+    None if it has no name.
+    """
     choice = config.get(part)
     name = choice.get("name") if isinstance(choice, Mapping) else None
     return None if name is None else str(name)
 
 
 def value_of(run: Candidate, name: str) -> Any:
-    """Return the value of a fact. None if unknown. Precisions are unknown if no attempt reported one."""
+    """Return the value of the fact `name` of a run. None if unknown. Precisions are unknown if no attempt reported one."""
     found = getattr(run, name)
     return None if name == "precisions" and not found else found
 
 
 def why_missing(run: Candidate, name: str) -> str:
-    """Return the reason for an unknown fact."""
+    """Return a text with the reason why the fact `name` of a run is unknown."""
     of_run = {"largest_mfu": _peak, "known_images": _fingerprint}.get(name)
     return of_run(run) if of_run is not None else FACTS[name].missing or "not in the journal"

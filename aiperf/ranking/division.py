@@ -45,7 +45,7 @@ class Rule:
 
     @property
     def about(self) -> str:
-        """Name of the fact or the option."""
+        """Name of the fact or of the option that the rule is about."""
         return self.fact or self.option or ""
 
 
@@ -64,11 +64,11 @@ class Division:
     """Options, or whole parts of the configuration, without a rule, each with the reason."""
 
     def rule(self, id: str) -> Rule:
-        """Return the rule with this id."""
+        """Return the rule with this id. Raises StopIteration if the division has none."""
         return next(rule for rule in self.rules if rule.id == id)
 
     def options(self) -> Iterator[str]:
-        """Yield every option that the division names."""
+        """Yield the name of every option that the division mentions: with a rule, judged by a fact's rule, or free."""
         yield from (rule.option for rule in self.rules if rule.option is not None)
         yield from self.judged
         yield from self.free
@@ -131,7 +131,7 @@ def _built_in(name: str) -> Division:
 
 
 def largest_error() -> float:
-    """The bound that the ranking sets to a run's error."""
+    """Return the largest error (1 − accuracy) that a ranked run may have."""
     law = division("ranking").rule("error").law
     assert isinstance(law, AtMost)
     return law.bound

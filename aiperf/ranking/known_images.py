@@ -26,11 +26,15 @@ def known_images(fingerprint: object) -> str | None:
 
 @cache
 def published() -> dict[str, str]:
-    """Return the name of the data set by published fingerprint."""
+    """Return all published data sets: name by fingerprint."""
     return parsed(files("aiperf.ranking").joinpath("known_images.yaml").read_bytes())
 
 
 def parsed(text: bytes) -> dict[str, str]:
-    """Return the name of the data set by fingerprint, from a YAML text. Raises msgspec.MsgspecError."""
+    """Return the names of data sets by fingerprint, from a YAML text.
+
+    Raises:
+        msgspec.MsgspecError: the text has another form.
+    """
     listed = msgspec.yaml.decode(text, type=dict[str, list[_Published]])
     return {each.fingerprint: name for name, entries in listed.items() for each in entries}

@@ -30,6 +30,7 @@ class Equals:
     value: Plain
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        """Return True if the found value equals the required one."""
         return _is_same(found, self.value)
 
     def __str__(self) -> str:
@@ -41,6 +42,7 @@ class AtMost:
     bound: float
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        """Return True if the found value is a number of at most the bound."""
         return _is_number(found) and found <= self.bound
 
     def __str__(self) -> str:
@@ -52,7 +54,10 @@ class AtMostOption:
     option: str
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Compare with the option's value. A missing option is no bound here: a rule about the option reports it."""
+        """Return True if the found number is at most the value of an option. Also True if the option is missing.
+
+        Another rule, about the option itself, reports a missing option.
+        """
         bound = options.get(self.option)
         return _is_number(found) and (bound is None or (_is_number(bound) and found <= bound))
 
@@ -65,6 +70,7 @@ class AtLeast:
     bound: float
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        """Return True if the found value is a number of at least the bound."""
         return _is_number(found) and found >= self.bound
 
     def __str__(self) -> str:
@@ -76,6 +82,7 @@ class OneOf:
     values: tuple[Plain, ...]
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        """Return True if the found value, or each of several values, is one of the permitted values."""
         several = found if isinstance(found, frozenset | tuple) else (found,)
         return all(any(_is_same(each, value) for value in self.values) for each in several)
 
@@ -88,6 +95,7 @@ class Has:
     values: tuple[tuple[str, Plain], ...]
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        """Return True if the found table has all required names with their values."""
         return all(name in found and _is_same(found[name], value) for name, value in self.values)
 
     def __str__(self) -> str:
@@ -97,6 +105,7 @@ class Has:
 @dataclass(frozen=True, slots=True)
 class Empty:
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        """Return True if nothing was found."""
         return not found
 
     def __str__(self) -> str:
@@ -108,6 +117,7 @@ class AllOf:
     laws: tuple[Law, ...]
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
+        """Return True if all laws hold for the found value."""
         return all(law.holds(found, options) for law in self.laws)
 
     def __str__(self) -> str:
@@ -119,7 +129,7 @@ WORDS = ("equals", "at_most", "at_least", "one_of", "has", "empty", "all_of")
 
 
 def law_of(mapping: Any) -> Law:
-    """Return the law of a mapping from one of WORDS to its value.
+    """Return the law of a mapping with one key of WORDS, such as {at_most: 3}.
 
     Raises:
         NoLaw: The mapping is no valid law.
@@ -179,7 +189,7 @@ def fits(law: Law, kind: Kind) -> str | None:
 
 
 def written(value: Any) -> str:
-    """Return a value as written on the command line."""
+    """Return a value as text in the form of the command line, such as `true`, `null` or `[1,2]`."""
     match value:
         case None:
             return "null"

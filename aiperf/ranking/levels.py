@@ -37,7 +37,7 @@ class _Levels(msgspec.Struct, forbid_unknown_fields=True):
 
 @cache
 def rules() -> _Levels:
-    """Return the layers, levels and rules."""
+    """Return the layers, levels and rules of the division hpc_ai500."""
     text = files("aiperf.ranking").joinpath("divisions", f"{DIVISION}.yaml").read_text("utf-8")
     return msgspec.convert(bounded_yaml.load(text), _Levels)
 
@@ -56,7 +56,7 @@ class LayerDifference:
 
 
 def layer_of(name: str) -> int | None:
-    """Return the layer of an option or of a described name. None if it has none."""
+    """Return the number of the layer that an option or a described name belongs to. None if it belongs to no layer."""
     rule = _rule_of(name)
     if rule is not None:
         return rules().rules[rule].layer
@@ -64,7 +64,10 @@ def layer_of(name: str) -> int | None:
 
 
 def layer_differences(run: Mapping[str, str], reference: Mapping[str, str]) -> tuple[LayerDifference, ...]:
-    """Return the unequal values of two sides by name, in order of their layers. Names that may differ are left out."""
+    """Return the names whose values differ between a run and its reference, in order of their layers.
+
+    `run`, `reference`: value by name. Names that may differ at every level are left out.
+    """
     found = []
     for name in dict.fromkeys((*run, *reference)):
         own, other = run.get(name, MISSING), reference.get(name, MISSING)

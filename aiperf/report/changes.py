@@ -34,7 +34,7 @@ def morphs(encoded: Sequence[Morph]) -> str:
 
 
 def in_short(encoded: Sequence[Morph]) -> str:
-    """Summarize the morphs of a proposal: `16 × kernel, 1 × skip`, or a single morph itself. Empty without morphs."""
+    """Return the morphs of a proposal in short: `16 × kernel, 1 × skip`, or a single morph itself. '' without morphs."""
     if len(encoded) < 2:
         return morphs(encoded)
     return ", ".join(

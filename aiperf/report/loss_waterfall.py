@@ -76,7 +76,7 @@ def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collecti
 
 
 def clock_share(peak_clock_mhz: float | None, measured: Telemetry | None, workers: Mapping[int, float]) -> float | None:
-    """Return the mean clock of the working accelerators ÷ the clock of their peak.
+    """Return the mean clock of the working accelerators ÷ the clock of their peak, as a share.
 
     `workers`: seconds of presence in the window of each worker that worked there. Return None if the clock of any of their
     accelerators is unknown.

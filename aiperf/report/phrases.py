@@ -38,7 +38,7 @@ def followed(run: RunFacts) -> str | None:
 
 
 def score(report: Report) -> str:
-    """Return `41.2 TFLOPS`, or the reason for a missing score."""
+    """Return the score as text such as `41.2 TFLOPS`, or `no valid window`."""
     value = report.score.flops_per_second
     return "no valid window" if value is None else units.flops_per_second(value)
 
@@ -279,7 +279,7 @@ def seconds(value: float | None) -> str:
 
 
 def when(run: RunFacts) -> str:
-    """Return the start of the run in UTC, or `virtual clock` for a simulated run."""
+    """Return the start of the run as text in UTC, or `virtual clock` for a simulated run."""
     if run.is_simulated:
         return "virtual clock"
     return datetime.fromtimestamp(run.started_unix, UTC).strftime("%-d %B %Y, %H:%M UTC")
@@ -331,7 +331,10 @@ def broken_rules(report: Report) -> tuple[str, list[str]]:
 
 
 def ranking_options(breaches: Sequence[RuleViolation]) -> str | None:
-    """Return the command that replaces several remedies on options, or None if at most one rule is about an option."""
+    """Return the command that makes a ranked run, in place of several remedies.
+
+    None if at most one broken rule is about options.
+    """
     configured = [each for each in breaches if not each.is_unknown and (each.option or each.id in _OF_THE_SCHEDULE)]
     if len(configured) < 2:
         return None

@@ -82,7 +82,7 @@ def _peak(run: Collected) -> WorkerPeak | None:
 
 
 def peak_of_rank(run: Collected, precision: DataType) -> WorkerPeak | None:
-    """Return the common peak of one rank of all workers in a precision, or None if their peaks differ.
+    """Return the peak of one rank in a precision, if it is the same for all workers. None if a peak is unknown or they differ.
 
     For processors of one model, return the fastest measurement, because other programs only slow a measurement down.
     """

@@ -37,7 +37,7 @@ class Paths:
 
 
 def report_of(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
-    """Compute the report of a run from its journal, telemetry, power meters and remaining checkpoints.
+    """Return the report of a run, computed from its journal, telemetry, power meters and remaining checkpoints.
 
     Arguments and errors: see `recomputed`.
     """
@@ -72,7 +72,9 @@ def _without_cycle_collection() -> Iterator[None]:
 
 
 def write(report: Report, folder: Path, run: Path | None = None) -> Paths:
-    """Write a report into a folder, and replace an earlier one file by file. Equal reports give equal bytes.
+    """Write a report into a folder, and return the paths. Equal reports give equal bytes.
+
+    An earlier report is replaced file by file.
 
     Args:
         report: facts of the run.

@@ -37,7 +37,7 @@ class BatchPoint:
     not_reached: int
     """Runs that did not reach the target."""
     region: Region | None
-    """Step from the next smaller batch that reached the target. None without one."""
+    """Gain from the next smaller batch that reached the target: 'perfect', 'diminishing', … None without such a batch."""
     seconds: float | None
     """Mean seconds to the target: steps · batch ÷ images per second. None if a run did not reach it."""
     next_run_seconds: tuple[float, float] | None
@@ -46,7 +46,7 @@ class BatchPoint:
 
 @dataclass(frozen=True, slots=True)
 class BatchCurve:
-    """S = least_steps · (1 + critical_batch/B), fitted to the logarithms of S."""
+    """Steps to the target by global batch B: least_steps · (1 + critical_batch/B), fitted to the logarithms of the steps."""
 
     least_steps: float
     critical_batch: float
@@ -64,11 +64,11 @@ class BatchStudy:
 
     target: float
     learning_rates: str
-    """How the learning rate followed the batch."""
+    """Text on the relation of the runs' learning rates to their batches."""
     points: tuple[BatchPoint, ...]
-    """Smallest batch first."""
+    """Results by global batch, the smallest batch first."""
     curve: BatchCurve | None
-    """None for fewer than 3 batches that reached the target."""
+    """Fitted curve of steps by batch. None for fewer than 3 batches that reached the target."""
     best: int | None
     """Global batch with the least mean seconds. None if no batch reached the target in every run."""
     equal_to_best: tuple[int, ...]

@@ -45,13 +45,13 @@ class BoundParts:
     """Shares of the time of equal runs. Their sum is 1."""
 
     least_arithmetic: float | None
-    """Operations ÷ peak. None without a peak and a memory bandwidth."""
+    """Share of the least time for arithmetic: operations ÷ peak. None without a peak and a memory bandwidth."""
     least_memory: float | None
-    """Further time that layers bound by memory take at least."""
+    """Share of the further time that layers bound by memory take at least. None as for `least_arithmetic`."""
     neither: float
-    """Remaining time in steps. Negative if a cache serves the memory accesses."""
+    """Share of the remaining time in steps. Negative if a cache serves the memory accesses."""
     others: dict[str, float]
-    """Exchange, waiting, input, checkpoint and framework (unexplained)."""
+    """Share by name: exchange, waiting, input, checkpoint and framework (unexplained)."""
 
 
 def core_share(m: float, k: float, s: float) -> tuple[float | None, str]:
@@ -60,6 +60,7 @@ def core_share(m: float, k: float, s: float) -> tuple[float | None, str]:
     The arguments are ratios of another machine to the first: memory bandwidth m, matrix product k and images per second s.
     If they permit no share, return None and the reason.
 
+    `m`, `k`, `s`: ratios of memory bandwidth, matrix product and speed, new ÷ old.
     >>> [round(100 * (core_share(1.35, 2.7, s)[0] or 0), 1) for s in (1.4, 1.6, 1.8, 2.3)]
     [7.1, 31.2, 50.0, 82.6]
     """

@@ -27,17 +27,17 @@ class ScalingPair:
     efficiency: float
     """Accelerator-seconds per image with the fewest accelerators ÷ those with these, of all runs together."""
     efficiency_with_evaluation: float
-    """The same with all evaluation in the time."""
+    """Efficiency with all of the evaluation in the time."""
     interval: tuple[float, float] | None
     """95 % interval of the median efficiency of the rounds. None for fewer than 6 rounds."""
     rounds: int
-    """Runs of both sizes in pairs, in order of their starts."""
+    """Number of pairs of runs of both sizes, in order of their starts."""
     speed_up: float
-    """Ratio of images per second."""
+    """Images per second ÷ those with the fewest accelerators."""
     karp_flatt: float
     """Serial fraction (1/speed-up − 1/p)/(1 − 1/p), with p the ratio of the accelerators."""
     points_lost: dict[str, float]
-    """Percentage points by line. Their sum is 100·(1 − efficiency)."""
+    """Percentage points of efficiency lost, by line of the time. Their sum is 100·(1 − efficiency)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Scaling:
     form: str
     """'strong': equal global batch. 'weak': equal batch per accelerator."""
     evaluation: Fraction
-    """Share of the evaluation that counts: 0 out, 1 in, 1/N every N epochs."""
+    """Share of the evaluation's time that counts: 0 for none, 1 for all, 1/N for an evaluation every N epochs."""
     points: tuple[Point, ...]
     """Fewest accelerators first, then in order of their starts."""
     pairs: tuple[ScalingPair, ...]

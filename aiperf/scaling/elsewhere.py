@@ -30,7 +30,7 @@ class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     global_batch: _Whole
     images_per_second: Annotated[float, msgspec.Meta(gt=0, le=1e18)]
     steps_to_target: _Whole | None
-    """None for an empty cell."""
+    """Number of steps to the target quality. None for an empty cell."""
     efficiency: float | None = None
     """Accelerator-seconds per image of the smallest point with this label ÷ those of this one. None for one size alone."""
 
@@ -46,7 +46,7 @@ class PredictedPoint:
 
     accelerators: int
     efficiency: float
-    """Relative to the fewest accelerators of the measured runs. The evaluation counts as in the runs."""
+    """Predicted efficiency relative to the fewest accelerators of the measured runs. The evaluation counts as in the runs."""
     gap: float | None
     """Measured − predicted efficiency in percentage points, which the model does not explain. None without a measured point."""
 

@@ -29,7 +29,7 @@ class OptionValue:
     interval: tuple[float, float] | None
     """95 % interval of the median of the rounds. None for fewer than 6 rounds."""
     rounds: int
-    """Rounds that every block has."""
+    """Number of rounds that every block has."""
     block_ratios: dict[str, float]
     """Ratio by block, which is one combination of the other swept options."""
     quality: float

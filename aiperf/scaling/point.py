@@ -30,7 +30,7 @@ class RankMachine:
 
     device: str
     peak_flops: float | None
-    """Matrix product in the run's precision."""
+    """Peak in FLOPS of a matrix product in the run's precision."""
     memory_bytes_per_second: float | None
     bus_bytes_per_second: float | None
     """Bus bandwidth of all ranks together."""
@@ -51,26 +51,26 @@ class Point:
     """Compute threads of a rank without an accelerator."""
     is_simulated: bool
     accelerators: int
-    """Ranks of the worker."""
+    """Number of ranks of the worker."""
     hosts: int
     batch: int
     """Images per step of one accelerator."""
     images: int
-    """Training images of all accelerators."""
+    """Number of processed training images, of all accelerators."""
     line_seconds: dict[str, Fraction]
     """Accelerator-seconds by line, exact, by the clock of rank 0. A slow rank 0 does not wait, so its loss is arithmetic."""
     machine: RankMachine
     proposal: events.TrialProposed
     start_graph: dict[str, Any]
     options: dict[str, str]
-    """Configuration by dotted name, without OF_ONE_RUN."""
+    """Value of each option by dotted name, without options that only identify a run."""
     epochs: tuple[events.EpochFinished, ...]
     training_images: int
-    """Images of the training set."""
+    """Number of images in the training set."""
     target: float | None
     """Target quality of the benchmark. None for the AutoML benchmark."""
     watts: float | None = None
-    """Mean power of the widest measurement of the run's time. None if not measured."""
+    """Mean power in watts, from the widest measurement of the run's time. None if not measured."""
 
     @property
     def global_batch(self) -> int:
@@ -84,7 +84,7 @@ class Point:
 
     @property
     def steps_to_target(self) -> int | None:
-        """Steps to the end of the first epoch that reached the target. None if none did."""
+        """Number of steps to the end of the first epoch that reached the target. None if no epoch reached it."""
         reached = (each.epoch for each in self.epochs if self.target is not None and each.accuracy >= self.target)
         epoch = next(reached, None)
         return None if epoch is None else epoch * max(1, self.training_images // self.global_batch)

@@ -31,7 +31,7 @@ class ListedSystem:
     rank: int
     name: str
     flops_per_second: float
-    """Rmax."""
+    """Measured FLOPS of HPL (Rmax)."""
     watts: float | None
 
     @property
@@ -47,11 +47,11 @@ class Place:
     place: int | None
     """1 + entries with a larger figure. None if all are larger: further entries may not be in the list."""
     of: int
-    """Entries with the figure."""
+    """Number of entries with the figure."""
     above: str | None
-    """Next entry with a larger figure."""
+    """Name of the next entry with a larger figure. None if there is none."""
     below: str | None
-    """Next entry with an equal or smaller figure."""
+    """Name of the next entry with an equal or smaller figure. None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Standing:
     lacks: str
     precision: str
     flops_per_second: float | None
-    """Score. None without a place, as all further figures."""
+    """Score in FLOPS. None without a place, like all further figures."""
     place: Place | None
     flops_per_watt: float | None
     power_scope: str | None
@@ -70,7 +70,7 @@ class Standing:
     eehpc_level: int | None
     efficiency_place: Place | None
     ratio: float | None
-    """FLOPS of the run ÷ Rmax of the entry that --to names."""
+    """FLOPS of the run ÷ Rmax of the entry that --to names. None without --to."""
 
 
 def read_list(path: Path, headers: Mapping[str, str]) -> list[ListedSystem]:
@@ -117,7 +117,11 @@ def read_list(path: Path, headers: Mapping[str, str]) -> list[ListedSystem]:
 
 
 def named_entry(entries: Sequence[ListedSystem], name: str) -> ListedSystem:
-    """Return the entry whose name contains the text, without regard to case. Raises BadConfiguration for none or several."""
+    """Return the entry whose name contains `name`, without regard to case.
+
+    Raises:
+        BadConfiguration: no entry or several entries match.
+    """
     matching = [each for each in entries if name.lower() in each.name.lower()]
     if len(matching) != 1:
         names = [each.name for each in matching or entries]

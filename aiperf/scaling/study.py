@@ -25,13 +25,13 @@ class ScalingStudy:
 
     evaluation: Fraction
     points: tuple[Point, ...]
-    """In order of accelerators and starts."""
+    """Runs in order of accelerators and starts."""
     groups: dict[str, tuple[Point, ...]]
     """Runs by number of accelerators, or by value of the option."""
     scaling: Scaling | None
-    """None with --by."""
+    """Scaling over numbers of accelerators. None with --by."""
     ratios: OptionRatios | None
-    """None without --by."""
+    """Ratios between the values of the option of --by. None without --by."""
     batch: BatchStudy | None
     parts: dict[str, BoundParts]
     """Parts of the time of each group."""

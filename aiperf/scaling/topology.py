@@ -69,7 +69,7 @@ class Network:
 
     @property
     def bisection_links(self) -> int | None:
-        """Fewest links between two halves of the nodes, which differ by one node at most. None: not in closed form."""
+        """Least number of links between two halves of the nodes, which differ by one node at most. None: not in closed form."""
         if self.nodes == 1:
             return 0
         match self.kind:
@@ -111,7 +111,7 @@ def bisection_seconds(network: Network, size: float, bytes_per_second: float) ->
 def links_seconds(network: Network, size: float, bytes_per_second: float) -> float:
     """Return the least seconds in which the links of all nodes can send the 2(n−1)·size bytes of an all-reduce.
 
-    With l links at each node this is 2(n−1)/n · size/(l·β) (Patarasu and Yuan 2009).
+    With l links at each node this is 2(n−1)/n · size/(l·β) (Patarasu and Yuan 2009), with β in bytes per second.
     """
     if network.nodes == 1:
         return 0.0

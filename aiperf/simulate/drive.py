@@ -39,11 +39,12 @@ class SimulationCost:
 
     @property
     def driver_seconds(self) -> float:
-        """Time for interpreting messages, deciding, checking proposals, keeping state and work log, and writing the journal."""
+        """Processor seconds of the driver: interpreting messages, deciding, checking proposals, and writing the journal."""
         return self.seconds - self.executor_seconds
 
     @property
     def proposals_per_second(self) -> float:
+        """Proposals per second of the searcher's processor time. 0 if that time is 0."""
         return self.proposals / self.proposing_seconds if self.proposing_seconds else 0.0
 
 
@@ -54,7 +55,9 @@ def drive(
     after_turn: Callable[[Driver], None] = lambda driver: None,
     around: Around = nullcontext,
 ) -> SimulationCost:
-    """Write the journal to `path`, a new file, and return the cost. The driver works inside of `around`.
+    """Simulate a run, write its journal to `path`, a new file, and return the cost.
+
+    `first`: first line of the journal. `after_turn`: called after each turn of the driver, which works inside of `around`.
 
     Raises:
         NoWorkers: no worker started in the first minutes.

@@ -35,7 +35,7 @@ class Prior:
 
     @property
     def text(self) -> str:
-        """The assumption as text, printed next to each result that uses it."""
+        """Text of the assumption, printed next to each result that uses it."""
         return f"assumed spread between runs of one machine: {100 * self.variation:g} % ({self.freedom} degrees of freedom)"
 
 

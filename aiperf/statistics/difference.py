@@ -22,7 +22,7 @@ class RelativeChange:
     """Relative change from one figure to another."""
 
     relative: float
-    """Second ÷ first − 1."""
+    """Second ÷ first − 1, as a share: 0.1 means 10 % more."""
     interval: tuple[float, float] | None
     """95 % interval of `relative`. None if the uncertainty of a figure is unknown."""
     p_value: float | None
@@ -82,7 +82,7 @@ def two_sided(t: float, freedom: float) -> float:
 
 
 def verdict(measured: RelativeChange, largest_regression: float, *, more_is_better: bool = True) -> Verdict:
-    """Return the verdict on a change against a margin, given as a share.
+    """Return the verdict on a change against a margin, given as a share: the largest relative decrease that is no regression.
 
     "regression" if the whole interval is beyond the margin, "no regression" if the whole interval is within it. An interval
     across the margin "cannot be determined", because a wide interval does not prove equality.

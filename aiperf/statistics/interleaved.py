@@ -18,7 +18,7 @@ FEWEST_PAIRS = 6
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Ratio of a to b. For times, a ratio below 1 means that a is faster."""
+    """Ratio of the measurements of a to those of b. For times, a ratio below 1 means that a is faster."""
 
     median: float
     low: float

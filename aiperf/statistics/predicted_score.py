@@ -37,7 +37,7 @@ class ScorePrediction:
     source: str
     """Run of the profile."""
     source_hash: str
-    """Hash of the last line of its journal."""
+    """Hash of the last line of that run's journal."""
     workers: int
     is_extrapolated: bool
     """True if the number of workers differs from that of the profile."""

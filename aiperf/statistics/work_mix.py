@@ -28,12 +28,12 @@ class TrialWork:
 
 @dataclass(frozen=True, slots=True)
 class RunWork:
-    """Work of one run."""
+    """Work of one run in its valid window."""
 
     flops_per_second: float
-    """Score of the run."""
+    """Score of the run in FLOPS."""
     accelerators: int
-    """Largest number at once."""
+    """Largest number of accelerators at once."""
     window_seconds: float
     trials: tuple[TrialWork, ...]
     """Trials with work in the window, in order of their start."""

@@ -217,7 +217,7 @@ class Missing:
 
     id: str
     number: int
-    """Number of its entry in the log."""
+    """Number of the announcement in the log."""
     announced_unix: float
     withdrawn: str | None
     """Reason of its withdrawal. None if not withdrawn."""

@@ -59,7 +59,7 @@ class RunBegun(_Entry, frozen=True, kw_only=True, tag="begun"):
     announcement: str
     run: str
     started_unix: float
-    """Both as in the first line of the run's journal."""
+    """Start of the run in seconds since 1970. Equal to that in the first line of the run's journal, like `run`."""
     folder: str
     host: str
 
@@ -111,7 +111,7 @@ class Announcements:
 
     @property
     def head(self) -> str:
-        """Id of the last entry. A known head reveals a log that was cut."""
+        """Id of the last entry, or a fixed text for an empty log. A known head reveals a log that was cut."""
         return self.entries[-1].id if self.entries else ORIGIN.decode()
 
     def by_id(self, wanted: str) -> SignedEntry | None:

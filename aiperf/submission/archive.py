@@ -94,7 +94,7 @@ def _add(tar: tarfile.TarFile, name: str, content: Content) -> None:
 
 
 def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> UnpackedSubmission:
-    """Unpack a submission into an empty folder, and check each member against the manifest.
+    """Unpack a submission into an empty folder, and check each member against the manifest. Return manifest and members.
 
     Raises:
         BundleRefused: The file breaks a rule of submissions. The message has the member and the rule.

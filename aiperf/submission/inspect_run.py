@@ -66,16 +66,16 @@ class Inspection:
     sha256: str
     """SHA-256 of the file."""
     signature: SignedBy | None
-    """None if the submission was rejected before the check of its signature."""
+    """Result of the check of the signature. None if the submission was rejected before that check."""
     key: str | None
-    """Fingerprint of the signing key."""
+    """Fingerprint of the key that signed the submission. None if there is none."""
     signers: tuple[str, ...]
     """Owners of the key in the list of allowed signers."""
     release: str | None
     """Release that created the submission."""
     runs: tuple[str, ...]
     announced: Announced | None
-    """None without a log of announcements."""
+    """Comparison of announced and submitted runs. None without a log of announcements."""
     findings: tuple[InspectionFinding, ...]
     used: tuple[tuple[str, str, str], ...] = ()
     """Announcements of the runs: id, run and SHA-256 of the journal."""

@@ -31,9 +31,12 @@ z8KaisNDYAy4VK2Cw2d+XJjwU=
 
 
 def sign(key: Path, content: bytes) -> str:
-    """Return the text of a signature file. `key`: a private key, or the .pub file of a key that ssh-agent holds.
+    """Return a signature of `content`, as the text of a signature file of ssh-keygen.
 
-    Raises KeyUnusable if the key cannot be read, is no Ed25519 key, or is rejected by ssh-keygen.
+    `key`: a private key, or the .pub file of a key that ssh-agent holds.
+
+    Raises:
+        KeyUnusable: the key cannot be read, is no Ed25519 key, or is rejected by ssh-keygen.
     """
     try:
         require_file(key)
@@ -73,7 +76,8 @@ def signing_key(signature: str, content: bytes) -> str | None:
 def read_allowed(path: Path) -> Path:
     """Check a file of allowed signers and return its path.
 
-    Raises KeyUnusable if the file cannot be read, or if ssh-keygen rejects one of its lines, which the message names.
+    Raises:
+        KeyUnusable: the file cannot be read, or ssh-keygen rejects one of its lines. The message names the line.
     """
     try:
         require_file(path)

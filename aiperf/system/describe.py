@@ -56,7 +56,7 @@ class HostDescription(msgspec.Struct, frozen=True, kw_only=True):
     usable_processors: int
     """Whole logical processors that this process may use: CPU affinity and control-group quota (rounded down), at least 1."""
     memory_bytes: int
-    """Memory of the host."""
+    """Memory of the host in bytes."""
     usable_memory_bytes: int
     """Memory of the host or limit of the control group, whichever is less."""
     limits: ControlGroupLimits
@@ -69,7 +69,7 @@ class HostDescription(msgspec.Struct, frozen=True, kw_only=True):
     not_sampled: dict[str, str]
     """Samplers that could not be opened, with the reason. Without them, "no accelerators" means "none visible"."""
     versions: dict[str, str]
-    """Versions of the installed packages of PACKAGES."""
+    """Versions of the installed packages that affect a run, by package name."""
     container: str | None
     scheduler: dict[str, str]
     boot_id: str | None = None
@@ -79,7 +79,10 @@ class HostDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
-    """Describe this host and the file systems of `folders`. Takes under 50 ms if no driver must be started first."""
+    """Return the description of this host and of the file systems of `folders`.
+
+    Takes under 50 ms if no driver must be started first.
+    """
     proc = Path("/proc")
     limits = limits_here(proc)
     usable = usable_processors(limits)
@@ -109,7 +112,10 @@ def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
 
 
 def describe_usable() -> HostDescription:
-    """Describe this host with the accelerators that this process may use. A MIG slice counts as one with its own memory."""
+    """Return the description of this host with the accelerators that this process may use.
+
+    A MIG slice counts as one with its own memory.
+    """
     system = describe()
     return msgspec.structs.replace(system, accelerators=usable(system.accelerators, os.environ, slice_bytes))
 
@@ -126,7 +132,7 @@ def folders_of(run: Path, root: str | None) -> dict[str, Path]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the installed packages of PACKAGES."""
+    """Return the versions of the installed packages that affect a run (aiperf-cluster, torch, ray, …), by package name."""
     installed: dict[str, str] = {}
     for name in PACKAGES:
         try:
@@ -139,7 +145,10 @@ def versions() -> dict[str, str]:
 def describe_node(
     folders: Mapping[str, Path], environment: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> Part:
-    """Describe this node. `folders`: folders of the run by purpose. `root`: folder that contains /proc and /sys."""
+    """Return the description of this node by part, such as 'processors', 'accelerators', 'network' and 'kernel'.
+
+    `folders`: folders of the run by purpose. `root`: folder that contains /proc and /sys.
+    """
     proc, sys = root / "proc", root / "sys"
     return {
         "maker": machine.maker(sys),
@@ -166,5 +175,5 @@ def _storage_part(storage: object) -> Part:
 
 
 def hash_of(description: Part) -> str:
-    """Return the SHA-256 of the description as JSON with sorted keys."""
+    """Return the SHA-256, in hexadecimal digits, of the description as JSON with sorted keys."""
     return hashlib.sha256(msgspec.json.encode(description, order="deterministic")).hexdigest()

@@ -53,7 +53,7 @@ class RecordedSample(DeviceSample, frozen=True, kw_only=True, tag_field="line", 
 
 
 class Sample(NamedTuple):
-    """A Look with its session and device."""
+    """Sample of one device, with the device and the session of its recorder."""
 
     session: Session
     device: Device
@@ -89,10 +89,14 @@ class Log:
         os.ftruncate(self._descriptor, _whole_lines(self._descriptor))
 
     def begin(self, session: Session) -> None:
+        """Write the line of a session."""
         self._write(msgspec.json.encode(session) + b"\n")
 
     def append(self, at: float, wall_unix: float, samples: Sequence[DeviceSample]) -> None:
-        """Write one line per sample to the kernel before returning."""
+        """Append one line for each sample, and hand it to the kernel before returning.
+
+        `at`: seconds since the start of the run.
+        """
         lines = (
             RecordedSample(
                 at=round(at, 3), wall_unix=round(wall_unix, 3), **{name: getattr(sample, name) for name in _READING}
@@ -122,9 +126,9 @@ def _whole_lines(descriptor: int, block: int = 65536) -> int:
 
 
 def read(folder: Path) -> Iterator[Record]:
-    """Yield all records of all workers, file by file, in file order. Nothing if there is no telemetry.
+    """Yield the records of all workers (Session, Sample or Damage), file by file, in file order.
 
-    `folder`: telemetry/ of a run. An unreadable file or line is yielded as Damage in its place.
+    `folder`: telemetry/ of a run. Nothing is yielded if it does not exist. An unreadable file or line is yielded as Damage.
     """
     try:
         logs = files(folder)
@@ -136,7 +140,7 @@ def read(folder: Path) -> Iterator[Record]:
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the telemetry files of a folder, sorted by worker and host number."""
+    """Return the telemetry files of a folder, sorted by worker and host number. Empty if the folder does not exist."""
     try:
         logs = [Path(each) for each in os.scandir(folder) if each.name.endswith(".jsonl")]
     except FileNotFoundError:
@@ -145,6 +149,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def read_file(file: Path) -> Iterator[Record]:
+    """Yield the records of one file. An unreadable file or line is yielded as Damage."""
     name = f"{file.parent.name}/{file.name}"
     try:
         require_file(file)
@@ -155,7 +160,7 @@ def read_file(file: Path) -> Iterator[Record]:
 
 
 def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    """Yield the records of one file. `name`: name of the file in a Damage."""
+    """Yield the records of the lines of one file, an unreadable line as Damage. `name`: name of the file in a Damage."""
     session: Session | None = None
     devices: dict[str, Device] = {}
     why_not = "no session before it says what is sampled"

@@ -42,7 +42,10 @@ class Units(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Clock of the FP32 peak if it differs from that of the tensor units (Hopper)."""
 
     def flops(self, dtype: DataType) -> float:
-        """Return count × clock × operations: 108 units · 1410 MHz · 2048 = 312e12 for BF16 on an A100."""
+        """Return the dense peak in FLOPS: units × clock × operations per clock.
+
+        108 units · 1410 MHz · 2048 = 312e12 for BF16 on an A100.
+        """
         return self.count * self.clock(dtype) * 1e6 * self.per_clock[dtype]
 
     def clock(self, dtype: DataType) -> float:
@@ -128,7 +131,7 @@ MEASURED_PEAK = "measured_matmul_flops"
 
 @dataclass(frozen=True, slots=True)
 class WorkerPeak:
-    """Peak of one rank."""
+    """Peak of one rank in FLOPS, and its source."""
 
     flops: float
     source: str
@@ -140,7 +143,10 @@ class WorkerPeak:
 
 
 def worker_peak(device: str, machine: Mapping[str, Any], precision: DataType) -> WorkerPeak | None:
-    """Return the peak of a worker with this device and machine, as in its WorkerJoined. None if no peak is known."""
+    """Return the peak of one rank: the published dense peak of its device, else the rate that the worker measured.
+
+    None if neither is known. `machine`: system description in the worker's WorkerJoined event.
+    """
     units = _compute_units(machine)
     dense = peak(device, None, precision, units)
     if dense is not None:

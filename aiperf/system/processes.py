@@ -44,7 +44,7 @@ class Process:
 
 
 def everybody(proc: Path = _PROC) -> dict[int, Process]:
-    """Return all visible processes by number."""
+    """Return all visible processes by process number (PID)."""
     processes: dict[int, Process] = {}
     for name in os.listdir(proc):  # noqa: PTH208  # only names are needed
         if not name.isdecimal() or (fields := _stat(proc / name / "stat")) is None:
@@ -80,21 +80,22 @@ def process_space(proc: Path = _PROC) -> str | None:
 
 
 def state(pid: int) -> str:
-    """Return the state letter, or '' if the process has ended."""
+    """Return the kernel's state letter of a process, such as 'R', 'S' or 'D'. '' if the process has ended."""
     return _letter(_PROC / str(pid) / "stat")
 
 
 def is_stopped(pid: int) -> bool:
-    """Return true if a signal or a debugger has stopped the process."""
+    """Return True if a signal or a debugger has stopped the process."""
     return state(pid) in ("T", "t")
 
 
 def thread_states(pid: int) -> str:
+    """Return the state letters of all threads of a process, one character for each thread."""
     return "".join(_letter(thread / "stat") for thread in _threads(pid))
 
 
 def family(pid: int) -> Iterator[int]:
-    """Yield a process and all its descendants."""
+    """Yield the process number `pid`, then those of all its descendants."""
     yield pid
     for thread in _threads(pid):
         for child in (_text(thread / "children") or "").split():
@@ -125,7 +126,7 @@ def signal_at_end_of_parent(number: int) -> None:
 
 
 def threads_that_never_waited() -> set[int]:
-    """Return the threads of this process without a voluntary context switch, such as one that polls without pause."""
+    """Return the numbers of this process's threads that never waited, such as a thread that polls without pause."""
     return {
         int(thread.name)
         for thread in _threads(os.getpid())

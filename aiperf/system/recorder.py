@@ -61,6 +61,7 @@ class Recorder:
 
     @property
     def pid(self) -> int | None:
+        """Process number of the recorder. None before `start()`."""
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
@@ -78,7 +79,7 @@ class Recorder:
             os.setpriority(os.PRIO_PROCESS, self._process.pid, LOWEST)
 
     def end_in_words(self) -> str | None:
-        """Describe the end of the recorder if its owner did not stop it. None while it is recording."""
+        """Return the end of a recorder that its owner did not stop, such as 'ended by SIGKILL'. None while it is recording."""
         assert self._process is not None, "end_in_words() requires start()"
         code = self._process.poll()
         if code is None:
@@ -86,7 +87,10 @@ class Recorder:
         return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
     def stop(self, patience_seconds: float = 5.0) -> int | None:
-        """Stop the recorder and wait. Return its exit status: 0 if it recorded until now, None if it was never started."""
+        """Stop the recorder and wait. It is killed after `patience_seconds`.
+
+        Return its exit status: 0 if it recorded until now, None if it was never started.
+        """
         if self._process is None:
             return None
         if self._process.poll() is None:
@@ -100,7 +104,10 @@ class Recorder:
 
 
 def record(log: Log, attached: OpenSamplers, session: Session, parent: int | None, watch: LoadWatch) -> None:
-    """Sample until SIGTERM, or until `parent` is no longer this process's parent. STOP and WAKE must be blocked."""
+    """Write samples of the session's devices to `log` until SIGTERM, or until `parent` is no longer this process's parent.
+
+    The signals STOP and WAKE must be blocked.
+    """
     log.begin(session)
     wanted = {device.id for device in session.devices}
     began = time.monotonic()
@@ -129,6 +136,7 @@ def devices_of(attached: OpenSamplers, environment: Mapping[str, str]) -> tuple[
 
 
 def main() -> int:
+    """Record as the first command-line argument describes (a Recording as JSON). Return exit status 0."""
     recording = msgspec.json.decode(sys.argv[1], type=Recording)
     signal.pthread_sigmask(signal.SIG_BLOCK, {STOP, WAKE})
     if recording.parent is not None:

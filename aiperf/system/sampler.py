@@ -70,7 +70,7 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     memory_used_bytes: Count | None = None
     power_watts: Reading | None = None
     energy_joules: Reading | None = None
-    """Counter."""
+    """Energy counter of the device in joules."""
     clock_mhz: Reading | None = None
     memory_clock_mhz: Reading | None = None
     temperature_celsius: Reading | None = None
@@ -110,7 +110,10 @@ class ReportsProcesses(Protocol):
     """Optional interface of a sampler: processes of a device."""
 
     def computing(self, wanted: Collection[str]) -> Mapping[str, Sequence[int] | None]:
-        """Return by device the process numbers that compute on it. None if the device does not report them."""
+        """Return the numbers of the processes that compute on each device, by device id.
+
+        None for a device that does not report them.
+        """
 
 
 class Unavailable(Exception):

@@ -54,7 +54,10 @@ def _files(root: Path) -> dict[str, Path]:
 
 
 def revision(root: Path | None = None) -> dict[str, str]:
-    """Return the digest, and in a git checkout the commit, with '+' if files of the packages differ from the commit."""
+    """Return the digest of the sources under 'source', and in a git checkout the commit under 'source commit'.
+
+    '+' after the commit: files of the packages differ from it. Errors as in `digest`.
+    """
     root = root or installed()
     versions = {SOURCE: digest(root)}
     if (root / ".git").exists():

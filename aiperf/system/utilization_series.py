@@ -27,7 +27,7 @@ class UtilizationSeries:
 
 
 def overlaps(since: float, until: float, window: tuple[float, float], parts: int) -> Iterator[tuple[int, float]]:
-    """Yield the equal parts of the window that overlap a period, each with the seconds of overlap."""
+    """Yield (index, seconds of overlap) for each of the window's `parts` equal parts that overlaps the period."""
     start, end, width = max(since, window[0]), min(until, window[1]), (window[1] - window[0]) / parts
     while start < end:
         index = min(parts - 1, int((start - window[0]) / width))
@@ -74,7 +74,7 @@ class SeriesBuilder:
                 self.memory.add(memory, index, seconds)
 
     def course(self) -> UtilizationSeries:
-        """Return the time series so far."""
+        """Return the time series of the samples so far."""
         return UtilizationSeries(
             self.kind,
             self.end / PARTS,
@@ -86,6 +86,6 @@ class SeriesBuilder:
 
 
 def mean(values: tuple[float | None, ...], seconds: tuple[float, ...]) -> float | None:
-    """Return the mean over the measured time. None if nothing was measured."""
+    """Return the mean of `values`, weighted by their measured `seconds`. None if nothing was measured."""
     whole = sum(seconds)
     return sum((v or 0.0) * s for v, s in zip(values, seconds, strict=True)) / whole if whole > 0 else None

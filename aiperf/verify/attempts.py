@@ -12,8 +12,9 @@ from aiperf.verify.check import handles
 
 
 def whole_epoch(images: int, batch_size: int, ranks: int) -> int:
-    """Return the training images of an epoch in whole steps. A set smaller than one step is one step (docs/benchmark.md).
+    """Return the number of training images that an epoch processes in whole steps.
 
+    A set smaller than one step is one step (docs/benchmark.md).
     >>> whole_epoch(1000, 128, 2), whole_epoch(100, 128, 2)
     (768, 100)
     """
@@ -42,7 +43,7 @@ class OpenAttempt:
 
 @dataclass(slots=True)
 class Attempts:
-    """Attempts by trial, before the current line. Pass the line to `handlers` afterwards."""
+    """Running attempts by trial, as before the current line. Pass the line to `handlers` afterwards."""
 
     running: dict[int, OpenAttempt] = field(default_factory=dict)
     ranks: dict[int, int] = field(default_factory=dict)

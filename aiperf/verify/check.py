@@ -47,14 +47,17 @@ class CheckResult:
     """Objects that were not examined, with the reason. None if all were examined."""
     contradictions: int = 0
     untold: int = 0
-    """Number of findings that cannot be determined."""
+    """Number of findings that can be neither confirmed nor refuted from the journal."""
     findings: list[Finding] = field(default_factory=list)
-    """The first MOST findings of each certainty."""
+    """Stored findings: the first few of each certainty. Later ones are only counted."""
 
     def add(
         self, line: int | None, found: str, certainty: Certainty = "contradiction", *, law: str | None = None
     ) -> None:
-        """Add a finding. `law`: default: the check's."""
+        """Count a finding, and store it if it is one of the first few of its certainty.
+
+        `line`: line of the journal, from 1, or None. `found`: what the journal has instead. `law`: default: the check's law.
+        """
         if certainty == "contradiction":
             self.contradictions += 1
             number = self.contradictions
@@ -65,7 +68,7 @@ class CheckResult:
             self.findings.append(Finding(self.name, law or self.law, found, line, certainty))
 
     def close(self) -> CheckResult:
-        """Return the result. A check that examined 0 of more than 0 without a reason is a contradiction."""
+        """Return this result. A check that examined 0 of more than 0 objects without a reason first gets a contradiction."""
         if self.of and not self.examined and self.not_checked is None:
             self.add(None, f"0 of {self.of} {self.unit} were examined")
         return self
@@ -97,17 +100,17 @@ class Verification:
 
     @property
     def contradictions(self) -> int:
-        """Return the number of contradictions, including those that were only counted."""
+        """Number of contradictions of all checks, including those that were counted but not stored."""
         return sum(check.contradictions for check in self.checks)
 
     @property
     def untold(self) -> int:
-        """Return the number of findings that cannot be determined."""
+        """Number of findings of all checks that can be neither confirmed nor refuted from the journal."""
         return sum(check.untold for check in self.checks)
 
     @property
     def is_sound(self) -> bool:
-        """Return True without a contradiction. A finding that cannot be determined is neither contradiction nor proof."""
+        """True if there is no contradiction. A finding that cannot be determined does not count as one."""
         return not self.contradictions
 
 
@@ -115,7 +118,7 @@ _Method = TypeVar("_Method", bound=Callable[..., None])
 
 
 def handles(*kinds: type) -> Callable[[_Method], _Method]:
-    """Mark a method as the handler of these event types."""
+    """Return a decorator that marks a method as the handler of these event types."""
 
     def mark(method: _Method) -> _Method:
         method.kinds = kinds  # type: ignore[attr-defined]
@@ -125,7 +128,7 @@ def handles(*kinds: type) -> Callable[[_Method], _Method]:
 
 
 def handlers(of: object) -> Iterator[tuple[type, Callable[..., None]]]:
-    """Yield the marked methods of an object, each with an event type."""
+    """Yield (event type, bound method) for each marked method of an object."""
     for name, method in vars(type(of)).items():
         for kind in getattr(method, "kinds", ()):
             yield kind, getattr(of, name)
@@ -137,7 +140,7 @@ class Check(ABC):
     _notes: CheckResult
 
     def checked(self) -> CheckResult:
-        """Return the result. Call it after the last line."""
+        """Return the result of the check. Call this after the last line."""
         return self._notes.close()
 
 
@@ -149,4 +152,4 @@ class StateCheck(Check):
 
     @abstractmethod
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """Examine an event. `run`: state before the event."""
+        """Examine an event, and add findings to the result. `line`: from 1. `run`: state before the event."""

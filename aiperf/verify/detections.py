@@ -28,7 +28,12 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def write_detections(path: Path, images: Sequence[ImageDetections]) -> None:
-    """Write a new file. Raises BadConfiguration if it exists, and OSError."""
+    """Write the detections of images to a new JSON file.
+
+    Raises:
+        BadConfiguration: the file exists already.
+        OSError: the file cannot be written.
+    """
     if path.exists():
         raise BadConfiguration(
             f"detections are written to a new file, but found {str(path)!r}: name another, or remove it"
@@ -44,7 +49,12 @@ def write_detections(path: Path, images: Sequence[ImageDetections]) -> None:
 
 
 def read_detections(path: Path) -> list[ImageDetections]:
-    """Return the images of a file. Raises BadConfiguration for another content, and OSError."""
+    """Return the detections of images in a JSON file.
+
+    Raises:
+        BadConfiguration: the file has another content.
+        OSError: the file cannot be read.
+    """
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_File)
     except msgspec.MsgspecError as error:

@@ -40,7 +40,7 @@ class Lines:
 
 
 def read_lines(path: Path) -> Lines:
-    """Read a journal to its end, or to the first damaged line.
+    """Read a journal to its end or to the first damaged line. Return its work log and the results of the checks by line.
 
     Raises:
         NoSuchRun: no journal exists, or it is empty.

@@ -245,7 +245,7 @@ class Rates(Check):
         """Precision of each trial's last attempt."""
 
     def add_work(self, work_log: WorkLog) -> None:
-        """Check the rate of each trial, and count trials on devices of unknown peak."""
+        """Check the training rate of each trial against its device's peak, and count trials on devices of unknown peak."""
         rows = work_log.intervals
         trials, busy, tensor = rows.trial, rows.busy, rows.tensor_flops
         peaks = {number: self._peak(number, record.worker) for number, record in work_log.trials.items()}

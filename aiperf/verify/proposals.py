@@ -135,11 +135,15 @@ class VerifiedProposal:
 
     @property
     def number(self) -> int:
+        """Number of the proposal."""
         return self.recorded.number
 
     @property
     def difference(self) -> str | None:
-        """Difference between the two answers, as text. None if they agree. A request without an answer always agrees."""
+        """First difference between the recorded and the recomputed answer, as text. None if they agree.
+
+        A recorded rejection of a request that got no answer agrees with every recomputed answer.
+        """
         recorded, again = self.recorded, self.again
         if not self.is_in_turn:
             return "it follows a trial of the followed run out of turn"
@@ -154,6 +158,7 @@ class VerifiedProposal:
 
     @property
     def is_equal(self) -> bool:
+        """True if the two answers agree."""
         return self.difference is None
 
 
@@ -176,7 +181,10 @@ class ProposalReplay:
         self._made: dict[int, ProposalReturned | ProposalFailed] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
-        """Take the next event. Return the proposal that it records if it was recomputed."""
+        """Process the next event. Return the recorded and the recomputed answer to a request. None if nothing was recomputed.
+
+        `run`: state before the event.
+        """
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):
             if self._proposer is not None and (self._numbers is None or event.number in self._numbers):
@@ -204,7 +212,10 @@ class FollowedReplay:
         self._turns: dict[int, bool] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
-        """Take the next event. Return the recomputed proposal that it records."""
+        """Process the next event. Return the recorded and the recomputed answer if the event answers a request, else None.
+
+        `run`: state before the event.
+        """
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):
             due = self._agenda.first
@@ -233,7 +244,7 @@ class RecomputedProposals(StateCheck):
 
     @property
     def history(self) -> History:
-        """Return the searchers' history at the current line."""
+        """The searchers' history at the current line."""
         return self._again.history
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:

@@ -49,14 +49,14 @@ class QualityAudit:
 
     @property
     def differing_images(self) -> int | None:
-        """Return the difference of the numbers of correct images, rounded. None for a detector."""
+        """Difference between the numbers of correct images in both evaluations, rounded. None for a detector."""
         if self.metric != "top1":
             return None
         return round(abs(self.quality_again - self.quality_in_journal) * self.images)
 
     @property
     def is_confirmed(self) -> bool:
-        """Return whether the qualities and the evaluated regions are equal within the tolerances."""
+        """True if the qualities and the evaluated regions are equal within the tolerances."""
         if self.differing_images is not None:
             return self.differing_images <= TOLERATED_IMAGES
         regions = abs(self.regions_again - self.regions_in_journal)
@@ -65,9 +65,10 @@ class QualityAudit:
 
 
 def audit(folder: Path, root: str | None = None, detections: Path | None = None) -> QualityAudit:
-    """Evaluate the last epoch of the journal whose checkpoint exists, with the run's configuration.
+    """Evaluate a checkpoint of a run again. Return its quality in the journal and in the new evaluation.
 
-    After the end of a run with storage.checkpoints=best this is the best epoch.
+    The checkpoint is that of the last epoch in the journal that has one. After the end of a run with storage.checkpoints=best
+    this is the best epoch.
 
     Args:
         folder: folder of the run.

@@ -113,7 +113,7 @@ class CostlySamples:
 
 
 def follow(path: Path, samples: CostlySamples) -> tuple[CheckResult, ...]:
-    """Check a journal, without unreadable lines, by the rules of its run."""
+    """Replay a journal, without unreadable lines, by the rules of its run. Return the results of the checks."""
     fitting = CheckResult("states", LAW, "lines")
     checks: Sequence[StateCheck] = ()
     line = 0

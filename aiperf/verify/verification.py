@@ -59,7 +59,10 @@ _decoder = msgspec.json.Decoder(_Report)
 
 
 def scores(work_log: WorkLog, journal: Path, lines: int) -> CheckResult:
-    """Check the report in the journal's folder. `work_log`: fold of all `lines` lines of the journal."""
+    """Check the figures of report.json in the journal's folder against the journal. Return the result.
+
+    `work_log`: work log of all `lines` lines of the journal.
+    """
     notes = CheckResult("score", SCORE_LAW, "figures")
     file = journal.parent / REPORT_FILE
     if not file.is_file():
@@ -177,7 +180,7 @@ REPORTED = 1000
 
 
 def verify(path: Path, sample: int | None = DEFAULT, followed: Path | None = None) -> Verification:
-    """Verify a run's journal; `path` is the journal or its run folder.
+    """Verify a run's journal, and return the results of all checks. `path`: the journal or its run folder.
 
     `sample`: number of proposals to recompute, None for all. `followed`: folder of the run that this run follows. All
     proposals are then recomputed from that run's journal.

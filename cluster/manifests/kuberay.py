@@ -34,7 +34,7 @@ GROUP = "workers"
 
 
 def objects(run: KubernetesRun) -> list[Manifest]:
-    """Return all objects in the order in which they are applied."""
+    """Return all Kubernetes objects of a run by KubeRay, in the order in which they are applied."""
     return [
         *runs_claim(run),
         *account_of_head(run),
@@ -44,7 +44,7 @@ def objects(run: KubernetesRun) -> list[Manifest]:
 
 
 def ray_job(run: KubernetesRun) -> Manifest:
-    """Return the job.
+    """Return the RayJob of a run.
 
     The options are in the head's environment, so that no shell between KubeRay and the driver interprets them.
     """

@@ -53,7 +53,7 @@ class KubernetesRun:
         return {RUN_LABEL: self.object_name, "app.kubernetes.io/part-of": "aiperf"}
 
     def metadata(self, suffix: str = "") -> Manifest:
-        """Return the metadata of one object."""
+        """Return the metadata of one object. `suffix`: end of its name."""
         return {
             "name": f"{self.object_name}{suffix}",
             "namespace": self.choices.namespace,
@@ -68,10 +68,9 @@ class KubernetesRun:
 
 
 def named(run: str) -> str:
-    """Return a run's name as an API name: lower case letters, digits and hyphens.
+    """Return the name of a run's objects in the API: lower case letters, digits and hyphens.
 
     A digest distinguishes names that were shortened or changed.
-
     >>> named("20261122-140000-digits"), named("20261122-140000-My_Run")
     ('aiperf-20261122-140000-digits', 'aiperf-20261122-140000-my-run-1793')
     """
@@ -83,13 +82,13 @@ def named(run: str) -> str:
 
 
 def pair(word: str) -> tuple[str, str]:
-    """Return key and value of KEY=VALUE."""
+    """Return key and value of a text KEY=VALUE."""
     key, _, value = word.partition("=")
     return key, value
 
 
 def literal(text: str) -> str:
-    """Escape $(NAME), which Kubernetes would replace in a container's command, arguments or environment.
+    """Return the text with $(NAME) escaped, which Kubernetes would replace in a container's command, arguments or environment.
 
     >>> literal("a=$(b)")
     'a=$$(b)'
@@ -155,7 +154,7 @@ def _affinity(run: KubernetesRun) -> Manifest:
 
 
 def requirement(word: str) -> Manifest:
-    """Requirement of a node's labels, written as in a selector of kubectl.
+    """Return the requirement on a node's labels that a text in the form of a kubectl selector describes.
 
     >>> requirement("pool=a,b"), requirement("!spot")
     ({'key': 'pool', 'operator': 'In', 'values': ['a', 'b']}, {'key': 'spot', 'operator': 'DoesNotExist'})
@@ -167,7 +166,7 @@ def requirement(word: str) -> Manifest:
 
 
 def container(run: KubernetesRun, name: str, **parts: object) -> Manifest:
-    """The container of a pod: the run's image, without any privilege."""
+    """Return a container of a pod with the run's image and without any privilege. `parts`: its further fields."""
     return {
         "name": name,
         "image": run.choices.image,
@@ -178,7 +177,7 @@ def container(run: KubernetesRun, name: str, **parts: object) -> Manifest:
 
 
 def locked() -> Manifest:
-    """A container that is not root and cannot become it."""
+    """Return the security context of a container that is not root and cannot become root."""
     return {"allowPrivilegeEscalation": False, "runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}}
 
 
@@ -204,7 +203,7 @@ def _volumes(run: KubernetesRun, role: str) -> list[Manifest]:
 
 
 def environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> list[Manifest]:
-    """A container's environment: what a run's Ray is to be everywhere, the user's own, and `more`."""
+    """Return the environment of a container: variables for the run's Ray, the user's own, and `more`."""
     own = {
         "HOME": "/tmp",  # the image has no home folder for an arbitrary user
         "USER": "aiperf",
@@ -218,7 +217,7 @@ def environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> li
 
 
 def token(secret: str) -> list[Manifest]:
-    """Ray's token from a Secret, in the form in which KubeRay gives it to its pods."""
+    """Return the environment variables with Ray's token from the Secret `secret`, as KubeRay gives it to its pods."""
     return [
         {"name": "RAY_AUTH_MODE", "value": "token"},
         {"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "auth_token"}}},
@@ -247,7 +246,7 @@ def small_resources() -> Manifest:
 
 
 def toleration(word: str) -> Manifest:
-    """KEY[=VALUE][:EFFECT], as kubectl taint writes a taint.
+    """Return the toleration for a taint in the form of kubectl: KEY[=VALUE][:EFFECT].
 
     >>> toleration("gpu:NoSchedule"), toleration("pool=bench")
     ({'key': 'gpu', 'operator': 'Exists', 'effect': 'NoSchedule'}, {'key': 'pool', 'operator': 'Equal', 'value': 'bench'})
@@ -265,7 +264,10 @@ OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 
 
 def runs_claim(run: KubernetesRun) -> list[Manifest]:
-    """Return the claim for runs if cluster.runs_size asks for it. The claim is never deleted with a run."""
+    """Return the claim for the folder of runs, as a list. Empty unless cluster.runs_size asks for a claim.
+
+    The claim is never deleted with a run.
+    """
     choices = run.choices
     if choices.runs_size is None:
         return []

@@ -22,7 +22,7 @@ def devices(report: Report) -> Section:
 
 
 def telemetry(report: Report) -> Table | None:
-    """Return the measurements of the devices, or None without telemetry."""
+    """Return a table with one row of measurements for each device, or None without telemetry."""
     if report.telemetry is None or not report.telemetry.devices:
         return None
     devices = report.telemetry.devices
@@ -60,7 +60,7 @@ def telemetry(report: Report) -> Table | None:
 
 
 def loads(report: Report) -> Table | None:
-    """Return one row for each host, the most loaded by other programs first, or None without telemetry."""
+    """Return a table with one row for each host, the most loaded by other programs first, or None without telemetry."""
     if report.telemetry is None or not report.telemetry.loads:
         return None
     by_others = sorted(report.telemetry.loads, key=lambda one: -one.others)

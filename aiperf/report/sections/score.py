@@ -60,7 +60,7 @@ def fixed_network(report: Report) -> Section | None:
 
 
 def result(report: Report) -> Table:
-    """Return the table of all figures."""
+    """Return the table of all figures of the run."""
     score, used, proposals = report.score, report.utilisation, report.proposals
     gap = "median over the workers' pauses"
     if used.gap_p95_seconds is not None:

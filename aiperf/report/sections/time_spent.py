@@ -57,7 +57,7 @@ def roofline(report: Report) -> Section | None:
 
 
 def loss_table(report: Report) -> Table | None:
-    """Return the parts between the peak and the score, or None without a waterfall."""
+    """Return the table of parts between the peak and the score, or None without a waterfall."""
     fallen = report.losses
     if fallen is None:
         return None
@@ -99,7 +99,7 @@ def _signed(value: float, written: Callable[[float], str]) -> str:
 
 
 def time_table(report: Report) -> Table:
-    """Return the accelerator time by activity."""
+    """Return the table of the accelerator time by activity."""
     spent = report.time_breakdown
     rows = tuple(
         row_of(

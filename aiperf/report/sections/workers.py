@@ -22,7 +22,7 @@ def accelerators(report: Report) -> Section:
 
 
 def availability(report: Report) -> Table:
-    """Return the available share of the planned accelerator time, and the score scaled to all of it."""
+    """Return a table with the available share of the planned accelerator time, and the score scaled to all of it."""
     available = report.availability
     of = (
         "by the configuration"

@@ -50,7 +50,7 @@ class Curve:
         return min(self.chance_error, max(0.001, error * (1 + self.noise[epoch - 1])))
 
     def loss(self, epoch: int, classes: int) -> float:
-        """Return the cross-entropy for the error after an epoch: ln(classes) at chance."""
+        """Return the cross-entropy loss that belongs to the error after an epoch: ln(classes) for guessing."""
         return math.log(classes) * self.error(epoch) / self.chance_error
 
     def experience(self, epoch: int) -> float:
@@ -81,7 +81,7 @@ class ByOperations:
         return self.floor_of(cost(graph).training_flops)
 
     def floor_of(self, training_flops: float) -> float:
-        """Return the floor of an architecture with `training_flops` operations per image."""
+        """Return the error that training converges to, for an architecture with `training_flops` operations per image."""
         return float(_FLOOR * (training_flops / self.start_flops) ** -_FLOOR_EXPONENT)
 
     def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
@@ -89,7 +89,10 @@ class ByOperations:
 
 
 def curve(seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
-    """Return the curve of a training towards a floor, with random variation. `epochs`: its maximum number of epochs."""
+    """Return the learning curve of one training towards the error `floor`, with random variation.
+
+    `inherited_epochs`: experience of the inherited weights, in epochs. `epochs`: maximum number of epochs.
+    """
     draw = random.Random(seed)
     luck = math.exp(draw.gauss(0.0, _LUCK))
     noise = tuple([draw.gauss(0.0, _NOISE) for _ in range(epochs)])

@@ -22,7 +22,7 @@ class VirtualClock:
         return self._now
 
     def advance(self, to: float) -> None:
-        """Advance the clock to a time, which must not be in the past."""
+        """Set the clock to a time in seconds, which must not be in the past."""
         assert to >= self._now, f"time would run back from {self._now!r} to {to!r}"
         self._now = to
 
@@ -62,11 +62,11 @@ class Checkpoints:
     """Resumable epochs of each trial, with the time of writing."""
 
     keep_seconds: float
-    """Time that a checkpoint is kept after its successor is written, because a killed driver may not know the successor."""
+    """Seconds that a checkpoint is kept after its successor is written, because a killed driver may not know the successor."""
     _written: dict[int, dict[int, tuple[float, float]]] = field(default_factory=dict)
 
     def save(self, trial: int, epoch: int, experience: float, at: float) -> None:
-        """Write a checkpoint, and remove those whose successors are old enough."""
+        """Record a checkpoint, written at time `at`, and remove those whose successors are old enough."""
         written = self._written.setdefault(trial, {})
         written[epoch] = (at, experience)
         epochs = sorted(written)
@@ -84,6 +84,7 @@ class Checkpoints:
         return written[max(written)][1] if written else None
 
     def drop(self, trial: int) -> None:
+        """Remove all checkpoints of a trial."""
         self._written.pop(trial, None)
 
     def __len__(self) -> int:

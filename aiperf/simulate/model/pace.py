@@ -40,6 +40,7 @@ class TrialTiming:
 
     @property
     def epoch_seconds(self) -> float:
+        """Seconds of one epoch: training, validation and checkpoint."""
         return self.training_seconds + self.validation_seconds + self.checkpoint_seconds
 
 
@@ -52,7 +53,7 @@ def pace(
     validation_images: int,
     generation: int = 1,
 ) -> TrialTiming:
-    """Return the pace of a trial at a batch size (per accelerator).
+    """Return the timing of a trial's steps and epochs at a batch size per accelerator.
 
     `speed`: speed of the host relative to the configured one.
     `generation`: proposals from the starting graph to the network, counted from 1.
@@ -92,13 +93,13 @@ def pace(
 def seconds_of_an_image(
     costs: Sequence[float], figures: Cost, generation: int, batch: int, *, is_training: bool
 ) -> float:
-    """Return compute seconds of one accelerator by the five-cost model: the sum of cost · content."""
+    """Return the accelerator-seconds of one image by the five-cost model: the sum of cost · content."""
     content = content_of_an_image(figures, generation, batch, is_training=is_training)
     return sum(cost * amount for cost, amount in zip(costs, content, strict=True))
 
 
 def content_of_an_image(figures: Cost, generation: int, batch: int, *, is_training: bool) -> tuple[float, ...]:
-    """Return the content of a step per image, in the order of the costs.
+    """Return the amounts of one image that the five costs are multiplied with, in the order of the costs.
 
     These are steps, convolution operations, other operations, parameters · steps, and generation · steps.
     """

@@ -55,7 +55,7 @@ class WorkOfAttempt:
         return self.training_images / (self.batch * ranks)
 
     def content(self) -> tuple[float, ...]:
-        """Return the content of a training step per image."""
+        """Return the amounts of one training image that the five costs are multiplied with (`content_of_an_image`)."""
         return content_of_an_image(_figures(self.proposal), self.generation, self.batch, is_training=True)
 
 
@@ -87,7 +87,7 @@ class Profile:
 
 
 def profile(journal: Iterable[events.AnyEvent]) -> Profile:
-    """Read the figures in one pass over a journal."""
+    """Return the measured figures of a run's machines (speed, start-up, losses and others), from one pass over its journal."""
     figures = Profile()
     proposals: dict[int, events.TrialProposed] = {}
     generations: dict[int, int] = {}
@@ -155,7 +155,7 @@ def _worked(figures: Profile, own: WorkOfAttempt, work: events.Work) -> None:
 
 
 def profile_of(run: str, runs: str) -> Profile:
-    """Return the profile of a real run.
+    """Return the profile of a real run. `run`: name below the folder `runs`, or path.
 
     Raises:
         BadConfiguration: the run is simulated itself, or trained nothing.

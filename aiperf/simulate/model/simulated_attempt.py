@@ -65,9 +65,9 @@ class SimulatedAttempt:
     worker: SimulatedWorker
     dataset: DataSet
     pace_of: Callable[[int], TrialTiming]
-    """Return the pace at a batch size."""
+    """Function that returns the timing at a batch size."""
     holds: Callable[[int], bool]
-    """Return True if the accelerators' memory holds the trial at a batch size."""
+    """Function that returns True if the accelerators' memory holds the trial at a batch size."""
     curve: Curve
     checkpoints: Checkpoints
     prepared: events.TrialPrepared
@@ -99,7 +99,7 @@ class SimulatedAttempt:
 
     @property
     def left_seconds(self) -> float:
-        """Return the maximum remaining seconds from its first epoch on, without faults."""
+        """Maximum seconds from its first epoch on, without faults."""
         epochs = max(0, self.order.last_epoch - self.order.first_epoch + 1)
         return epochs * self.pace.epoch_seconds
 
@@ -228,7 +228,10 @@ class SimulatedAttempt:
         return [done, *unsaved, *self._go_on(epoch + 1, now)]
 
     def sums(self, now: float) -> messages.Advanced:
-        """Return the sums at a time within the epoch: whole training steps, and validation images in proportion to the time."""
+        """Return the progress message at a time within the epoch: images and seconds so far.
+
+        Training counts whole steps, and validation images are in proportion to the time.
+        """
         pace, data, inside, rate = self.pace, self.dataset, now - self._epoch_began, self.worker.clock_rate
         validation = validated = 0.0
         checkpoint = 0.0

@@ -57,7 +57,7 @@ class SimulatedWorld:
     """Experience at the start of each trial. Later attempts start with the same value, even without the parent's weights."""
 
     def speed_of(self, host: int) -> float:
-        """Return the speed of a host. It is the same after driver restarts."""
+        """Return the speed of a host as a multiple of the configured one. It is the same after driver restarts."""
         return speed_of_host(self.seed, host, self.conf.speed_spread)
 
 
@@ -124,7 +124,10 @@ class SimulatedExecutor:
         self.busy_seconds += time.process_time() - began
 
     def words(self, timeout: float) -> list[messages.Word]:
-        """Simulate up to the first messages that are due and `turn_seconds` more, and advance the clock to the last of them."""
+        """Simulate until the first messages are due, and `turn_seconds` more. Return all messages that are due by then.
+
+        The clock advances to the last of them, or by `timeout` seconds if none is due in that time.
+        """
         began = time.process_time()
         clock, heap, turn = self.world.clock, self._heap, self.world.conf.turn_seconds
         deadline = limit = clock.now() + timeout
@@ -151,6 +154,7 @@ class SimulatedExecutor:
     # --- methods for faults
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call a function after some seconds of the driver's clock."""
         self._push(self.now + seconds, call)
 
     def bring_up(self, slot: int, seconds: float) -> None:
@@ -181,7 +185,7 @@ class SimulatedExecutor:
             worker.is_silent = True
 
     def post(self, word: messages.Word, delay: float = 0.0) -> None:
-        """Send a message to the driver."""
+        """Send a message to the driver after `delay` seconds."""
         self._push(self.now + delay, partial(list, (word,)))
 
     # --- workers

@@ -78,7 +78,7 @@ _WARMUP_SHARE = 1 / 3
 
 
 def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | None) -> ScorePrediction:
-    """Predict the score of a configuration from the profile of a real run.
+    """Return the predicted score of a configuration, by simulations with the profile of a real run.
 
     Args:
         run: run of the profile.
@@ -161,7 +161,7 @@ def pilot(words: Sequence[str], seconds: float, runs: str) -> str:
 
 
 def again(path: Path) -> tuple[ScorePrediction, bool]:
-    """Repeat a prediction. Return it, and whether it equals the stored one to the last digit.
+    """Repeat a prediction. Return it, and True if it equals the stored one to the last digit.
 
     `path`: the file of a prediction, or the folder of a run that was predicted.
 
@@ -196,6 +196,7 @@ def _stored(path: Path) -> dict[str, Any]:
 
 
 def lines(of: ScorePrediction) -> list[str]:
+    """Return a prediction as lines of text."""
     workers = "1 worker" if of.workers == 1 else f"{of.workers} workers"
     label = ", extrapolated from another number of workers" if of.is_extrapolated else ""
     return [

@@ -72,7 +72,7 @@ class Rehearsed:
     cost: SimulationCost
     journal_bytes: int
     memory_bytes: int
-    """Maximum memory of the process so far."""
+    """Maximum memory of the process so far, in bytes."""
 
 
 def sizes(largest: int) -> list[int]:
@@ -88,7 +88,10 @@ def sizes(largest: int) -> list[int]:
 
 
 def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
-    """Return the reference of perfect scaling. The first seed is the configuration's own."""
+    """Return the mean score of one simulated worker over `seeds` seeds: the reference of perfect scaling.
+
+    The first seed is the configuration's own.
+    """
     assert isinstance(conf.cluster, SimulatedConf)
     calm = replace(conf, cluster=replace(conf.cluster, workers=1, speed_spread=0.0, faults=[]))
     nothing = SingleWorkerMean(1.0, 0.0, 1.0)
@@ -100,7 +103,7 @@ def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
 
 
 def rehearse(conf: RunConf, workers: int, reference: SingleWorkerMean) -> Rehearsed:
-    """Simulate a cluster of `workers` workers and score its journal."""
+    """Simulate a cluster of `workers` workers. Return its score, its efficiency against the reference, and its costs."""
     assert isinstance(conf.cluster, SimulatedConf)
     opening = open_run(replace(conf, cluster=replace(conf.cluster, workers=workers)))
     world = world_of(opening)
@@ -199,6 +202,7 @@ def introduction(conf: RunConf) -> str:
 
 
 def reference_text(reference: SingleWorkerMean) -> str:
+    """Return a text on the score of one worker alone, with which perfect scaling is computed."""
     return (
         f"one worker alone: {flops_per_second(reference.score_flops_per_second)} "
         f"± {share(reference.standard_error, 2)} (mean of several seeds, and its standard error), "

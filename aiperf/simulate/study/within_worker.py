@@ -69,9 +69,9 @@ def main(words: list[str]) -> int:
 
 
 def opening_of(conf: RunConf) -> Opening:
-    """Return the opening of a run of one worker. Accelerators and their network are the configured ones, also with a profile.
+    """Return a simulated run of one worker that is ready to start, with the configured accelerators and network.
 
-    The link of a profile replaces the configured layers if its run had several ranks.
+    These replace those of a profile. The link of a profile replaces the configured layers if its run had several ranks.
     """
     asked = conf.cluster
     assert isinstance(asked, SimulatedConf)
@@ -85,13 +85,13 @@ def opening_of(conf: RunConf) -> Opening:
 
 
 def weak(opening: Opening) -> tuple[ModelledSize, ...]:
-    """Return all sizes with a constant batch per accelerator."""
+    """Return the modelled times of all numbers of accelerators, with a constant batch per accelerator (weak scaling)."""
     batch = opening.plan.space.default_batch_size
     return _compared(opening, [(conf, batch) for conf in _sizes(opening.conf)])
 
 
 def strong(opening: Opening) -> tuple[ModelledSize, ...]:
-    """Return the sizes with the global batch of one accelerator, as far as it divides it."""
+    """Return the modelled times with a constant global batch (strong scaling), for accelerators that divide it."""
     whole = opening.plan.space.default_batch_size
     return _compared(
         opening,
@@ -100,7 +100,7 @@ def strong(opening: Opening) -> tuple[ModelledSize, ...]:
 
 
 def lines(form: str, sizes: Sequence[ModelledSize]) -> list[str]:
-    """Return a table of one form of scaling."""
+    """Return the lines of a table of one form of scaling, 'weak' or 'strong'."""
     kind = "constant batch of each accelerator" if form == "weak" else "constant global batch"
     head = f"{'accelerators':>12} {'batch':>6} {'of linear':>10} {'with eval.':>10} " + " ".join(
         f"{line:>10}" for line in LINES

@@ -25,7 +25,7 @@ _MOST_LINKS = 18
 
 
 def accelerators() -> Part:
-    """Return all devices that samplers report, without serial numbers, and for each absent sampler the reason."""
+    """Return the sampled devices (`devices`, no serial numbers) and the reason for each absent sampler (`not_seen`)."""
     devices, not_seen = sampled_accelerators()
     properties = ("model", "memory_bytes", "driver", "power_cap_watts")
     part: Part = {

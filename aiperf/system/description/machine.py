@@ -13,7 +13,10 @@ from aiperf.system.host import cpu_features, cpu_model, meminfo
 
 
 def memory(proc: Path, sys: Path) -> Part:
-    """Return sizes in whole gibibytes. The kernel's own share differs slightly between equal nodes."""
+    """Return memory and swap in whole gibibytes, and the kernel's memory settings.
+
+    Whole gibibytes, because the kernel's own share differs slightly between equal nodes.
+    """
     sizes = meminfo((proc / "meminfo").read_text())
     return {
         "gibibytes": round(sizes["MemTotal"] / 2**30),
@@ -34,7 +37,10 @@ _FEATURES = frozenset(
 
 
 def processors(proc: Path, sys: Path) -> Part:
-    """Describe the processors, from /proc/cpuinfo and /sys/devices/system/cpu."""
+    """Return the description of the processors: model, sockets, cores, NUMA nodes, caches, frequency and mitigations.
+
+    Read from /proc/cpuinfo and /sys/devices/system/cpu. An unreadable value is a text with the reason.
+    """
     cpus = sys / "devices/system/cpu"
     topologies = sorted(cpus.glob("cpu[0-9]*/topology"))
     packages = {text(each / "physical_package_id") for each in topologies}
@@ -124,6 +130,7 @@ def maker(sys: Path) -> Part:
 
 
 def firmware(sys: Path) -> Part:
+    """Return vendor, version, date and release of the BIOS as text."""
     return {name: text(sys / "class/dmi/id" / name) for name in _FIRMWARE}
 
 
@@ -142,7 +149,7 @@ def kernel(proc: Path, sys: Path) -> Part:
 
 
 def limits() -> Part:
-    """Return the soft and hard limits of a process. -1: unlimited."""
+    """Return the resource limits of this process by name, each as the text 'SOFT of HARD'. -1: unlimited."""
     of = {name: resource.getrlimit(getattr(resource, name)) for name in _LIMITS}
     return {name.removeprefix("RLIMIT_").lower(): f"{soft} of {hard}" for name, (soft, hard) in of.items()}
 
@@ -178,7 +185,10 @@ def container_of(environment: Mapping[str, str], root: Path) -> Part:
 
 
 def variables(environment: Mapping[str, str]) -> Part:
-    """Return the variables that match VARIABLES. For names that suggest a secret, record only that the variable is set."""
+    """Return the recorded environment variables: those of libraries such as NCCL, CUDA, OMP and Ray.
+
+    For a name that suggests a secret, only the fact that the variable is set is recorded.
+    """
     chosen_variables: Part = {}
     for name, value in sorted(environment.items()):
         if VARIABLES.match(name) and not _OF_ONE_PROCESS.search(name):

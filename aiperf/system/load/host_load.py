@@ -58,7 +58,7 @@ class LoadBuilder:
         self._last: tuple[Session, RecordedSample] | None = None
 
     def add(self, session: Session, look: RecordedSample) -> None:
-        """Add the next sample of a recorder, in the order of its file."""
+        """Add a sample of a recorder's session, in the order of its file. A sample without processor time is ignored."""
         now = look.processors
         if now is None:
             return
@@ -84,7 +84,7 @@ class LoadBuilder:
             view.stalled += (now.stalled - was.stalled) * inside / step
 
     def loads(self) -> tuple[HostLoad, ...]:
-        """Return the loads, sorted by machine name."""
+        """Return the mean load of each machine in the window, sorted by machine name."""
         loads = [
             self._load(", ".join(sorted(self._names[machine])), [*of.values()]) for machine, of in self._views.items()
         ]

@@ -41,10 +41,11 @@ class LoadWatch:
     _threads: dict[tuple[int, int], int] | None = None
 
     def is_due(self) -> bool:
+        """Return True if the next sample of all processes is due."""
         return time.monotonic() >= self._due
 
     def look(self) -> ProcessorTime:
-        """Return the processor time of the host until now, by user."""
+        """Sample all processes. Return the host's processor time until now in seconds, split by user."""
         began = time.thread_time()
         ticks = _stat(self.proc)
         everyone = everybody(self.proc)
@@ -69,7 +70,7 @@ class LoadWatch:
         return 0 if before is None else sum(max(0, ticks - before.get(key, 0)) for key, ticks in now.items())
 
     def beside(self, samples: Iterable[DeviceSample], samplers: Iterable[Sampler]) -> list[DeviceSample]:
-        """Return the samples with the host's processor time and the foreign programs on each accelerator."""
+        """Return the samples with two values added: the host's processor time, and the foreign programs on each accelerator."""
         samples = list(samples)
         ids = {sample.device for sample in samples}
         computing = {

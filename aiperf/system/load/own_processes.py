@@ -31,7 +31,7 @@ def identity(proc: Path = Path("/proc")) -> str:
 
 
 def seen_here(identity: str, proc: Path = Path("/proc")) -> int | None:
-    """Return the number of the process with this identity. None if it is elsewhere or has ended."""
+    """Return the process number (PID) of the process with this identity. None if it runs elsewhere or has ended."""
     boot, space, pid, started = identity.split("/")
     process = everybody(proc).get(int(pid))
     is_here = (boot, space) == (str(boot_id(proc)), str(process_space(proc)))
@@ -39,7 +39,7 @@ def seen_here(identity: str, proc: Path = Path("/proc")) -> int | None:
 
 
 def roots_of(asking: int, driver: int | None, proc: Path = Path("/proc")) -> tuple[frozenset[int], str | None]:
-    """Return the root processes of a run and the name of its Ray session, or None without Ray.
+    """Return the numbers of a run's root processes, from which its others descend, and the name of its Ray session or None.
 
     `asking`: a process of the run. Ray daemons and modules of this package among its ancestors are roots too.
     `driver`: the driver's process, None if it is not visible here.
@@ -79,10 +79,11 @@ class OwnProcesses:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Processes of the run that were alive at the last sample."""
+        """Numbers of the run's processes that were alive at the last sample."""
         return frozenset(pid for pid, _ in self._last or ())
 
     def look(self, everyone: Mapping[int, Process]) -> None:
+        """Add the processor time since the last sample to `ticks`. `everyone`: all visible processes by number."""
         now = {(process.pid, process.started): process for process in self._family(everyone)}
         if self._last is None:
             self._first_start = max((process.started for process in everyone.values()), default=0)
@@ -114,7 +115,10 @@ class OwnProcesses:
 
 
 def gained(before: Mapping[_Key, Process], now: Mapping[_Key, Process], first_start: int) -> int:
-    """Return the ticks of a process family between two samples. A process that started after `first_start` counts in full."""
+    """Return the clock ticks that a process family used between two samples.
+
+    A process that started after `first_start` counts in full.
+    """
     survivors = before.keys() & now.keys()
     own = sum(max(0, now[key].ticks - before[key].ticks) for key in survivors)
     new = sum(_total(one) for key, one in now.items() if key not in before and one.started > first_start)

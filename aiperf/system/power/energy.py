@@ -137,7 +137,7 @@ def _contradiction(meters: Sequence[Meter], inside: Mapping[str, float]) -> Aspe
 
 
 def energy_warnings(facts: EnergyFacts) -> tuple[RunWarning, ...]:
-    """Return warnings for meters that contradict the sensors, and for counters that contradict samples of the same seconds."""
+    """Return the warnings for contradictory energies: meters against sensors, or counters against power samples."""
     contradictions = tuple(
         RunWarning(
             f"the power is contradictory: {aspect.found}",

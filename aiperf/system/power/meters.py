@@ -64,7 +64,7 @@ class Meter:
 
 
 def read_meters(run_folder: Path, started_unix: float, window: tuple[float, float]) -> tuple[Meter, ...]:
-    """Return all meters of a run over its window. Empty without a folder power/.
+    """Return all meters of a run over its window (start and end in seconds of the run). Empty without a folder power/.
 
     Raises:
         BadPower: if a form or a table is invalid.
@@ -74,7 +74,10 @@ def read_meters(run_folder: Path, started_unix: float, window: tuple[float, floa
 
 
 def measurement(meters: tuple[Meter, ...], all_nodes: int) -> Measurement:
-    """Combine all meters of a run to one measurement: each property has the lowest value of any meter."""
+    """Return one measurement for all meters of a run: watts and nodes added, subsystems united, the rest of the worst meter.
+
+    Watts are None if one of the meters has none. `all_nodes`: number of nodes that took part in the run.
+    """
     points: tuple[Point, ...] = ("unknown", "inside nodes", "downstream", "upstream")
     losses: tuple[Loss, ...] = ("not adjusted", "modelled", "measured")
     watts = [meter.window.power_mean_watts for meter in meters]

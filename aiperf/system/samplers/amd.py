@@ -34,7 +34,10 @@ def cap_watts(power_cap: float | None) -> float | None:
 
 
 def violations(answer: dict[str, Any] | None) -> tuple[str, ...] | None:
-    """Return the limits that reduce the clock. None if the board does not report them (MI2xx and older)."""
+    """Return the names of the limits (temperature, power) that reduce the clock now, such as 'ppt_pwr'.
+
+    None if the board does not report them (MI2xx and older).
+    """
     if answer is None:
         return None
     states = {name: answer.get(f"active_{name}") for name in VIOLATIONS}

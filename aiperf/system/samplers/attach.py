@@ -49,7 +49,7 @@ def _installed(entry: importlib.metadata.EntryPoint) -> Sampler:
 
 
 def accelerator_samplers() -> dict[str, Callable[[], Sampler]]:
-    """Return a function that opens each accelerator sampler, built-in or installed, by name."""
+    """Return by name a function that opens each accelerator sampler, built-in or installed."""
     openers: dict[str, Callable[[], Sampler]] = {"nvml": _nvml, "amdsmi": _amd}
     for entry in importlib.metadata.entry_points(group="aiperf.samplers"):
         openers[entry.name] = partial(_installed, entry)
@@ -57,7 +57,10 @@ def accelerator_samplers() -> dict[str, Callable[[], Sampler]]:
 
 
 def attach(openers: Mapping[str, Callable[[], Sampler]]) -> OpenSamplers:
-    """Open all samplers that are available. `Unavailable` is kept as a reason. Other errors propagate."""
+    """Open the samplers. Return those that are available, and the reasons of those that raised `Unavailable`.
+
+    Other errors propagate.
+    """
     samplers: dict[str, Sampler] = {}
     absent: dict[str, str] = {}
     for name, opener in openers.items():
@@ -95,7 +98,7 @@ def visible(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[
 
 
 def slices(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the slices of NVIDIA devices (MIG) that a process with this environment may use."""
+    """Return the slices of NVIDIA devices ('MIG-…') that a process with this environment may use."""
     listed = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
     return tuple(entry.strip() for entry in listed if entry.strip().startswith("MIG-"))
 

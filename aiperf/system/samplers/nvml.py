@@ -138,10 +138,10 @@ class NvmlSampler:
         return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
 
     def health(self, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Return health indicators by device id.
+        """Return health indicators by device id. None for an indicator that cannot be determined.
 
-        Memory errors since the driver started, hardware Xids, and processes that compute on it. None for a value that
-        cannot be determined.
+        Indicators: uncorrected memory errors since the driver started, hardware error codes (Xids), and numbers of processes
+        that compute on the device.
         """
         nvml, log = self._nvml, kernel_log()
         xids = None if log is None else hardware_xids(log)
@@ -164,7 +164,7 @@ class NvmlSampler:
         return found
 
     def computing(self, wanted: Collection[str]) -> dict[str, list[int] | None]:
-        """Return by device the processes that compute on it."""
+        """Return the numbers of the processes that compute on each device, by device id. None if NVML does not report them."""
         return {
             device.id: self._ask(partial(self._computing, handle))[0]
             for handle, device in self._handles
@@ -250,7 +250,7 @@ class NvmlSampler:
 
 
 def hardware_xids(lines: Iterable[str]) -> dict[str, list[int]]:
-    """Return the Xids of HARDWARE_XIDS, each once, by bus and device in lower case.
+    """Return the error codes (Xids) that mean faulty hardware, each once, by PCI bus and device in lower case.
 
     >>> hardware_xids(["NVRM: Xid (PCI:0000:3B:00): 79, pid=7, …", "NVRM: Xid (PCI:0000:3B:00): 31, …"])
     {'3b:00': [79]}

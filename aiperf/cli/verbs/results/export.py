@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Write the export, print the command that opens it and return the exit status."""
+    """Write the export, print the command that opens it and return exit status 0."""
     from aiperf.export.export import export, tool
     from aiperf.journal.run_folder import run_folder
 

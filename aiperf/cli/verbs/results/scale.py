@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the scaling and return the exit status."""
+    """Print the scaling and return exit status 0."""
     from aiperf.cli.output import print_folded
     from aiperf.scaling.point import point_of
     from aiperf.scaling.scale_text import scale_json, scale_lines

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print both qualities and return the exit status."""
+    """Print both qualities. Return exit status 0 if they agree, otherwise 1."""
     if arguments.run is None:
         return _print_precision(arguments.detections, options, as_json=arguments.json)
     from aiperf.journal.run_folder import run_folder
@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def lines(found: QualityAudit) -> Iterator[str]:
-    """Yield the evaluated checkpoint, both qualities and the conclusion."""
+    """Yield the evaluated checkpoint, both qualities and the conclusion as lines of text."""
     from aiperf.sanitize import sanitize
 
     yield f"{sanitize(found.run)}: checkpoint of trial {found.trial} after epoch {found.epoch}"

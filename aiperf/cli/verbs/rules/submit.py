@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Create the file and return the exit status: 1 if the inspection failed and no file was created."""
+    """Create the submission file. Return exit status 0, or 1 if the inspection failed and no file was created."""
     from aiperf.cli.verbs.rules.inspect import lines
     from aiperf.errors import BadConfiguration
     from aiperf.journal.run_folder import run_folder

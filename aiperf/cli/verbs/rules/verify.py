@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def lines(verification: Verification) -> Iterator[str]:
-    """Yield the checks with their counts, their findings, and the parts that cannot be checked."""
+    """Yield the checks with their counts, their findings, and the parts that cannot be checked, as lines of text."""
     from aiperf.sanitize import sanitize
     from aiperf.units import flops_per_second
 

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Drive the run and return the exit status: 0 with a valid score, 1 without.
+    """Drive the run and return the exit status: 0 with a valid score, 1 without. With --supervised 0 for both.
 
     Raises:
         BadConfiguration: wrong options, or a variable without a list of options.

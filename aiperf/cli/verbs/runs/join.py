@@ -41,7 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Stay until the run is over and return the exit status: HEAD_LOST if the head ended before the run."""
+    """Join a run, and stay until it is over.
+
+    Return exit status 0, or another one (HEAD_LOST) if the head ended before the run.
+    """
     from aiperf.drive.ray.cluster.join_node import ParentConnection, join
     from aiperf.errors import HeadLost
     from cluster.place import HEAD_LOST

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the results and return the exit status: 1 if a run would refuse the data set."""
+    """Print the results. Return exit status 0, or 1 if a run would refuse the data set."""
     if not options:
         raise BadConfiguration("prepare takes a data set: dataset=NAME dataset.root=FOLDER, but found none")
     from aiperf.config import configure

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Execute all runs that are not finished and return the exit status."""
+    """Execute all runs of the sweep that are not finished. Return exit status 0 if all are valid, otherwise 1."""
     given = {name: value for name, _, value in (word.partition("=") for word in options)}
     settings = settings_of(arguments.over)
     require_one_use(given, settings)
@@ -107,7 +107,11 @@ def _split(values: str) -> list[str]:
 
 
 def require_one_use(given: dict[str, str], settings: Sequence[Setting]) -> None:
-    """Raise BadConfiguration for an option that a sweep sets itself, or that is given twice."""
+    """Check that each option is given once, in `given` or in a setting.
+
+    Raises:
+        BadConfiguration: an option is given twice, or is one that a sweep sets itself.
+    """
     for words in settings:
         names = [word.partition("=")[0] for word in words]
         for name in names:

@@ -39,7 +39,7 @@ TOOLS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the kinds of measurement."""
+    """Add the kinds of measurement to the parser."""
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True, parser_class=type(parser))
     for name, meaning in TOOLS.items():
         tool = kinds.add_parser(name, help=f"{meaning}. Measure it and draw the roofline", allow_abbrev=False)
@@ -90,7 +90,7 @@ def _add_measuring(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Carry out one kind of measurement and return the exit status."""
+    """Carry out one kind of measurement, print its result and return exit status 0."""
     match arguments.kind:
         case "count":
             _count(arguments)

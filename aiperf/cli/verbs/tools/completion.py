@@ -61,7 +61,7 @@ RUN_OPTIONS = ("resume", "follow")
 
 
 def candidates(before: Sequence[str], last: str) -> list[str]:
-    """Return the sorted completions of the last word. `before`: the words between the program's name and the last word."""
+    """Return the sorted completions of the incomplete word `last`. `before`: words between the program's name and `last`."""
     return sorted({each for each in _possible_words(before, last) if each.startswith(last)})
 
 
@@ -156,7 +156,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the script, or one candidate per line and return the exit status."""
+    """Print the script for a shell, or one candidate per line. Return exit status 0."""
     if arguments.line is not None:
         *before, last = _words(arguments.line)
         for candidate in candidates(before[1:], last):

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the table or JSON and return the exit status."""
+    """Print the operations as a table or JSON and return exit status 0."""
     is_detector = arguments.graph in DETECTORS
     foreign = ("image", "batch", "array") if is_detector else ("height", "width")
     if wrong := [f"--{option}" for option in foreign if getattr(arguments, option) is not None]:
@@ -182,7 +182,10 @@ def _count_detector(arguments: argparse.Namespace) -> None:
 
 
 def detector_as_json(detector: Detector) -> dict[str, Any]:
-    """Return the content of --json for a detector: exact tensor operations. `tensor` is an image without regions."""
+    """Return the content of --json for a detector: exact operations of matrix products.
+
+    `tensor` is an image without regions.
+    """
     counted, regions = detector.counts, detector.sizes.regions
     return {
         "tensor": asdict(counted.per_image),
@@ -217,7 +220,7 @@ def _print_detector(detector: Detector) -> None:
 
 
 def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the network and its sizes."""
+    """Add the network and the sizes of its images to the parser."""
     parser.add_argument("graph", metavar="NAME_OR_FILE", help=f"{', '.join(STARTS)}, or a graph's JSON file")
     for option, meaning, most in (
         ("--image", "edge of the images in pixels", 16384),

@@ -34,7 +34,7 @@ READINGS = ("placed", "panels", "printed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions and their arguments."""
+    """Add the actions and their arguments to the parser."""
     _add_run(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
 
@@ -129,7 +129,7 @@ def _orders(word: str) -> list[int]:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Execute one action or the whole sequence, and return the exit status."""
+    """Execute one action or the whole sequence, and return exit status 0."""
     actions: dict[str | None, Callable[[argparse.Namespace], None]] = {
         None: _everything,
         "predict": _predict,

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the steps, write the requested files and return the exit status."""
+    """Print the steps, write the requested files and return exit status 0."""
     start = graph_of(arguments)
     graph, morphs = _grow(start, arguments)
     if arguments.json:

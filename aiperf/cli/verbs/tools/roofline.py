@@ -28,7 +28,7 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the results or the network, and its machine."""
+    """Add the results or the network, and its machine, to the parser."""
     add_graph_arguments(parser)
     parser.add_argument("more", metavar="RESULT", nargs="*", help="further results of `bops`")
     parser.add_argument("--device", metavar="MODEL", help="accelerator of system/peaks.json that the network trains on")
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Write the page, print the figures and return the exit status."""
+    """Write the page, print the figures and return exit status 0."""
     if given_path(arguments.graph).is_dir() or (Path("runs") / arguments.graph).is_dir():
         _run(arguments)
         return 0

@@ -81,7 +81,7 @@ class RunRecord:
         return named if run.follows is None else named | {"follows": run.follows.run}
 
     def results(self) -> dict[str, float]:
-        """Return the numbers of the score by name, such as `flops_per_second` in FLOPS. Undefined values are left out."""
+        """Return the numbers of the score by name, such as `flops_per_second` in FLOPS. Undefined values are omitted."""
         score = self.report.score
         named = {field.name: getattr(score, field.name) for field in fields(score)}
         return {name: value for name, value in named.items() if type(value) in (int, float)}
@@ -115,13 +115,13 @@ def _curve(name: str, points: Iterable[tuple[float, float | None]]) -> Curve:
 
 
 def trial_parameters(trial: TrialFacts) -> dict[str, Value]:
-    """Return the parameters of a trial that were decided before training, by name. Missing values are left out."""
+    """Return the parameters of a trial that were decided before training, by name. Missing values are omitted."""
     named = {name: getattr(trial, name) for name in _PARAMETERS}
     return {name: value for name, value in named.items() if value is not None}
 
 
 def trial_results(trial: TrialFacts) -> dict[str, float]:
-    """Return the results of a trial, by name: accuracies, counts and seconds. Missing values are left out."""
+    """Return the results of a trial, by name: accuracies, counts and seconds. Missing values are omitted."""
     named = {"best_accuracy": trial.accuracy} | {name: getattr(trial, name) for name in _RESULTS}
     return {name: value for name, value in named.items() if value is not None}
 

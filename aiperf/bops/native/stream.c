@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define PASSES 3
+#define PASSES 20
 
 int main(int count, char **words) {
     long n = count > 1 ? atol(words[1]) : 1 << 24;

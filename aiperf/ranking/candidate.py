@@ -95,17 +95,17 @@ class Candidate:
 
     @property
     def excluded_share(self) -> float:
-        """Excluded share of the nodes that preflight checked."""
+        """Nodes that preflight excluded because of a fault ÷ nodes that it checked, from 0 to 1. 0 if none was checked."""
         return self.nodes_excluded / self.nodes_checked if self.nodes_checked else 0.0
 
     @property
     def lost_share(self) -> float:
-        """Share of the attempts that were lost."""
+        """Lost attempts ÷ started attempts, from 0 to 1. 0 if none was started."""
         return self.attempts_lost / self.attempts if self.attempts else 0.0
 
     @property
     def given_up_share(self) -> float:
-        """Share of the settled trials that were given up."""
+        """Trials given up ÷ trials that finished or were given up, from 0 to 1. 0 if there is none."""
         return self.trials_given_up / self.trials_settled if self.trials_settled else 0.0
 
     @property
@@ -118,7 +118,11 @@ class Candidate:
 
     @property
     def seed_source(self) -> str:
-        """Origin of the seed. 'announcement' if the run was announced and the seed follows from the announcement's id."""
+        """Origin of the seed: 'announcement', 'another seed' or 'no announcement'.
+
+        'announcement': the run was announced and its seed is `announced_seed` of the announcement's id. 'another seed': it was
+        announced and has another seed.
+        """
         if self.announcement is None:
             return "no announcement"
         return "announcement" if self.seed == announced_seed(self.announcement) else "another seed"
@@ -140,7 +144,7 @@ class Fact:
 
 
 def losses(run: Candidate) -> str:
-    """Return the lost attempts and the trials given up, as shown next to a score."""
+    """Return a text with number and share of lost attempts and of trials given up, as shown next to a score."""
     return (
         f"attempts lost: {run.attempts_lost} of {run.attempts} ({share(run.lost_share)}), "
         f"trials given up: {run.trials_given_up} of {run.trials_settled} ({share(run.given_up_share)})"

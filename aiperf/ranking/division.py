@@ -45,7 +45,7 @@ class Rule:
 
     @property
     def about(self) -> str:
-        """Name of the fact or the option."""
+        """Name of the fact or of the option that the rule checks."""
         return self.fact or self.option or ""
 
 
@@ -68,7 +68,7 @@ class Division:
         return next(rule for rule in self.rules if rule.id == id)
 
     def options(self) -> Iterator[str]:
-        """Yield every option that the division names."""
+        """Yield each option that the division mentions: those with a rule, those judged through a fact, and the free ones."""
         yield from (rule.option for rule in self.rules if rule.option is not None)
         yield from self.judged
         yield from self.free
@@ -101,7 +101,7 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
         known_options: All existing options. The options in a file are checked against them. None: no check.
 
     Raises:
-        BadDivision: The file does not exist or is no valid division.
+        BadDivision: The file does not exist, cannot be read, is no valid division, or has the name of a built-in one.
     """
     if word in BUILT_IN:
         return _built_in(word)
@@ -131,7 +131,7 @@ def _built_in(name: str) -> Division:
 
 
 def largest_error() -> float:
-    """The bound that the ranking sets to a run's error."""
+    """Return the largest error that the ranking permits, as a fraction (error = 1 − accuracy)."""
     law = division("ranking").rule("error").law
     assert isinstance(law, AtMost)
     return law.bound

@@ -52,7 +52,10 @@ class AtMostOption:
     option: str
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Compare with the option's value. A missing option is no bound here: a rule about the option reports it."""
+        """Return True if `found` is a number up to the option's value. `options`: the run's option values by dotted name.
+
+        If the option is missing, any number satisfies the law, because another rule reports the missing option.
+        """
         bound = options.get(self.option)
         return _is_number(found) and (bound is None or (_is_number(bound) and found <= bound))
 

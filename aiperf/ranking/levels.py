@@ -37,7 +37,7 @@ class _Levels(msgspec.Struct, forbid_unknown_fields=True):
 
 @cache
 def rules() -> _Levels:
-    """Return the layers, levels and rules."""
+    """Return the content of divisions/hpc_ai500.yaml: layers of a system, levels, and rules on options. It is read once."""
     text = files("aiperf.ranking").joinpath("divisions", f"{DIVISION}.yaml").read_text("utf-8")
     return msgspec.convert(bounded_yaml.load(text), _Levels)
 
@@ -64,7 +64,10 @@ def layer_of(name: str) -> int | None:
 
 
 def layer_differences(run: Mapping[str, str], reference: Mapping[str, str]) -> tuple[LayerDifference, ...]:
-    """Return the unequal values of two sides by name, in order of their layers. Names that may differ are left out."""
+    """Return the values that differ between a run and its reference, ordered by layer. Names that may differ are left out.
+
+    `run`, `reference`: values by name of an option or a described property. A missing value is shown as '—'.
+    """
     found = []
     for name in dict.fromkeys((*run, *reference)):
         own, other = run.get(name, MISSING), reference.get(name, MISSING)

@@ -12,7 +12,9 @@ from aiperf.verify.check import handles
 
 
 def whole_epoch(images: int, batch_size: int, ranks: int) -> int:
-    """Return the training images of an epoch in whole steps. A set smaller than one step is one step (docs/benchmark.md).
+    """Return the number of training images of an epoch in whole steps. A set smaller than one step counts as one step.
+
+    A step has `batch_size` · `ranks` images, `batch_size` per rank (docs/benchmark.md).
 
     >>> whole_epoch(1000, 128, 2), whole_epoch(100, 128, 2)
     (768, 100)

@@ -54,7 +54,14 @@ class CheckResult:
     def add(
         self, line: int | None, found: str, certainty: Certainty = "contradiction", *, law: str | None = None
     ) -> None:
-        """Add a finding. `law`: default: the check's."""
+        """Count a finding, and keep it among the first MOST of its certainty.
+
+        Args:
+            line: Line of the journal, from 1. None if the finding is of no single line.
+            found: Text of the finding.
+            certainty: 'contradiction' or 'cannot be determined'.
+            law: Law that is broken, as a sentence. Default: the check's.
+        """
         if certainty == "contradiction":
             self.contradictions += 1
             number = self.contradictions
@@ -65,7 +72,7 @@ class CheckResult:
             self.findings.append(Finding(self.name, law or self.law, found, line, certainty))
 
     def close(self) -> CheckResult:
-        """Return the result. A check that examined 0 of more than 0 without a reason is a contradiction."""
+        """Return this result. Adds a contradiction if objects existed (`of`), none was examined, and `not_checked` is None."""
         if self.of and not self.examined and self.not_checked is None:
             self.add(None, f"0 of {self.of} {self.unit} were examined")
         return self
@@ -92,7 +99,7 @@ class Verification:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings of all checks, in the order of the checks."""
+        """Findings that the checks kept (at most MOST of each certainty per check), in the order of the checks."""
         return tuple(finding for check in self.checks for finding in check.findings)
 
     @property
@@ -102,7 +109,7 @@ class Verification:
 
     @property
     def untold(self) -> int:
-        """Return the number of findings that cannot be determined."""
+        """Number of findings of all checks with the certainty 'cannot be determined', including those that were not kept."""
         return sum(check.untold for check in self.checks)
 
     @property

@@ -40,7 +40,9 @@ class Lines:
 
 
 def read_lines(path: Path) -> Lines:
-    """Read a journal to its end, or to the first damaged line.
+    """Check each line of a journal up to its end or the first damaged line. Return the check results and the work log.
+
+    A damaged line is a finding of the check 'reading', not an error.
 
     Raises:
         NoSuchRun: no journal exists, or it is empty.

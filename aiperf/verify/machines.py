@@ -245,7 +245,10 @@ class Rates(Check):
         """Precision of each trial's last attempt."""
 
     def add_work(self, work_log: WorkLog) -> None:
-        """Check the rate of each trial, and count trials on devices of unknown peak."""
+        """Compare the rate (FLOPS) of each trial with the peak of its accelerators, and keep the findings.
+
+        Trials shorter than LEAST_SECONDS are left out. Trials on devices of unknown peak are counted as not checked.
+        """
         rows = work_log.intervals
         trials, busy, tensor = rows.trial, rows.busy, rows.tensor_flops
         peaks = {number: self._peak(number, record.worker) for number, record in work_log.trials.items()}

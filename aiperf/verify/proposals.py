@@ -176,7 +176,10 @@ class ProposalReplay:
         self._made: dict[int, ProposalReturned | ProposalFailed] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
-        """Take the next event. Return the proposal that it records if it was recomputed."""
+        """Process the next event, and compare the proposal that it records if that was recomputed. Return None otherwise.
+
+        `run`: state before the event.
+        """
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):
             if self._proposer is not None and (self._numbers is None or event.number in self._numbers):
@@ -204,7 +207,10 @@ class FollowedReplay:
         self._turns: dict[int, bool] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
-        """Take the next event. Return the recomputed proposal that it records."""
+        """Process the next event, and compare the proposal that it records with the recomputed one. None if it records none.
+
+        `run`: state before the event.
+        """
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):
             due = self._agenda.first

@@ -49,14 +49,18 @@ class QualityAudit:
 
     @property
     def differing_images(self) -> int | None:
-        """Return the difference of the numbers of correct images, rounded. None for a detector."""
+        """Absolute difference between the two numbers of correctly classified images, rounded. None for a detector."""
         if self.metric != "top1":
             return None
         return round(abs(self.quality_again - self.quality_in_journal) * self.images)
 
     @property
     def is_confirmed(self) -> bool:
-        """Return whether the qualities and the evaluated regions are equal within the tolerances."""
+        """True if both evaluations agree within the tolerances.
+
+        Classifier: at most TOLERATED_IMAGES. Detector: mAP within TOLERATED_PRECISION, and evaluated regions within
+        TOLERATED_REGIONS.
+        """
         if self.differing_images is not None:
             return self.differing_images <= TOLERATED_IMAGES
         regions = abs(self.regions_again - self.regions_in_journal)
@@ -65,7 +69,7 @@ class QualityAudit:
 
 
 def audit(folder: Path, root: str | None = None, detections: Path | None = None) -> QualityAudit:
-    """Evaluate the last epoch of the journal whose checkpoint exists, with the run's configuration.
+    """Evaluate the last epoch of the journal whose checkpoint exists, with the run's configuration. Return both qualities.
 
     After the end of a run with storage.checkpoints=best this is the best epoch.
 
@@ -76,7 +80,8 @@ def audit(folder: Path, root: str | None = None, detections: Path | None = None)
 
     Raises:
         NoCheckpoint: no epoch of the journal has a checkpoint.
-        BadConfiguration: the data set has no folder, or the run has no detections.
+        BadConfiguration: `root` is given and the data set has no folder, `detections` is given and the run has none, or the
+            file of detections exists.
         OtherData: the data set differs from the run's.
     """
     epochs: dict[tuple[int, int], EpochFinished] = {}

@@ -113,7 +113,14 @@ class CostlySamples:
 
 
 def follow(path: Path, samples: CostlySamples) -> tuple[CheckResult, ...]:
-    """Check a journal, without unreadable lines, by the rules of its run."""
+    """Apply the rules of its run to each line of a journal. Return the results of the checks that need the run's state.
+
+    The journal must have no damaged line. At a line that the rules cannot apply, the checks end with a finding.
+
+    Args:
+        path: The journal.
+        samples: Proposals and trials for the costly checks.
+    """
     fitting = CheckResult("states", LAW, "lines")
     checks: Sequence[StateCheck] = ()
     line = 0

@@ -59,7 +59,13 @@ _decoder = msgspec.json.Decoder(_Report)
 
 
 def scores(work_log: WorkLog, journal: Path, lines: int) -> CheckResult:
-    """Check the report in the journal's folder. `work_log`: fold of all `lines` lines of the journal."""
+    """Compare report.json in the journal's folder with figures recomputed from the journal. Return the result of this check.
+
+    Args:
+        work_log: Work of all lines of the journal.
+        journal: Path of the journal.
+        lines: Number of lines of the journal.
+    """
     notes = CheckResult("score", SCORE_LAW, "figures")
     file = journal.parent / REPORT_FILE
     if not file.is_file():

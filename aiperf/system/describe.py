@@ -126,7 +126,7 @@ def folders_of(run: Path, root: str | None) -> dict[str, Path]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the installed packages of PACKAGES."""
+    """Return the versions of the installed packages by name. Packages of PACKAGES that are not installed are left out."""
     installed: dict[str, str] = {}
     for name in PACKAGES:
         try:
@@ -139,7 +139,15 @@ def versions() -> dict[str, str]:
 def describe_node(
     folders: Mapping[str, Path], environment: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> Part:
-    """Describe this node. `folders`: folders of the run by purpose. `root`: folder that contains /proc and /sys."""
+    """Return the description of this node by part: maker, processors, memory, accelerators, network and others.
+
+    An unreadable value is the text 'not readable: ' with the reason.
+
+    Args:
+        folders: folders of the run by purpose, whose storage is described.
+        environment: environment variables. Default: those of this process.
+        root: folder that contains /proc and /sys.
+    """
     proc, sys = root / "proc", root / "sys"
     return {
         "maker": machine.maker(sys),

@@ -66,7 +66,7 @@ def busy_and_total(stat: str) -> tuple[int, int]:
 
 
 def meminfo(text: str) -> dict[str, int]:
-    """Return the sizes in /proc/meminfo, in bytes."""
+    """Return the sizes in bytes by name ('MemTotal'), from the text of /proc/meminfo."""
     lines = (line.split() for line in text.splitlines())
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) == 3 and words[2] == "kB"}
 
@@ -92,6 +92,7 @@ class RaplCounter:
             return None
 
     def joules(self) -> float | None:
+        """Return the joules since the object was created, or None if a counter cannot be read."""
         now = self._counters()
         if now is None or self._last is None:
             return None

@@ -53,7 +53,7 @@ class RecordedSample(DeviceSample, frozen=True, kw_only=True, tag_field="line", 
 
 
 class Sample(NamedTuple):
-    """A Look with its session and device."""
+    """A recorded sample with its session and device."""
 
     session: Session
     device: Device
@@ -92,7 +92,10 @@ class Log:
         self._write(msgspec.json.encode(session) + b"\n")
 
     def append(self, at: float, wall_unix: float, samples: Sequence[DeviceSample]) -> None:
-        """Write one line per sample to the kernel before returning."""
+        """Write one line per sample to the kernel before returning. Raises OSError.
+
+        `at`: seconds since the start of the run. `wall_unix`: Unix time in seconds.
+        """
         lines = (
             RecordedSample(
                 at=round(at, 3), wall_unix=round(wall_unix, 3), **{name: getattr(sample, name) for name in _READING}
@@ -155,7 +158,10 @@ def read_file(file: Path) -> Iterator[Record]:
 
 
 def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    """Yield the records of one file. `name`: name of the file in a Damage."""
+    """Yield the records in the lines of one file. An unreadable line is yielded as Damage, in which `name` names the file.
+
+    A last line without a newline is ignored.
+    """
     session: Session | None = None
     devices: dict[str, Device] = {}
     why_not = "no session before it says what is sampled"
@@ -187,10 +193,11 @@ def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
 
 
 def on_one_axis(records: Iterable[Record], offsets: Mapping[str, float]) -> Iterator[Record]:
-    """Yield the records of `read` in the time of the driver's clock.
+    """Yield the records of `read` with their times shifted to the driver's clock.
 
     Args:
-        offsets: seconds by which a host's clock is ahead (default: 0).
+        records: Records in the order of `read`.
+        offsets: Seconds by which a host's clock is ahead of the driver's, by host (default: 0).
     """
     shifted: dict[int, Session] = {}
     for record in records:

@@ -38,7 +38,10 @@ def interface_of(address: str) -> str:
 
 
 def network(sys: Path) -> list[Part] | str:
-    """Return the interfaces with a device, or all except loopback if none has one, followed by the InfiniBand ports."""
+    """Return network interfaces and InfiniBand ports, each by property. A text with the reason if there are none.
+
+    Interfaces without a device are included only if none has a device. Loopback is left out. `sys`: folder of sysfs.
+    """
     interfaces = [path for path in sorted((sys / "class/net").glob("*")) if path.name != "lo" and path.is_dir()]
     physical = [path for path in interfaces if (path / "device").exists()]
     ports = sorted((sys / "class/infiniband").glob("*/ports/*"))
@@ -69,7 +72,10 @@ def _port(path: Path) -> Part:
 
 
 def pci(sys: Path) -> list[Part] | str:
-    """Return accelerators, network and storage controllers with their PCIe links."""
+    """Return accelerators, network and storage controllers with their PCIe links. A text with the reason if there are none.
+
+    `sys`: folder of sysfs.
+    """
     devices: list[Part] = []
     for device in sorted((sys / "bus/pci/devices").glob("*")):
         kind = _CLASSES.get(text(device / "class")[:4])

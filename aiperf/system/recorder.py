@@ -78,7 +78,7 @@ class Recorder:
             os.setpriority(os.PRIO_PROCESS, self._process.pid, LOWEST)
 
     def end_in_words(self) -> str | None:
-        """Describe the end of the recorder if its owner did not stop it. None while it is recording."""
+        """Return how the recorder ended, such as 'ended with status 1'. None while it is recording. Requires `start`."""
         assert self._process is not None, "end_in_words() requires start()"
         code = self._process.poll()
         if code is None:
@@ -86,7 +86,11 @@ class Recorder:
         return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
     def stop(self, patience_seconds: float = 5.0) -> int | None:
-        """Stop the recorder and wait. Return its exit status: 0 if it recorded until now, None if it was never started."""
+        """Stop the recorder and wait. Return its exit status: 0 if it recorded until now, None if it was never started.
+
+        `patience_seconds`: time after which the recorder is killed. A negative status is the number of the signal that ended
+        it.
+        """
         if self._process is None:
             return None
         if self._process.poll() is None:
@@ -100,7 +104,11 @@ class Recorder:
 
 
 def record(log: Log, attached: OpenSamplers, session: Session, parent: int | None, watch: LoadWatch) -> None:
-    """Sample until SIGTERM, or until `parent` is no longer this process's parent. STOP and WAKE must be blocked."""
+    """Write samples to `log` until SIGTERM, or until `parent` is no longer this process's parent.
+
+    STOP and WAKE must be blocked. `parent`: process number. None: sample until SIGTERM. `watch`: sampler of the host's
+    processes.
+    """
     log.begin(session)
     wanted = {device.id for device in session.devices}
     began = time.monotonic()

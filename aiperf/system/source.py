@@ -54,7 +54,10 @@ def _files(root: Path) -> dict[str, Path]:
 
 
 def revision(root: Path | None = None) -> dict[str, str]:
-    """Return the digest, and in a git checkout the commit, with '+' if files of the packages differ from the commit."""
+    """Return the digest as 'source' and, in a git checkout, the commit as 'source commit', with '+' if files differ from it.
+
+    Files are those of the packages in `root`. Default: the running ones. Without git the commit is left out. Raises OSError.
+    """
     root = root or installed()
     versions = {SOURCE: digest(root)}
     if (root / ".git").exists():

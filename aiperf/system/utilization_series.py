@@ -27,7 +27,10 @@ class UtilizationSeries:
 
 
 def overlaps(since: float, until: float, window: tuple[float, float], parts: int) -> Iterator[tuple[int, float]]:
-    """Yield the equal parts of the window that overlap a period, each with the seconds of overlap."""
+    """Yield (index of a part, seconds of overlap) for each of the window's equal parts that overlaps a period.
+
+    `since`, `until`: start and end of the period in seconds. `parts`: number of parts.
+    """
     start, end, width = max(since, window[0]), min(until, window[1]), (window[1] - window[0]) / parts
     while start < end:
         index = min(parts - 1, int((start - window[0]) / width))

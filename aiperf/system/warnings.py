@@ -216,9 +216,10 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: WarningThreshol
 
 
 def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: WarningThresholds) -> tuple[RunWarning, ...]:
-    """Warn of recorders that ended before their workers. `worked_until`: time of the last known work by worker.
+    """Return one warning if recorders of telemetry ended before their workers. Empty if none did.
 
-    No value includes what their devices did afterwards, and nothing else would show it.
+    `worked_until`: time of the last known work by worker, in seconds since the start of the run. No value includes what their
+    devices did afterwards, and nothing else would show it.
     """
     until: dict[int, float] = {}
     for one in telemetry.workers:  # of several hosts, the earliest end of a record counts
@@ -244,7 +245,7 @@ def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Warnin
 
 
 def damage_warnings(damaged: Iterable[DamagedFile], what: str = "telemetry") -> list[RunWarning]:
-    """Warn of files that were read without some of their lines."""
+    """Return a warning for each file that was read without some of its lines. `what`: kind of the file in the text."""
     found: list[RunWarning] = []
     for one in damaged:
         others = f", and {one.lines - 1} more of its lines" if one.lines > 1 else ""

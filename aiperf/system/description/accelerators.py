@@ -25,7 +25,10 @@ _MOST_LINKS = 18
 
 
 def accelerators() -> Part:
-    """Return all devices that samplers report, without serial numbers, and for each absent sampler the reason."""
+    """Return 'devices' of all open samplers, without serial numbers, and 'not_seen': the absent samplers with the reason.
+
+    With NVML also 'nvidia': properties and links of NVIDIA devices.
+    """
     devices, not_seen = sampled_accelerators()
     properties = ("model", "memory_bytes", "driver", "power_cap_watts")
     part: Part = {

@@ -13,7 +13,10 @@ from aiperf.system.host import cpu_features, cpu_model, meminfo
 
 
 def memory(proc: Path, sys: Path) -> Part:
-    """Return sizes in whole gibibytes. The kernel's own share differs slightly between equal nodes."""
+    """Return memory and swap in whole gibibytes, and the kernel's settings of memory, by name.
+
+    The kernel's own share differs slightly between equal nodes, hence the rounding. `proc`, `sys`: folders of procfs and sysfs.
+    """
     sizes = meminfo((proc / "meminfo").read_text())
     return {
         "gibibytes": round(sizes["MemTotal"] / 2**30),
@@ -34,7 +37,10 @@ _FEATURES = frozenset(
 
 
 def processors(proc: Path, sys: Path) -> Part:
-    """Describe the processors, from /proc/cpuinfo and /sys/devices/system/cpu."""
+    """Return model, counts, NUMA nodes, caches, frequency and mitigations of the processors, by name.
+
+    They are read from /proc/cpuinfo and /sys/devices/system. An unreadable value is a text with the reason.
+    """
     cpus = sys / "devices/system/cpu"
     topologies = sorted(cpus.glob("cpu[0-9]*/topology"))
     packages = {text(each / "physical_package_id") for each in topologies}
@@ -128,7 +134,10 @@ def firmware(sys: Path) -> Part:
 
 
 def kernel(proc: Path, sys: Path) -> Part:
-    """Return the kernel, the operating system and the boot parameters. Others may name the host or contain secrets."""
+    """Return kernel, operating system, C library, clock source and boot parameters that affect speed, by name.
+
+    Other boot parameters are left out, because they may name the host or contain secrets.
+    """
     parameters = [each for each in text(proc / "cmdline").split() if each.partition("=")[0] in _BOOT]
     return {
         "release": text(proc / "sys/kernel/osrelease"),
@@ -142,7 +151,7 @@ def kernel(proc: Path, sys: Path) -> Part:
 
 
 def limits() -> Part:
-    """Return the soft and hard limits of a process. -1: unlimited."""
+    """Return the limits of this process by name, as 'SOFT of HARD', such as {'nofile': '1024 of 4096'}. -1: unlimited."""
     of = {name: resource.getrlimit(getattr(resource, name)) for name in _LIMITS}
     return {name.removeprefix("RLIMIT_").lower(): f"{soft} of {hard}" for name, (soft, hard) in of.items()}
 
@@ -178,7 +187,11 @@ def container_of(environment: Mapping[str, str], root: Path) -> Part:
 
 
 def variables(environment: Mapping[str, str]) -> Part:
-    """Return the variables that match VARIABLES. For names that suggest a secret, record only that the variable is set."""
+    """Return the environment variables that affect speed or results (VARIABLES) by name, without any secret.
+
+    Variables that differ between processes are left out. A variable whose name suggests a secret is only recorded as set, and
+    passwords in URLs are removed.
+    """
     chosen_variables: Part = {}
     for name, value in sorted(environment.items()):
         if VARIABLES.match(name) and not _OF_ONE_PROCESS.search(name):

@@ -34,7 +34,10 @@ class Difference:
 
 
 def differences(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Difference, ...]:
-    """Compute the differences between descriptions by node. Nodes may share a description object. It is flattened once."""
+    """Return the parts in which the descriptions of nodes differ, sorted by name. `nodes`: description by node.
+
+    Nodes may share a description object. It is flattened once.
+    """
     flat: dict[int, dict[str, str]] = {}
     for description in nodes.values():
         if id(description) not in flat:
@@ -74,7 +77,7 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
 
 
 def in_words(different: Sequence[Difference], nodes: int) -> list[str]:
-    """Render one line for each of the first MOST_PARTS differences.
+    """Return one line of text for each of the first MOST_PARTS differences, and a last line if there are more.
 
     Example: `3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8, 6.1.0-8 on n9, else 6.1.0-10`.
     """
@@ -154,7 +157,10 @@ def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked])
 
 
 def stored_once(readings: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """Remove the description from a node's readings if its hash is in `known`. Otherwise add the hash to `known`."""
+    """Return a node's readings, without its system description if the description's hash is in `known`.
+
+    Otherwise the hash is added to `known`.
+    """
     reading = readings.get(PROBE)
     facts = {} if reading is None else reading.get("facts", {})
     hash = facts.get(HASH)

@@ -21,6 +21,7 @@ def unread(why: object) -> str:
 
 
 def text(file: Path) -> str:
+    """Return the stripped content of a file, or 'not readable: ' with the reason if it is empty or cannot be read."""
     try:
         return file.read_text(errors="replace").strip() or unread(f"{file} is empty")
     except OSError as error:
@@ -28,6 +29,7 @@ def text(file: Path) -> str:
 
 
 def number(file: Path) -> int | str:
+    """Return the integer in a file, or 'not readable: ' with the reason."""
     content = text(file)
     if content.lstrip("-").isdecimal():
         return int(content)
@@ -35,7 +37,10 @@ def number(file: Path) -> int | str:
 
 
 def chosen(file: Path) -> str:
-    """Return the choice in brackets from a file such as 'always [madvise] never'."""
+    """Return the word in brackets from a file such as 'always [madvise] never'. Without brackets: the whole content.
+
+    'not readable: ' with the reason if the file cannot be read.
+    """
     content = text(file)
     _, bracket, rest = content.partition("[")
     return rest.partition("]")[0] if bracket and not content.startswith(UNREAD) else content

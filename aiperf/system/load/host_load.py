@@ -84,7 +84,7 @@ class LoadBuilder:
             view.stalled += (now.stalled - was.stalled) * inside / step
 
     def loads(self) -> tuple[HostLoad, ...]:
-        """Return the loads, sorted by machine name."""
+        """Return the mean load of each machine over the window, sorted by machine name."""
         loads = [
             self._load(", ".join(sorted(self._names[machine])), [*of.values()]) for machine, of in self._views.items()
         ]

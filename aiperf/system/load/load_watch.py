@@ -44,7 +44,7 @@ class LoadWatch:
         return time.monotonic() >= self._due
 
     def look(self) -> ProcessorTime:
-        """Return the processor time of the host until now, by user."""
+        """Return the host's counters of processor seconds, by user: this run, all programs, the kernel and the hypervisor."""
         began = time.thread_time()
         ticks = _stat(self.proc)
         everyone = everybody(self.proc)
@@ -69,7 +69,10 @@ class LoadWatch:
         return 0 if before is None else sum(max(0, ticks - before.get(key, 0)) for key, ticks in now.items())
 
     def beside(self, samples: Iterable[DeviceSample], samplers: Iterable[Sampler]) -> list[DeviceSample]:
-        """Return the samples with the host's processor time and the foreign programs on each accelerator."""
+        """Return the samples, completed by the host's processor time and by the names of foreign programs on each accelerator.
+
+        A foreign program is none of this run's.
+        """
         samples = list(samples)
         ids = {sample.device for sample in samples}
         computing = {

@@ -25,7 +25,7 @@ _Key = tuple[int, int]
 
 
 def identity(proc: Path = Path("/proc")) -> str:
-    """Return the identity of this process among all machines: boot, PID namespace, number and start time."""
+    """Return a text that identifies this process among all machines: BOOT/PID NAMESPACE/PID/START TIME."""
     pid = os.getpid()
     return f"{boot_id(proc)}/{process_space(proc)}/{pid}/{everybody(proc)[pid].started}"
 
@@ -83,6 +83,7 @@ class OwnProcesses:
         return frozenset(pid for pid, _ in self._last or ())
 
     def look(self, everyone: Mapping[int, Process]) -> None:
+        """Add the processor time of the run's processes since the last sample to `ticks`. `everyone`: processes by number."""
         now = {(process.pid, process.started): process for process in self._family(everyone)}
         if self._last is None:
             self._first_start = max((process.started for process in everyone.values()), default=0)
@@ -114,7 +115,13 @@ class OwnProcesses:
 
 
 def gained(before: Mapping[_Key, Process], now: Mapping[_Key, Process], first_start: int) -> int:
-    """Return the ticks of a process family between two samples. A process that started after `first_start` counts in full."""
+    """Return the clock ticks that a process family used between two samples.
+
+    Args:
+        before: Processes of the first sample by (number, start time).
+        now: Processes of the second sample.
+        first_start: A new process that started after this time (clock ticks since boot) counts in full.
+    """
     survivors = before.keys() & now.keys()
     own = sum(max(0, now[key].ticks - before[key].ticks) for key in survivors)
     new = sum(_total(one) for key, one in now.items() if key not in before and one.started > first_start)

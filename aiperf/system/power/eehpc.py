@@ -63,6 +63,7 @@ class Level:
 
 
 def level(one: Measurement) -> Level:
+    """Return the level (0 or 1) that a power measurement reaches, with the result of each aspect."""
     is_often = one.is_integrated or (one.interval_seconds is not None and one.interval_seconds <= 1.0)
     is_enough = one.nodes >= max(LEAST_NODES, one.all_nodes / 10) and (one.watts or 0.0) >= LEAST_WATTS
     is_before_supplies = one.point == "upstream" or (one.point == "downstream" and one.loss != "not adjusted")

@@ -64,7 +64,12 @@ class Meter:
 
 
 def read_meters(run_folder: Path, started_unix: float, window: tuple[float, float]) -> tuple[Meter, ...]:
-    """Return all meters of a run over its window. Empty without a folder power/.
+    """Return the external power meters of a run, integrated over a window. Empty without a folder power/.
+
+    Args:
+        run_folder: Folder of the run.
+        started_unix: Unix time of the start of the run, in seconds.
+        window: Start and end of the window, in seconds since the start of the run.
 
     Raises:
         BadPower: if a form or a table is invalid.
@@ -74,7 +79,10 @@ def read_meters(run_folder: Path, started_unix: float, window: tuple[float, floa
 
 
 def measurement(meters: tuple[Meter, ...], all_nodes: int) -> Measurement:
-    """Combine all meters of a run to one measurement: each property has the lowest value of any meter."""
+    """Return all meters of a run as one measurement. Most properties are those of the worst meter. Watts and nodes are sums.
+
+    `all_nodes`: number of nodes that took part in the run. Raises ValueError without a meter.
+    """
     points: tuple[Point, ...] = ("unknown", "inside nodes", "downstream", "upstream")
     losses: tuple[Loss, ...] = ("not adjusted", "modelled", "measured")
     watts = [meter.window.power_mean_watts for meter in meters]

@@ -49,7 +49,7 @@ def _installed(entry: importlib.metadata.EntryPoint) -> Sampler:
 
 
 def accelerator_samplers() -> dict[str, Callable[[], Sampler]]:
-    """Return a function that opens each accelerator sampler, built-in or installed, by name."""
+    """Return the built-in and installed accelerator samplers: by name a function that opens it or raises Unavailable."""
     openers: dict[str, Callable[[], Sampler]] = {"nvml": _nvml, "amdsmi": _amd}
     for entry in importlib.metadata.entry_points(group="aiperf.samplers"):
         openers[entry.name] = partial(_installed, entry)
@@ -57,7 +57,10 @@ def accelerator_samplers() -> dict[str, Callable[[], Sampler]]:
 
 
 def attach(openers: Mapping[str, Callable[[], Sampler]]) -> OpenSamplers:
-    """Open all samplers that are available. `Unavailable` is kept as a reason. Other errors propagate."""
+    """Open samplers, and return the open ones and for each other the reason. `openers`: functions that open a sampler, by name.
+
+    A sampler that raises Unavailable is left out with this reason. Other errors propagate.
+    """
     samplers: dict[str, Sampler] = {}
     absent: dict[str, str] = {}
     for name, opener in openers.items():

@@ -39,7 +39,7 @@ class SimulationCost:
 
     @property
     def driver_seconds(self) -> float:
-        """Time for interpreting messages, deciding, checking proposals, keeping state and work log, and writing the journal."""
+        """Processor seconds of the driver: messages, decisions, checks of proposals, state, work log and journal."""
         return self.seconds - self.executor_seconds
 
     @property
@@ -54,7 +54,14 @@ def drive(
     after_turn: Callable[[Driver], None] = lambda driver: None,
     around: Around = nullcontext,
 ) -> SimulationCost:
-    """Write the journal to `path`, a new file, and return the cost. The driver works inside of `around`.
+    """Simulate a run, write its journal to `path`, a new file, and return the cost in processor time.
+
+    Args:
+        world: The simulated machines.
+        first: First line of the journal.
+        path: The journal.
+        after_turn: Called with the driver after each of its turns.
+        around: Context manager in which the driver works.
 
     Raises:
         NoWorkers: no worker started in the first minutes.

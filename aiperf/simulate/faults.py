@@ -89,7 +89,11 @@ KINDS: dict[type[FaultConf], Callable[[Any], Fault[Any]]] = {
 def build_faults(
     configured: Sequence[FaultConf], seed: int, kinds: Mapping[type[FaultConf], Callable[[Any], Fault[Any]]] = KINDS
 ) -> tuple[Fault[Any], ...]:
-    """Return the faults of a list, each with its own random numbers from the run's seed and its place in the list."""
+    """Return the fault that each configuration describes, in their order.
+
+    Each fault has its own random numbers, which follow from the run's seed, its kind and its place in the list. Raises KeyError
+    for a configuration that is not in `kinds`.
+    """
     built = tuple(kinds[type(conf)](conf) for conf in configured)
     for place, fault in enumerate(built):
         fault.draw.seed(derive(seed, f"fault {type(fault).__name__}", place))

@@ -63,11 +63,11 @@ def simulate(opening: Opening, after_turn: Callable[[Driver], None]) -> Path:
 
 
 def open_run(conf: RunConf, dataset: DataSet | None = None) -> Opening:
-    """Make the plan and the first line of a simulated run. `dataset`: default: the configured one.
+    """Return a simulated run that is ready to start, with its plan and its first line. `dataset`: default: the configured one.
 
     Raises:
-        BadConfiguration: an option out of its range, a starting graph too large for the memory, or a run of more epochs
-            than can be simulated.
+        BadConfiguration: an option out of its range, `resume` or `predict`, a starting graph too large for the memory, or a run
+            of more epochs than can be simulated.
     """
     cluster = conf.cluster
     assert isinstance(cluster, SimulatedConf), "the choice of the group has made it one"
@@ -104,7 +104,10 @@ def first_line(plan: Plan) -> RunStarted:
 
 
 def world_of(opening: Opening, proposer: Proposer | None = None, learning: Learning | None = None) -> SimulatedWorld:
-    """Return the world of a new run. `proposer` and `learning` replace the configured ones."""
+    """Return the simulated machines, data set and searcher of a new run.
+
+    `proposer` and `learning` replace the configured ones.
+    """
     plan, conf = opening.plan, opening.conf
     return SimulatedWorld(
         conf=conf,

@@ -52,10 +52,16 @@ def pace(
     validation_images: int,
     generation: int = 1,
 ) -> TrialTiming:
-    """Return the pace of a trial at a batch size (per accelerator).
+    """Return the times of steps and epochs of a trial on one worker, in seconds.
 
-    `speed`: speed of the host relative to the configured one.
-    `generation`: proposals from the starting graph to the network, counted from 1.
+    Args:
+        conf: The simulated cluster.
+        figures: Costs of the network.
+        batch_size: Images per step and accelerator.
+        speed: Speed of the host relative to the configured one.
+        training_images: Training images of an epoch.
+        validation_images: Validation images of an epoch.
+        generation: Proposals from the starting graph to the network, counted from 1.
     """
     ranks = conf.accelerators
     global_batch = batch_size * ranks
@@ -98,9 +104,10 @@ def seconds_of_an_image(
 
 
 def content_of_an_image(figures: Cost, generation: int, batch: int, *, is_training: bool) -> tuple[float, ...]:
-    """Return the content of a step per image, in the order of the costs.
+    """Return the amounts per image that the five costs of a step refer to, in the order of the costs.
 
-    These are steps, convolution operations, other operations, parameters · steps, and generation · steps.
+    These are steps, convolution operations, other operations, parameters · steps, and generation · steps. `batch`: images per
+    step and accelerator.
     """
     operations = figures.training_flops if is_training else figures.forward_validation_flops
     tensor = figures.tensor_forward_flops + figures.tensor_backward_flops * is_training

@@ -55,7 +55,7 @@ class WorkOfAttempt:
         return self.training_images / (self.batch * ranks)
 
     def content(self) -> tuple[float, ...]:
-        """Return the content of a training step per image."""
+        """Return the five amounts per image of a training step (see `content_of_an_image`)."""
         return content_of_an_image(_figures(self.proposal), self.generation, self.batch, is_training=True)
 
 
@@ -87,7 +87,7 @@ class Profile:
 
 
 def profile(journal: Iterable[events.AnyEvent]) -> Profile:
-    """Read the figures in one pass over a journal."""
+    """Return speeds, times and losses of the machines, measured from the events of a journal in one pass."""
     figures = Profile()
     proposals: dict[int, events.TrialProposed] = {}
     generations: dict[int, int] = {}
@@ -175,10 +175,10 @@ def profile_of(run: str, runs: str) -> Profile:
 
 
 def calibrated(conf: SimulatedConf, figures: Profile) -> SimulatedConf:
-    """Return the configuration with the figures of a run. Workers and properties that a journal does not show are unchanged.
+    """Return a simulated cluster with the measured values of a run in place of the configured ones.
 
-    The exchange is the part that the backward pass did not hide, so that `overlap` is 0. The caller sets the ceiling, which
-    depends on the starting graph.
+    The number of workers and properties that a journal does not show are unchanged. The exchange is the part that the backward
+    pass did not hide, so that `overlap` is 0. The caller sets the ceiling, which depends on the starting graph.
     """
     costs, speeds, validation = _costs(figures)
     steps_seconds = fsum(each.steps_seconds + each.exchange_seconds for each in figures.work)

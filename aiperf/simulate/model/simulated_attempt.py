@@ -99,7 +99,7 @@ class SimulatedAttempt:
 
     @property
     def left_seconds(self) -> float:
-        """Return the maximum remaining seconds from its first epoch on, without faults."""
+        """Maximum seconds from the start of its first epoch to its end, without faults."""
         epochs = max(0, self.order.last_epoch - self.order.first_epoch + 1)
         return epochs * self.pace.epoch_seconds
 
@@ -228,7 +228,10 @@ class SimulatedAttempt:
         return [done, *unsaved, *self._go_on(epoch + 1, now)]
 
     def sums(self, now: float) -> messages.Advanced:
-        """Return the sums at a time within the epoch: whole training steps, and validation images in proportion to the time."""
+        """Return the message with the sums of work at a time within the epoch, in seconds of the driver's clock.
+
+        It counts whole training steps, and validation images in proportion to the time.
+        """
         pace, data, inside, rate = self.pace, self.dataset, now - self._epoch_began, self.worker.clock_rate
         validation = validated = 0.0
         checkpoint = 0.0

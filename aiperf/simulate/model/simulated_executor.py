@@ -124,7 +124,11 @@ class SimulatedExecutor:
         self.busy_seconds += time.process_time() - began
 
     def words(self, timeout: float) -> list[messages.Word]:
-        """Simulate up to the first messages that are due and `turn_seconds` more, and advance the clock to the last of them."""
+        """Return the messages to the driver that arrive within `timeout` seconds, and advance the clock. Empty if none arrives.
+
+        The first message ends the wait after `turn_seconds` more. The clock advances to the last message, or by the whole
+        timeout.
+        """
         began = time.process_time()
         clock, heap, turn = self.world.clock, self._heap, self.world.conf.turn_seconds
         deadline = limit = clock.now() + timeout
@@ -160,9 +164,13 @@ class SimulatedExecutor:
     def lose(
         self, number: int, reason: str = "", *, is_noticed: bool = True, returns_after: float | None = None
     ) -> None:
-        """End a worker and its attempt, and start another worker in its slot.
+        """End a worker and its attempt, and start another worker in its slot. Does nothing if there is no such worker.
 
-        If not `is_noticed`, the driver gets no message.
+        Args:
+            number: Number of the worker.
+            reason: Text of the loss in the driver's message.
+            is_noticed: False if the driver gets no message.
+            returns_after: Seconds until the other worker starts. Default: the configured ones.
         """
         worker = self.workers.pop(number, None)
         if worker is None:

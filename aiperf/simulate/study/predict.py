@@ -78,7 +78,7 @@ _WARMUP_SHARE = 1 / 3
 
 
 def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | None) -> ScorePrediction:
-    """Predict the score of a configuration from the profile of a real run.
+    """Return the predicted score of a configuration, from simulations with the profile of a real run.
 
     Args:
         run: run of the profile.
@@ -87,7 +87,7 @@ def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | Non
         workers: number of workers (default: as many as `run` has).
 
     Raises:
-        BadConfiguration: the profile's run is simulated, or has no score.
+        BadConfiguration: the profile's run is simulated or trained nothing, an option is invalid, or a simulation has no score.
     """
     reader = read(run_folder(run, runs))
     kept = work_log(reader)

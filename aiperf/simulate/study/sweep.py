@@ -88,7 +88,10 @@ def sizes(largest: int) -> list[int]:
 
 
 def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
-    """Return the reference of perfect scaling. The first seed is the configuration's own."""
+    """Return score and busy share of one worker of exactly the configured speed without faults, as means over `seeds` seeds.
+
+    It is the reference of perfect scaling. The first seed is the configuration's own.
+    """
     assert isinstance(conf.cluster, SimulatedConf)
     calm = replace(conf, cluster=replace(conf.cluster, workers=1, speed_spread=0.0, faults=[]))
     nothing = SingleWorkerMean(1.0, 0.0, 1.0)
@@ -100,7 +103,10 @@ def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
 
 
 def rehearse(conf: RunConf, workers: int, reference: SingleWorkerMean) -> Rehearsed:
-    """Simulate a cluster of `workers` workers and score its journal."""
+    """Simulate a cluster of `workers` workers, and return its score, efficiency and the costs of the driver.
+
+    `reference`: one worker alone, with which the efficiency is computed.
+    """
     assert isinstance(conf.cluster, SimulatedConf)
     opening = open_run(replace(conf, cluster=replace(conf.cluster, workers=workers)))
     world = world_of(opening)

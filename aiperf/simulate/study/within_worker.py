@@ -91,7 +91,10 @@ def weak(opening: Opening) -> tuple[ModelledSize, ...]:
 
 
 def strong(opening: Opening) -> tuple[ModelledSize, ...]:
-    """Return the sizes with the global batch of one accelerator, as far as it divides it."""
+    """Return times and efficiency by number of accelerators (strong scaling: constant batch of the whole worker).
+
+    Numbers that do not divide the batch are left out.
+    """
     whole = opening.plan.space.default_batch_size
     return _compared(
         opening,
@@ -100,7 +103,7 @@ def strong(opening: Opening) -> tuple[ModelledSize, ...]:
 
 
 def lines(form: str, sizes: Sequence[ModelledSize]) -> list[str]:
-    """Return a table of one form of scaling."""
+    """Return the lines of a table, one for each size. `form`: 'weak' or 'strong' scaling, for the title."""
     kind = "constant batch of each accelerator" if form == "weak" else "constant global batch"
     head = f"{'accelerators':>12} {'batch':>6} {'of linear':>10} {'with eval.':>10} " + " ".join(
         f"{line:>10}" for line in LINES

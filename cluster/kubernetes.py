@@ -190,7 +190,7 @@ class KubernetesConf(SchedulerConf):
         return [("requested", pods), ("manifests", "cluster.submit=false prints them")]
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Return KubeRay's Ray, whose head runs this process, or else an own head that the worker pods join."""
+        """Return an existing Ray if KubeRay runs the job, because its head runs this process. Else a head that pods join."""
         begins = 1 + self.start_workers
         if self.operator == "none":
             return HeadPlace(begins, begins, self.join_seconds)
@@ -198,7 +198,7 @@ class KubernetesConf(SchedulerConf):
         return Existing("auto", begins, begins, self.join_seconds, Demand(self.max_workers, each))
 
     def job(self, submission: JobSubmission) -> KubernetesJob:
-        """Return the run as objects of the API."""
+        """Return the job with the Kubernetes objects that start the run. They are not created yet."""
         from importlib import metadata  # slow
 
         words = [word for word in submission.words if not word.startswith("runs=")]  # the folder here
@@ -258,7 +258,9 @@ class KubernetesConf(SchedulerConf):
 
 
 def quantity(word: str) -> int:
-    """Return the value of a Kubernetes quantity. Units are Ki, Mi, … (powers of 1024) and k, M, … (powers of 1000).
+    """Return the number in a Kubernetes quantity. Units are Ki, Mi, … (powers of 1024) and k, M, … (powers of 1000).
+
+    Raises ValueError if the number is no integer.
 
     >>> quantity("16Gi"), quantity("2k")
     (17179869184, 2000)

@@ -66,19 +66,22 @@ class Api:
         self._client: Any = kubernetes.client
 
     def create(self, manifest: Manifest) -> Manifest:
-        """Create an object. The server rejects unknown fields. Raises ClusterError with the server's message."""
+        """Create an object and return it as stored. The server rejects unknown fields.
+
+        Raises AlreadyThere if it exists, and ClusterError with the server's message for other failures.
+        """
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         return self._act("making", "create", kind, name, manifest, field_validation="Strict")
 
     def read(self, kind: str, name: str) -> Manifest | None:
-        """Return an object, or None if it does not exist."""
+        """Return an object, or None if it does not exist. Raises ClusterError if the server refuses or does not answer."""
         try:
             return {"kind": kind, **self._act("reading", "read", kind, name)}
         except _NotFound:
             return None
 
     def delete(self, kind: str, name: str) -> None:
-        """Delete an object with all objects that it owns. A missing object is no error."""
+        """Request the deletion of an object and all objects that it owns. A missing object is no error. Raises ClusterError."""
         with suppress(_NotFound):
             self._act("deleting", "delete", kind, name, propagation_policy="Foreground")
 
@@ -91,7 +94,7 @@ class Api:
             time.sleep(LOOK_SECONDS)
 
     def own(self, manifests: Sequence[Manifest], owner: Manifest) -> None:
-        """Set the owner of these objects, with which the server deletes them."""
+        """Set the owner of these objects, with which the server deletes them. Raises ClusterError."""
         reference = {
             "apiVersion": owner["apiVersion"],
             "kind": owner["kind"],
@@ -110,7 +113,7 @@ class Api:
         return list(answer["items"])
 
     def warnings(self, run: str) -> list[Manifest]:
-        """Return the warning events of the run's objects. Their names begin with the run's name."""
+        """Return the warning events of the objects whose names begin with `run`. Raises ClusterError."""
         core = self._client.CoreV1Api()
         answer = self._request(
             "listing events", core.list_namespaced_event, self._namespace, field_selector="type=Warning"
@@ -118,7 +121,7 @@ class Api:
         return [event for event in answer["items"] if event["involvedObject"].get("name", "").startswith(run)]
 
     def last_lines(self, pod: str, container: str, count: int) -> list[str]:
-        """Return the last lines of a container's log. Empty if the server has no log of it."""
+        """Return the last `count` lines of a container's log. Empty if the server does not return it, for any reason."""
         read = self._client.CoreV1Api().read_namespaced_pod_log
         with suppress(ClusterError):
             body = self._answer(
@@ -157,7 +160,10 @@ class Api:
         return str(output or "")
 
     def copy_folder(self, pod: str, container: str, folder: str, left_out: Sequence[str], to: Path) -> None:
-        """Copy a folder of a pod to this machine, without the entries in `left_out`. Raises ClusterError."""
+        """Copy a folder of a pod into the folder `to` of this machine. Raises ClusterError if it fails.
+
+        `left_out`: entries of the folder that are not copied.
+        """
         without = [f"--exclude=./{name}" for name in left_out]
         command = ["sh", "-c", 'cd "$0" && tar -czf - "$@" . | base64', folder, *without]
         try:
@@ -170,7 +176,7 @@ class Api:
             ) from error
 
     def await_running(self, pod: str) -> None:
-        """Wait until the pod runs. Raises ClusterError after five minutes."""
+        """Wait until the pod runs. Raises ClusterError after 300 s, and at once if the pod has ended or does not exist."""
         deadline = time.monotonic() + READER_SECONDS
         while True:
             state = self.read("Pod", pod)

@@ -67,7 +67,10 @@ class KubernetesJob:
         )
 
     def submit(self, script: Path) -> str:
-        """Create the objects. Finished jobs from an earlier start of the run are replaced."""
+        """Create the objects and return their name. Finished jobs from an earlier start of the run are replaced.
+
+        If one cannot be created, all created ones are deleted and ClusterError is raised. `script` is not used.
+        """
         api = self._api()
         jobs = [each for each in self.objects if each["kind"] in ("RayJob", "Job")]
         for job in jobs:
@@ -87,11 +90,14 @@ class KubernetesJob:
         return self.run.object_name
 
     def run_in_allocation(self, script: Path) -> int:
-        """Raise an error: no user's process runs in an allocation of Kubernetes."""
+        """Raise AssertionError: no user's process runs in an allocation of Kubernetes."""
         raise AssertionError("a run on Kubernetes takes place in its own pods")
 
     def state(self, job: str) -> JobState:
-        """Return the state of the RayJob, or of the head's Job."""
+        """Return the state of the RayJob, or of the head's Job. A deleted one is over. Raises ClusterError.
+
+        `job`: name of the run's objects.
+        """
         api = self._api()
         kind, name = self._main
         job_object = api.read(kind, name)
@@ -111,7 +117,10 @@ class KubernetesJob:
                 api.delete(each["kind"], each["metadata"]["name"])
 
     def lines(self, job: str) -> Sequence[str]:
-        """Return the output of `aiperf status` in the head's pod."""
+        """Return the output of `aiperf status` in the head's pod. Empty if no head is running or the command fails.
+
+        `job`: name of the run's objects.
+        """
         api = self._api()
         for pod in api.pods(job):
             labels, phase = pod["metadata"].get("labels") or {}, (pod.get("status") or {}).get("phase")
@@ -123,7 +132,7 @@ class KubernetesJob:
         return ()
 
     def fetch(self, job: str) -> None:
-        """Copy the run's folder to this machine, without the checkpoints.
+        """Copy the run's folder to this machine, without the checkpoints. Raises ClusterError, and NoReport without a journal.
 
         A separate pod reads it, since the head's pod may have ended.
         """
@@ -218,7 +227,7 @@ LONGEST_REASON = 300
 
 
 def job_state(job: ApiObject, pods: Sequence[ApiObject], events: Sequence[ApiObject]) -> JobState:
-    """Return the state of a run.
+    """Return the state of a run, from objects as the API returns them.
 
     `job`: the RayJob, or the head's Job. `pods`: all pods of the run. `events`: warnings about its objects.
     """

@@ -33,9 +33,9 @@ HEAD_LOST = 3
 
 
 def form(pattern: str, words: str) -> dict[str, tuple[str, str]]:
-    """Return the metadata of a text field, or of a list of texts, that must match a pattern.
+    """Return the metadata of a dataclass field for a text, or a list of texts, that must match a regular expression.
 
-    `words`: the pattern in words.
+    `words`: the expected text in words, for errors.
     """
     return {"form": (pattern, words)}
 
@@ -207,12 +207,12 @@ class BatchJob(Protocol):
 
     @property
     def advice(self) -> str:
-        """Option to change if a job would wait without end."""
+        """Text that names the options to change if a job would wait without end."""
         ...
 
     @property
     def last_output(self) -> str:
-        """Place of the messages about a job that ended before its run began."""
+        """Path or command that gives the messages of a job that ended before its run began."""
         ...
 
     @property
@@ -240,7 +240,7 @@ class ClusterConf:
         """Raise ValueError with rule, value and fix if values contradict each other."""
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Return the place that the driver must use in this environment."""
+        """Return the place of a run, by which the driver starts or finds Ray. `environment`: environment variables."""
         raise NotImplementedError
 
     def requested_nodes(self) -> NodesAsked:
@@ -248,7 +248,7 @@ class ClusterConf:
         return NodesAsked()
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """Return names and values of the resources to request or to wait for. `seconds`: declared time of the run."""
+        """Return rows (name, text) of the resources to request or to wait for. `seconds`: declared time of the run."""
         return [("place", f"+cluster={self.kind}")]
 
     def workers_text(self) -> str:

@@ -166,7 +166,10 @@ class SlurmConf(SchedulerConf):
         ]
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Head that the job's other nodes join. Raises ClusterError if the allocation has another number of nodes."""
+        """Return the place with Ray's head next to the driver, which the job's other nodes join.
+
+        Raises ClusterError if the allocation has another number of nodes than cluster.nodes.
+        """
         granted = int(environment.get("SLURM_JOB_NUM_NODES", self.nodes or 1))
         if self.nodes not in (None, granted):
             raise ClusterError(

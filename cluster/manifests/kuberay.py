@@ -34,7 +34,7 @@ GROUP = "workers"
 
 
 def objects(run: KubernetesRun) -> list[Manifest]:
-    """Return all objects in the order in which they are applied."""
+    """Return the Kubernetes objects of a run by a RayJob of KubeRay, in the order in which they are applied."""
     return [
         *runs_claim(run),
         *account_of_head(run),
@@ -44,7 +44,7 @@ def objects(run: KubernetesRun) -> list[Manifest]:
 
 
 def ray_job(run: KubernetesRun) -> Manifest:
-    """Return the job.
+    """Return the RayJob that runs the driver in its head.
 
     The options are in the head's environment, so that no shell between KubeRay and the driver interprets them.
     """

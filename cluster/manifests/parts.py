@@ -49,11 +49,11 @@ class KubernetesRun:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of all objects of the run."""
+        """Kubernetes labels that every object of the run has, by key."""
         return {RUN_LABEL: self.object_name, "app.kubernetes.io/part-of": "aiperf"}
 
     def metadata(self, suffix: str = "") -> Manifest:
-        """Return the metadata of one object."""
+        """Return name, namespace, labels and annotations of an object. `suffix`: appended to the name of the run's objects."""
         return {
             "name": f"{self.object_name}{suffix}",
             "namespace": self.choices.namespace,
@@ -102,9 +102,14 @@ OPTIONS = "AIPERF_OPTIONS"
 
 
 def template(run: KubernetesRun, role: str, container: Manifest, *, on: Sequence[str], account: str | None) -> Manifest:
-    """Return the template of a pod of this run around `container`.
+    """Return the template of a pod with one container.
 
-    `account`: service account. None if the pod may not use the API.
+    Args:
+        run: The run.
+        role: 'head', 'worker' or another role of the pod, stored as a label.
+        container: The container, as from `container`.
+        on: KEY=VALUE labels that the pod's node must have.
+        account: Service account. None if the pod may not use the API.
     """
     choices = run.choices
     spec: Manifest = {"restartPolicy": "Never"}
@@ -155,7 +160,7 @@ def _affinity(run: KubernetesRun) -> Manifest:
 
 
 def requirement(word: str) -> Manifest:
-    """Requirement of a node's labels, written as in a selector of kubectl.
+    """Return a requirement of a node's labels, from a text as in a selector of kubectl: KEY=A,B, KEY!=A, KEY or !KEY.
 
     >>> requirement("pool=a,b"), requirement("!spot")
     ({'key': 'pool', 'operator': 'In', 'values': ['a', 'b']}, {'key': 'spot', 'operator': 'DoesNotExist'})
@@ -167,7 +172,7 @@ def requirement(word: str) -> Manifest:
 
 
 def container(run: KubernetesRun, name: str, **parts: object) -> Manifest:
-    """The container of a pod: the run's image, without any privilege."""
+    """Return a container with the run's image, without any privilege. `parts`: further fields of the container."""
     return {
         "name": name,
         "image": run.choices.image,
@@ -178,7 +183,7 @@ def container(run: KubernetesRun, name: str, **parts: object) -> Manifest:
 
 
 def locked() -> Manifest:
-    """A container that is not root and cannot become it."""
+    """Return the security context of a container that is not root and cannot become it."""
     return {"allowPrivilegeEscalation": False, "runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}}
 
 
@@ -204,7 +209,10 @@ def _volumes(run: KubernetesRun, role: str) -> list[Manifest]:
 
 
 def environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> list[Manifest]:
-    """A container's environment: what a run's Ray is to be everywhere, the user's own, and `more`."""
+    """Return a container's environment as a list of {'name', 'value'}: Ray's settings, the user's variables, and `more`.
+
+    A later one replaces an earlier one of the same name.
+    """
     own = {
         "HOME": "/tmp",  # the image has no home folder for an arbitrary user
         "USER": "aiperf",
@@ -218,7 +226,7 @@ def environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> li
 
 
 def token(secret: str) -> list[Manifest]:
-    """Ray's token from a Secret, in the form in which KubeRay gives it to its pods."""
+    """Return the environment variables with Ray's token from the Secret of this name, as KubeRay sets them in its pods."""
     return [
         {"name": "RAY_AUTH_MODE", "value": "token"},
         {"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "auth_token"}}},
@@ -247,7 +255,7 @@ def small_resources() -> Manifest:
 
 
 def toleration(word: str) -> Manifest:
-    """KEY[=VALUE][:EFFECT], as kubectl taint writes a taint.
+    """Return the toleration of a taint KEY[=VALUE][:EFFECT], as kubectl taint writes it.
 
     >>> toleration("gpu:NoSchedule"), toleration("pool=bench")
     ({'key': 'gpu', 'operator': 'Exists', 'effect': 'NoSchedule'}, {'key': 'pool', 'operator': 'Equal', 'value': 'bench'})

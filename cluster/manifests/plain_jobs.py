@@ -31,7 +31,7 @@ LOSSES = 16
 
 
 def objects(run: KubernetesRun) -> list[Manifest]:
-    """Return all objects in the order in which they are applied."""
+    """Return the Kubernetes objects of a run by Jobs alone (without KubeRay), in the order in which they are applied."""
     return [*runs_claim(run), *network_policies(run, has_operator=False), head_job(run), workers_job(run)]
 
 

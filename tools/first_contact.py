@@ -58,6 +58,15 @@ CHECKS: list[Check] = []
 def check(
     expected: str, seconds: float, *, on_cpu: bool = False, name: str = ""
 ) -> Callable[..., Callable[..., object]]:
+    """Return a decorator that adds a function to CHECKS.
+
+    Args:
+        expected: Text of the expected result.
+        seconds: Time limit of the check's process.
+        on_cpu: True if the check also runs without an accelerator.
+        name: Name of the check. Default: the function's name.
+    """
+
     def register(measure: Callable[[Path], tuple[str, str]]) -> Callable[[Path], tuple[str, str]]:
         CHECKS.append(Check(name or measure.__name__.replace("_", "-"), expected, seconds, measure, on_cpu))
         return measure
@@ -92,7 +101,7 @@ def module(name: str, *options: str, **environment: str) -> str:
 
 
 def events(folder: Path, *kinds: str) -> list[dict[str, Any]]:
-    """Return the events of the newest run under a folder."""
+    """Return the events of the newest run under a folder, of these kinds only if some are named. ValueError without a run."""
     journal = max(folder.glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime)
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     return [event for event in lines if not kinds or event["event"] in kinds]
@@ -183,7 +192,10 @@ def numa(folder: Path) -> tuple[str, str]:
 
 
 def numa_of(addresses: list[str], allowed: set[int], sys: Path = Path("/sys")) -> tuple[str, str]:
-    """Return the NUMA node of each accelerator with the processors of its rank, and whether these are on that node."""
+    """Return (text, verdict) on the NUMA node of each accelerator. 'passed' if the processors of each rank are on its node.
+
+    'look' if a node is unknown. `addresses`: PCI addresses. `allowed`: processors that the ranks may use.
+    """
     from aiperf.system.host import near_processors
 
     parts, outcomes = [], []
@@ -425,7 +437,10 @@ for _precision in ("bf16", "fp16"):
 
 
 def row_of(one: Check, out: Path, seconds: float) -> Row:
-    """Run a check in a new process group, which ends with the check."""
+    """Run a check in a new process group, and return its result. It fails after `seconds`, and its processes are killed.
+
+    `out`: folder of logs and results.
+    """
     with (out / f"{one.name}.log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "tools.first_contact", "--one", one.name, str(out)],

@@ -64,7 +64,10 @@ PARTS = tuple(
 
 
 def event_tables() -> Iterator[str]:
-    """Yield a table of fields for each event, and for each object inside of events."""
+    """Yield the lines in Markdown that describe the fields of each event, and of each object inside of events.
+
+    Raises SystemExit if a field has no docstring.
+    """
     yield f"\n## Events of schema {events.SCHEMA}\n"
     yield "Every event has `at`: seconds since the start of the run, by the driver's clock, also while a run is down."
     for each in EVENTS:
@@ -107,7 +110,7 @@ def port_table() -> Iterator[str]:
 
 
 def division_tables() -> Iterator[str]:
-    """Yield the rules of each division. Those after the first show only rows that the first does not have."""
+    """Yield the lines in Markdown with the rules of each division. Divisions after the first show only the rows that differ."""
     first = division(BUILT_IN[0])
     yield from _of_division(first, ())
     known = frozenset(row for _, rows in _tables(first) for row in rows)
@@ -167,7 +170,7 @@ TABLES: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
 
 
 def current(name: str) -> str:
-    """Return a page with the current table between its marks."""
+    """Return the text of a page of docs/ with the current table between its marks. `name`: name of the table in TABLES."""
     page, lines = TABLES[name]
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, _, rest = (DOCS / page).read_text().partition(begin)

@@ -50,7 +50,7 @@ class LineCounts:
 
 
 def lines_of(source: str) -> LineCounts:
-    """Count the lines of one Python file. A blank line within a docstring counts as docstring."""
+    """Return the numbers of lines of a Python source text, by kind. A blank line within a docstring counts as docstring."""
     docstrings = set(_docstring_lines(ast.parse(source)))
     code: set[int] = set()
     comments: set[int] = set()

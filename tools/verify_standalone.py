@@ -53,7 +53,7 @@ class Untrue(Exception):
 
 
 def members(pairs: list[tuple[str, Any]]) -> Line:
-    """Return an object with unique names. Readers disagree on the value of a repeated name."""
+    """Return an object of JSON from its pairs. Raise ValueError if a name is repeated, since readers disagree on its value."""
     line = dict(pairs)
     if len(line) != len(pairs):
         names = [name for name, _ in pairs]
@@ -130,7 +130,7 @@ class Journal:
 
 
 def integer(line: Line, name: str, least: int = 0, most: int = LARGEST_COUNT) -> int:
-    """Return an integer of a line, checked against its range."""
+    """Return the integer `name` of a line. Raise KeyError if it is missing, and ValueError outside `least` to `most`."""
     value = line[name]
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{name} must be an integer from {least} to {most}, but is {value!r}")
@@ -138,12 +138,12 @@ def integer(line: Line, name: str, least: int = 0, most: int = LARGEST_COUNT) ->
 
 
 def count(line: Line, name: str) -> int:
-    """Return a count that journals without detectors may lack. Then it is 0."""
+    """Return the count `name` of a line. 0 if it is missing, as in journals without detectors. Raise ValueError if invalid."""
     return integer(line, name) if name in line else 0
 
 
 def real(line: Line, name: str, least: float = 0.0, most: float = 1e12) -> float:
-    """Return a number of a line, checked against its range."""
+    """Return the number `name` of a line. Raise KeyError if it is missing, and ValueError outside `least` to `most`."""
     value = line[name]
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{name} must be a number from {least!r} to {most!r}, but is {value!r}")
@@ -202,7 +202,10 @@ class Rows:
         return len(self.wasted)
 
     def share(self, row: int, start: float, end: float) -> float:
-        """Return the share of an interval inside a window, by two rounded subtractions and a rounded division."""
+        """Return the share (0 to 1) of an interval's length that is inside a window from `start` to `end` (seconds).
+
+        It has two rounded subtractions and a rounded division. An interval without length counts as 1 if its end is inside.
+        """
         a, b = self.start[row], self.end[row]
         if b > a:
             return max(0.0, min(b, end) - max(a, start)) / (b - a)
@@ -354,7 +357,7 @@ class Run:
 
 
 def exactly(numbers: Iterable[float]) -> float:
-    """Return an exact sum, rounded once, from integer sums for each denominator (a power of two)."""
+    """Return the sum of the numbers, computed exactly and rounded once."""
     sums: dict[int, int] = {}
     for number in numbers:
         above, below = number.as_integer_ratio()
@@ -366,7 +369,7 @@ def exactly(numbers: Iterable[float]) -> float:
 
 
 def figures(run: Run) -> dict[str, Any]:
-    """Return the figures by their formulas. None if a figure is not defined."""
+    """Return score (FLOPS), error, quality, busy share and other results of a run by name. None if a result is not defined."""
     first, rows = run.first, run.rows
     start = float(first["warmup_seconds"])
     end = min(run.at if run.ended is None else run.ended, float(first["duration_seconds"]))
@@ -415,7 +418,10 @@ def most_accelerators(run: Run) -> int:
 
 
 def interval(run: Run, counted: list[float], good: list[int], start: float, seconds: float) -> list[float] | None:
-    """Return the 95 % interval by method 3, accurate to nine digits, or None if the rules give none."""
+    """Return the 95 % interval [low, high] of the score in FLOPS by method 3, or None if the rules give none.
+
+    It is accurate to nine digits. `start`, `seconds`: start and length of the window.
+    """
     end, rows = start + seconds, run.rows
     if run.down > 0 or seconds < 36_000 or not any(counted):
         return None
@@ -438,7 +444,10 @@ def interval(run: Run, counted: list[float], good: list[int], start: float, seco
 
 
 def trials_in_a_row(rows: Rows, start: float, seconds: float) -> float:
-    """Return the window's length ÷ (Σ length² ÷ Σ length) over the stretches of a worker with a trial."""
+    """Return the window's length ÷ the mean length of a trial on a worker, weighted by length. 0 if no trial is in the window.
+
+    `start`, `seconds`: the window.
+    """
     stretches: dict[tuple[int, int], tuple[float, float]] = {}
     for row in range(len(rows)):
         if rows.end[row] > start and rows.start[row] < start + seconds:
@@ -451,7 +460,7 @@ def trials_in_a_row(rows: Rows, start: float, seconds: float) -> float:
 
 
 def has_one_step(rows: Rows, good: list[int], start: float, seconds: float) -> bool:
-    """Return if the rate has a single lasting change."""
+    """Return True if the rate of work in the window has a single lasting change."""
     length = seconds / 66
     edges = [start + length * index for index in range(67)]
     rate = [0.0] * 66
@@ -469,7 +478,7 @@ def has_one_step(rows: Rows, good: list[int], start: float, seconds: float) -> b
 
 
 def step_of(rate: list[float]) -> int | None:
-    """Return the block before which the rate changes far more than anywhere else."""
+    """Return the index of the block before which the rate changes far more than anywhere else. None without such a block."""
     sizes = [abs(rate[at] + rate[at + 1] - rate[at - 1] - rate[at - 2]) / 2 for at in range(2, len(rate) - 1)]
     usual = sorted(sizes)[len(sizes) // 2] / 0.6744897501960817
     largest = max(sizes)
@@ -527,7 +536,7 @@ def check_schema(schema: object) -> None:
 
 
 def verified(path: Path) -> dict[str, Any]:
-    """Check a journal and return its figures."""
+    """Check a journal and return its name, last hash and results (see `figures`). Raises NotAJournal or Untrue."""
     journal = Journal(path)
     run = folded(journal)
     return {
@@ -578,7 +587,10 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Check a journal, print the result, and return the exit status."""
+    """Check the journal that the arguments name, and print the result.
+
+    Return the exit status: 0 if it is valid, 1 if a line cannot be true, 2 if there is no journal or the arguments are wrong.
+    """
     paths = [argument for argument in arguments if not argument.startswith("-")]
     flags = [argument for argument in arguments if argument.startswith("-")]
     if len(paths) != 1 or set(flags) - {"--json"}:

@@ -62,7 +62,7 @@ class Learning(Protocol):
     """Learning behaviour of the trials of a simulated run."""
 
     def floor(self, graph: Graph) -> float:
-        """Return the final error (0 to 1) of trainings of an architecture, without random variation. It is deterministic."""
+        """Return the final error (a fraction) of an architecture, without random variation. It is deterministic."""
         ...
 
     def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
@@ -89,7 +89,7 @@ class ByOperations:
         return self.floor_of(cost(graph).training_flops)
 
     def floor_of(self, training_flops: float) -> float:
-        """Return the final error (0 to 1) of an architecture with `training_flops` operations per training image."""
+        """Return the final error (a fraction) of an architecture with `training_flops` operations per training image."""
         return float(_FLOOR * (training_flops / self.start_flops) ** -_FLOOR_EXPONENT)
 
     def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:

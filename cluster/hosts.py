@@ -122,7 +122,7 @@ class HostsConf(JoinedConf):
         )
 
     def join_command(self, host: str, folder: Path) -> list[str]:
-        """Return the command line with which a host joins for the length of the run."""
+        """Return the words of the ssh command with which a host joins the run in `folder` until the run's end."""
         run, patience = shlex.quote(str(folder)), f"{self.join_seconds:g}"
         return self._by_ssh(
             host,
@@ -156,7 +156,7 @@ class HostsConf(JoinedConf):
         return shlex.quote(self.directory or str(Path.cwd()))
 
     def shown(self, folder: Path) -> str:
-        """See `JoinedConf.shown`. The commands can be typed as printed."""
+        """Return the check and join commands of all hosts as text, one a line, to be typed as printed."""
         return "\n".join(
             [
                 "# On this machine, with Ray's head and the driver, first of all for each host (what is missing there?):",

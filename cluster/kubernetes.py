@@ -190,7 +190,7 @@ class KubernetesConf(SchedulerConf):
         return [("requested", pods), ("manifests", "cluster.submit=false prints them")]
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Return KubeRay's Ray, whose head runs this process, or else an own head that the worker pods join."""
+        """Return an existing Ray if KubeRay runs the job, because its head runs this process. Else a head that pods join."""
         begins = 1 + self.start_workers
         if self.operator == "none":
             return HeadPlace(begins, begins, self.join_seconds)

@@ -75,14 +75,14 @@ class Api:
         return self._act("making", "create", kind, name, manifest, field_validation="Strict")
 
     def read(self, kind: str, name: str) -> Manifest | None:
-        """Return an object, or None if it does not exist."""
+        """Return an object, or None if it does not exist. Raises ClusterError if the server refuses or does not answer."""
         try:
             return {"kind": kind, **self._act("reading", "read", kind, name)}
         except _NotFound:
             return None
 
     def delete(self, kind: str, name: str) -> None:
-        """Delete an object with all objects that it owns. A missing object is no error."""
+        """Request the deletion of an object and all objects that it owns. A missing object is no error. Raises ClusterError."""
         with suppress(_NotFound):
             self._act("deleting", "delete", kind, name, propagation_policy="Foreground")
 
@@ -118,7 +118,7 @@ class Api:
         return list(answer["items"])
 
     def warnings(self, run: str) -> list[Manifest]:
-        """Return the warning events of the run's objects. Their names begin with the run's name."""
+        """Return the warning events of the objects whose names begin with `run`. Raises ClusterError."""
         core = self._client.CoreV1Api()
         answer = self._request(
             "listing events", core.list_namespaced_event, self._namespace, field_selector="type=Warning"

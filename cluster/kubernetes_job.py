@@ -95,7 +95,10 @@ class KubernetesJob:
         raise AssertionError("a run on Kubernetes takes place in its own pods")
 
     def state(self, job: str) -> JobState:
-        """Return the state of the RayJob, or of the head's Job."""
+        """Return the state of the RayJob, or of the head's Job. A deleted one is over. Raises ClusterError.
+
+        `job`: name of the run's objects.
+        """
         api = self._api()
         kind, name = self._main
         job_object = api.read(kind, name)
@@ -127,7 +130,7 @@ class KubernetesJob:
         return ()
 
     def fetch(self, job: str) -> None:
-        """Copy the run's folder to this machine, without the checkpoints.
+        """Copy the run's folder to this machine, without the checkpoints. Raises ClusterError, and NoReport without a journal.
 
         A separate pod reads it, since the head's pod may have ended.
 

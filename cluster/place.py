@@ -33,9 +33,9 @@ HEAD_LOST = 3
 
 
 def form(pattern: str, words: str) -> dict[str, tuple[str, str]]:
-    """Return the metadata of a text field, or of a list of texts, that must match a pattern.
+    """Return the metadata of a dataclass field for a text, or a list of texts, that must match a regular expression.
 
-    `words`: the pattern in words.
+    `words`: the expected text in words, for errors.
     """
     return {"form": (pattern, words)}
 
@@ -248,7 +248,7 @@ class ClusterConf:
         """
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Return the place that the driver must use in this environment."""
+        """Return the place of a run, by which the driver starts or finds Ray. `environment`: environment variables."""
         raise NotImplementedError
 
     def requested_nodes(self) -> NodesAsked:
@@ -256,7 +256,7 @@ class ClusterConf:
         return NodesAsked()
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """Return names and values of the resources to request or to wait for. `seconds`: declared time of the run."""
+        """Return rows (name, text) of the resources to request or to wait for. `seconds`: declared time of the run."""
         return [("place", f"+cluster={self.kind}")]
 
     def workers_text(self) -> str:

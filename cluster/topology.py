@@ -52,7 +52,7 @@ def exchange_seconds(size: float, ranks: int, links: Sequence[LinkConf]) -> floa
 
 
 def torus_seconds(size: float, edges: Sequence[int], link: LinkConf) -> float:
-    """Return the seconds of an all-reduce of `size` bytes on a torus, by dimensions.
+    """Return the seconds of an all-reduce of `size` bytes on a torus. `edges`: accelerators along each dimension.
 
     The data has one part per dimension, and each part starts along another axis. At each axis a ring scatters sums over both
     of its directions, and after the last axis the rings gather in the opposite order. Each step waits for its slowest part.

@@ -86,7 +86,10 @@ def plan(facts: Facts) -> Plan:
 
 
 def facts_here(environment: Mapping[str, str]) -> Facts:
-    """Return the facts of this machine, with the torch that this interpreter imports."""
+    """Return the facts of this machine that determine the build, with the torch that this interpreter imports.
+
+    `environment`: environment variables. Raises ImportError without torch.
+    """
     import torch
 
     nccl_home = environment.get("NCCL_HOME")
@@ -136,7 +139,7 @@ def _nvcc_release(environment: Mapping[str, str]) -> str | None:
 
 
 def nccl_version(header: str) -> str | None:
-    """Return the version in the text of nccl.h: '2.27.3'."""
+    """Return the version in the text of nccl.h, such as '2.27.3'. None if it is incomplete."""
     parts = [re.search(rf"^#define NCCL_{part} (\d+)", header, re.M) for part in ("MAJOR", "MINOR", "PATCH")]
     return ".".join(part.group(1) for part in parts if part) if all(parts) else None
 

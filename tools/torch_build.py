@@ -16,7 +16,9 @@ INDEX = "docs/setup.md, GPUs, names the index of other builds"
 def remark(
     torch_cuda: str | None, torch_hip: str | None, *, has_nvidia: bool, has_amd: bool, driver_cuda: str | None
 ) -> str:
-    """Return a text about a mismatch, '' if there is none. `driver_cuda`: newest CUDA of the driver, None if unknown.
+    """Return a text about a torch build that does not match the accelerator or its driver. '' if it matches.
+
+    `driver_cuda`: newest CUDA version that the driver supports. None if unknown.
 
     >>> remark("13.0", None, has_nvidia=True, has_amd=False, driver_cuda="12.4")[:71]
     'torch is built for CUDA 13.0, and the driver of this node supports 12.4'

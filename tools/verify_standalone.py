@@ -147,7 +147,7 @@ def integer(line: Line, name: str, least: int = 0, most: int = LARGEST_COUNT) ->
 
 
 def count(line: Line, name: str) -> int:
-    """Return a count that journals without detectors may lack. Then it is 0."""
+    """Return the count `name` of a line. 0 if it is missing, as in journals without detectors. Raise ValueError if invalid."""
     return integer(line, name) if name in line else 0
 
 
@@ -216,7 +216,10 @@ class Rows:
         return len(self.wasted)
 
     def share(self, row: int, start: float, end: float) -> float:
-        """Return the share of an interval inside a window, by two rounded subtractions and a rounded division."""
+        """Return the share (0 to 1) of an interval's length that is inside a window from `start` to `end` (seconds).
+
+        It has two rounded subtractions and a rounded division. An interval without length counts as 1 if its end is inside.
+        """
         a, b = self.start[row], self.end[row]
         if b > a:
             return max(0.0, min(b, end) - max(a, start)) / (b - a)
@@ -429,7 +432,10 @@ def most_accelerators(run: Run) -> int:
 
 
 def interval(run: Run, counted: list[float], good: list[int], start: float, seconds: float) -> list[float] | None:
-    """Return the 95 % interval by method 3, accurate to nine digits, or None if the rules give none."""
+    """Return the 95 % interval [low, high] of the score in FLOPS by method 3, or None if the rules give none.
+
+    It is accurate to nine digits. `start`, `seconds`: start and length of the window.
+    """
     end, rows = start + seconds, run.rows
     if run.down > 0 or seconds < 36_000 or not any(counted):
         return None
@@ -452,7 +458,10 @@ def interval(run: Run, counted: list[float], good: list[int], start: float, seco
 
 
 def trials_in_a_row(rows: Rows, start: float, seconds: float) -> float:
-    """Return the window's length ÷ (Σ length² ÷ Σ length) over the stretches of a worker with a trial."""
+    """Return the window's length ÷ the mean length of a trial on a worker, weighted by length. 0 if no trial is in the window.
+
+    `start`, `seconds`: the window.
+    """
     stretches: dict[tuple[int, int], tuple[float, float]] = {}
     for row in range(len(rows)):
         if rows.end[row] > start and rows.start[row] < start + seconds:
@@ -601,7 +610,10 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Check a journal, print the result, and return the exit status."""
+    """Check the journal that the arguments name, and print the result.
+
+    Return the exit status: 0 if it is valid, 1 if a line cannot be true, 2 if there is no journal or the arguments are wrong.
+    """
     paths = [argument for argument in arguments if not argument.startswith("-")]
     flags = [argument for argument in arguments if argument.startswith("-")]
     if len(paths) != 1 or set(flags) - {"--json"}:

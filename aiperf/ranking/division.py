@@ -101,7 +101,7 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
         known_options: All existing options. The options in a file are checked against them. None: no check.
 
     Raises:
-        BadDivision: The file does not exist or is no valid division.
+        BadDivision: The file does not exist, cannot be read, is no valid division, or has the name of a built-in one.
     """
     if word in BUILT_IN:
         return _built_in(word)

@@ -66,8 +66,8 @@ def open_run(conf: RunConf, dataset: DataSet | None = None) -> Opening:
     """Return a simulated run that is ready to start: its plan and first line. `dataset`: default: the configured one.
 
     Raises:
-        BadConfiguration: an option out of its range, a starting graph too large for the memory, or a run of more epochs
-            than can be simulated.
+        BadConfiguration: an option out of its range, `resume` or `predict`, a starting graph too large for the memory, or a run
+            of more epochs than can be simulated.
     """
     cluster = conf.cluster
     assert isinstance(cluster, SimulatedConf), "the choice of the group has made it one"

@@ -192,10 +192,11 @@ def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
 
 
 def on_one_axis(records: Iterable[Record], offsets: Mapping[str, float]) -> Iterator[Record]:
-    """Yield the records of `read` in the time of the driver's clock.
+    """Yield the records of `read` with their times shifted to the driver's clock.
 
     Args:
-        offsets: seconds by which a host's clock is ahead (default: 0).
+        records: Records in the order of `read`.
+        offsets: Seconds by which a host's clock is ahead of the driver's, by host (default: 0).
     """
     shifted: dict[int, Session] = {}
     for record in records:

@@ -103,9 +103,10 @@ def family(pid: int) -> Iterator[int]:
 
 
 def storage_reads(pid: int) -> tuple[str, ...]:
-    """Return counters that grow with each read from a block device or a file server. Sockets and pipes are not counted.
+    """Return two texts that change with each read from a block device or file server: read bytes and major faults.
 
-    Empty if the process has ended or belongs to another user. Reads of mapped pages are counted as major faults only.
+    Sockets and pipes are not counted. Reads of mapped pages are counted as major faults only. Empty if the process has ended or
+    belongs to another user.
     """
     counts, stat = _text(_PROC / str(pid) / "io"), _stat(_PROC / str(pid) / "stat")
     if counts is None or stat is None:
@@ -114,9 +115,9 @@ def storage_reads(pid: int) -> tuple[str, ...]:
 
 
 def signal_at_end_of_parent(number: int) -> None:
-    """Let the kernel send this process a signal when the thread that started it ends (prctl(2)). Linux only.
+    """Let the kernel send this process a signal when the thread that started it ends (prctl(2)). No effect except on Linux.
 
-    Raises OSError if the kernel refuses.
+    `number`: the signal. Raises OSError if the kernel refuses.
     """
     if sys.platform != "linux":
         return

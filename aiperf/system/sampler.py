@@ -96,9 +96,10 @@ class Sampler(Protocol):
         """Return the devices found when the sampler was opened."""
 
     def sample(self, wanted: Collection[str] | None = None) -> Sequence[DeviceSample]:
-        """Sample each device in `wanted` by id. Default: all. Takes milliseconds. A lost device is `gone`, not an error.
+        """Return a sample of each device whose id is in `wanted`. Default: all. Takes milliseconds.
 
-        Other devices are not read: on a host with many workers each recorder samples its worker's devices only.
+        A lost device gives a sample with `gone`, not an error. Other devices are not read: on a host with many workers each
+        recorder samples its worker's devices only.
         """
 
     def close(self) -> None:

@@ -27,7 +27,10 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def storage(folders: Mapping[str, Path], mountinfo: Path = Path("/proc/self/mountinfo")) -> tuple[Storage, ...]:
-    """Return the file system of each folder by purpose. For a run folder that does not exist yet, use its nearest parent."""
+    """Return the file system of each folder. For a run folder that does not exist yet, that of its nearest existing parent.
+
+    `folders`: folders by purpose. `mountinfo`: the kernel's table of mounts.
+    """
     mounts = mounted(mountinfo.read_text()) if mountinfo.exists() else {}
     return tuple(_of(name, folder, mounts) for name, folder in folders.items())
 

@@ -93,7 +93,7 @@ class DeviceTelemetry:
 
     @property
     def energy_disagreement(self) -> float | None:
-        """Integral of the samples ÷ the counter − 1, over the seconds that both cover.
+        """Relative difference of two energies of the same seconds: integral of the power samples ÷ the energy counter − 1.
 
         None without both, or if the counter did not move.
         """
@@ -149,7 +149,7 @@ class Telemetry:
 
     @property
     def energy_joules(self) -> float | None:
-        """Energy of all accelerators. None if any accelerator has no value: a partial sum would look like a total."""
+        """Energy of all accelerators in joules. None if there are none, or if one has no value: a partial sum is no total."""
         figures = [device.energy_joules for device in self.accelerators]
         known = [figure for figure in figures if figure is not None]
         return sum(known) if known and len(known) == len(figures) else None

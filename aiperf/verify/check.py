@@ -95,7 +95,7 @@ class Verification:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings of all checks, in the order of the checks."""
+        """Findings that the checks kept (at most MOST of each certainty per check), in the order of the checks."""
         return tuple(finding for check in self.checks for finding in check.findings)
 
     @property

@@ -77,7 +77,8 @@ def audit(folder: Path, root: str | None = None, detections: Path | None = None)
 
     Raises:
         NoCheckpoint: no epoch of the journal has a checkpoint.
-        BadConfiguration: the data set has no folder, or the run has no detections.
+        BadConfiguration: `root` is given and the data set has no folder, `detections` is given and the run has none, or the
+            file of detections exists.
         OtherData: the data set differs from the run's.
     """
     epochs: dict[tuple[int, int], EpochFinished] = {}

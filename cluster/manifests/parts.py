@@ -49,7 +49,7 @@ class KubernetesRun:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of all objects of the run."""
+        """Kubernetes labels that every object of the run has, by key."""
         return {RUN_LABEL: self.object_name, "app.kubernetes.io/part-of": "aiperf"}
 
     def metadata(self, suffix: str = "") -> Manifest:
@@ -101,9 +101,14 @@ OPTIONS = "AIPERF_OPTIONS"
 
 
 def template(run: KubernetesRun, role: str, container: Manifest, *, on: Sequence[str], account: str | None) -> Manifest:
-    """Return the template of a pod of this run around `container`.
+    """Return the template of a pod with one container.
 
-    `account`: service account. None if the pod may not use the API.
+    Args:
+        run: The run.
+        role: 'head', 'worker' or another role of the pod, stored as a label.
+        container: The container, as from `container`.
+        on: KEY=VALUE labels that the pod's node must have.
+        account: Service account. None if the pod may not use the API.
     """
     choices = run.choices
     spec: Manifest = {"restartPolicy": "Never"}

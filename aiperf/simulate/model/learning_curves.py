@@ -54,7 +54,7 @@ class Curve:
         return math.log(classes) * self.error(epoch) / self.chance_error
 
     def experience(self, epoch: int) -> float:
-        """Return the experience that a child inherits from the weights after an epoch, in epochs."""
+        """Return the epochs of training that a child of the trial inherits with its weights after an epoch (from 1)."""
         return _INHERITED * (self.inherited_epochs + epoch)
 
 
@@ -62,11 +62,19 @@ class Learning(Protocol):
     """Learning behaviour of the trials of a simulated run."""
 
     def floor(self, graph: Graph) -> float:
-        """Return the error that trainings of an architecture converge to, without random variation. It is deterministic."""
+        """Return the final error (a fraction) of an architecture, without random variation. It is deterministic."""
         ...
 
     def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
-        """Return the curve of one training towards that floor. `epochs`: its maximum number of epochs."""
+        """Return the learning curve of one training.
+
+        Args:
+            seed: Seed of the random variation.
+            classes: Number of classes of the data set.
+            floor: Final error of the architecture.
+            inherited_epochs: Epochs of training that the first weights already have.
+            epochs: Maximum number of epochs.
+        """
         ...
 
 

@@ -43,10 +43,10 @@ class AcceleratorMemory:
 
 
 def memory_of(conf: SimulatedConf, trainer: TrainerConf, start: Architecture) -> AcceleratorMemory:
-    """Return the memory of a configuration's accelerators. The ceiling is `conf.ceiling`, or computed as on a real rank.
+    """Return the memory of a configuration's accelerators, with the largest batch (ceiling) of the starting graph.
 
-    Raises BadConfiguration if the starting graph fits at no batch size. For ResNet-50 v1 of 224 pixels at 16 bits in 32 GiB
-    the ceiling is 672. A batch of 681 would fill 90 % of the memory.
+    The ceiling is `conf.ceiling`, or computed as on a real rank. For ResNet-50 v1 of 224 pixels at 16 bits in 32 GiB it is 672.
+    A batch of 681 would fill 90 % of the memory. Raises BadConfiguration if the starting graph fits at no batch size.
     """
     usable = conf.memory_bytes if trainer.memory_limit_bytes is None else trainer.memory_limit_bytes
     element = conf.bytes_per_element if trainer.precision == "auto" else ELEMENT_BYTES[trainer.precision]
@@ -75,7 +75,7 @@ class Checkpoints:
                 del written[earlier]
 
     def holds(self, trial: int, epoch: int) -> bool:
-        """Return True if a trial can be resumed after this epoch."""
+        """Return True if the checkpoint of a trial after this epoch is stored, so that the trial can be resumed."""
         return epoch in self._written.get(trial, {})
 
     def newest(self, trial: int) -> float | None:

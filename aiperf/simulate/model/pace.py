@@ -55,8 +55,14 @@ def pace(
 ) -> TrialTiming:
     """Return the timing of a trial's steps and epochs at a batch size per accelerator.
 
-    `speed`: speed of the host relative to the configured one.
-    `generation`: proposals from the starting graph to the network, counted from 1.
+    Args:
+        conf: The simulated cluster.
+        figures: Costs of the network.
+        batch_size: Images per step and accelerator.
+        speed: Speed of the host relative to the configured one.
+        training_images: Training images of an epoch.
+        validation_images: Validation images of an epoch.
+        generation: Proposals from the starting graph to the network, counted from 1.
     """
     ranks = conf.accelerators
     global_batch = batch_size * ranks
@@ -101,7 +107,8 @@ def seconds_of_an_image(
 def content_of_an_image(figures: Cost, generation: int, batch: int, *, is_training: bool) -> tuple[float, ...]:
     """Return the amounts of one image that the five costs are multiplied with, in the order of the costs.
 
-    These are steps, convolution operations, other operations, parameters · steps, and generation · steps.
+    These are steps, convolution operations, other operations, parameters · steps, and generation · steps. `batch`: images per
+    step and accelerator.
     """
     operations = figures.training_flops if is_training else figures.forward_validation_flops
     tensor = figures.tensor_forward_flops + figures.tensor_backward_flops * is_training

@@ -175,10 +175,10 @@ def profile_of(run: str, runs: str) -> Profile:
 
 
 def calibrated(conf: SimulatedConf, figures: Profile) -> SimulatedConf:
-    """Return the configuration with the figures of a run. Workers and properties that a journal does not show are unchanged.
+    """Return a simulated cluster with the measured values of a run in place of the configured ones.
 
-    The exchange is the part that the backward pass did not hide, so that `overlap` is 0. The caller sets the ceiling, which
-    depends on the starting graph.
+    The number of workers and properties that a journal does not show are unchanged. The exchange is the part that the backward
+    pass did not hide, so that `overlap` is 0. The caller sets the ceiling, which depends on the starting graph.
     """
     costs, speeds, validation = _costs(figures)
     steps_seconds = fsum(each.steps_seconds + each.exchange_seconds for each in figures.work)

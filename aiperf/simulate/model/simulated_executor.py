@@ -164,9 +164,13 @@ class SimulatedExecutor:
     def lose(
         self, number: int, reason: str = "", *, is_noticed: bool = True, returns_after: float | None = None
     ) -> None:
-        """End a worker and its attempt, and start another worker in its slot.
+        """End a worker and its attempt, and start another worker in its slot. Does nothing if there is no such worker.
 
-        If not `is_noticed`, the driver gets no message.
+        Args:
+            number: Number of the worker.
+            reason: Text of the loss in the driver's message.
+            is_noticed: False if the driver gets no message.
+            returns_after: Seconds until the other worker starts. Default: the configured ones.
         """
         worker = self.workers.pop(number, None)
         if worker is None:

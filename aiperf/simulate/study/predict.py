@@ -87,7 +87,7 @@ def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | Non
         workers: number of workers (default: as many as `run` has).
 
     Raises:
-        BadConfiguration: the profile's run is simulated, or has no score.
+        BadConfiguration: the profile's run is simulated or trained nothing, an option is invalid, or a simulation has no score.
     """
     reader = read(run_folder(run, runs))
     kept = work_log(reader)

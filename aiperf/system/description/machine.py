@@ -135,7 +135,10 @@ def firmware(sys: Path) -> Part:
 
 
 def kernel(proc: Path, sys: Path) -> Part:
-    """Return the kernel, the operating system and the boot parameters. Others may name the host or contain secrets."""
+    """Return kernel, operating system, C library, clock source and boot parameters that affect speed, by name.
+
+    Other boot parameters are left out, because they may name the host or contain secrets.
+    """
     parameters = [each for each in text(proc / "cmdline").split() if each.partition("=")[0] in _BOOT]
     return {
         "release": text(proc / "sys/kernel/osrelease"),

@@ -25,7 +25,7 @@ _Key = tuple[int, int]
 
 
 def identity(proc: Path = Path("/proc")) -> str:
-    """Return the identity of this process among all machines: boot, PID namespace, number and start time."""
+    """Return a text that identifies this process among all machines: BOOT/PID NAMESPACE/PID/START TIME."""
     pid = os.getpid()
     return f"{boot_id(proc)}/{process_space(proc)}/{pid}/{everybody(proc)[pid].started}"
 

@@ -63,7 +63,7 @@ class EnergyFacts:
 
     @property
     def best(self) -> Energy:
-        """Widest scope, which is shown next to the score."""
+        """Energy of the widest measured scope: of external meters, else accelerators, else processors."""
         return self.scopes[0]
 
 
@@ -75,10 +75,17 @@ def energy_facts(
     there: Mapping[int, float],
     window_seconds: float,
 ) -> EnergyFacts | None:
-    """Return the energy in a run's valid window. None if no power was measured.
+    """Return energy (J), power (W) and FLOPS/W in a run's valid window. None if no power was measured.
 
-    `nodes`: hosts of the workers. `flops_per_second`: score of the run. `there`: seconds of presence in the window by worker.
     Devices of a worker that was not present count in no value. A host is present all the time.
+
+    Args:
+        telemetry: Telemetry over the window. None if there is none.
+        meters: External power meters over the window.
+        nodes: Hosts of the workers.
+        flops_per_second: Score of the run. None without a score.
+        there: Seconds of presence in the window by worker.
+        window_seconds: Length of the window.
     """
     devices = [] if telemetry is None else [one for one in telemetry.devices if one.worker in there]
     accelerators = [one for one in devices if one.device.kind == "accelerator"]

@@ -383,9 +383,9 @@ class History:
         )
 
     def without_result_seen(self) -> tuple[int, ...]:
-        """Return the numbers of the newest trials without a result in guided search, ascending.
+        """Return the numbers of the newest trials that guided search must avoid, ascending.
 
-        At most IN_FLIGHT_SEEN trials that have neither finished nor failed, and FAILED_SEEN failed ones.
+        They have no accuracy: at most IN_FLIGHT_SEEN trials in flight, and at most FAILED_SEEN failed ones.
         """
         return tuple(sorted({*islice(reversed(self.in_flight), IN_FLIGHT_SEEN), *self._failed}))
 
@@ -477,7 +477,10 @@ class History:
         return rebuild(Lineage(self.graph(parent), morphs))
 
     def architecture(self, parent: int | None, morphs: tuple[Morph, ...]) -> Architecture:
-        """Return the architecture of a proposal: a graph as `grown`, or the run's detector. Raises IllegalMorph."""
+        """Return the architecture of a proposal: the grown graph, or the detector of a run that trains one.
+
+        Raises IllegalMorph if a morph cannot be applied to the parent.
+        """
         start = self.space.start
         return self.grown(parent, morphs) if isinstance(start, Graph) else rebuilt(start, morphs)
 

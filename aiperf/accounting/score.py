@@ -73,7 +73,10 @@ class CurvePoint:
 
 
 def score(work_log: WorkLog, at: float | None = None) -> Score:
-    """Return the score of a run and its other figures. `at`: current time of a running run. Default: time of the last line."""
+    """Return the score of a run and its other figures.
+
+    `at`: seconds since the start of a running run. Default: the time of the last event in the work log.
+    """
     assert work_log.started is not None
     valid_window, end = window(work_log, at), window(work_log, at).end
     busy = busy_share(work_log, valid_window)

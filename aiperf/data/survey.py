@@ -108,10 +108,11 @@ def describe(conf: DataSetConf) -> DataSet:
 
 
 def data_fingerprint(conf: DataSetConf) -> str:
-    """Return the fingerprint of the set's files or options.
+    """Return the fingerprint of the set: of its files, or of its options if it is generated.
 
     Equal sets on two hosts have equal fingerprints (see `aiperf.data.files.fingerprint`). It is read from the index if there is
-    one, and the index is checked against all folders and some files. Raises MissingData and DataError, as `describe`.
+    one, and the index is checked against all folders and some files. Raises MissingData if files are
+    missing, and DataError if the set is inconsistent.
     """
     return describe(conf).fingerprint or fingerprint.of_options(conf)
 

@@ -105,7 +105,8 @@ def cases(of: SystemFile, runs: Iterable[Measured], reading: Reading) -> list[Ca
         made = predict(of.system, n, nb, p, q, pmap, reading)
         if made is None:
             raise BadConfiguration(
-                f"ranks per group must form blocks of P x Q, but {p} x {q} has none: correct the ranks of the layers"
+                f"the ranks of a layer must divide P or Q of the grid, but no layer of '{of.system.name}' fits {p} x {q}: "
+                "correct `ranks` of its layers"
             )
         found.append(Case(made, half_width(made, figures(of.system), of.intervals), tuple(group)))
     return found

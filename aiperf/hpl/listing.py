@@ -88,7 +88,10 @@ def half_width(
 
 
 def as_json(found: Sequence[Prediction]) -> dict[str, Any]:
-    """Return the JSON object that --json prints for predictions of one N, NB and reading. `elasticities`: of the first."""
+    """Return the JSON object that --json prints for predictions with the same N, NB and reading of the model.
+
+    `elasticities` are those of the first prediction.
+    """
     first = found[0]
     return {
         "n": first.n,

@@ -94,7 +94,7 @@ class Part:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the part: latency and transfer or computation."""
+        """Seconds of this part in this layer: latency + transfer for a layer of links, computing time otherwise."""
         return self.latency_seconds + self.rate_seconds
 
 

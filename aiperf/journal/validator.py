@@ -225,7 +225,8 @@ class Validator:
     def _ends(self, event: events.RunEnded) -> None:
         if event.reason == "duration" and event.at < self._duration:
             raise IllegalLine(
-                f"the declared time of the run ends at {self._duration!r} s. This line ends it at {event.at!r} s"
+                f"a run that reached its declared end must end at {self._duration!r} s, but this line has {event.at!r} s: "
+                "the journal is damaged or was changed"
             )
         self._is_over, self._ended = True, event.reason
 

@@ -87,9 +87,10 @@ def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators
 
 
 def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -> Path:
-    """Write a temporary file to test that the folder of all runs can be created. Return its nearest existing folder.
+    """Test with a temporary file that the folder of all runs can be written. Return its nearest existing parent folder.
 
     Args:
+        runs: folder of all runs. It need not exist.
         option: name of the option that sets the folder.
         typed: how the option is typed, for error messages.
 

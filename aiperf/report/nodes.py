@@ -49,7 +49,10 @@ def _best(check: NodeChecked, probe: str, series: str | None = None, *, is_any: 
 
 
 def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]:
-    """Return each host's clock offset against the driver in seconds: the last one measured, if larger than its error."""
+    """Return the clock offset of each host from the driver in seconds, positive if the host is ahead. The last reading counts.
+
+    Hosts whose offset is within its error are left out.
+    """
     return {
         check.host: check.clock_offset_seconds
         for check in checks

@@ -191,9 +191,9 @@ def share(value: float | None) -> str:
 
 
 def busy(report: Report) -> str:
-    """Return the busy share and the communication in it: `98.3 %, including communication 15.5 %`."""
+    """Return the busy share and the communication in it: `98.3 %, of this communication 15.5 %`."""
     text, communication = share(report.score.busy_share), report.utilisation.communication_share
-    return f"{text}, including communication {share(communication)}" if communication else text
+    return f"{text}, of this communication {share(communication)}" if communication else text
 
 
 def adjusted(report: Report) -> str:

@@ -67,7 +67,7 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
         if any(breach.id != REAL_MACHINE for breach in report.breaches):
             yield f"  each rule with its fix: {command('check', str(run))}"
             if (fix := phrases.ranking_options(report.breaches)) is not None:
-                yield f"  a ranking run: {fix}"
+                yield f"  a ranked run: {fix}"
     if report.no_score is not None:
         yield report.no_score.in_words
         yield f"  next: {report.no_score.remedy}"

@@ -74,7 +74,7 @@ class ScoreFactor:
 
 
 def ratio_factors(first: Sequence[RunWork], second: Sequence[RunWork]) -> tuple[ScoreFactor, ...]:
-    """Return the factors, each as a relative change, whose product is second score ÷ first score.
+    """Return the factors of second score ÷ first score. Each is given as its change: a factor of 1.05 as +0.05.
 
     The score of several runs is their geometric mean. Empty if a run has no work in its window.
     """

@@ -263,7 +263,10 @@ def _required(
         execution.close()
     if not fits:
         raise DoesNotFit(f"a batch of {batch} does not fit as {mode}")
-    raise ModeUnavailable(f"the network cannot be launched as {mode}: {problem or 'another rank reported it'}")
+    raise ModeUnavailable(
+        f"the training step cannot run as {mode} here: {problem or 'another rank of the worker reported it'}. "
+        "Set this option to auto or off"
+    )
 
 
 def _first_run(execution: Execution, run: Callable[[], None], eager_passes: Callable[[], None]) -> None:

@@ -363,7 +363,7 @@ def test_score_error_and_report_path_are_the_last_lines() -> None:
     score, error, page = lines[-3:]
     assert score.startswith("simulated score ")
     assert error.startswith("error ")
-    assert re.search(r"· busy \d+\.\d %, including communication \d+\.\d %$", error)
+    assert re.search(r"· busy \d+\.\d %, of this communication \d+\.\d %$", error)
     assert page == "report: runs/x/report.html"
     assert any("warning: simulated" in line for line in lines)
     assert any("Simulated: virtual clock" in line for line in lines)
@@ -383,7 +383,7 @@ def test_result_of_a_run_outside_the_ranking_fits_80x24() -> None:
     assert any(part.startswith("error ") for part in last)
     assert last[-1] == "report: runs/20261123-092223-digits/report.html"
     assert "  each rule with its fix: python -m aiperf check runs/20261123-092223-digits" in last
-    assert "  a ranking run: python -m aiperf schedule=ranking dataset=imagenet" in "\n".join(last)
+    assert "  a ranked run: python -m aiperf schedule=ranking dataset=imagenet" in "\n".join(last)
     assert not any(breach.rule in line for breach in report.breaches for line in lines)
 
 

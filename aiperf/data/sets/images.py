@@ -23,7 +23,10 @@ def describe(conf: FilesConf) -> DataSet:
 
 
 def open_data(conf: FilesConf, cores: int | None) -> OpenData:
-    """Open the files. Small images are decoded at once, others on demand."""
+    """Open the files. Images of at most 64 pixels are decoded now, larger ones when a batch needs them.
+
+    `cores`: processors for decoding. Default: all that this process may use.
+    """
     from aiperf.data.opening import open_images
 
     return open_images(conf.as_images(), cores)

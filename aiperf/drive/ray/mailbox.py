@@ -65,9 +65,10 @@ class Sender:
         return not self._unsent and self._under_way is None
 
     def put(self, words: list[Word]) -> None:
-        """Send messages, and earlier ones that are still unsent. Call it repeatedly, if needed with none, until `is_done`.
+        """Send these messages and earlier ones that are still unsent. An empty list sends the earlier ones alone.
 
-        Waits at most PATIENCE_SECONDS for the previous call.
+        Waits at most PATIENCE_SECONDS for the previous call. If it has not ended then, the messages are kept for the next
+        call. Call it until `is_done`.
         """
         self._unsent += map(_encode, words)
         if self._under_way is not None:

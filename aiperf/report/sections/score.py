@@ -25,7 +25,7 @@ def error(report: Report) -> Section | None:
 
 
 def fixed_network(report: Report) -> Section | None:
-    """Quality and valid FLOPS of a run with a target quality."""
+    """Quality, and FLOPS weighted by it (valid FLOPS). None for a run without a target quality."""
     found = report.fixed_network
     if found is None:
         return None

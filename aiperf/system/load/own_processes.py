@@ -115,9 +115,10 @@ class OwnProcesses:
 
 
 def gained(before: Mapping[_Key, Process], now: Mapping[_Key, Process], first_start: int) -> int:
-    """Return the clock ticks that a process family used between two samples.
+    """Return the clock ticks of processor time that a process family used between two samples.
 
-    A process that started after `first_start` counts in full.
+    `first_start`: start of the family in ticks since boot. A process that is new since then counts in full, another one that
+    is only in `now` not at all. Ended processes count up to the last sample.
     """
     survivors = before.keys() & now.keys()
     own = sum(max(0, now[key].ticks - before[key].ticks) for key in survivors)

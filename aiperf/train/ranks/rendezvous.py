@@ -186,7 +186,7 @@ class OpenRendezvous:
         return sorted({address for server in self._servers() for address in server.refused})
 
     def shut(self) -> None:
-        """Stop listening after all ranks have met. torch's store of rank 0 remains, on the loopback interface."""
+        """Stop listening. Call it once all ranks have met. torch's store of rank 0 stays open on the loopback interface."""
         for server in self._servers():
             server.shut()
         if self._listening is not None:

@@ -174,7 +174,7 @@ def _lines(run: str, rules: Division, outcomes: Sequence[RuleOutcome], candidate
     lines.append(f"  {losses(candidate)}")
     fix = ranking_options([each.breach for each in broken if each.breach is not None])
     if rules.name == "ranking" and fix is not None:
-        lines.append(f"  a ranking run: {fix}")
+        lines.append(f"  a ranked run: {fix}")
     for each in (*broken, *unknown):
         lines += [f"  {line}" for line in _of_one(each)]
     if left_out:

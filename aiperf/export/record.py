@@ -44,7 +44,7 @@ class RunRecord:
     report: Report
     started: RunStarted
     epochs: Mapping[int, Mapping[int, EpochFinished]]
-    """End of each epoch by trial number and epoch. Of a repeated epoch the last end."""
+    """End of each epoch by trial number and epoch. The last end of a repeated epoch counts."""
 
     @property
     def title(self) -> str:
@@ -67,7 +67,7 @@ class RunRecord:
         return {name: graph for name, graph in graphs.items() if graph is not None}
 
     def parameters(self) -> dict[str, Value]:
-        """Return the parameters that were decided before the run, by name: seed, data set, times in seconds, and others."""
+        """Return a dict of the parameters that are fixed before the run: seed, data set, times in seconds, and others."""
         run = self.report.run
         named: dict[str, Value] = {
             "seed": run.seed,
@@ -81,7 +81,7 @@ class RunRecord:
         return named if run.follows is None else named | {"follows": run.follows.run}
 
     def results(self) -> dict[str, float]:
-        """Return the numbers of the score by name, such as `flops_per_second` in FLOPS. Undefined values are omitted."""
+        """Return the score as a dict of numbers, such as `flops_per_second` in FLOPS. Undefined values are omitted."""
         score = self.report.score
         named = {field.name: getattr(score, field.name) for field in fields(score)}
         return {name: value for name, value in named.items() if type(value) in (int, float)}
@@ -115,13 +115,13 @@ def _curve(name: str, points: Iterable[tuple[float, float | None]]) -> Curve:
 
 
 def trial_parameters(trial: TrialFacts) -> dict[str, Value]:
-    """Return the parameters of a trial that were decided before training, by name. Missing values are omitted."""
+    """Return a dict of the parameters of a trial that are fixed before training. Missing values are omitted."""
     named = {name: getattr(trial, name) for name in _PARAMETERS}
     return {name: value for name, value in named.items() if value is not None}
 
 
 def trial_results(trial: TrialFacts) -> dict[str, float]:
-    """Return the results of a trial, by name: accuracies, counts and seconds. Missing values are omitted."""
+    """Return a dict of the results of a trial: accuracies, counts and seconds. Missing values are omitted."""
     named = {"best_accuracy": trial.accuracy} | {name: getattr(trial, name) for name in _RESULTS}
     return {name: value for name, value in named.items() if value is not None}
 

@@ -24,7 +24,7 @@ from aiperf.journal.local_journal import StorageConf
 from aiperf.option_limits import MOST_MEMORY, hold, limits_of
 from aiperf.option_words import CommandWord, Options, check_records, read
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.rules.limits import BENCHMARKS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
+from aiperf.rules.limits import BENCHMARKS, WORKLOADS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
 from aiperf.system.description.form import SystemForm, filled
 from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf
 from cluster.faults import FAULTS, FaultConf
@@ -278,6 +278,10 @@ def configure(words: Sequence[str]) -> RunConf:
     for word in given:
         if word.option not in GROUPS:
             _set(plain, word)
+    workload = WORKLOADS.get(plain["benchmark"]["name"])
+    is_fp32 = plain["trainer"]["precision"] == "fp32" and all(word.option != "batch.default" for word in given)
+    if workload is not None and workload.fp32_batch is not None and is_fp32:
+        plain["batch"]["default"] = workload.fp32_batch
     built = from_plain(plain)
     return replace(built, system=filled(built.system))
 

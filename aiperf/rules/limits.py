@@ -30,11 +30,17 @@ class Workload:
     target_quality: float
     whole: int | None = None
     """Images of both splits together, if the paper publishes no split."""
+    fp32_batch: int | None = None
+    """Batch of an accelerator with `trainer.precision=fp32` (default: that of the preset)."""
 
 
 WORKLOADS: Mapping[str, Workload] = {
     "hpc_ai500_ic": Workload(
-        "imagenet", "resnet50_v1_5", {"is_full_imagenet": True, "image": 224, "channels": 3, "noise": 0.0}, 0.763
+        "imagenet",
+        "resnet50_v1_5",
+        {"is_full_imagenet": True, "image": 224, "channels": 3, "noise": 0.0},
+        0.763,
+        fp32_batch=128,
     ),
     # 25 years of 1460 images
     "hpc_ai500_ewa": Workload(

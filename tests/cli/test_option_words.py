@@ -80,3 +80,11 @@ def test_a_journal_with_an_unknown_choice_is_refused() -> None:
 
     with pytest.raises(BadConfiguration, match=r"dataset is one of digits, .*, but the journal holds 'flowers'"):
         from_plain(plain)
+
+
+@pytest.mark.parametrize(
+    ("words", "batch"),
+    [((), 256), (("trainer.precision=fp32",), 128), (("trainer.precision=fp32", "batch.default=64"), 64)],
+)
+def test_the_batch_of_image_classification_follows_the_precision(words: tuple[str, ...], batch: int) -> None:
+    assert configure(["benchmark=hpc_ai500_ic", *words]).batch.default == batch

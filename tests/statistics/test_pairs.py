@@ -14,7 +14,7 @@ from aiperf.comparison.compare import work_of
 from aiperf.statistics.work_mix import RunWork, TrialWork, pairs, ratio_factors
 from tests.builders.run import folder_of, run_of
 
-positive = st.floats(1e-3, 1e6)
+positive = st.floats(0.1, 100.0)
 works = st.builds(
     RunWork,
     flops_per_second=positive,

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-# A slow example is no failure, since the machine may do other work.
-settings.register_profile("aiperf", deadline=None)
+# A slow example is no failure, since the machine may do other work. One commit always has the same result: examples are drawn
+# from a fixed seed. `pytest --hypothesis-profile=random` draws new ones.
+settings.register_profile("aiperf", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None)
 settings.load_profile("aiperf")
 
 # Background jobs of a shell without job control ignore Ctrl-C (`make test > log &` in a script), and so do the processes that

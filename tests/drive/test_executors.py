@@ -104,10 +104,14 @@ def test_a_child_inherits_weights_until_they_are_dropped(bench: Bench, child: Pr
     assert isinstance(bench.trained(child, attempt=2)[-1], TrialDone)
 
     bench.executor.send(Drop(trial=FIRST))
-    gone = bench.trained(child, attempt=3)
+    # A worker of Ray removes the checkpoint in the background, so a trial that is ordered at once may still find it.
+    for attempt in range(100, 200):
+        words = bench.trained(child, attempt=attempt)
+        if not isinstance(words[-1], TrialDone):
+            break
 
-    assert [type(word) for word in gone] == [CheckpointGone]
-    assert isinstance(gone[0], CheckpointGone) and gone[0].missing == FIRST
+    assert [type(word) for word in words] == [CheckpointGone]
+    assert isinstance(words[0], CheckpointGone) and words[0].missing == FIRST
 
 
 def test_a_trial_continues_after_its_last_epoch_or_reports(bench: Bench, child: ProposalReturned) -> None:

@@ -112,6 +112,8 @@ class Kind:
 
 
 DRIFT = Kind(50, trial=20.0, common=Drift(0.05, 60.0))
+FIXED = Kind(1, trial=8.0, trial_spread=0.02, speed_spread=0.02, alike=0.0, gap=0.1, warmup=0.0, end=660.0)
+"""A fixed network. A trial of this kind stands for an epoch, and a gap for what one worker does between two epochs."""
 KINDS = {
     "few long trials, 2 workers": Kind(2, trial=150.0),
     "many short trials, 1 worker": Kind(1, trial=5.0),
@@ -126,6 +128,11 @@ KINDS = {
     "one power-cap step of 15 %, 50 workers": replace(DRIFT, common=OneStep(0.85, 60.0)),
     "file-system stalls of 5 min each hour, 50 workers": replace(DRIFT, common=Slowdowns(60.0, 5.0, 0.0)),
     "common drift of 5 %, 1 h, in 3 h, 50 workers": replace(DRIFT, end=240.0),
+    "one trial of epochs of 8 min": FIXED,
+    "one trial of epochs of 8 min, drift of 5 %, 1 h": replace(FIXED, common=Drift(0.05, 60.0)),
+    "one trial of epochs of 8 min, power cap of 15 %, 30 min in 2 h": replace(
+        FIXED, common=Slowdowns(90.0, 30.0, 0.85)
+    ),
 }
 
 

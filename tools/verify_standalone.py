@@ -206,7 +206,8 @@ class Rows:
     """Intervals of work, as columns."""
 
     def __init__(self) -> None:
-        self.worker, self.trial = array("q"), array("q")
+        self.worker = array("q")
+        self.unit = array("q")  # of the interval's sample: the trial, or the epoch in a run of one trial
         self.start, self.end = array("d"), array("d")
         self.counted = array("d")  # operations: exact, then rounded to a double
         self.busy = array("d")  # seconds · ranks, rounded
@@ -240,6 +241,7 @@ class Run:
 
     def __init__(self) -> None:
         self.first: Line = {}
+        self.is_one_trial = False
         self.at = 0.0
         self.ended: float | None = None
         self.costs: dict[
@@ -270,6 +272,7 @@ class Run:
         integer(line["dataset"], "validation_images", 1)
         integer(line["dataset"], "training_images", 1)
         self.first = line
+        self.is_one_trial = line["config"].get("limits", {}).get("trials") == 1
 
     def _RunResumed(self, line: Line) -> None:
         self.ended = None
@@ -354,7 +357,7 @@ class Run:
         rows = self.rows
         attempt.rows.setdefault(epoch, []).append(len(rows))
         rows.worker.append(integer(work, "worker"))
-        rows.trial.append(trial)
+        rows.unit.append(epoch if self.is_one_trial else trial)
         rows.start.append(start)
         rows.end.append(end)
         operations = training * a_training_image + validation * a_validation_image + regions * a_region
@@ -439,7 +442,7 @@ def interval(run: Run, counted: list[float], good: list[int], start: float, seco
     end, rows = start + seconds, run.rows
     if run.down > 0 or seconds < 36_000 or not any(counted):
         return None
-    if trials_in_a_row(rows, start, seconds) < 8 or has_one_step(rows, good, start, seconds):
+    if units_in_a_row(rows, start, seconds) < 8 or has_one_step(rows, good, start, seconds):
         return None
     squares = 0.0
     for number in (1, 2):
@@ -457,15 +460,15 @@ def interval(run: Run, counted: list[float], good: list[int], start: float, seco
     return [max(0.0, score - half_width), score + half_width]
 
 
-def trials_in_a_row(rows: Rows, start: float, seconds: float) -> float:
-    """Return the window's length ÷ the mean length of a trial on a worker, weighted by length. 0 if no trial is in the window.
+def units_in_a_row(rows: Rows, start: float, seconds: float) -> float:
+    """Return the window's length ÷ the mean length of a unit on a worker, weighted by length. 0 if no unit is in the window.
 
     `start`, `seconds`: the window.
     """
     stretches: dict[tuple[int, int], tuple[float, float]] = {}
     for row in range(len(rows)):
         if rows.end[row] > start and rows.start[row] < start + seconds:
-            key = (rows.worker[row], rows.trial[row])
+            key = (rows.worker[row], rows.unit[row])
             a, b = stretches.get(key, (math.inf, -math.inf))
             stretches[key] = (min(a, rows.start[row]), max(b, rows.end[row]))
     lengths = [b - a for a, b in stretches.values()]

@@ -31,8 +31,8 @@ WIDENING = 1.1
 """Factor on the standard error: a disturbance is weaker in these components than in the mean."""
 LEAST_SECONDS = 36_000.0
 """Minimum length of the window in seconds: five times the longest assumed correlation time of a machine, 2 h."""
-FEWEST_TRIALS = 8
-"""Minimum number of consecutive trials."""
+FEWEST_UNITS = 8
+"""Minimum number of consecutive trials, or of consecutive epochs in a run of one trial."""
 BLOCKS = 66
 """Equal parts of the window in which a lasting step is searched."""
 STEP_LIMIT = 4.5
@@ -49,7 +49,8 @@ class Work:
     """Intervals of work, one per index."""
 
     worker: Whole
-    trial: Whole
+    unit: Whole
+    """Number of the unit of the sample: of the trial, or of the epoch in a run of one trial."""
     start: Real
     end: Real
     flops: Real
@@ -69,15 +70,18 @@ class Evenness:
 
 def evenness(work_log: WorkLog, inside: Window) -> Evenness:
     """Return the 95 % interval of a run's score in FLOPS, or the reason for its absence."""
+    assert work_log.started is not None
     rows = work_log.intervals
-    work = Work(rows.worker, rows.trial, rows.start, rows.end, rows.flops)
-    return evenness_of(work, inside, work_log.down_seconds)
+    is_one_trial = work_log.started.config.get("limits", {}).get("trials") == 1
+    unit, name = (rows.epoch, "epochs") if is_one_trial else (rows.trial, "trials")
+    return evenness_of(Work(rows.worker, unit, rows.start, rows.end, rows.flops), inside, work_log.down_seconds, name)
 
 
-def evenness_of(work: Work, inside: Window, down_seconds: float) -> Evenness:
+def evenness_of(work: Work, inside: Window, down_seconds: float, units: str = "trials") -> Evenness:
     """Return the 95 % interval of a score in FLOPS (`work` inside the window ÷ its length), or the reason for none.
 
     `down_seconds`: time without a driver. Above 0 there is no interval.
+    `units`: name of the units in the reason.
     """
     if inside.seconds <= 0:
         return Evenness(None, "no valid window")
@@ -92,9 +96,9 @@ def evenness_of(work: Work, inside: Window, down_seconds: float) -> Evenness:
             f"the valid window lasts {duration(inside.seconds)}, and {duration(LEAST_SECONDS)} are needed: a shorter "
             "one cannot show disturbances of hours that all workers share",
         )
-    row = trials_in_a_row(work, inside)
-    if row < FEWEST_TRIALS:
-        return Evenness(None, f"{row:.1f} trials in a row, and {FEWEST_TRIALS} are needed")
+    row = units_in_a_row(work, inside)
+    if row < FEWEST_UNITS:
+        return Evenness(None, f"{row:.1f} {units} in a row, and {FEWEST_UNITS} are needed")
     step = single_step(rates(work, inside, BLOCKS))
     if step is not None:
         block, change = step
@@ -109,18 +113,18 @@ def evenness_of(work: Work, inside: Window, down_seconds: float) -> Evenness:
     return Evenness(interval, f"the {COMPONENTS} slowest cosine components of the rate", COMPONENTS)
 
 
-def trials_in_a_row(work: Work, inside: Window) -> float:
-    """Return the window's length ÷ the mean length of the trial in progress at a random moment.
+def units_in_a_row(work: Work, inside: Window) -> float:
+    """Return the window's length ÷ the mean length of the unit (trial or epoch) in progress at a random moment.
 
-    Long trials therefore have more weight: the mean is Σ length² ÷ Σ length, over all trials that overlap with the window.
+    Long units therefore have more weight: the mean is Σ length² ÷ Σ length, over all units that overlap with the window.
     """
     reaches = (work.end > inside.start) & (work.start < inside.end)
     if not reaches.any():
         return 0.0
-    # A trial continued on another worker counts as a separate trial, because lengths are times of one worker.
-    order = np.lexsort((work.trial[reaches], work.worker[reaches]))
-    worker, trial = work.worker[reaches][order], work.trial[reaches][order]
-    firsts = np.flatnonzero(np.append(True, (worker[1:] != worker[:-1]) | (trial[1:] != trial[:-1])))
+    # A trial continued on another worker counts as a separate unit, because lengths are times of one worker.
+    order = np.lexsort((work.unit[reaches], work.worker[reaches]))
+    worker, unit = work.worker[reaches][order], work.unit[reaches][order]
+    firsts = np.flatnonzero(np.append(True, (worker[1:] != worker[:-1]) | (unit[1:] != unit[:-1])))
     begun = np.minimum.reduceat(work.start[reaches][order], firsts)
     done = np.maximum.reduceat(work.end[reaches][order], firsts)
     lengths = done - begun

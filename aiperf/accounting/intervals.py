@@ -15,7 +15,7 @@ import numpy.typing as npt
 from aiperf.journal.events import Work
 
 _ROW = np.dtype(
-    [(name, "<i8") for name in ("worker", "ranks", "trial", "training_images")]
+    [(name, "<i8") for name in ("worker", "ranks", "trial", "epoch", "training_images")]
     + [
         (name, "<f8")
         for name in (
@@ -32,7 +32,7 @@ _ROW = np.dtype(
         )
     ]
 )
-_PACKED = struct.Struct("<4q10d")
+_PACKED = struct.Struct("<5q10d")
 _pack = _PACKED.pack
 _ROW_BYTES = _PACKED.size
 _FLOPS_AND_WASTED = struct.Struct("<2d")
@@ -69,6 +69,8 @@ class IntervalTable:
     """Number of participating accelerators."""
     trial = _Column(np.int64)
     """Number of the trial."""
+    epoch = _Column(np.int64)
+    """Epoch of the trial, from 1."""
     training_images = _Column(np.int64)
     """Images over all ranks, counted or wasted."""
     start = _Column(np.float64)
@@ -92,9 +94,10 @@ class IntervalTable:
     checkpoint = _Column(np.float64)
     """Seconds of training stopped by a checkpoint."""
 
-    def append(self, trial: int, work: Work, ranks: int, flops: int, tensor_flops: int) -> int:
+    def append(self, trial: int, epoch: int, work: Work, ranks: int, flops: int, tensor_flops: int) -> int:
         """Append an interval and return its row index.
 
+        `epoch`: epoch of the trial, from 1.
         `flops`: its counted operations.
         `tensor_flops`: operations of convolutions and matrix products alone.
         """
@@ -104,6 +107,7 @@ class IntervalTable:
             work.worker,
             ranks,
             trial,
+            epoch,
             work.training_images,
             work.start,
             work.end,

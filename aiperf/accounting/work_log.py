@@ -300,6 +300,7 @@ class WorkLog:
         in_regions = regions * operations.region
         row = self.intervals.append(
             event.trial,
+            epoch,
             work,
             opened.ranks,
             training * operations.training + validation * operations.validation + in_regions,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.accounting.confidence import LEAST_SECONDS, Work, evenness_of, rates, single_step, trials_in_a_row
+from aiperf.accounting.confidence import LEAST_SECONDS, Work, evenness_of, rates, single_step, units_in_a_row
 from aiperf.accounting.valid_window import Window, share_inside
 from benchmarks.interval_coverage import KINDS, Drift, Kind, OneStep, coverage, drawn
 
@@ -116,13 +116,13 @@ def test_trials_without_a_gap_are_as_many_in_a_row_as_fit(length: float) -> None
     alike = np.zeros(count, dtype=np.int64)
     work = Work(alike, np.arange(count), starts, starts + length, np.ones(count))
 
-    assert trials_in_a_row(work, Window(20.0, 200.0)) == pytest.approx(180 / length)
+    assert units_in_a_row(work, Window(20.0, 200.0)) == pytest.approx(180 / length)
 
 
 def test_a_trial_that_moved_to_another_worker_is_two_stretches() -> None:
     one = Work(np.array([0, 1]), np.array([0, 0]), np.array([20.0, 110.0]), np.array([110.0, 200.0]), np.ones(2))
 
-    assert trials_in_a_row(one, Window(20.0, 200.0)) == pytest.approx(2.0)
+    assert units_in_a_row(one, Window(20.0, 200.0)) == pytest.approx(2.0)
 
 
 def test_few_long_trials_have_no_interval() -> None:

@@ -20,6 +20,8 @@ from aiperf.journal.events import AnyEvent, BatchReduced, TrialLost, WorkerLost
 from aiperf.journal.journal import NAME, read
 from tests.audit.random_runs import play, random_case
 from tests.builders.journal import (
+    LIMITS,
+    SCHEDULE,
     begun,
     ended,
     evaluated,
@@ -204,3 +206,20 @@ def test_both_agree_on_the_interval(workers: int, trials: int, step: float, has_
 
     both(events)
     assert (score(work_log(events)).flops_per_second_interval is not None) == has_interval
+
+
+@pytest.mark.parametrize("trials", [1, None])
+def test_epochs_are_the_sample_in_a_run_of_one_trial(trials: int | None) -> None:
+    seconds = LONG / 80
+    epochs = [
+        interval(0, seconds * number, seconds * (number + 1), 50 + 7 * number % 31, epoch=number + 1)
+        for number in range(80)
+    ]
+    config = {"limits": {**LIMITS, "trials": trials}, "schedule": SCHEDULE}
+    trial = [joined(), requested(0), proposed(0), begun(0, 0.0)]
+    events = [started(duration=LONG, config=config), *trial, *epochs, ended(LONG)]
+
+    both(events)
+    found = score(work_log(events))
+    assert (found.flops_per_second_interval is not None) == (trials == 1)
+    assert trials == 1 or found.interval_basis == "1.0 trials in a row, and 8 are needed"

@@ -20,7 +20,7 @@ def nearest(word: str, right: Collection[str]) -> str:
     lower = word.lower()
     begin = [each for each in right if len(lower) >= BEGINS and each.lower().startswith(lower)]
     near = difflib.get_close_matches(lower, right, n=1, cutoff=0.6)
-    return asked(begin if 1 <= len(begin) <= MOST_NAMED else near)
+    return did_you_mean(begin if 1 <= len(begin) <= MOST_NAMED else near)
 
 
 def nearest_option(word: str, known: Sequence[str]) -> str:
@@ -28,18 +28,18 @@ def nearest_option(word: str, known: Sequence[str]) -> str:
     lower = word.lower().replace("-", "_")
     part, dot, last = lower.rpartition(".")
     if lower in known:
-        return asked([lower])
+        return did_you_mean([lower])
     same = [each for each in known if each.rpartition(".")[2] == last]
     if 1 <= len(same) <= MOST_NAMED:
-        return asked(same)
+        return did_you_mean(same)
     inside = [each for each in known if each.startswith(f"{part}.")] if dot else []
     near = difflib.get_close_matches(lower, inside or known, n=1, cutoff=0.75 if inside else 0.72)
     if not near:
         by_last = {each.rpartition(".")[2]: each for each in reversed(known)}
         near = [by_last[found] for found in difflib.get_close_matches(last, by_last, n=1, cutoff=0.8)]
-    return asked(near)
+    return did_you_mean(near)
 
 
-def asked(words: Sequence[str]) -> str:
+def did_you_mean(words: Sequence[str]) -> str:
     """Return ' (did you mean …?)' with these words, or '' for none."""
     return f" (did you mean {' or '.join(map(repr, words))}?)" if words else ""

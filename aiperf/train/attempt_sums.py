@@ -69,7 +69,8 @@ class Reports:
             self._last < edge <= now for edge in self._edges
         )
 
-    def said(self, now: float) -> None:
+    def reported(self, now: float) -> None:
+        """Record that the sums were reported at `now`."""
         self._last = now
 
 
@@ -140,7 +141,7 @@ class EpochClock:
         return self._advanced()
 
     def _advanced(self) -> Advanced:
-        self._reports.said(self._now)
+        self._reports.reported(self._now)
         return Advanced(
             trial=self._reports.trial,
             attempt=self._reports.attempt,

@@ -115,7 +115,7 @@ def without_lines(run: Run) -> Run:
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 9_999))
-def test_the_old_form_of_a_journal_says_the_same_as_todays(seed: int) -> None:
+def test_the_old_form_of_a_journal_has_the_same_content(seed: int) -> None:
     today, ground_truth, task = simulated(seed)
 
     old = in_old_form(today)

@@ -217,7 +217,7 @@ def test_epochs_are_the_sample_in_a_run_of_one_trial(trials: int | None) -> None
     ]
     config = {"limits": {**LIMITS, "trials": trials}, "schedule": SCHEDULE}
     trial = [joined(), requested(0), proposed(0), begun(0, 0.0)]
-    events = [started(duration=LONG, config=config), *trial, *epochs, ended(LONG)]
+    events: list[AnyEvent] = [started(duration=LONG, config=config), *trial, *epochs, ended(LONG)]
 
     both(events)
     found = score(work_log(events))

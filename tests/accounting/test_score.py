@@ -44,7 +44,7 @@ def test_an_interval_without_length_counts_where_it_lies() -> None:
     assert score(work_log(one_trial(before, inside, ended()))).flops_per_second == 20 * 300 / 90
 
 
-def test_a_window_without_length_has_no_score_and_says_so() -> None:
+def test_a_window_without_length_has_no_score_and_a_reason() -> None:
     run = one_trial(interval(0, 2, 8, 100, 50), evaluated(0, 8, 0.9), finished(0, 8, 0.9), ended(9, "interrupted"))
 
     found = score(work_log(run))
@@ -198,7 +198,7 @@ def test_the_regulated_score_follows_equation_3(error: float, factor: float) -> 
     assert found.regulated_flops_per_second / found.flops_per_second == pytest.approx(factor, abs=5e-4)
 
 
-def test_a_live_score_ends_at_the_time_it_is_asked_for() -> None:
+def test_a_live_score_ends_at_the_requested_time() -> None:
     assert score(work_log(one_trial(interval(0, 20, 30, 90))), at=40.0).flops_per_second == 90 * 300 / 30
 
 

@@ -50,9 +50,7 @@ def test_a_timeline_shows_the_rows_of_table_6(aiperf: User) -> None:
 
 
 @pytest.mark.parametrize(("text", "is_truncated"), [(TRACE, False), (TRACE[:-1], False), (TRACE[:-2], True)])
-def test_a_trace_shows_classes_and_says_if_it_is_truncated(
-    aiperf: User, tmp_path: Path, text: str, is_truncated: bool
-) -> None:
+def test_a_trace_shows_classes_and_truncation(aiperf: User, tmp_path: Path, text: str, is_truncated: bool) -> None:
     (tmp_path / "trace.json").write_text(text)
 
     shown, as_json = (

@@ -30,7 +30,9 @@ def offers(here: Path, program: str, script: str) -> None:
     path.chmod(0o700)
 
 
-def test_without_slurm_the_command_says_so_and_leaves_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_slurm_the_command_is_refused_and_leaves_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["+cluster=slurm", "cluster.nodes=2"]) == 2
 
     assert "there is no sbatch here" in capsys.readouterr().err

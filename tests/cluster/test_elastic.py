@@ -22,7 +22,7 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import NAME, read
 from aiperf.report.write import report_of
 from tests.audit.journal_audit import audit
-from tests.rigs.autoscaler import NODES, told
+from tests.rigs.autoscaler import NODES, run_story
 from tools.verify_standalone import verified
 
 
@@ -33,7 +33,7 @@ from tools.verify_standalone import verified
 def test_autoscaled_nodes_train_and_a_drained_one_costs_an_epoch(
     tmp_path: Path,
 ) -> None:
-    done = told(tmp_path, "schedule.duration_seconds=1500", "schedule.warmup_seconds=5")
+    done = run_story(tmp_path, "schedule.duration_seconds=1500", "schedule.warmup_seconds=5")
 
     assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "head.log").read_text()
     assert "another trains" in done.stdout

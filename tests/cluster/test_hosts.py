@@ -77,7 +77,7 @@ def test_a_users_ssh_arguments_precede_and_override_ours() -> None:
         ({"python": "false"}, 44),
     ],
 )
-def test_the_look_at_a_host_says_what_is_missing(tmp_path: Path, change: dict[str, object], status: int) -> None:
+def test_the_check_of_a_host_reports_what_is_missing(tmp_path: Path, change: dict[str, object], status: int) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\ntest ! -e broken\n")
     python.chmod(0o700)
@@ -93,7 +93,7 @@ def test_the_look_at_a_host_says_what_is_missing(tmp_path: Path, change: dict[st
     assert status == 0 or FAULTS[status] in fault_of(done.returncode, done.stderr.splitlines())
 
 
-def test_a_host_that_does_not_see_the_runs_folder_is_told_apart(tmp_path: Path) -> None:
+def test_a_host_without_the_runs_folder_is_distinguished(tmp_path: Path) -> None:
     conf = HostsConf(hosts=["n1"], python="true")
 
     done = subprocess.run(["sh", "-c", conf.check_command("n1", tmp_path / "private")[-1]], check=False)

@@ -10,7 +10,7 @@ from tests.rigs.namespaces import HostsRig, hosts, missing
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no hosts: {missing()}")
 
 
-def said(rig: HostsRig, name: str, script: str) -> str:
+def output_of(rig: HostsRig, name: str, script: str) -> str:
     return subprocess.run(
         [*rig.entering(name), "bash", "-c", script], capture_output=True, text=True, check=True
     ).stdout
@@ -18,17 +18,17 @@ def said(rig: HostsRig, name: str, script: str) -> str:
 
 def reaches(rig: HostsRig, name: str, other: str) -> bool:
     script = f"timeout 2 bash -c 'exec 3<>/dev/tcp/{rig.address[other]}/9' 2>&1 || true"
-    return "refused" in said(rig, name, script)
+    return "refused" in output_of(rig, name, script)
 
 
 def test_each_host_is_isolated_and_its_link_can_be_cut(tmp_path: Path) -> None:
     with hosts(tmp_path, 2) as rig:
         one, two = rig.names
-        said(rig, one, f"touch /tmp/mine {tmp_path}/shared")
+        output_of(rig, one, f"touch /tmp/mine {tmp_path}/shared")
 
-        assert said(rig, one, "hostname").strip() == one
-        assert said(rig, one, "ls /tmp/mine")
-        assert "mine" not in said(rig, two, f"ls /tmp {tmp_path}/shared").split()
+        assert output_of(rig, one, "hostname").strip() == one
+        assert output_of(rig, one, "ls /tmp/mine")
+        assert "mine" not in output_of(rig, two, f"ls /tmp {tmp_path}/shared").split()
         assert reaches(rig, one, two)
         rig.cut(two)
         assert not reaches(rig, one, two)
@@ -38,4 +38,4 @@ def test_each_host_is_isolated_and_its_link_can_be_cut(tmp_path: Path) -> None:
         rig.off(two)
         sleeper.wait(10)
         rig.on(two)
-        assert said(rig, two, "hostname").strip() == two
+        assert output_of(rig, two, "hostname").strip() == two

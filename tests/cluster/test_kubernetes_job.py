@@ -84,7 +84,7 @@ def test_a_servers_refusal_is_reported_and_leaves_no_object(
     assert not list((tmp_path / "runs").iterdir())
 
 
-def test_without_a_kubeconfig_the_command_says_so(
+def test_a_missing_kubeconfig_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -96,7 +96,7 @@ def test_without_a_kubeconfig_the_command_says_so(
     assert "+cluster=kubernetes needs a kubeconfig" in capsys.readouterr().err
 
 
-def test_without_the_client_the_command_says_how_to_install_it(
+def test_a_missing_client_is_reported_with_its_install_command(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "kubernetes", None)
@@ -323,7 +323,7 @@ def test_a_missing_worker_image_is_reported() -> None:
 
 
 @pytest.mark.parametrize("status", ["Complete", "Failed", "ValidationFailed"])
-def test_a_ray_job_is_over_when_kuberay_says_so(status: str) -> None:
+def test_a_ray_job_ends_when_kuberay_reports_it(status: str) -> None:
     state = job_state(ray_job(status, message="why"), [], [])
 
     assert state.is_over

@@ -85,7 +85,7 @@ def test_steps_get_the_gpus_of_a_job_of_whole_nodes(rig: SlurmRig) -> None:
         end(rig, given, job)
 
 
-def test_steps_get_the_gpus_that_were_asked_for(rig: SlurmRig) -> None:
+def test_steps_get_the_requested_gpus(rig: SlurmRig) -> None:
     given = submission(rig, "asked")
     job = submitted(rig, SlurmConf(nodes=2, exclusive=False, memory_per_node="1G", gpus_per_node="1"), given)
     try:

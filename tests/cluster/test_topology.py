@@ -17,7 +17,7 @@ def test_one_rank_exchanges_nothing() -> None:
 
 
 @given(st.integers(2, 64), st.floats(1e3, 1e10))
-def test_a_single_ring_takes_what_the_formula_says(ranks: int, size: float) -> None:
+def test_a_single_ring_follows_the_formula(ranks: int, size: float) -> None:
     link = LinkConf(ranks, 1e-5, 1e10)
 
     assert exchange_seconds(size, ranks, [link]) == pytest.approx(2 * (ranks - 1) * (1e-5 + size / ranks / 1e10))

@@ -45,7 +45,7 @@ def test_a_folder_of_runs_stands_for_all_of_them(aiperf: User, runs: Path) -> No
     assert json.loads(folders.out)["first"] == ["a0", "a1", "a2"]
 
 
-def test_two_single_short_runs_are_not_told_apart(aiperf: User, runs: Path) -> None:
+def test_two_single_short_runs_are_not_distinguished(aiperf: User, runs: Path) -> None:
     """A window of a few hours has no interval: disturbances of hours would not show in it."""
     answer = aiperf("compare", *_words(runs, "fast", "a0"), *_words(runs, "slow", "s0"), "--max-regression", "2%")
 

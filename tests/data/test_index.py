@@ -92,7 +92,7 @@ def test_the_fingerprint_depends_only_on_the_content(root: Path, tmp_path: Path)
         assert data_fingerprint(ImagesConf(root=str(changed))) != before, change
 
 
-def test_the_fingerprint_of_a_set_is_what_the_page_says_it_is(tmp_path: Path) -> None:
+def test_the_fingerprint_of_a_set_follows_the_page(tmp_path: Path) -> None:
     root = make(tmp_path / "set", training=1, validation=1, classes=2)
     found = listing(ImagesConf(root=str(root)))
 

@@ -116,7 +116,7 @@ def test_corrupt_images_are_skipped_up_to_the_limit(small: Path, tmp_path: Path)
             walk_all()
 
 
-def test_a_missing_set_says_what_to_put_where(tmp_path: Path) -> None:
+def test_a_missing_set_is_reported_with_the_fix(tmp_path: Path) -> None:
     with pytest.raises(MissingData, match=r"dataset.root=FOLDER"):
         open_data(ImagesConf())
     with pytest.raises(MissingData, match=r"there is no folder .*nowhere"):

@@ -61,7 +61,7 @@ def test_a_lost_trial_without_a_checkpoint_is_no_parent(tmp_path: Path) -> None:
     assert driver.history.parents() == ()
 
 
-def said(images: int, trial: int = 0, epoch: int = 1) -> Advanced:
+def sums_after(images: int, trial: int = 0, epoch: int = 1) -> Advanced:
     """Return the sums of a trial after `images` training images of its epoch."""
     seconds = dict.fromkeys(("busy", "communication", "validation", "input", "checkpoint"), 0.0)
     return Advanced(
@@ -77,7 +77,7 @@ def said(images: int, trial: int = 0, epoch: int = 1) -> Advanced:
 
 def answering_sums(order: Order) -> list[tuple[float, Word]]:
     """A worker that has done 40 images reports them only after a request."""
-    return [(0.2, said(40))] if isinstance(order, Sum) else []
+    return [(0.2, sums_after(40))] if isinstance(order, Sum) else []
 
 
 def at_work(*after: AnyEvent, limits: dict[str, Any] | None = None, host: str = "a") -> list[AnyEvent]:
@@ -178,7 +178,7 @@ def test_a_search_that_has_nothing_left_ends_the_run(tmp_path: Path) -> None:
     assert end.at < 5.0
 
 
-def test_a_worker_is_asked_again_when_a_trial_has_finished(tmp_path: Path) -> None:
+def test_a_worker_gets_a_request_again_after_a_finished_trial(tmp_path: Path) -> None:
     trained = [evaluated(0, 20.0, 0.5), evaluated(0, 30.0, 0.5, epoch=2)]
     events = positioned([*at_work(limits={"rejections": 5}), joined(1, 4.0)])
     done = [(40.0, TrialDone(trial=0, attempt=1, reason="epochs"))]
@@ -210,7 +210,7 @@ def rejected(number: int) -> TrialRejected:
 
 def epoch_done(epoch: int) -> EpochDone:
     return EpochDone(
-        advanced=msgspec.structs.replace(said(100, epoch=epoch), validation_images=50),
+        advanced=msgspec.structs.replace(sums_after(100, epoch=epoch), validation_images=50),
         accuracy=0.5,
         validation_loss=0.5,
         training_loss=0.5,

@@ -44,7 +44,7 @@ def start(bench: Bench) -> ProposalReturned:
     """The starting network, trained and observed."""
     proposal = bench.proposed(FIRST, starting_network=True)
     bench.trained(proposal)
-    bench.told(proposal, accuracy=0.5)
+    bench.observe(proposal, accuracy=0.5)
     return proposal
 
 
@@ -125,7 +125,7 @@ def test_a_trial_continues_after_its_last_epoch_or_reports(bench: Bench, child: 
     assert isinstance(gone[0], CheckpointGone) and gone[0].missing == child.number
 
 
-def test_a_trial_says_its_sums_when_it_is_asked_and_goes_on(bench: Bench, child: ProposalReturned) -> None:
+def test_a_trial_reports_its_sums_on_request_and_continues(bench: Bench, child: ProposalReturned) -> None:
     order = order_for(child, bench.worker, attempt=7, parent=None, last_epoch=4, progress_seconds=1e6)
     bench.executor.send(order)
     bench.until(lambda _: bool(bench.words_of(order)))

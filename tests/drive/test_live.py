@@ -46,7 +46,7 @@ def shown(view: LiveView, width: int = 120, height: int = 30) -> str:
     return output.getvalue()
 
 
-def test_the_line_says_all_that_counts() -> None:
+def test_the_line_has_all_important_figures() -> None:
     assert line(VIEW) == (
         "1 min 30 s left · score 69.5 GFLOPS · now 71.0 GFLOPS · regulated 270 GFLOPS · error 1.94 % · busy 96.4 % · trials 7 "
         "· proposals waiting 2 · 1 worker · 1 training · 0 preparing · 0 waiting"
@@ -64,7 +64,7 @@ def test_what_is_not_measured_yet_is_not_shown_as_zero() -> None:
     assert "—" in shown(early)
 
 
-def test_a_simulated_run_says_so() -> None:
+def test_a_simulated_run_is_marked() -> None:
     assert "simulated score" in line(replace(VIEW, is_simulated=True))
     assert "simulated score" in shown(replace(VIEW, is_simulated=True))
 

@@ -188,7 +188,7 @@ def test_every_tool_has_a_reader_here() -> None:
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a smaller run shows no more, and each costs seconds
 )
 @given(seed=st.integers(0, 2**32), share=st.sampled_from([1.0, 0.5]))
-def test_each_tool_reads_what_the_journal_of_any_run_says(folder: Callable[[], Path], seed: int, share: float) -> None:
+def test_each_tool_reads_the_values_of_any_journal(folder: Callable[[], Path], seed: int, share: float) -> None:
     run = any_run(folder(), seed, share)
     record, events = record_of(run), list(read(run))
     for agrees in AGREES.values():
@@ -196,7 +196,7 @@ def test_each_tool_reads_what_the_journal_of_any_run_says(folder: Callable[[], P
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_each_tool_reads_what_a_recorded_run_of_any_schema_says(folder: Callable[[], Path], name: str) -> None:
+def test_each_tool_reads_a_recorded_run_of_any_schema(folder: Callable[[], Path], name: str) -> None:
     run = recorded(folder(), name)
     record, events = record_of(run), list(read(run))
     for agrees in AGREES.values():

@@ -33,7 +33,7 @@ def test_what_was_appended_is_read_back_in_order(tmp_path: Path) -> None:
     assert list(read(tmp_path)) == RUN
 
 
-def test_a_line_says_its_event_and_carries_its_seal(tmp_path: Path) -> None:
+def test_a_line_has_its_event_and_its_seal(tmp_path: Path) -> None:
     line = written(tmp_path).read_bytes().splitlines()[6]
 
     assert line.startswith(b'{"event":"EpochFinished"') and b'"accuracy":0.9' in line and b'"chain":"' in line

@@ -61,7 +61,7 @@ def taken_up(folder: Path, disk: Path, until: int | None = None) -> None:
         journal.append([ended(100.0)])
 
 
-def test_where_a_journal_lies_is_said_in_one_of_two_ways() -> None:
+def test_the_place_of_a_journal_has_one_of_two_forms() -> None:
     assert doctest.testmod(local_journal).failed == 0
     for wrong in ("local", "local:", "local:relative", "/scratch", ""):
         with pytest.raises(BadConfiguration, match=r"storage\.journal is 'shared', or 'local:FOLDER'"):

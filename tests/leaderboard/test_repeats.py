@@ -186,7 +186,7 @@ def test_every_form_shows_runs_losses_and_the_assumption() -> None:
     assert [each["run"] for each in row["runs"]] == ["a-0", "a-1"]
 
 
-def test_an_order_by_a_figure_without_uncertainty_says_so() -> None:
+def test_an_order_without_uncertainty_is_named() -> None:
     printed = "\n".join(lines(ranked(of("a", 0, 1e12), of("b", 0, 2e12), by="mfu")))
 
     assert "The MFU has no known uncertainty" in printed

@@ -90,7 +90,7 @@ def test_a_hanging_probe_is_killed_and_the_next_continues(prober: Prober, how: s
         ("raise", "RuntimeError: planted: two lines"),
     ],
 )
-def test_one_that_dies_or_raises_is_told_and_the_next_goes_on(prober: Prober, how: str, words: str) -> None:
+def test_a_failed_probe_is_reported_and_the_next_continues(prober: Prober, how: str, words: str) -> None:
     assert prober.measure(Telling(how), PATIENCE).failed == words
     assert prober.measure(Telling(), PATIENCE).failed is None
 

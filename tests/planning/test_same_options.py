@@ -40,7 +40,7 @@ def held_by(*words: str) -> dict[str, Any]:
     return as_plain(from_plain(json.loads(json.dumps(as_plain(configured(*words))))))
 
 
-def said(words: list[str], journal: list[str]) -> list[str]:
+def refused(words: list[str], journal: list[str]) -> list[str]:
     return differences(words, as_plain(configured(*words)), held_by(*journal))
 
 
@@ -48,25 +48,25 @@ def test_a_repeated_or_empty_command_has_no_difference() -> None:
     for number in (0, 1):
         words = [values[number] for values in WORDS.values()]
 
-        assert said(words, words) == []
-        assert said([], words) == []
+        assert refused(words, words) == []
+        assert refused([], words) == []
 
 
 @pytest.mark.parametrize("option", WORDS)
 def test_each_option_that_is_given_another_value_is_named(option: str) -> None:
     one, other = WORDS[option]
 
-    named = said([other], [one])
+    named = refused([other], [one])
 
     assert named and all(each.startswith(option) for each in named), named
 
 
-def test_what_differs_is_said_with_both_values() -> None:
-    assert said(["schedule.duration_seconds=700"], ["schedule.duration_seconds=600"]) == [
+def test_a_difference_is_reported_with_both_values() -> None:
+    assert refused(["schedule.duration_seconds=700"], ["schedule.duration_seconds=600"]) == [
         "schedule.duration_seconds=600, not 700"
     ]
-    assert said(["+cluster=slurm"], []) == ["cluster=null, not slurm"]
-    assert said(["+cluster=slurm", "cluster.nodes=2"], ["+cluster=slurm", "cluster.nodes=4"]) == [
+    assert refused(["+cluster=slurm"], []) == ["cluster=null, not slurm"]
+    assert refused(["+cluster=slurm", "cluster.nodes=2"], ["+cluster=slurm", "cluster.nodes=4"]) == [
         "cluster.nodes=4, not 2"
     ]
 

@@ -110,7 +110,7 @@ def test_nothing_is_wrong_with_nodes_that_are_alike() -> None:
     assert all(not verdict.faults and not verdict.notes for verdict in judge(three_well(), LIMITS).values())
 
 
-def test_two_nodes_make_no_median_and_it_is_said_so() -> None:
+def test_two_nodes_give_no_median_and_a_reason() -> None:
     slow = node("n1", matrix_product=reading("matrix product", {"cpu": [1.0]}), memory=None)
 
     verdict = judge([node("n0", is_head=True), slow], LIMITS)["n1"]

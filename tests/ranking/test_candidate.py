@@ -145,7 +145,7 @@ LATER: dict[str, tuple[str, Callable[[], list[AnyEvent]]]] = {
 
 
 @pytest.mark.parametrize("what", LATER)
-def test_what_came_of_a_run_is_told_with_the_line_that_shows_it(what: str) -> None:
+def test_an_outcome_is_reported_with_its_journal_line(what: str) -> None:
     rule, lines = LATER[what]
 
     assert found(first_line(), *lines())[rule].line == 3

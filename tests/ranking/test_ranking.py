@@ -338,7 +338,7 @@ def test_another_choice_is_a_single_breach(name: str, part: str, chosen: str, ou
 
 
 @pytest.mark.parametrize("change", [{"largest_mfu": None}, {"precisions": frozenset()}, {"images": {}}], ids=str)
-def test_what_cannot_be_told_is_no_pass_and_is_called_unknown(change: dict[str, Any]) -> None:
+def test_an_undecidable_rule_is_unknown_and_no_pass(change: dict[str, Any]) -> None:
     (found,) = breaches(replace(RANKED, **change))
 
     assert found.is_unknown

@@ -49,7 +49,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: write(gather(events), folder / name).page for name, events in runs.items()}
 
 
-def test_a_page_that_asks_and_complains_is_told_of_both(browser: Tab, tmp_path: Path) -> None:
+def test_requests_and_errors_of_a_page_are_both_reported(browser: Tab, tmp_path: Path) -> None:
     page = tmp_path / "loud.html"
     page.write_text(
         """<link rel="stylesheet" href="lacking.css"><script src="http://127.0.0.1:9/far.js"></script>

@@ -59,7 +59,7 @@ def holds(document: Any) -> None:
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_every_kind_of_run_writes_what_the_schema_says(run: str) -> None:
+def test_every_kind_of_run_follows_the_schema(run: str) -> None:
     document = as_written(gather(RUNS[run]()))
 
     holds(document)
@@ -67,7 +67,7 @@ def test_every_kind_of_run_writes_what_the_schema_says(run: str) -> None:
 
 
 @pytest.mark.parametrize("journal", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.stem)
-def test_a_real_run_of_every_release_writes_what_the_schema_says(journal: Path, tmp_path: Path) -> None:
+def test_a_real_run_of_every_release_follows_the_schema(journal: Path, tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(journal.read_bytes())
     recorded = journal.with_suffix(".telemetry")
     if recorded.is_dir():

@@ -87,7 +87,7 @@ def test_an_error_is_a_bound_if_no_image_was_wrong(images: int, wrong: int) -> N
     assert figure.startswith("≤ ") == figure.endswith(" images)") == (wrong == 0)
 
 
-def test_the_floor_of_the_error_is_told_with_its_images() -> None:
+def test_the_smallest_error_is_reported_with_its_images() -> None:
     assert phrases.error_of(1 / 720, REPORT.run) == "≤ 0.14 % (no error in 360 images)"
 
 

@@ -342,7 +342,7 @@ def test_words_of_a_journal_cannot_command_a_terminal() -> None:
     assert [line for line in lines if set("\x00\x07\x1b\x9b\r\n\u202e\u2066") & set(line)] == []
 
 
-def test_a_run_that_has_only_begun_says_so_instead_of_drawing(tmp_path: Path) -> None:
+def test_a_run_that_has_only_begun_has_a_note_and_no_figure(tmp_path: Path) -> None:
     text = " ".join(Parsed(write(gather(SMALL[:1]), tmp_path).page.read_text("utf-8")).text)
 
     for phrase in (

@@ -1,6 +1,6 @@
 """Ray with an autoscaler that starts and ends nodes on this machine, for runs whose workers join and leave.
 
-`python -m tests.rigs.autoscaler FOLDER WORD…` runs a complete story. Start it in its own process namespace (`told` does),
+`python -m tests.rigs.autoscaler FOLDER WORD…` runs a complete story. Start it in its own process namespace (`run_story` does),
 since the nodes are processes of the autoscaler and must end with it. Ray's head has no processor, and is the only node. A
 run requests two nodes. Once both train, one of them is drained and dies, and the autoscaler starts another. Ray's provider
 gives
@@ -33,7 +33,7 @@ LIMIT_SECONDS = 400.0
 """Limit of each wait of the story. A loaded machine starts a node in a minute."""
 
 
-def told(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run_story(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the story to its end. Needs root, for its own process namespace."""
     apart = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     return subprocess.run(

@@ -102,7 +102,7 @@ class Bench:
         assert isinstance(answer, ProposalReturned), answer
         return answer
 
-    def told(self, proposal: ProposalReturned, accuracy: float) -> None:
+    def observe(self, proposal: ProposalReturned, accuracy: float) -> None:
         """Return the observations of a finished trial."""
         number = proposal.number
         morphs = tuple(decode_morph(morph) for morph in proposal.morphs)

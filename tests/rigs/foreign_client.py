@@ -43,7 +43,7 @@ REQUESTS = (
 )
 
 
-def told(address: str) -> dict[str, object]:
+def tried(address: str) -> dict[str, object]:
     """All that he gets from one address: what each HTTP request and gRPC call was answered, and what came after raw bytes."""
     return {
         "raw": _answer(address, secrets.token_bytes(64), 2.0)[:200].decode("latin-1"),
@@ -99,4 +99,4 @@ def _answer(address: str, sent: bytes, seconds: float, until: bytes | None = Non
 
 if __name__ == "__main__":
     with ThreadPoolExecutor(8) as aside:
-        print(json.dumps(dict(zip(sys.argv[1:], aside.map(told, sys.argv[1:]), strict=True))))
+        print(json.dumps(dict(zip(sys.argv[1:], aside.map(tried, sys.argv[1:]), strict=True))))

@@ -243,14 +243,14 @@ def test_late_words_of_a_dead_attempt_change_nothing() -> None:
     assert run.lines == before
 
 
-def starts_asked_for(run: Run, now: float) -> list[int]:
+def requested_starts(run: Run, now: float) -> list[int]:
     """Return the requests for the starting network among the due ones."""
     return [c.number for c in decide(run, now) if isinstance(c, ProposalRequested) and c.starting_network]
 
 
 def test_starting_network_is_requested_once_for_all_workers() -> None:
-    assert starts_asked_for(state_after([started(), joined(0), joined(1), joined(2)]), 1.0) == [0]
-    assert starts_asked_for(state_after([started(), joined(0), joined(1), requested(0)]), 1.0) == []
+    assert requested_starts(state_after([started(), joined(0), joined(1), joined(2)]), 1.0) == [0]
+    assert requested_starts(state_after([started(), joined(0), joined(1), requested(0)]), 1.0) == []
 
 
 GIVEN_UP = [
@@ -274,7 +274,7 @@ GIVEN_UP = [
 def test_starting_network_is_requested_until_one_has_finished(fate: list[AnyEvent]) -> None:
     run = state_after([started(), joined(0), joined(1), requested(0, worker=0), requested(1, worker=1), *fate])
 
-    assert starts_asked_for(run, 6.0) == [2]
+    assert requested_starts(run, 6.0) == [2]
 
     worker = max(run.workers)
     for event in (
@@ -285,7 +285,7 @@ def test_starting_network_is_requested_until_one_has_finished(fate: list[AnyEven
         finished(2, 8, 0.5),
     ):
         evolve(run, event)
-        assert starts_asked_for(run, 8.0) == []
+        assert requested_starts(run, 8.0) == []
 
 
 def test_lost_starting_network_fails_before_the_next_request() -> None:
@@ -294,7 +294,7 @@ def test_lost_starting_network_fails_before_the_next_request() -> None:
     assert [type(command) for command in decide(run, 5.0)] == [TrialFailed]
 
     evolve(run, TrialFailed(at=5, trial=0, reason="lost 3 times"))
-    assert starts_asked_for(run, 5.0) == [1]
+    assert requested_starts(run, 5.0) == [1]
 
 
 def test_starting_network_is_not_requested_beyond_the_limit() -> None:
@@ -302,7 +302,7 @@ def test_starting_network_is_not_requested_beyond_the_limit() -> None:
 
     asked = []
     for number in range(5):
-        asked += [number] if starts_asked_for(run, 1.0) else []
+        asked += [number] if requested_starts(run, 1.0) else []
         evolve(run, requested(number, starting_network=number < 3))
         evolve(run, proposed(number))
         evolve(run, begun(number, 1.0))
@@ -525,7 +525,7 @@ def test_only_the_best_checkpoint_that_cannot_grow_is_kept() -> None:
 
 
 @pytest.mark.parametrize("cause", ["divergence", "memory", "network", "machine"])
-def test_a_failed_trial_says_whose_failure_it_was(cause: Cause) -> None:
+def test_a_failed_trial_names_the_cause_of_its_failure(cause: Cause) -> None:
     word = messages.Crashed(trial=0, attempt=1, reason="x", retry=False, cause=cause)
 
     assert interpret(state_after(one_trial()), word, 5.0) == [TrialFailed(at=5.0, trial=0, reason="x", cause=cause)]

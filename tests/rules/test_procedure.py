@@ -46,7 +46,7 @@ def test_reported_accuracy_is_bounded_by_epochs_and_fit(
         assert min(accuracies[:15]) - 1e-9 <= told <= max(accuracies[:15]) + 1e-9
 
 
-def test_an_endless_climb_is_never_told_above_one() -> None:
+def test_an_endless_climb_is_never_reported_above_one() -> None:
     assert reported_accuracy(PROCEDURE, [0.1 * x for x in range(1, 10)]) <= 1
 
 

@@ -79,7 +79,7 @@ def test_noise_of_the_default_task_is_shown_everywhere(tmp_path: Path) -> None:
     assert page.count(said) == 2, "beside the data set's name, and in the table of the run"
 
 
-def test_nothing_is_said_of_noise_where_there_is_none(tmp_path: Path) -> None:
+def test_no_noise_is_reported_if_there_is_none(tmp_path: Path) -> None:
     conf = configure(["dataset.noise=0"])
 
     assert "noise" not in describe_plan(make_plan(conf, this_machine(conf)))

@@ -96,7 +96,7 @@ def test_epochs_after_round_1_do_not_change_reported_accuracy(curve: list[float]
     assert reported_accuracy(PROCEDURE, curve) == reported_accuracy(PROCEDURE, curve[:15] + otherwise)
 
 
-def test_noise_of_one_epoch_is_not_told_as_a_result() -> None:
+def test_noise_of_one_epoch_is_not_reported_as_a_result() -> None:
     curve = [0.9 - 0.5 * x**-0.7 for x in range(1, 16)]
     lucky = [*curve[:9], 0.99, *curve[10:]]
 
@@ -189,7 +189,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> list[AnyEvent]:
     return list(read(path))
 
 
-def test_in_a_run_the_search_is_told_one_thing_of_every_round(events: list[AnyEvent]) -> None:
+def test_the_search_gets_one_update_per_round(events: list[AnyEvent]) -> None:
     rounds = {event.trial: event.round for event in events if isinstance(event, TrialStarted) and event.round}
     curves: dict[int, dict[int, float]] = {}
     for event in events:

@@ -60,7 +60,7 @@ def test_each_corrupt_image_is_reported_once() -> None:
     assert other == [ImagesSkipped(at=3.0, worker=1, images=3, files=dict(files(3)))]
 
 
-def test_a_worker_that_never_was_there_tells_of_nothing() -> None:
+def test_an_unknown_worker_reports_nothing() -> None:
     assert received(run_of(10), CorruptImagesFound(worker=7, files=files(1)), 1.0) == []
 
 

@@ -156,9 +156,7 @@ loses running ones."""
 
 
 @pytest.mark.parametrize(("state", "kind"), [one for one in PAIRS if one[0] in FITS[one[1]]], ids=name)
-def test_an_event_that_fits_the_state_leads_where_the_table_says(
-    state: TrialState | None, kind: type[AnyEvent]
-) -> None:
+def test_a_legal_event_leads_to_the_state_of_the_table(state: TrialState | None, kind: type[AnyEvent]) -> None:
     run = reaching(state)
 
     evolve(run, event_of(kind, attempt=2 if state is TrialState.LOST else 1))

@@ -85,21 +85,21 @@ def loaded_core(ranks: Sequence[int]) -> Iterator[None]:
     busy.wait()
 
 
-def measured(folder: Path, *words: str, plant: Plant = nullcontext) -> Point:
+def measured(folder: Path, *words: str, plant: Plant | None = None) -> Point:
     """Run one trial of the starting network, with the plant active while it trains."""
     folder.mkdir()
     run = RealRun(folder, *RUN, *words)
     try:
         run.until(lambda events: any(isinstance(event, TrialStarted) for event in events))
         ranks = sorted(pid for pid in descendants(run.process.pid) if RANK in command_line(pid))
-        with plant(ranks):
+        with nullcontext() if plant is None else plant(ranks):
             assert run.wait() == 0, run.output.read_text()
         return point_of(run.folder)
     finally:
         run.end()
 
 
-def lost(folder: Path, one: Sequence[str], two: Sequence[str], plant: Plant = nullcontext) -> dict[str, float]:
+def lost(folder: Path, one: Sequence[str], two: Sequence[str], plant: Plant | None = None) -> dict[str, float]:
     """Return the points lost from one rank with the options `one` to two ranks with the options `two` and the plant."""
     alone = measured(folder / "one", "trainer.ranks=1", *one)
     together = measured(folder / "two", "trainer.ranks=2", *two, plant=plant)

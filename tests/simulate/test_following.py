@@ -242,7 +242,7 @@ def test_a_proposal_that_is_not_the_followed_runs_is_found(
     assert found == [victim.number]
 
 
-def test_the_journal_says_whom_it_follows_and_what_is_left_out(tmp_path: Path) -> None:
+def test_the_journal_names_its_predecessor_and_omissions(tmp_path: Path) -> None:
     earlier = simulated(tmp_path / "earlier", workers=4, faults=[WorkerLostConf(rate=1.0)])
 
     first = simulated(tmp_path / "again", tmp_path / "earlier", workers=4)[0]

@@ -46,7 +46,7 @@ def test_parents_come_from_later_rounds_over_a_long_run(searcher: SearcherConf, 
     assert len({parent for _, parent in children}) > 5
 
 
-def told_by_the_round(procedure: ScheduleConf, accuracies: Sequence[float]) -> float:
+def observations_by_round(procedure: ScheduleConf, accuracies: Sequence[float]) -> float:
     """Return the accuracy by rules 3: a prediction for epoch 60 after a short trial, a measurement after a long one."""
     best, predicted = max(accuracies), predicted_accuracy(accuracies, procedure.epochs[-1])
     is_early = len(accuracies) <= procedure.epochs[-2]
@@ -54,7 +54,7 @@ def told_by_the_round(procedure: ScheduleConf, accuracies: Sequence[float]) -> f
 
 
 def test_results_on_two_scales_break_the_law_of_generations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aiperf.rules.interpret, "reported_accuracy", told_by_the_round)
+    monkeypatch.setattr(aiperf.rules.interpret, "reported_accuracy", observations_by_round)
 
     with pytest.raises(BrokenLaw) as caught:
         descent(EvolutionConf(), tmp_path)

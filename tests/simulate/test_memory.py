@@ -140,7 +140,7 @@ def test_resnet50_on_32_gib_at_16_bits_has_a_ceiling_of_672() -> None:
     assert memory_of(conf, TrainerConf(memory_limit_bytes=2**34), graph).usable_bytes == 2**34
 
 
-def test_every_worker_says_its_ceiling_when_it_is_up() -> None:
+def test_every_worker_reports_its_ceiling_at_its_start() -> None:
     events = played(configured(3 * LEAST_BYTES), WorkerLostConf(rate=0.5))
 
     joined = [before for before, after in pairwise(events) if isinstance(after, CeilingMeasured)]

@@ -253,7 +253,7 @@ def training_the_oldest_proposal_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Run, "next_of", lambda run, worker: worker.waiting[0])
 
 
-def training_a_spare_as_of_the_round_it_was_asked_for(patch: pytest.MonkeyPatch) -> None:
+def training_a_spare_as_of_its_requested_round(patch: pytest.MonkeyPatch) -> None:
     deciding(
         patch,
         lambda run, command: (
@@ -404,7 +404,7 @@ PLANTS: list[tuple[Plant, Case, str]] = [
     (asking_for_spares_before_anything_is_known, case(20), laws.DUE),
     (waiting_for_the_next_proposal_beside_a_spare, SUDDEN, laws.WAITS),
     (training_the_oldest_proposal_first, SUDDEN, laws.NEWEST),
-    (training_a_spare_as_of_the_round_it_was_asked_for, SUDDEN, laws.ROUNDS),
+    (training_a_spare_as_of_its_requested_round, SUDDEN, laws.ROUNDS),
     (beginning_what_has_lost_its_parents_weights, case(20, CheckpointsVanishConf(rate=0.3), workers=8), laws.WEIGHTS),
     (offering_a_finished_trial_without_a_checkpoint, case(33, CheckpointsUnwrittenConf(rate=0.5)), laws.WEIGHTS),
     (never_asking_for_the_starting_network_again, case(32, BadProposalConf(rate=0.9)), laws.START),

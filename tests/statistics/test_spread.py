@@ -51,7 +51,7 @@ def test_two_runs_suggest_more_than_five_of_the_same_spread() -> None:
     assert more_runs(two, 0.01) > 10 * more_runs(five, 0.01) > 0
 
 
-def test_one_run_tells_nothing_of_another() -> None:
+def test_one_run_reveals_nothing_of_another() -> None:
     assert of_repeats([5.0]) is None and spread([5.0]) is None
 
 

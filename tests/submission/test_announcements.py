@@ -73,7 +73,7 @@ def test_a_last_entry_changed_after_signing_is_rejected(four: bytes) -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 2, 3], [1, 2, 3], [0, 2, 1, 3], [0, 1, 1, 2], [0, 3]])
-def test_a_line_that_is_removed_moved_or_repeated_is_told(four: bytes, order: list[int]) -> None:
+def test_a_removed_moved_or_repeated_line_is_reported(four: bytes, order: list[int]) -> None:
     lines = four.splitlines(keepends=True)
 
     with pytest.raises(AnnouncementsDamaged, match="its hash does not follow from the line before it"):
@@ -94,7 +94,7 @@ def test_what_was_not_announced_cannot_be_withdrawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [1, 40, -1])
-def test_a_torn_last_line_is_set_aside_beside_the_log_and_said(four: bytes, tmp_path: Path, left: int) -> None:
+def test_a_torn_last_line_is_moved_next_to_the_log_and_reported(four: bytes, tmp_path: Path, left: int) -> None:
     torn = four.splitlines()[-1][:left]
     (tmp_path / "log").write_bytes(b"".join(four.splitlines(keepends=True)[:3]) + torn)
 
@@ -155,7 +155,7 @@ def _announce(folder: Path, times: int) -> None:
         add(folder / "log", folder / "key", witness)
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(AnnouncementsNotWritten, match="in an existing folder"):
         add(tmp_path / "none" / "log", key_file(tmp_path), witness)
 

@@ -116,7 +116,7 @@ def test_runs_that_do_not_fit_are_named_with_how(log: Announcements) -> None:
     assert [names for _, names in found.used_twice] == [("run-3", "again")]
 
 
-def test_a_withdrawn_run_stays_announced_and_its_reason_is_told(log: Announcements, tmp_path: Path) -> None:
+def test_a_withdrawn_run_stays_announced_with_its_reason(log: Announcements, tmp_path: Path) -> None:
     key = key_file(tmp_path)
     signed, _ = add(tmp_path / "log", key, lambda log: announcement(configure([]), log, ANNOUNCED_UNIX))
     add(

@@ -106,7 +106,7 @@ def test_checkpoints_kept_at_the_end_spoil_no_submission(site: Site, tmp_path: P
     assert bad(site.judged(tmp_path / "bundle", with_signers=False)) == []
 
 
-def test_a_last_line_that_was_torn_is_said_as_everywhere(site: Site) -> None:
+def test_a_torn_last_line_has_the_common_message(site: Site) -> None:
     def torn(members: Members) -> None:
         (journal,) = (name for name in members if name.endswith(JOURNAL))
         members[journal] += b'{"kind":"Progress","at":99.5'
@@ -226,7 +226,7 @@ def test_a_member_that_was_changed_after_it_was_signed_is_named(site: Site, tmp_
     assert "checksums: runs/1/report.html differs from the manifest: it was changed since" in bad(found)
 
 
-def test_one_run_handed_in_twice_is_told(site: Site, tmp_path: Path) -> None:
+def test_a_run_submitted_twice_is_reported(site: Site, tmp_path: Path) -> None:
     shutil.copytree(site.run, tmp_path / "copy")
 
     status = main(["submit", str(site.run), str(tmp_path / "copy"), "--out", str(tmp_path / "twice")])
@@ -280,7 +280,7 @@ def test_a_submission_that_does_not_say_what_it_holds_is_refused(site: Site, con
     assert [text.split(":")[0] for text in bad(found)] == ["archive"]
 
 
-def test_an_announcement_by_a_stranger_is_told(site: Site, tmp_path: Path) -> None:
+def test_an_announcement_by_a_stranger_is_reported(site: Site, tmp_path: Path) -> None:
     allowed_file(tmp_path, other=site.folder / "stranger")
 
     found = inspect(site.bundle, Requirements(read_allowed(tmp_path / "allowed_signers")))

@@ -117,6 +117,6 @@ def test_what_amdsmi_calls_not_available_is_not_measured() -> None:
     assert violations({"active_ppt_pwr": False}) == ()
 
 
-def test_power_limits_in_microwatts_and_in_watts_are_told_apart() -> None:
+def test_power_limits_in_microwatts_and_watts_are_distinguished() -> None:
     assert cap_watts(750_000_000) == cap_watts(750) == 750.0
     assert cap_watts(0) is None

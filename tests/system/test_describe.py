@@ -43,7 +43,7 @@ def test_a_processor_without_a_name_has_none(tmp_path: Path) -> None:
     assert cpu_model(tmp_path) is None
 
 
-def test_a_container_is_told_by_its_marks(tmp_path: Path) -> None:
+def test_a_container_is_recognised_by_its_marks(tmp_path: Path) -> None:
     assert container({}, tmp_path) is None
     assert container({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path) == "kubernetes"
     (tmp_path / ".dockerenv").touch()

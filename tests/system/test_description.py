@@ -77,7 +77,7 @@ def test_unreadable_values_have_a_reason_and_no_guess(
     assert all(len(value) > len(UNREAD) for _, value in rows)
 
 
-def test_a_file_that_may_not_be_read_or_holds_no_number_says_so(tmp_path: Path) -> None:
+def test_an_unreadable_file_or_one_without_a_number_is_reported(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     written(tmp_path, {"word": "many", "empty": "\n", "choice": "always [madvise] never\n", "count": "-3\n"})
 

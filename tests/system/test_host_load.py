@@ -137,7 +137,7 @@ def test_more_than_5_percent_of_others_or_steal_is_warned_of() -> None:
     )
 
 
-def test_telemetry_of_older_releases_says_nothing_of_others() -> None:
+def test_telemetry_of_older_releases_has_no_other_programs() -> None:
     old = Session(
         host="n1", worker=0, at=0.0, wall_unix=0.0, interval_seconds=1.0, devices=(Device(id=HOST, kind="host"),)
     )

@@ -120,7 +120,7 @@ def test_a_group_that_is_not_in_sight_has_what_is_mounted_for_it(tmp_path: Path)
     assert memory_room_here(proc) == 70
 
 
-def test_where_the_kernel_tells_nothing_no_memory_is_counted_on(tmp_path: Path) -> None:
+def test_no_memory_is_assumed_if_the_kernel_reports_none(tmp_path: Path) -> None:
     assert available_bytes(tmp_path) == 0
     proc = host(tmp_path, [Group(None, 0, 0)], 0, 2, False)
     assert available_bytes(proc) == 2048 * 1024

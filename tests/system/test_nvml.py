@@ -330,7 +330,7 @@ def test_health_reports_memory_errors_of_wanted_devices(
     assert health["processes"] is None, "this driver does not tell"
 
 
-def test_only_xids_of_hardware_are_told_each_once_and_by_device() -> None:
+def test_each_hardware_xid_is_reported_once_by_device() -> None:
     lines = [
         "4,1,2,-;NVRM: Xid (PCI:0000:3B:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
         "4,2,3,-;NVRM: Xid (PCI:0000:3B:00): 79, again",

@@ -129,7 +129,7 @@ def test_an_accelerator_that_stops_answering_is_critical(tmp_path: Path) -> None
     ]
 
 
-def test_a_lost_accelerator_is_told_in_its_drivers_words(tmp_path: Path) -> None:
+def test_a_lost_accelerator_is_reported_with_its_drivers_text(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], {"GPU-0": lambda at, figures: figures if at < 99 else {"gone": "GPU is lost"}})
 
     (text,) = texts(summary(tmp_path), "critical")
@@ -189,7 +189,7 @@ def test_a_device_that_gives_no_figure_is_not_warned_of_for_it(tmp_path: Path) -
     assert (one.temperature_max_celsius, one.ecc_uncorrected, one.memory_used_max_bytes) == (None, None, 5)
 
 
-def test_a_recording_that_breaks_off_is_told_as_not_measured(tmp_path: Path) -> None:
+def test_an_interrupted_recording_is_reported_as_not_measured(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], seconds=60)
 
     assert texts(summary(tmp_path), "note") == [
@@ -328,7 +328,7 @@ def test_a_reset_error_counter_is_not_counted_backwards(tmp_path: Path) -> None:
     assert device(summary(tmp_path), "GPU-0").ecc_uncorrected == 1
 
 
-def test_files_of_several_workers_are_told_apart(tmp_path: Path) -> None:
+def test_files_of_several_workers_are_distinguished(tmp_path: Path) -> None:
     for worker in (0, 2, 10):
         write(tmp_path, [accelerator(0)], worker=worker)
 

@@ -46,7 +46,7 @@ def test_without_an_epoch_the_newest_is_read(tmp_path: Path) -> None:
     assert load(folder, 3, "f00d").epoch == 10
 
 
-def test_a_checkpoint_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NoCheckpoint, match="no checkpoint of trial 3 after epoch 2"):
         load(CheckpointFolder(tmp_path), 3, "f00d", 2)
 
@@ -237,7 +237,7 @@ def test_an_overtaken_snapshot_is_not_written(tmp_path: Path, monkeypatch: pytes
     writer.close()
 
 
-def test_a_disk_that_refuses_is_told_to_whoever_waits(tmp_path: Path) -> None:
+def test_a_failed_write_is_reported_to_every_waiting_caller(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     writer = Writer(CheckpointFolder(tmp_path / "file" / "folder"), keep_seconds=0.0)
 

@@ -107,7 +107,7 @@ def test_too_many_corrupt_images_end_the_worker(root: Path, tmp_path: Path) -> N
     assert "corrupt" in end.reason
 
 
-def test_what_was_met_is_told_before_the_trial_ends_of_it(root: Path, tmp_path: Path) -> None:
+def test_corrupt_images_are_reported_before_the_trial_ends(root: Path, tmp_path: Path) -> None:
     words: list[Word] = []
 
     with (

@@ -149,7 +149,7 @@ def test_twelve_networks_of_one_process_are_compiled_once_each(compiler: str) ->
 
 @pytest.mark.usefixtures("fresh_compiler")
 @importing_inductor
-def test_a_network_that_was_not_compiled_is_not_said_to_be() -> None:
+def test_a_network_that_was_not_compiled_is_not_reported_as_such() -> None:
     """The environment disables compilation. With compile=on the trial fails, because eager training was not chosen."""
     with torch._dynamo.config.patch(disable=True):
         words = list(loop.train(order(), compiling("eager"), taken=0.0))

@@ -66,7 +66,7 @@ def test_sums_grow_within_an_epoch_and_count_time_once(tmp_path: Path) -> None:
         assert 0.0 <= word.validation_seconds <= word.busy_seconds
 
 
-def test_progress_is_said_at_an_edge_of_the_window(tmp_path: Path) -> None:
+def test_progress_is_reported_at_an_edge_of_the_window(tmp_path: Path) -> None:
     train_order = order(last_epoch=2, progress_seconds=1000.0, edges=(0.001,))
 
     words = train(train_order, tmp_path)
@@ -213,7 +213,7 @@ def test_a_network_that_fits_at_no_batch_is_not_tried_again(tmp_path: Path) -> N
     assert "batch 8" in words[-1].reason
 
 
-def test_a_diverged_trial_says_so_and_is_not_tried_again(tmp_path: Path) -> None:
+def test_a_diverged_trial_is_marked_and_not_repeated(tmp_path: Path) -> None:
     conf = TrainerConf(threads=1, precision="fp32")
     conf.learning_rate = 1e30  # far above what the option takes, so that the first epoch is enough
 

@@ -18,7 +18,7 @@ LAW = StartLaw()
 MISSING = BadConfiguration("no data set at '/data'")
 
 
-def test_the_pauses_are_those_that_the_law_says() -> None:
+def test_pauses_follow_the_formula() -> None:
     assert doctest.testmod(failed_starts).failed == 0
 
 

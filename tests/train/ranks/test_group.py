@@ -259,7 +259,7 @@ def test_no_file_that_a_group_leaves_is_a_pickle(group: tuple[RankGroup, Path]) 
             raise AssertionError(f"{file.name} is a pickle")
 
 
-def test_a_trial_says_its_sums_when_it_is_asked_and_goes_on(group: tuple[RankGroup, Path]) -> None:
+def test_a_trial_reports_its_sums_on_request_and_continues(group: tuple[RankGroup, Path]) -> None:
     ranks, _ = group
     for trial in range(600, 620):  # a trial may end before it receives the request
         ranks.order(order(trial=trial, batch_size=8, last_epoch=60, progress_seconds=1e6))

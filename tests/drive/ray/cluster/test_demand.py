@@ -32,14 +32,14 @@ def test_all_nodes_are_requested_at_once_until_the_end(asked: list[Any]) -> None
     assert asked[1:] == [[]]
 
 
-def test_what_was_asked_for_is_taken_back_however_the_run_ends(asked: list[Any]) -> None:
+def test_requested_nodes_are_released_however_the_run_ends(asked: list[Any]) -> None:
     with pytest.raises(KeyboardInterrupt), requested_nodes(Demand(1, {"CPU": 1.0})):
         raise KeyboardInterrupt
 
     assert asked[-1] == []
 
 
-def test_where_nobody_declares_nodes_nothing_is_asked_for(asked: list[Any]) -> None:
+def test_without_declared_nodes_nothing_is_requested(asked: list[Any]) -> None:
     with requested_nodes(None):
         pass
 

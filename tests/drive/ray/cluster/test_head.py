@@ -59,7 +59,7 @@ def test_a_stranger_without_the_heads_token_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_lacks_nodes_says_who_is_there(tmp_path: Path) -> None:
+def test_a_run_that_lacks_nodes_names_the_present_ones(tmp_path: Path) -> None:
     told = rf"1 of 2 have joined after 0 s \({socket.gethostname()}\).*cluster.fewest_nodes"
     with pytest.raises(NoWorkers, match=told), head_ray(tmp_path, HeadPlace(2, fewest_nodes=2, patience_seconds=0.0)):
         raise AssertionError("it began without its nodes")
@@ -69,7 +69,7 @@ def test_a_run_that_lacks_nodes_says_who_is_there(tmp_path: Path) -> None:
         assert (tmp_path / HEAD_FILE).exists()
 
 
-def told(folder: Path, port: int) -> None:
+def write_head_file(folder: Path, port: int) -> None:
     (folder / HEAD_FILE).write_text(json.dumps({"address": f"127.0.0.1:{port}", "token": "x"}))
 
 
@@ -86,7 +86,7 @@ def test_a_node_starts_its_ray_again_while_the_head_answers(
     monkeypatch.setattr(join_node, "_command", lambda head, folder: ["bash", "-c", script])
     monkeypatch.setattr(join_node, "PAUSE_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as head:
-        told(tmp_path, head.getsockname()[1])
+        write_head_file(tmp_path, head.getsockname()[1])
         with pytest.raises(RuntimeNotStarted, match="with status 1 after 3 starts"):
             join(tmp_path, patience_seconds=600.0)
 
@@ -104,7 +104,7 @@ def test_a_node_leaves_a_head_whose_port_stays_silent(
     monkeypatch.setattr(join_node, "_command", lambda head, folder: ["sleep", "600"])
     monkeypatch.setattr(join_node, "PORT_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as head:
-        told(tmp_path, head.getsockname()[1])
+        write_head_file(tmp_path, head.getsockname()[1])
         threading.Timer(4.0, head.close).start()
         began = time.monotonic()
 

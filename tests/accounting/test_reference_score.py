@@ -216,7 +216,7 @@ def test_epochs_are_the_sample_in_a_run_of_one_trial(trials: int | None) -> None
         for number in range(80)
     ]
     config = {"limits": {**LIMITS, "trials": trials}, "schedule": SCHEDULE}
-    trial = [joined(), requested(0), proposed(0), begun(0, 0.0)]
+    trial: list[AnyEvent] = [joined(), requested(0), proposed(0), begun(0, 0.0)]
     events: list[AnyEvent] = [started(duration=LONG, config=config), *trial, *epochs, ended(LONG)]
 
     both(events)

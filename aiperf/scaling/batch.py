@@ -41,7 +41,7 @@ class BatchPoint:
     seconds: float | None
     """Mean seconds to the target: steps · batch ÷ images per second. None if a run did not reach it."""
     next_run_seconds: tuple[float, float] | None
-    """95 % interval of the seconds of another run. None for fewer than two runs."""
+    """95 % interval of the seconds of another run, by Student's t of their logarithms. None for fewer than two runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,9 @@ def _point(batch: int, group: Sequence[Point], region: Region | None, evaluation
     interval = None
     if is_reached and len(seconds) > 1:
         # of another run: its own deviation and that of the mean
-        half = quantile(len(seconds) - 1) * deviation(seconds) * math.sqrt(1 + 1 / len(seconds))
-        interval = (max(0.0, fmean(seconds) - half), fmean(seconds) + half)
+        logarithms = [math.log(each) for each in seconds]
+        half = quantile(len(seconds) - 1) * deviation(logarithms) * math.sqrt(1 + 1 / len(seconds))
+        interval = (math.exp(fmean(logarithms) - half), math.exp(fmean(logarithms) + half))
     return BatchPoint(
         global_batch=batch,
         images_per_second=fmean(each.images_per_second(evaluation) for each in group),

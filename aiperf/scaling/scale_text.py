@@ -162,7 +162,11 @@ def _batch_lines(found: BatchStudy) -> Iterator[str]:
     yield f"batches to a quality of {found.target:g}, learning rate {found.learning_rates}"
     for each in found.points:
         steps = ", ".join(map(str, each.steps)) or "none"
-        missed = f", {each.not_reached} runs did not reach it" if each.not_reached else ""
+        missed = (
+            f", {each.not_reached} of {each.not_reached + len(each.steps)} runs did not reach it"
+            if each.not_reached
+            else ""
+        )
         between = "" if each.next_run_seconds is None else f" ({' to '.join(map(duration, each.next_run_seconds))})"
         seconds = "" if each.seconds is None else f", {duration(each.seconds)} to the target{between}"
         region = "" if each.region is None else f", region {each.region}"

@@ -7,7 +7,7 @@ unexplained, which should be small.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -96,16 +96,21 @@ _MEANINGS = {
 
 
 def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
-    """Return the accelerator seconds of a window by activity, each being seconds × accelerators of the worker."""
+    """Return the accelerator seconds of a window by activity, each being seconds × accelerators of the worker at that time."""
     rows = work_log.intervals
     inside_share = share_inside(rows.start, rows.end, inside)
     weight = inside_share * rows.ranks.astype(np.float64)
     is_repeated = rows.wasted > 0
-    ranks = {presence.worker: presence.ranks for presence in work_log.presences}
+    presences = {presence.worker: presence for presence in work_log.presences}
+
+    def accelerator_seconds(worker: int, start: float, end: float) -> float:
+        parts = _parts(presences[worker], max(start, inside.start), min(end, inside.end))
+        return sum(ranks * (last - first) for ranks, first, last in parts)
+
     started = compiled = 0.0
     for preparation in work_log.preparations:
         length = preparation.at - preparation.started
-        part = _overlap(preparation.started, preparation.at, inside) * ranks[preparation.worker]
+        part = accelerator_seconds(preparation.worker, preparation.started, preparation.at)
         compiling = min(1.0, preparation.compile_seconds / length) if length > 0 else 0.0
         compiled += part * compiling
         started += part * (1.0 - compiling)
@@ -117,14 +122,21 @@ def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
     ]
     idle = {"gap": 0.0, "lost": 0.0, "end": 0.0}
     for span in work_log.idle_spans:
-        idle[span.kind] += span.ranks * _overlap(span.start, span.end, inside)
+        idle[span.kind] += accelerator_seconds(span.worker, span.start, span.end)
     for span in open_idle_spans:
-        idle["gap" if span.kind == "gap" else "end"] += span.ranks * _overlap(span.start, span.end, inside)
+        idle["gap" if span.kind == "gap" else "end"] += accelerator_seconds(span.worker, span.start, span.end)
     validation_flops = np.maximum(0.0, rows.flops - _training_flops(work_log))
     return AcceleratorTime(
         window_seconds=inside.seconds,
         accelerators=capacity(work_log),
-        present=sum((one.ranks * _present(one, inside) for one in work_log.presences), Fraction(0)),
+        present=sum(
+            (
+                ranks * (Fraction(last) - Fraction(first))
+                for one in work_log.presences
+                for ranks, first, last in _parts(one, inside.start, inside.end)
+            ),
+            Fraction(0),
+        ),
         counted=_interval_time(work_log, np.where(is_repeated, 0.0, weight)),
         repeated=_interval_time(work_log, np.where(is_repeated, weight, 0.0)),
         start=started,
@@ -157,8 +169,9 @@ def seconds_present(presences: Iterable[WorkerPresence], inside: Window) -> dict
     """Return the seconds of presence inside a window by worker number. Workers that were absent are left out."""
     present: dict[int, float] = {}
     for presence in presences:
-        if (seconds := _present(presence, inside)) > 0:
-            present[presence.worker] = present.get(presence.worker, 0.0) + float(seconds)
+        seconds = sum(last - first for _, first, last in _parts(presence, inside.start, inside.end))
+        if seconds > 0:
+            present[presence.worker] = present.get(presence.worker, 0.0) + seconds
     return present
 
 
@@ -188,15 +201,12 @@ def _training_flops(work_log: WorkLog) -> Real:
     return np.asarray(rows.training_images.astype(np.float64) * of_image[rows.trial], dtype=np.float64)
 
 
-def _present(presence: WorkerPresence, inside: Window) -> Fraction:
-    """Return the exact seconds of a worker's presence in a window."""
-    until = inside.end if presence.left is None else min(presence.left, inside.end)
-    since = max(presence.joined, inside.start)
-    return Fraction(until) - Fraction(since) if until > since else Fraction(0)
-
-
-def _overlap(start: float, end: float, inside: Window) -> float:
-    return max(0.0, min(end, inside.end) - max(start, inside.start))
+def _parts(presence: WorkerPresence, start: float, end: float) -> Iterator[tuple[int, float, float]]:
+    """Yield (accelerators, start, end) for each part of a time in which a worker had a constant number of accelerators."""
+    for since, left, ranks in presence.spans():
+        first, last = max(start, since), end if left is None else min(end, left)
+        if last > first:
+            yield ranks, first, last
 
 
 Activity = Literal["epochs", "start-up", "search", "lost attempts", "done again", "end of the run"]

@@ -51,6 +51,5 @@ class IdleSpan:
     kind: str
     """'gap': without a trial. 'lost': between the last message of an attempt and its loss."""
     worker: int
-    ranks: int
     start: float
     end: float

@@ -247,7 +247,7 @@ class WorkLog:
 
     def _start(self, event: events.TrialStarted, presence: WorkerPresence) -> None:
         if presence.free_since is not None:
-            self.idle_spans.append(IdleSpan("gap", presence.worker, presence.ranks, presence.free_since, event.at))
+            self.idle_spans.append(IdleSpan("gap", presence.worker, presence.free_since, event.at))
         presence.free_since, presence.trial = None, event.trial
         presence.trials += 1
         record = self.trials[event.trial]
@@ -333,7 +333,7 @@ class WorkLog:
         presence = self.present[opened.worker]
         assert opened.worked is not None, "an attempt ends once"
         if since > opened.worked:
-            self.idle_spans.append(IdleSpan("lost", presence.worker, presence.ranks, opened.worked, since))
+            self.idle_spans.append(IdleSpan("lost", presence.worker, opened.worked, since))
         opened.worked = None
         presence.free_since, presence.trial = since, None
 
@@ -353,7 +353,7 @@ class WorkLog:
             assert presence.trial is not None
             kind, since = "lost", self._open[presence.trial].worked
             assert since is not None, "a trial that a worker holds is running"
-        return [IdleSpan(kind, presence.worker, presence.ranks, since, at)] if at > since else []
+        return [IdleSpan(kind, presence.worker, since, at)] if at > since else []
 
     def _waste(self, opened: _Open, epoch: int) -> None:
         """Turn all counted work of an epoch into wasted work."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiperf.accounting.accelerator_time import accelerator_time
 from aiperf.accounting.availability import availability, planned_accelerators
 from aiperf.accounting.presence import WorkerPresence
 from aiperf.accounting.score import score
@@ -58,6 +59,9 @@ def test_ranks_of_a_lost_host_are_absent_from_the_loss_on() -> None:
 
     assert found.share == pytest.approx((2 * 50 + 1 * 150) / (2 * 200))
     assert found.steps == ((0.0, 2), (150.0, 1), (300.0, 1))
+    spent = accelerator_time(log, WINDOW)
+    assert spent.present == 2 * 50 + 1 * 150 and spent.accelerators == 2
+    assert spent.start + spent.compile + spent.gap == pytest.approx(10 + 10), "one accelerator from 150 to 170 s"
 
 
 def test_without_a_declared_number_the_most_at_once_are_the_plan() -> None:

@@ -59,8 +59,7 @@ def speed_ups(*rates: Rate) -> list[float]:
 
 
 def test_element_wise_kernels_follow_the_memory_and_products_the_cores() -> None:
-    image, other = torch.rand(2, 2**24), torch.rand(2**24)  # 128 and 64 MiB
-    out = torch.empty_like(image)
+    image, other, out = (torch.rand(2**26) for _ in range(3))  # 256 MiB each, beyond any cache
     left, right = torch.rand(1024, 4096), torch.rand(4096, 1024)
     kernels = of_kernel(lambda: torch.relu_(torch.add(image, other, out=out))), of_kernel(lambda: left @ right)
 

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from subprocess import Popen
 from threading import Event, Thread
@@ -58,11 +58,12 @@ def half_speed(ranks: Sequence[int]) -> Iterator[None]:
     is_over = Event()
 
     def stop_and_go() -> None:
-        while not is_over.is_set():
-            os.kill(ranks[1], signal.SIGSTOP)
-            time.sleep(0.02)
-            os.kill(ranks[1], signal.SIGCONT)
-            time.sleep(0.02)
+        with suppress(ProcessLookupError):  # the rank has ended with its run
+            while not is_over.is_set():
+                os.kill(ranks[1], signal.SIGSTOP)
+                time.sleep(0.02)
+                os.kill(ranks[1], signal.SIGCONT)
+                time.sleep(0.02)
 
     thread = Thread(target=stop_and_go)
     thread.start()

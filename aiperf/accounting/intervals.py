@@ -1,4 +1,4 @@
-"""Compact table of work intervals. A long run has two million of them.
+"""Compact table of a run's work intervals. A long run has two million of them.
 
 A row is appended with one call. Columns are read as vectors.
 """
@@ -59,7 +59,7 @@ class _Column(Generic[_Kind]):
 
 @dataclass(slots=True)
 class IntervalTable:
-    """Table with one interval per row."""
+    """Table with one interval of work of a worker per row. A worker is a group of accelerators that trains one network."""
 
     _rows: bytearray = field(default_factory=bytearray)
 
@@ -93,10 +93,10 @@ class IntervalTable:
     """Seconds of training stopped by a checkpoint."""
 
     def append(self, trial: int, work: Work, ranks: int, flops: int, tensor_flops: int) -> int:
-        """Append an interval and return its row index.
+        """Append a work interval to the table, as counted work, and return its row index.
 
-        `flops`: its counted operations.
-        `tensor_flops`: operations of convolutions and matrix products alone.
+        `trial`: number of the trained network. `work`: worker, times in seconds and number of images. `ranks`: number of
+        accelerators. `flops`: counted operations. `tensor_flops`: its operations of convolutions and matrix products alone.
         """
         rows = self._rows
         index = len(rows) // _ROW_BYTES
@@ -119,7 +119,10 @@ class IntervalTable:
         return index
 
     def waste(self, index: int) -> None:
-        """Move the operations of row `index` from `flops` (counted) to `wasted`, because its work was repeated."""
+        """Move the operations of row `index` from `flops` (counted) to `wasted`, because its work was repeated.
+
+        A second call for a row changes nothing.
+        """
         at = index * _ROW_BYTES + _FLOPS_AT
         flops, wasted = _FLOPS_AND_WASTED.unpack_from(self._rows, at)
         _FLOPS_AND_WASTED.pack_into(self._rows, at, 0.0, flops + wasted)

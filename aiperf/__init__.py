@@ -1,4 +1,4 @@
-"""AIPerf. The packages `cluster`, `morphism` and `searchers` are imported from the same installation.
+"""Package of the AIPerf benchmark. `aiperf.load` reads a run, and `cluster`, `morphism` and `searchers` are imported from HOME.
 
 `python -m` puts the working folder first on sys.path, and so does Ray in the processes of a driver. A user's `cluster.py`
 would be imported instead.
@@ -31,7 +31,7 @@ class _SamePlace:
     def find_spec(
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of such a package, None for other modules. See importlib.abc.MetaPathFinder."""
+        """Return the import spec of a package in NAMES, found in HOME. None for other modules. Other finders look for these."""
         return PathFinder.find_spec(name, [HOME], target) if name in cls.NAMES else None
 
 
@@ -40,9 +40,14 @@ if not any(getattr(finder, "__name__", "") == _SamePlace.__name__ for finder in 
 
 
 def load(run: str | Path) -> LoadedRun:
-    """Return a run with its figures and tables (docs/using.md). `run`: its folder, its name under runs/, or its journal.
+    """Read the journal of a run and return the run with its score, figures and tables (docs/using.md).
 
-    Raises NoSuchRun, NotAJournal and JournalDamaged, as `loaded_run.load`.
+    `run`: folder of the run, its name below the folder runs/, or the path of its journal.
+
+    Raises:
+        NoSuchRun: there is no run at this path.
+        NotAJournal: the path is another file, or the journal cannot be read.
+        JournalDamaged: a line of the journal was changed or removed, or another release wrote the journal.
     """
     from aiperf import loaded_run
 

@@ -25,9 +25,11 @@ OURS = ("aiperf", "cluster", "morphism", "searchers")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a command line and return the exit status. `words`: its arguments. Default: those of this process.
+    """Execute a command line and return its exit status: that of the verb or the run, 2 after an error that a user can fix.
 
-    Errors that a user can fix are printed without a traceback, and the status is 2.
+    After SIGINT, SIGTERM or SIGHUP the status is 128 + the number of the signal. Errors that a user can fix are printed on
+    standard error without a traceback. An exception of another kind is a defect of AIPerf and is raised.
+    `words`: arguments after the program's name. Default: the arguments of this process.
     """
     from aiperf.cli.output import in_users_form, set_up
     from aiperf.errors import AiperfError
@@ -110,7 +112,10 @@ def _execute(words: list[str]) -> int:
 
 
 def script() -> NoReturn:
-    """Run the command line of this process and exit with its status. Entry point of the console script `aiperf`."""
+    """Execute the arguments of this process and end the process with the exit status of `main`.
+
+    Entry point of the console script `aiperf-cluster` and of `python -m aiperf`. Signal handlers are installed first.
+    """
     _open_closed_streams()
     interrupts.install()
     try:

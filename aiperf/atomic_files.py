@@ -1,4 +1,4 @@
-"""Atomic file writes: a reader sees the earlier file or the new one, also if the writer stops at any moment."""
+"""Atomic file writes: a reader finds either the earlier file or the complete new one, even if the writer is killed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def new_draft(path: Path) -> Path:
-    """Create an empty file with a random name in the folder of `path`, and return its path.
+    """Create an empty file with a random name in the folder of `path`, and return the path of the new file.
 
-    A file or link that another user put there is never opened. Raises OSError.
+    An existing file or link is never opened. Raise OSError if the file cannot be created.
     """
     # In the same folder, so that the last step is a rename on one file system.
     draft = path.with_name(f".{secrets.token_hex(8)}.draft")
@@ -22,9 +22,10 @@ def new_draft(path: Path) -> Path:
 
 @contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
-    """Yield an empty file to write. It gets the name `path` at the end of the block and replaces an earlier file.
+    """Return a context manager that yields the path of an empty temporary file. The body of the `with` block writes this file.
 
-    The draft is removed if the block fails or is interrupted. Raises OSError, which always names `path`.
+    At the end of the block the file is renamed to `path` and replaces an earlier file. If the block raises an exception, the
+    temporary file is removed and `path` is unchanged. Raise OSError with the name `path` if the file cannot be written.
     """
     draft = None
     try:
@@ -41,15 +42,19 @@ def draft_of(path: Path) -> Iterator[Path]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file and replace an earlier file or link of that name. Raises OSError."""
+    """Write `content` to the file `path` atomically. An earlier file or link of this name is replaced.
+
+    Raise OSError if the file cannot be written.
+    """
     with draft_of(path) as draft:
         draft.write_bytes(content)
 
 
 def write_named(path: Path, content: bytes) -> None:
-    """Write a file that a user has named. A link is followed. A pipe or a device (`--json /dev/stdout`) receives the content.
+    """Write `content` to a path that a user has typed: a file, a link, a pipe or a device (`--json /dev/stdout`).
 
-    Raises OSError.
+    A file is replaced atomically. If `path` is a link, the file that it points to is replaced.
+    Raise OSError if the content cannot be written.
     """
     target = path.resolve() if path.is_symlink() else path
     if target.exists() and not target.is_file():

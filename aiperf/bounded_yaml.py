@@ -1,4 +1,4 @@
-"""YAML files from users, read within limits: size, depth, range of numbers, no aliases, no tags, unique keys."""
+"""Reader of YAML files from users with limits: size, depth, range of numbers, no aliases, no tags, unique keys."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class BadYaml(ValueError):
-    """Text that is not YAML or exceeds a limit. The message names the limit and the line."""
+    """Error for a text that is not YAML or exceeds a limit. The message names the limit, and the line if one is known."""
 
 
 def read(path: Path) -> Any:
-    """Return the content of a YAML file.
+    """Return the content of a YAML file: mappings, lists, strings, numbers, booleans, dates and None.
 
     Raises:
-        OSError: the file cannot be read.
-        BadYaml: the content is not YAML or exceeds a limit.
+        OSError: the file cannot be read, or the path is no regular file.
+        BadYaml: the content is not YAML in UTF-8, is larger than 1 MiB, or exceeds another limit of this module.
     """
     require_file(path)
     with path.open("rb") as file:
@@ -35,17 +35,17 @@ def read(path: Path) -> Any:
     try:
         return load(content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise BadYaml(f"it is no text in UTF-8 ({error.reason} at byte {error.start})") from error
+        raise BadYaml(f"it is no text in UTF-8 ({error.reason} at byte {error.start}): save it in UTF-8") from error
 
 
 def load(text: str) -> Any:
     """Return the content of a YAML text: mappings, lists, strings, numbers, booleans, dates and None.
 
     Raises:
-        BadYaml: the text is not YAML or exceeds a limit.
+        BadYaml: the text is not YAML, is longer than 1,048,576 characters, or exceeds another limit of this module.
     """
     if len(text) > LARGEST_FILE:
-        raise BadYaml(f"it has at most {LARGEST_FILE} bytes, but found more")
+        raise BadYaml(f"it has at most {LARGEST_FILE} bytes, but found more: shorten it")
     try:
         _check(yaml.parse(text, Loader=_LOADER))
         return yaml.load(text, _Loader)
@@ -65,7 +65,7 @@ def _check(events: Iterator[Any]) -> None:
             raise BadYaml(f"it has no tags, but {where} has {event.tag!r}: leave it out")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
-            raise BadYaml(f"it is at most {DEEPEST} deep, but {where} is deeper")
+            raise BadYaml(f"its values are nested at most {DEEPEST} deep, but {where} is deeper: nest them less")
 
 
 class _Loader(_LOADER):  # type: ignore[misc]  # libyaml has no types
@@ -76,13 +76,17 @@ class _Loader(_LOADER):  # type: ignore[misc]  # libyaml has no types
         if len(made) != len(node.value):
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise BadYaml(f"each key occurs once, but {twice!r} occurs twice (line {node.start_mark.line + 1})")
+            raise BadYaml(
+                f"each key occurs once, but {twice!r} occurs twice (line {node.start_mark.line + 1}): remove one"
+            )
         return made
 
     def construct_number(self, node: yaml.ScalarNode) -> int:
         value: int = self.construct_yaml_int(node)
         if abs(value) > LARGEST_NUMBER:
-            raise BadYaml(f"a number is at most 2^63, but line {node.start_mark.line + 1} has {node.value[:20]}…")
+            raise BadYaml(
+                f"a number is at most 2^63, but line {node.start_mark.line + 1} has {node.value[:20]}…: write a smaller one"
+            )
         return value
 
 

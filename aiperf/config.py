@@ -141,7 +141,7 @@ _CHOSEN: dict[type[Any], tuple[type[Any], ...]] = {
 
 
 def schemas_of_parts() -> dict[str, tuple[type[Any], ...]]:
-    """Return the dataclasses that each part of the configuration can have, by the part's field name in RunConf."""
+    """Return the dataclasses that each part of the configuration (such as `dataset`) can have, by the name of the part."""
     hints = _type_hints(RunConf)
     kinds = {each.name: _without_none(hints[each.name]) for each in fields(RunConf)}
     parts: dict[str, type[Any]] = {
@@ -167,7 +167,10 @@ def _without_none(hint: Any) -> Any:
 
 
 def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
-    """Return the dataclasses that records in the list `name` of `schema` can have. Empty if the field is no such list."""
+    """Return the dataclasses that the entries of a list option can have. Empty if the option is no list of dataclasses.
+
+    `schema`: dataclass of a part of the configuration. `name`: name of its field.
+    """
     if name not in schema.__dataclass_fields__:
         return ()
     declared: tuple[type[Any], ...] | None = schema.__dataclass_fields__[name].metadata.get("records")
@@ -179,15 +182,19 @@ def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
 
 
 def name_of_choice(schema: type[Any]) -> str | None:
-    """Return the name by which a class is chosen, such as 'imagenet'. None if its part has only one class."""
+    """Return the name by which a command line chooses this dataclass, such as 'imagenet' in dataset=imagenet.
+
+    None if its part of the configuration has only one class.
+    """
     is_chosen = any(schema in several for several in _CHOSEN.values())
     return str(fields(schema)[0].default) if is_chosen else None
 
 
 def configuration_folder(package: Path | None = None) -> Path:
-    """Return the absolute path of the folder of choices. Raises AiperfError if the installation has none.
+    """Return the absolute path of the folder conf with the YAML files of the default choices and of all choices.
 
     An installed package contains it (`aiperf/conf`). In a checkout and in an editable install it is next to the package.
+    `package`: folder of the package aiperf. Default: that of this module. Raise AiperfError if there is no such folder.
     """
     package = package or Path(__file__).resolve().parent
     folders = (package / "conf", package.parent / "conf")
@@ -199,7 +206,7 @@ def configuration_folder(package: Path | None = None) -> Path:
 
 
 def choices(group: str) -> list[str]:
-    """Return the names of a group's choices, sorted. Empty for an unknown group."""
+    """Return the sorted names that GROUP=NAME accepts for a group such as 'dataset'. Empty for an unknown group."""
     return sorted(path.stem for path in (configuration_folder() / group).glob("*.yaml"))
 
 
@@ -207,7 +214,7 @@ GROUPS = tuple(part for part in schemas_of_parts() if choices(part))
 
 
 def option_names() -> list[str]:
-    """Return the names of all groups and of all options of all choices: 'schedule.duration_seconds', …."""
+    """Return the sorted names of all groups and of all options of a run: 'dataset', 'schedule.duration_seconds', …."""
     return list(_options().names)
 
 
@@ -241,13 +248,19 @@ def _parts_with_schemas() -> Iterator[tuple[str, type[Any]]]:
 
 
 def require_options(words: Sequence[str]) -> None:
-    """Raise BadConfiguration for the first word that names no option. `configure` checks its value."""
+    """Check that each word OPTION=VALUE of a command line names an existing option, once. Types and ranges are not checked.
+
+    Raise BadConfiguration for the first wrong word. The message suggests a similar option.
+    """
     read(words, _options())
 
 
 @cache
 def register() -> None:
-    """Register the dataclasses with Hydra, as NAME_schema for conf/GROUP/NAME.yaml. A second call does nothing."""
+    """Register the dataclasses of the configuration with Hydra, which composes the YAML files. A second call does nothing.
+
+    The dataclass of conf/GROUP/NAME.yaml has the name NAME_schema there.
+    """
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
@@ -258,12 +271,12 @@ def register() -> None:
 
 
 def configure(words: Sequence[str]) -> RunConf:
-    """Return the configuration that the words of a command line describe.
+    """Return the configuration of a run from the words of its command line. Options that are not given have their defaults.
 
-    Hydra composes the choices of the groups. The values of options are set afterwards.
+    `words`: GROUP=CHOICE and OPTION=VALUE, such as 'dataset=imagenet' and 'seed=1'.
 
     Raises:
-        BadConfiguration: an unknown option, group or value. The message names the nearest valid one.
+        BadConfiguration: an unknown option, group or choice, or a value of a wrong type or outside its range.
     """
     given = read(words, _options())
     from hydra import compose, initialize_config_dir
@@ -293,7 +306,9 @@ def _set(plain: dict[str, Any], word: CommandWord) -> None:
     if name not in values:
         owners = [each for each in schemas_of_parts()[part] if name in each.__dataclass_fields__]
         listed = ", ".join(f"{part}={name_of_choice(each)}" for each in owners)
-        raise BadConfiguration(f"{word.option} goes with {listed}, but another {part} is chosen here")
+        raise BadConfiguration(
+            f"{word.option} goes with {listed}, but another {part} is chosen here: choose one of these, or leave it out"
+        )
     if records := records_of(schema, name):
         check_records(word, {name_of_choice(record) or "": record for record in records})
     else:
@@ -302,7 +317,10 @@ def _set(plain: dict[str, Any], word: CommandWord) -> None:
 
 
 def as_plain(conf: RunConf) -> dict[str, Any]:
-    """Return the configuration as JSON values, for the journal. The AutoML benchmark has no key 'benchmark'."""
+    """Return the configuration as nested JSON values by option, for the first line of the journal.
+
+    The key 'benchmark' is left out for the default benchmark (AutoML).
+    """
     plain = asdict(conf)
     if type(conf.benchmark) is BenchmarkConf:
         del plain["benchmark"]
@@ -310,10 +328,12 @@ def as_plain(conf: RunConf) -> dict[str, Any]:
 
 
 def from_plain(plain: dict[str, Any]) -> RunConf:
-    """Return the configuration in the first line of a journal.
+    """Return the configuration that the first line of a journal contains. Missing parts get their defaults.
+
+    `plain`: nested JSON values by option, as returned by `as_plain`. Unknown top-level keys are ignored.
 
     Raises:
-        BadConfiguration: the journal has an unknown choice.
+        BadConfiguration: a choice, such as the data set, is unknown in this release, or a value is outside its range.
     """
     values = {name: value for name, value in plain.items() if name in RunConf.__dataclass_fields__}
     for part, schemas in schemas_of_parts().items():
@@ -338,5 +358,8 @@ def _chosen(part: str, schemas: tuple[type[Any], ...], plain: dict[str, Any]) ->
     named = {name_of_choice(schema): schema for schema in schemas}
     name = None if None in named else plain[fields(schemas[0])[0].name]
     if name not in named:
-        raise BadConfiguration(f"{part} is one of {', '.join(map(str, named))}, but the journal holds {name!r}")
+        raise BadConfiguration(
+            f"{part} is one of {', '.join(map(str, named))}, but the journal holds {name!r}: read it with the release that "
+            "wrote it"
+        )
     return named[name]

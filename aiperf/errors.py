@@ -1,4 +1,4 @@
-"""Errors that a user can fix. Each message names the rule, the offending value and the fix."""
+"""Exceptions for errors that a user can fix. Each message names the rule, the offending value and the fix."""
 
 from __future__ import annotations
 
@@ -8,94 +8,102 @@ from aiperf.shell_command import resuming
 
 
 class AiperfError(Exception):
-    """Base of all errors. It is printed without a traceback."""
+    """Base class of all errors that a user can fix. The program prints the message without a traceback and exits with 2."""
 
 
 class JournalDamaged(AiperfError):
-    """A line of the journal does not follow from the one before it."""
+    """A line of a journal (the event log of a run) was changed, removed or contradicts the lines before it.
+
+    Also raised for a journal that another release wrote in another format.
+    """
 
     def __init__(self, message: str, line: int | None = None) -> None:
+        """Create the error. `message`: text for the user. `line`: number of the damaged line, from 1."""
         super().__init__(message)
         self.line = line
         """Line number, from 1. None if the damage is not in one line."""
 
 
 class JournalInUse(AiperfError):
-    """A journal that another driver writes."""
+    """A journal that another process is writing: the driver (main process) of the same run."""
 
 
 class JournalNotWritten(AiperfError):
-    """A failed append. The journal is unchanged."""
+    """A journal, or its copy, that could not be written, for example on a full disk. All lines written before are kept."""
 
 
 class JournalNotLocked(AiperfError):
-    """A journal that cannot be locked, although no other driver writes it."""
+    """A journal that cannot be locked, for example because its file system has no locks. No other process writes it."""
 
 
 class JournalTakenAway(AiperfError):
-    """A journal that was removed, replaced or changed while its driver writes it."""
+    """A journal that another program removed, replaced or changed during the run. The run stops."""
 
 
 class NoSuchRun(AiperfError):
-    """A folder without a run."""
+    """A path without a run: there is no folder, no journal in it, or no complete line in the journal.
+
+    Also raised if a host joins a run and the run's head node does not answer in time.
+    """
 
 
 class NotAJournal(NoSuchRun):
-    """A file that is not a journal or cannot be read."""
+    """A path in place of a journal that is another file, no regular file, or not readable by this user."""
 
 
 class CannotResume(AiperfError):
-    """A run that has ended, or that has another configuration."""
+    """A run that cannot be resumed: it reached its declared time, is simulated, or its journal is empty or exists twice."""
 
 
 class CannotFollow(AiperfError):
-    """A run that cannot be followed, or that has changed since."""
+    """A run with trials that another run cannot repeat (option follow=RUN), or that changed since the other run began."""
 
 
 class CannotCompare(AiperfError):
-    """Runs with figures that cannot be compared."""
+    """Runs that cannot be compared, for example with different data sets, or a wrong argument of a comparison."""
 
 
 class OtherRules(AiperfError):
-    """Proposals of another version of the rules."""
+    """A run to resume with networks proposed by another version of the proposal rules than that of this installation."""
 
 
 class BadConfiguration(AiperfError):
-    """A configuration that contradicts itself."""
+    """A wrong option, argument or file of the user, or options that contradict each other or the machine."""
 
 
 class NoWorkers(AiperfError):
-    """A run without workers."""
+    """A run without a worker (a process group that trains one network at a time): none could be started or used."""
 
 
 class NotShared(AiperfError):
-    """A folder that is not shared by all hosts."""
+    """A run folder that some hosts of the run do not see. All hosts need one shared file system."""
 
 
 class RuntimeNotStarted(AiperfError):
-    """A runtime that did not start. The run has not begun."""
+    """A Ray cluster that did not start or cannot be joined. The run has not begun."""
 
 
 class RuntimeLost(AiperfError):
-    """A runtime that ended during the run and cannot be replaced."""
+    """A part of Ray that ended or did not answer during the run, and that cannot be restarted."""
 
 
 class HeadLost(AiperfError):
-    """A lost head node, as seen by a joined host. The run can be resumed."""
+    """A head node (the host of the driver) that a joined host cannot reach any more. The run can be resumed."""
 
 
 class SchedulerRefused(AiperfError):
-    """A scheduler that is missing or refused a job."""
+    """A batch scheduler that is missing, does not answer, or refused a job."""
 
 
 class HostNotReached(AiperfError):
-    """A host that cannot be reached or could not join. The run has not begun."""
+    """A host that cannot be reached by SSH, or that cannot run the benchmark. The run has not begun."""
 
 
 class RunStopped(AiperfError):
-    """A run that stopped. Its journal is intact, and it can be resumed."""
+    """A run that stopped before its declared end. Its journal is intact, and the run can be resumed."""
 
     def __init__(self, folder: Path, why: str) -> None:
+        """Create the error. `folder`: folder of the run. `why`: reason as a sentence without a full stop."""
         super().__init__(
             f"{why}. The run stopped there; nothing is lost but what was in progress. Go on with it: {resuming(folder)}"
         )
@@ -103,28 +111,28 @@ class RunStopped(AiperfError):
 
 
 class ReportNotWritten(AiperfError):
-    """A report that could not be written. The run is unchanged."""
+    """A report that could not be written, for example on a full disk. The run and its journal are complete."""
 
 
 class KeyUnusable(AiperfError):
-    """A key that cannot sign, or an unreadable list of keys."""
+    """An SSH key that cannot sign, or a file of allowed signers that cannot be read."""
 
 
 class AnnouncementsDamaged(AiperfError):
-    """A line of a log of announcements does not follow from the one before it."""
+    """A line of a site's log of announced runs was changed or removed, or has a wrong signature or hash."""
 
 
 class AnnouncementsNotWritten(AiperfError):
-    """A line that could not be added to a log of announcements. The log is unchanged."""
+    """An entry that could not be added to a site's log of announced runs. The log is unchanged."""
 
 
 class NotAsAnnounced(AiperfError):
-    """A run that differs from its announcement, or has none."""
+    """A run that differs from its announcement (signed entry before the run), or an announcement that is missing or used."""
 
 
 class BundleRefused(AiperfError):
-    """An archive that is no submission or is unsafe to unpack."""
+    """An archive that is no complete submission of runs, or that is unsafe to unpack. Also raised for runs that change."""
 
 
 class BadPower(AiperfError):
-    """An unreadable form or table of an external power meter."""
+    """A form (YAML) or a table (CSV) of an external power meter that cannot be read or has wrong fields."""

@@ -1,4 +1,4 @@
-"""Kind of a path, and messages for errors of the operating system.
+"""Paths from users: kind of a path (file, directory, device, …), its text for messages, and texts for OS errors.
 
 Expected errors are handled next to the call. `aiperf/__main__.py` prints all others with the messages defined here.
 """
@@ -49,7 +49,9 @@ _FIXES: dict[int | None, str] = {
 
 
 def what_is_wrong_with(path: Path) -> str | None:
-    """Return the kind of a path that is no regular file, as it follows 'it is'. None for a file. Nothing is opened.
+    """Return the kind of a path that is no regular file, as text after the words 'it is'. None for a regular file.
+
+    Links are followed. The file is not opened. A path that cannot be examined gives 'out of reach (REASON)'.
 
     >>> what_is_wrong_with(Path("/")), what_is_wrong_with(Path("/dev/null")), what_is_wrong_with(Path("/nowhere"))
     ('a directory', 'a device', 'not there')
@@ -70,24 +72,33 @@ def what_is_wrong_with(path: Path) -> str | None:
 
 
 def require_file(path: Path) -> None:
-    """Raise OSError if a path is no regular file, since reading a FIFO would wait without end. A missing path is accepted."""
+    """Raise OSError if `path` is a directory, FIFO, socket, device or broken link. Reading a FIFO would wait without end.
+
+    A missing path and a path that cannot be examined are accepted. Opening them fails with the reason.
+    """
     if (wrong := what_is_wrong_with(path)) is not None and not wrong.startswith(("not there", "out of reach")):
         raise OSError(errno.EINVAL, f"it is {wrong}, no file", str(path))
 
 
 def bounded_lines(file: IO[AnyStr], longest: int) -> Iterator[AnyStr]:
-    """Yield the lines of a file with their line ends. A longer line is split into pieces of `longest` bytes or characters."""
+    """Yield the lines of an open file with their line ends, from its current position on.
+
+    A line of more than `longest` bytes (characters of a text file) is yielded in pieces of this length.
+    """
     empty: AnyStr = file.read(0)
     return iter(partial(file.readline, longest), empty)
 
 
 def given_path(text: str) -> Path:
-    """Return a path with `~` and `~user` expanded. A shell does not expand them after an equals sign."""
+    """Return the path that a user has typed, with `~` and `~user` at its beginning expanded. An unknown user stays as typed.
+
+    A shell does not expand them after an equals sign (`runs=~/runs`).
+    """
     return Path(os.path.expanduser(text))  # noqa: PTH111  # Path.expanduser raises for an unknown user, unlike a shell
 
 
 def shown(path: object) -> str:
-    """Return a path in quotes. The middle of a long path is left out.
+    """Return a path as text in single quotes, for messages. Of more than 120 characters, the middle is replaced by '…'.
 
     >>> shown("runs/a"), len(shown("x" * 300))
     ("'runs/a'", 123)
@@ -98,7 +109,7 @@ def shown(path: object) -> str:
 
 
 def refused(error: OSError) -> str:
-    """Return the text for an error of the operating system: its path, cause and fix."""
+    """Return the message for an error of the operating system: path, cause and what the user can do about it."""
     what = error.strerror or str(error) or type(error).__name__
     names = [
         shown(name) for name in (error.filename, error.filename2) if name is not None and not isinstance(name, int)

@@ -78,14 +78,20 @@ _requests = _Requests()
 
 
 def install() -> None:
-    """Install the handlers of SIGINT, SIGTERM and SIGHUP. A signal that the caller set to be ignored (nohup) stays ignored."""
+    """Install the handlers of SIGINT, SIGTERM and SIGHUP, at the stage AT_ONCE: a signal ends the process immediately.
+
+    A signal that the parent process set to be ignored (nohup) stays ignored. Call it in the main thread.
+    """
     _requests.is_installed = True
     _requests.terminals = tuple(stream for stream in (1, 2) if os.isatty(stream))
     set_again()
 
 
 def set_again() -> None:
-    """Install the handlers again after a library has replaced them, as Ray does for SIGTERM (Ray 2.60)."""
+    """Install the handlers again after a library has replaced them (Ray 2.60 replaces that of SIGTERM). The stage is unchanged.
+
+    Do nothing if `install` was not called before.
+    """
     if _requests.is_installed:
         for number in NUMBERS:
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -93,6 +99,10 @@ def set_again() -> None:
 
 
 def unwind() -> None:
+    """Begin the stage UNWINDING: from now on, the first signal raises KeyboardInterrupt in the main thread.
+
+    The hook for unraisable exceptions and the handler of SIGALRM are replaced. They raise an exception that was lost.
+    """
     _requests.stage = UNWINDING
     signal.signal(signal.SIGALRM, _requests.raise_late)
     sys.unraisablehook = _unraisable
@@ -107,19 +117,25 @@ def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def over() -> None:
-    """Let a signal end the process immediately from now on (stage AT_ONCE). Call it before the interpreter ends."""
+    """Return to the stage AT_ONCE: from now on, a signal ends the process immediately. Call it before the interpreter ends."""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     _requests.stage = AT_ONCE
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt if a signal was received at the stage UNWINDING, in case a library has caught the exception."""
+    """Raise KeyboardInterrupt if a signal was received and the stage is UNWINDING. Otherwise do nothing.
+
+    A library can have caught the exception that the signal raised.
+    """
     if _requests.first is not None and _requests.stage == UNWINDING:
         raise KeyboardInterrupt
 
 
 def note() -> None:
-    """Begin the stage NOTED, in which a signal raises nothing. Raise KeyboardInterrupt for an earlier signal."""
+    """Begin the stage NOTED: from now on, a signal raises nothing, and `received` returns its number.
+
+    Raise KeyboardInterrupt if a signal was received before. Do nothing else if `install` was not called.
+    """
     check()
     if _requests.is_installed:
         _requests.stage = NOTED
@@ -127,7 +143,11 @@ def note() -> None:
 
 @contextmanager
 def noted(then: Callable[[], None]) -> Iterator[None]:
-    """Call `then` at the first signal within the block, or at the beginning of the block for an earlier signal."""
+    """Return a context manager that calls `then()` at the first signal within its block. The signal raises no exception.
+
+    `then` is called inside the signal handler. After an earlier signal it is called at the beginning of the block. A second
+    signal ends the process. At the end of the block, the earlier handlers and stage are restored.
+    """
     global _requests
     outer, before = _requests, {number: signal.getsignal(number) for number in NUMBERS}
     inner = outer if outer.is_installed else _Requests()
@@ -147,13 +167,14 @@ def noted(then: Callable[[], None]) -> Iterator[None]:
 
 
 def status(otherwise: int, stage: str = NOTED) -> int:
-    """Return the exit status 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP if the stage is `stage`.
+    """Return the exit status of the process: 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP.
 
-    Return `otherwise` without a signal or at another stage.
+    `otherwise`: status to return if no signal was received, or if the current stage differs from `stage`.
+    `stage`: AT_ONCE, UNWINDING or NOTED.
     """
     return 128 + _requests.first if _requests.first is not None and _requests.stage == stage else otherwise
 
 
 def received() -> int | None:
-    """Return the number of the first signal that was received. None without one."""
+    """Return the number of the first signal that this process received since `install`, such as 2. None without a signal."""
     return _requests.first

@@ -25,84 +25,98 @@ if TYPE_CHECKING:
 
 
 class LoadedRun:
-    """One run. Rates are in FLOPS, times in seconds since the start of the run, errors and shares in 0..1.
+    """One run, read from the journal in its folder. The journal is read once, when the object is created.
 
-    An undefined figure is None, never zero.
+    Rates are in FLOPS, times in seconds since the start of the run, errors and shares in 0..1. An undefined figure is None,
+    never zero. The valid window is the time from the end of the warm-up to the end of the run.
     """
 
     def __init__(self, folder: Path) -> None:
+        """Read the run in `folder`, which has a journal. Raise NoSuchRun or JournalDamaged if the journal cannot be read."""
         self.folder = folder
         self.facts: Report = report_of(folder)
         """Everything that report.json holds."""
 
     @property
     def name(self) -> str:
+        """Name of the run, as recorded in its journal: usually the name of its folder."""
         return self.facts.run.name
 
     @property
     def is_valid(self) -> bool:
-        """True if the score is valid: the run has ended, its window has a length, and a trial was finished and evaluated."""
+        """True if the score is valid: the run ended after its warm-up, and at least one network was trained and evaluated."""
         return self.facts.score.valid
 
     @property
     def score(self) -> float | None:
-        """Score in FLOPS: operations per second in the valid window. None without a valid window."""
+        """Score in FLOPS: counted floating-point operations per second of the valid window. None without a valid window."""
         return self.facts.score.flops_per_second
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % confidence interval of the score in FLOPS, (low, high). None if none is valid, for example for a short run."""
+        """95 % confidence interval of the score in FLOPS as (low, high). None if it cannot be estimated, as for a short run."""
         return self.facts.score.flops_per_second_interval
 
     @property
     def regulated_score(self) -> float | None:
-        """Regulated score in FLOPS: score × −ln(error). None without a score or an error."""
+        """Regulated score in FLOPS: score × −ln(smallest validation error). None without a score or an error."""
         return self.facts.score.regulated_flops_per_second
 
     @property
     def error(self) -> float | None:
-        """Smallest measured validation error: 1 − top-1 accuracy, 0..1. None without an evaluation or for another metric."""
+        """Smallest validation error, 0..1: 1 − best top-1 accuracy. None without an evaluation, or with another metric."""
         return self.facts.score.error
 
     @property
     def busy(self) -> float | None:
-        """Share of the accelerator time spent in training and validation steps, 0..1. None without a valid window."""
+        """Share of the accelerators' time in training and validation steps, 0..1. None without a valid window."""
         return self.facts.score.busy_share
 
     @property
     def mfu(self) -> float | None:
-        """Model FLOPS utilization: share of the accelerators' dense peak, 0..1. None without a known peak."""
+        """Model FLOPS utilization: tensor operations per second ÷ dense peak of the accelerators, 0..1. None without a peak."""
         return self.facts.utilisation.mfu
 
     @property
     def warnings(self) -> tuple[RunWarning, ...]:
-        """Warnings with their remedies, the most critical first."""
+        """Warnings about the run, each with its remedy, the most critical first. Empty if there are none."""
         return self.facts.warnings
 
     @property
     def config(self) -> dict[str, Any]:
+        """Configuration in the journal's first line: values by option, nested by part (`config["schedule"]["epochs"]`)."""
         return self.facts.run.config
 
     @cached_property
     def trials(self) -> pandas.DataFrame:
-        """Table with one row per trial, indexed by its number. Raises AiperfError without pandas, as all tables."""
+        """Table with one row per trial (training of one network), indexed by the trial's number.
+
+        Columns: fields of `trials` in report.json. Raise AiperfError if pandas is not installed.
+        """
         return _table(self.facts.trials, "number")
 
     @cached_property
     def workers(self) -> pandas.DataFrame:
-        """Table with one row per worker, indexed by its number."""
+        """Table with one row per worker (processes that train one network together), indexed by the worker's number.
+
+        Columns: fields of `workers` in report.json. Raise AiperfError if pandas is not installed.
+        """
         return _table(self.facts.workers, "number")
 
     @cached_property
     def curve(self) -> pandas.DataFrame:
-        """Table of the score over time in FLOPS, one row per moment, indexed by the seconds since the start of the run."""
+        """Table of the score over time in FLOPS, one row per moment, indexed by the seconds since the start of the run.
+
+        Columns: fields of `curve` in report.json. Raise AiperfError if pandas is not installed.
+        """
         return _table(self.facts.curve, "at")
 
     @cached_property
     def telemetry(self) -> pandas.DataFrame:
-        """Table with one row per sample of a device. `attrs["damaged"]` lists the lines that could not be read.
+        """Table with one row per telemetry sample of a device (accelerator or host). Empty if the run recorded none.
 
-        The clocks of hosts may differ: `at` is by the clock of the sample's host.
+        Column `at`: seconds since the start of the run, by the clock of the sample's host. The clocks of hosts may differ.
+        `attrs["damaged"]` lists the lines that could not be read. Raise AiperfError if pandas is not installed.
         """
         rows: list[dict[str, Any]] = []
         damaged: list[str] = []
@@ -118,9 +132,9 @@ class LoadedRun:
         return table
 
     def report(self, out: str | Path | None = None) -> Path:
-        """Write the report and return the path of its page. `out`: folder. Default: the folder of the run.
+        """Write the report (report.html, report.json, plots) and return the path of report.html. An earlier report is replaced.
 
-        Raises ReportNotWritten if the folder cannot be written.
+        `out`: folder to write. Default: the folder of the run. Raise ReportNotWritten if the folder cannot be written.
         """
         return write(self.facts, self.folder if out is None else given_path(str(out)), self.folder).page
 
@@ -130,15 +144,15 @@ class LoadedRun:
 
 
 def load(run: str | Path) -> LoadedRun:
-    """Return a run with its figures and tables.
+    """Read the journal of a run and return the run with its score, figures and tables.
 
     Args:
-        run: its folder, its name under runs/, or its journal.
+        run: folder of the run, its name below the folder runs/, or the path of its journal.
 
     Raises:
-        NoSuchRun: there is no run.
-        NotAJournal: another file is named, or the journal cannot be read.
-        JournalDamaged: a line of the journal does not follow from the line before it.
+        NoSuchRun: there is no run at this path.
+        NotAJournal: the path is another file, or the journal cannot be read.
+        JournalDamaged: a line of the journal was changed or removed, or another release wrote the journal.
     """
     return LoadedRun(run_folder(str(run)))
 

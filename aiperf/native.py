@@ -1,4 +1,4 @@
-"""Programs built from the C sources that AIPerf ships, kept in the user's cache.
+"""Compilation of the C and C++ sources that AIPerf ships. The built programs are kept in the user's cache folder.
 
 The name of a program contains the hash of its source, compiler version and flags. A change of any of them builds a new program.
 """
@@ -21,13 +21,18 @@ _LONGEST_SHOWN = 600
 
 
 def program(source: Path, *, compiler: str, flags: tuple[str, ...]) -> Path:
-    """Return a program built from one source file, from the cache if an equal one was built before.
+    """Compile one source file and return the path of the program. A program in the cache folder with equal inputs is reused.
 
-    The compiler is called as `COMPILER SOURCE FLAGS -o PROGRAM`. Libraries (`-lm`) are flags.
+    The compiler is called as `COMPILER SOURCE FLAGS -o PROGRAM`. Libraries (`-lm`) are flags too.
+
+    Args:
+        source: file of C or C++.
+        compiler: name or path of the compiler, such as cc or mpicc.
+        flags: words for the compiler after the source.
 
     Raises:
-        BadConfiguration: the compiler is missing or refused the source.
-        OSError: the cache cannot be written.
+        BadConfiguration: the compiler is missing, refuses the source, or takes more than 120 s.
+        OSError: the cache folder cannot be written.
     """
     if shutil.which(compiler) is None:
         package = PACKAGES.get(Path(compiler).name)
@@ -47,7 +52,7 @@ def program(source: Path, *, compiler: str, flags: tuple[str, ...]) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return the folder of built programs: `aiperf` in $XDG_CACHE_HOME, or in ~/.cache without this variable."""
+    """Return the path of the folder of built programs, which need not exist: $XDG_CACHE_HOME/aiperf, else ~/.cache/aiperf."""
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "aiperf"
 

@@ -1,4 +1,4 @@
-"""Suggestions for misspelt words, by difflib."""
+"""Suggestions for misspelt words in error messages: known words with a similar spelling, found by difflib."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ BEGINS = 3
 
 
 def nearest(word: str, right: Collection[str]) -> str:
-    """Return ' (did you mean …?)', or '' if no word is near.
+    """Return ' (did you mean …?)' with one or two known words that are similar to a misspelt word. '' if none is similar.
+
+    `word`: word of the user. `right`: known words. Words that begin with `word` (3 letters or more) are suggested first.
 
     >>> nearest("resnet50", ["resnet50_v1", "resnet50_v1_5", "resnet20"]), nearest("foo", ["bar"])
     (" (did you mean 'resnet50_v1' or 'resnet50_v1_5'?)", '')
@@ -24,7 +26,11 @@ def nearest(word: str, right: Collection[str]) -> str:
 
 
 def nearest_option(word: str, known: Sequence[str]) -> str:
-    """Return ' (did you mean …?)' for the name of an option, or '' if none is near. Full names and last parts are compared."""
+    """Return ' (did you mean …?)' with one or two options that are similar to a misspelt name. '' if none is similar.
+
+    `word`: name as typed, such as 'shedule.epochs'. `known`: names of all options. Whole names and the parts after the last
+    dot are compared.
+    """
     lower = word.lower().replace("-", "_")
     part, dot, last = lower.rpartition(".")
     if lower in known:

@@ -1,4 +1,4 @@
-"""Limits of configured fields, and the check of values against them.
+"""Limits of the options of a run (types, ranges, allowed words), and the check of values against them.
 
 Limits are plain values in the metadata of a field, since `cluster` and `searchers` do not import `aiperf`:
 
@@ -45,7 +45,7 @@ _ARTICLES = {int: "a ", float: "a "}
 
 @dataclass(frozen=True, slots=True)
 class FieldLimits:
-    """Limits of one field."""
+    """Limits of one option (field of a configuration dataclass): its types, and range or allowed words from its metadata."""
 
     types: tuple[type[Any], ...]
     """Types of the value, or of each entry of a list, without None."""
@@ -55,7 +55,7 @@ class FieldLimits:
 
     @property
     def condition(self) -> str:
-        """Limits as a sentence after the name of the field: 'is at least 1'. '' without limits."""
+        """Limits as text to follow the name of the option: 'is at least 1'. '' without limits."""
         parts = [self._bounds()] if self.is_number else []
         if words := self.among:
             parts.append(f"{'' if parts else 'is one of '}{', '.join(words)}")
@@ -70,7 +70,7 @@ class FieldLimits:
 
     @property
     def description(self) -> str:
-        """Type, unit and range, for a list of options: 'whole number or null; at least 1'."""
+        """Type, unit and range as text for the help: 'whole number or null; at least 1'."""
         limits = ""
         if self.metadata.keys() - {"unit", "records"}:
             limits = self.condition.removeprefix("is ").replace("each is ", "each ")
@@ -85,22 +85,26 @@ class FieldLimits:
 
     @property
     def among(self) -> Collection[str] | None:
-        """Texts that are allowed as values. None if any text is allowed."""
+        """Texts that are allowed as values. None if the option has no list of allowed texts."""
         among: Collection[str] | Callable[[], Collection[str]] | None = self.metadata.get("among")
         return among() if callable(among) else among
 
     @property
     def is_number(self) -> bool:
+        """True if a value, or an entry of a list, may be a whole number or a floating-point number."""
         return int in self.types or float in self.types
 
     @property
     def kind(self) -> str:
-        """Type as text: 'a whole number or null'."""
+        """Type as text with an article, for messages: 'a whole number or null'."""
         kind = " or ".join(_ARTICLES.get(each, "") + _NAMES.get(each, "a record") for each in self.types)
         return f"a list, each of which is {kind}" if self.of_list else f"{kind}{' or null' if self.or_none else ''}"
 
     def check_type(self, option: str, value: Any, text: str) -> None:
-        """Raise BadConfiguration for a value of another type. `text`: the value as the user wrote it."""
+        """Raise BadConfiguration if a value has another type than this option. The range is not checked.
+
+        `option`: name of the option. `value`: parsed value. `text`: the value as the user wrote it, for the message.
+        """
         each = value if self.of_list and isinstance(value, list) else [value]
         fits = self.or_none if value is None else isinstance(value, list) == self.of_list
         if not fits or not all(one is None or isinstance(one, self._types_for(one)) for one in each):
@@ -112,6 +116,7 @@ class FieldLimits:
         return (*self.types, int) if float in self.types else self.types
 
     def accepts(self, value: Any) -> bool:
+        """Return True if a value has an allowed type and is within the limits. None is accepted if the option may be null."""
         if value is None:
             return self.or_none
         if not self.of_list:
@@ -154,7 +159,10 @@ def _written(value: float) -> str:
 
 
 def limits_of(schema: type[Any]) -> Mapping[str, FieldLimits]:
-    """Return the limits of a dataclass's fields by name: of plain values, lists of them, and lists of records of one class."""
+    """Return the limits of the fields of a dataclass, by field name.
+
+    Fields that are a dataclass themselves are left out. Lists of values and lists of dataclasses are included.
+    """
     return _limits_of(typing.cast(Hashable, schema))
 
 
@@ -178,9 +186,13 @@ def _limits_of(schema: Hashable) -> Mapping[str, FieldLimits]:
 
 
 def hold(conf: Any, part: str = "") -> None:
-    """Raise BadConfiguration for the first value that its field does not accept.
+    """Check all values of a configuration, with its nested dataclasses, against the limits of their fields.
 
-    `part`: name of the part: 'trainer', 'cluster.links.0'. '' for a whole run.
+    `conf`: instance of a dataclass. `part`: its name in the configuration, for messages, such as 'trainer' or
+    'cluster.links.0'. '' for the configuration of a whole run.
+
+    Raises:
+        BadConfiguration: a value is outside its limits. The message names the first such option.
     """
     for option, value, limits in _values(conf, part):
         if not limits.accepts(value):

@@ -1,4 +1,4 @@
-"""Options and values of a command line. Unknown names are refused before the configuration is composed.
+"""Parser of the words OPTION=VALUE of a command line. Unknown names are refused before the configuration is composed.
 
 A text or a path is read as the shell passes it: `runs=/data/a (1), b=c` names that folder. Two forms have a meaning: `null` is
 None, and quotes around a complete value are removed. `./` before a path avoids both. Hydra's parser reads all other values.
@@ -34,7 +34,7 @@ machines, where `~` may differ, are not changed."""
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Names that a command line may use."""
+    """Names of options and groups that a command line may use. A group, such as `dataset`, selects one of several choices."""
 
     names: tuple[str, ...]
     """All options and groups, sorted: 'dataset', 'schedule.duration_seconds', 'seed', …"""
@@ -50,7 +50,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class CommandWord:
-    """One word of a command line."""
+    """One word OPTION=VALUE or GROUP=CHOICE of a command line, with its parsed value."""
 
     text: str
     """The word as the user wrote it."""
@@ -60,10 +60,12 @@ class CommandWord:
 
 
 def read(words: Sequence[str], options: Options) -> list[CommandWord]:
-    """Return the words with their values.
+    """Parse the words OPTION=VALUE of a command line, in their order. Types and ranges of the values are not checked.
+
+    `words`: arguments of the command line. `options`: valid names.
 
     Raises:
-        BadConfiguration: a word names no option, or an option twice. The message names the nearest valid one.
+        BadConfiguration: an option is unknown or given twice, a group has no such choice, or a value cannot be parsed.
     """
     names = [word.lstrip("+~").partition("=")[0] for word in words]
     for word, name in zip(words, names, strict=True):
@@ -83,7 +85,9 @@ def _check_name(word: str, name: str, names: Sequence[str], options: Options) ->
         raise BadConfiguration(f"an option cannot be removed: leave {word!r} out, or give {name} a value")
     if "=" not in word:
         hint = f" (did you mean '{name}=…'?)" if name in options.names else nearest_option(name, options.names)
-        raise BadConfiguration(f"an option is written key=value, but found {word!r}{hint}")
+        raise BadConfiguration(
+            f"an option is written key=value, but found {word!r}{hint}. `python -m aiperf help options` lists them"
+        )
     for group in options.absent - set(names):
         if name.startswith(f"{group}."):
             listed = "|".join(options.choices[group])
@@ -130,14 +134,20 @@ def _parsed(word: str) -> Any:
             f'a value with spaces, quotes or brackets is written within quotes, KEY="VALUE", but found {word!r}'
         ) from error
     if override.is_sweep_override():
-        raise BadConfiguration(f"an option has one value, but found {word!r}")
+        raise BadConfiguration(
+            f"an option has one value, but found {word!r}: start one run for each value, or use `python -m aiperf sweep`"
+        )
     return override.value()
 
 
 def check_records(word: CommandWord, kinds: Mapping[str, type[Any]]) -> None:
-    """Raise BadConfiguration unless the value is a list of records.
+    """Check that the value of an option is a list of records {FIELD: VALUE, …} with known fields of the right type.
 
-    `kinds`: classes of the records by their kind. A single class has the kind ''.
+    `word`: option with its parsed value. `kinds`: dataclass of a record by its kind, the value of the record's field `kind`. If
+    there is only one class, its key is '', and records have no field `kind`.
+
+    Raises:
+        BadConfiguration: the value has another form. The message names the record and the field.
     """
     form = "{kind: KIND, …}"
     if "" in kinds:

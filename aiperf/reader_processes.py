@@ -1,4 +1,4 @@
-"""Start of further Python processes: a pool that reads for this process, and the environment of a new process."""
+"""Start of additional Python processes: a pool of worker processes, and the environment variables of a new process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from pathlib import Path
 
 @contextmanager
 def side_processes(number: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of `number` new processes. They are killed if the block ends with an exception."""
+    """Return a context manager that yields a pool (ProcessPoolExecutor) of `number` new Python processes.
+
+    At the end of the block it waits for all submitted work. If the block raises an exception, the processes are killed.
+    """
     # Spawned, not forked: the caller may have threads.
     others = set(active_children())
     with ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=_end_at_once) as pool:
@@ -27,9 +30,10 @@ def side_processes(number: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Block SIGINT while work is submitted to a pool, which starts processes.
+    """Return a context manager that blocks SIGINT (Ctrl-C) within its block. Submit work to a new pool inside the block.
 
-    Ctrl-C also reaches the new processes. During their start, Python would print a traceback.
+    A blocked signal is delivered at the end of the block. Ctrl-C also reaches new processes, and without the block Python would
+    print a traceback during their start.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -39,9 +43,9 @@ def interrupts_held() -> Iterator[None]:
 
 
 def package_environment() -> dict[str, str]:
-    """Return this process's environment, extended so that a new Python process imports the same packages.
+    """Return the environment variables for a new Python process: those of this process, with its packages first in PYTHONPATH.
 
-    The packages may be on a path that only this process has, as with Ray's working_dir.
+    Without this, a new process may import other packages, since the path of the packages may be known to this process only.
     """
     root = str(Path(__file__).resolve().parents[1])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}

@@ -1,4 +1,4 @@
-"""Seeds, derived from numbers in the journal. All randomness comes from them."""
+"""Seeds of random number generators, derived by hashing from the seed of the run. All randomness of a run comes from them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import hashlib
 
 
 def derive(seed: int, purpose: str, *numbers: int) -> int:
-    """Return a 63-bit seed for one purpose. Equal arguments give an equal seed on every machine.
+    """Return a seed in 0 … 2^63 − 1 for one random number generator. Equal arguments give an equal seed on every machine.
+
+    `seed`: seed of the run. `purpose`: name of the use, such as 'proposal'. `numbers`: numbers that distinguish several uses,
+    such as the number of the proposal.
 
     >>> derive(0, "proposal", 7) == derive(0, "proposal", 7) != derive(0, "weights", 7)
     True

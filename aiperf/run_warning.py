@@ -12,7 +12,7 @@ missing."""
 
 @dataclass(frozen=True, slots=True)
 class RunWarning:
-    """One warning."""
+    """Warning about a run: text, severity and remedy."""
 
     text: str
     severity: Severity
@@ -21,7 +21,7 @@ class RunWarning:
 
     @property
     def lines(self) -> tuple[str, str]:
-        """Two lines for a terminal: severity with the text, and the remedy."""
+        """Two lines of text for a terminal: 'SEVERITY: TEXT' and '  to do: REMEDY'."""
         return f"{self.severity}: {self.text}", f"  to do: {self.remedy}"
 
     def __post_init__(self) -> None:

@@ -17,7 +17,9 @@ MARK = "\ufffd"
 
 
 def sanitize(text: str) -> str:
-    r"""Return a text without characters that move the cursor, colour, hide or reverse text, or end the line.
+    r"""Return a text with each control character and invisible character replaced by MARK ('�'). Line ends are replaced too.
+
+    The replaced characters move a terminal's cursor, or colour, hide or reverse text.
 
     >>> sanitize("node1\\x1b[2J")
     'node1�[2J'
@@ -30,7 +32,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 
 
 def cell(text: str) -> str:
-    """Return sanitized text for a cell of a spreadsheet, with an apostrophe before a formula (OWASP, "CSV Injection").
+    """Return a text for a cell of a CSV file: control characters replaced, and an apostrophe before a formula.
+
+    A formula begins with =, +, - or @ (OWASP, "CSV Injection"). A spreadsheet would execute it.
 
     >>> cell("=1+1")
     "'=1+1"
@@ -40,4 +44,5 @@ def cell(text: str) -> str:
 
 
 def sanitize_lines(text: str) -> str:
+    """Return a text of several lines with each line sanitized by `sanitize`. The line ends are kept."""
     return "\n".join(sanitize(line) for line in text.split("\n"))

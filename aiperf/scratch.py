@@ -45,15 +45,15 @@ exec 3<&0 </dev/null
 
 
 class Scratch:
-    """Temporary folder of this process. Its path is short enough for Unix sockets."""
+    """Temporary folder of this process, removed by `close` or after the end of the process. Its path fits Unix sockets."""
 
     def __init__(self, parent: Path | None = None, shared: str = "") -> None:
-        """Create the folder.
+        """Create the folder, start the janitor process, and remove folders of earlier processes that have ended.
 
         Args:
-            parent: default: the temporary folder of the system.
-            shared: pattern of files elsewhere that their users lock. Unlocked ones, and their folders if they are empty, are
-                removed when the owner is killed.
+            parent: existing folder in which the folder is created. Default: the temporary folder of the system.
+            shared: shell pattern of files outside of the folder, such as '/dev/shm/x-*/lock'. If this process is killed, the
+                janitor removes each of these files that no process has locked, and its folder if that is then empty.
         """
         parent = parent or Path(tempfile.gettempdir())
         _remove_orphans(parent)
@@ -72,11 +72,14 @@ class Scratch:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables to set for a child process, so that `close` kills it: MARK with the folder's path."""
+        """Environment variables for a child process: MARK with the folder's path. `close` kills all processes that have it."""
         return {MARK: str(self.path)}
 
     def close(self, patience_seconds: float = 2.0) -> None:
-        """Kill child processes that still run after `patience_seconds`, and remove the folder. A second call does nothing."""
+        """Wait up to `patience_seconds` for the processes started in the folder, kill the others, and remove the folder.
+
+        The call lasts at most 2 s longer than `patience_seconds`. A second call does nothing.
+        """
         if self._janitor.stdin is None or self._janitor.stdin.closed:
             return
         deadline = time.monotonic() + patience_seconds
@@ -96,7 +99,10 @@ class Scratch:
 
 
 def marked(folder: Path) -> tuple[int, ...]:
-    """Return the pids of the running processes whose environment names this scratch folder, without this process."""
+    """Return the process ids of all running processes with this folder in the environment variable MARK, without this process.
+
+    Processes of other users are left out.
+    """
     mark = f"{MARK}={folder}".encode()
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):

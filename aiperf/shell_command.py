@@ -1,4 +1,4 @@
-"""Printed commands, quoted for the shell."""
+"""Text of commands that the program prints for the user, quoted for the shell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _READ_OTHERWISE = ("~", "'", '"')
 
 
 def command(*words: str) -> str:
-    """Return a command line of this program, with quotes for a shell. Placeholders are in capitals.
+    """Return a command line of this program as text: `python -m aiperf` and the words, quoted for a shell.
+
+    `words`: verb, options and arguments. Without words, only the program is returned.
 
     >>> command("report", "runs/a b", "--out", "DIR")
     "python -m aiperf report 'runs/a b' --out DIR"
@@ -19,7 +21,9 @@ def command(*words: str) -> str:
 
 
 def option(name: str, path: Path | str) -> str:
-    """Return NAME=PATH as one word of a command line, without quotes.
+    """Return the option NAME=PATH as one word, without quotes for the shell. `command` adds them.
+
+    A path that begins with `~` or a quote, or that is `null`, gets the prefix `./`. It would have another meaning.
 
     >>> option("resume", Path("runs/a b")), option("resume", "~a"), option("follow", "null")
     ('resume=runs/a b', 'resume=./~a', 'follow=./null')
@@ -30,4 +34,5 @@ def option(name: str, path: Path | str) -> str:
 
 
 def resuming(folder: Path) -> str:
+    """Return the command line that resumes the run in `folder`: `python -m aiperf resume=FOLDER`, quoted for a shell."""
     return command(option("resume", folder))

@@ -1,4 +1,4 @@
-"""Text of quantities: SI prefixes, durations, shares.
+"""Formatting of quantities as text: SI prefixes, durations, shares.
 
 Reports, tables and terminal lines format all figures with these functions. Stored values are never rounded.
 """
@@ -35,14 +35,20 @@ def _prefix_of(value: float, digits: int = 3) -> int:
 
 
 def si(value: float, unit: str, digits: int = 3) -> str:
-    """Return a finite value with an SI prefix: `si(4.12e13, "FLOPS")` is `41.2 TFLOPS`. Values below 1 get no prefix."""
+    """Return a finite value as text with an SI prefix: `si(4.12e13, "FLOPS")` is `41.2 TFLOPS`. Values below 1 get no prefix.
+
+    `unit`: text after the prefix. `digits`: number of significant digits.
+    """
     assert math.isfinite(value), f"{value!r} {unit} is no quantity"
     power = _prefix_of(value, digits)
     return f"{_significant(value / 1000.0**power, digits)} {_PREFIXES[power]}{unit}"
 
 
 def scale(largest: float, unit: str) -> tuple[float, str]:
-    """Return (divisor, prefixed unit) for an axis or interval whose largest magnitude is `largest`: `(1e12, "TFLOPS")`."""
+    """Return the divisor and the unit with SI prefix for the numbers on an axis or of an interval: `(1e12, "TFLOPS")`.
+
+    `largest`: largest absolute value to show, in `unit`. An infinite or undefined value gives `(1, unit)`.
+    """
     power = _prefix_of(largest) if math.isfinite(largest) else 0
     return 1000.0**power, f"{_PREFIXES[power]}{unit}"
 
@@ -73,9 +79,10 @@ def operations(value: float) -> str:
 
 
 def interval(low: float, high: float, unit: str) -> str:
-    """Return an interval with one prefix and enough digits to distinguish its ends, at least three. Equal ends have three.
+    """Return an interval as text: `40.1 to 42.0 TFLOPS`. Both ends have the same SI prefix.
 
-    Examples: `40.1 to 42.0 TFLOPS`, `1.4486 to 1.4493 EFLOPS`.
+    `low`, `high`: finite ends, in `unit`. Three significant digits are printed, or up to seven if the ends would look equal:
+    `1.4486 to 1.4493 EFLOPS`.
     """
     divisor, prefixed = scale(max(abs(low), abs(high)), unit)
     found = [
@@ -87,7 +94,10 @@ def interval(low: float, high: float, unit: str) -> str:
 
 
 def share(value: float, decimals: int = 1) -> str:
-    """Return a share of 1 as text in per cent: `95.1 %` for 0.951. Only zero gives `0.0 %`, small shares give `< 0.1 %`."""
+    """Return a share (0..1) as text in per cent: `95.1 %` for 0.951. `decimals`: digits after the decimal point.
+
+    Only zero gives `0.0 %`. A share that would be rounded to zero gives `< 0.1 %`.
+    """
     percent = abs(100 * value)
     least = 10.0**-decimals
     sign = "−" if value < 0 else ""
@@ -97,12 +107,12 @@ def share(value: float, decimals: int = 1) -> str:
 
 
 def change(value: float) -> str:
-    """Return a relative change as text in per cent: `+1.20 %` for 0.012, `−0.03 %`."""
+    """Return a relative change as text in per cent: `+1.20 %` for 0.012, `−0.03 %` for −0.0003."""
     return "0.00 %" if value == 0 else f"{100 * value:+.2f} %".replace("-", "−")
 
 
 def change_interval(low: float, high: float) -> str:
-    """Format the interval of a relative change in percent. −0.001 and 0.0231 give `−0.10 to +2.31 %`."""
+    """Return the interval of a relative change as text in per cent: `−0.10 to +2.31 %` for −0.001 and 0.0231."""
     return f"{100 * low:+.2f} to {100 * high:+.2f} %".replace("-", "−")
 
 
@@ -113,7 +123,10 @@ def signed(value: float, unit: str) -> str:
 
 
 def noise(value: float) -> str:
-    """Return the text of noise added to images: `with added noise of 30 % of the pixel range`."""
+    """Return a text about noise added to images: `with added noise of 30 % of the pixel range` for 0.3.
+
+    `value`: strength of the noise as a share of the pixel range, 0..1.
+    """
     return f"with added noise of {100 * value:.3g} % of the pixel range"
 
 
@@ -127,12 +140,12 @@ METRICS = {"top1": "top-1 accuracy", "map50": "mAP@0.5"}
 
 
 def quality(value: float) -> str:
-    """Return a quality of 0..1 as text with four digits: `0.4231`."""
+    """Return a quality (top-1 accuracy or mAP, 0..1) as text with four significant digits: `0.4231`."""
     return f"{value:.4g}"
 
 
 def count(value: int) -> str:
-    """Return an integer as text in groups of three digits, separated by narrow spaces."""
+    """Return a whole number as text in groups of three digits, separated by narrow spaces: `1 234 567`."""
     return f"{value:,}".replace(",", _NARROW)
 
 
@@ -142,7 +155,10 @@ def size(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as text with at most two units: `360,448 h`, `12 h 00 min`, `3 min 05 s`, `4.2 s`, `38 ms`."""
+    """Return a duration in seconds as text with at most two units: `12 h 00 min`, `3 min 05 s`, `4.2 s`, `38 ms`, `100 h`.
+
+    Seconds are rounded from 10 s on, minutes from 1 h on, hours from 100 h on. A negative duration begins with `−`.
+    """
     assert math.isfinite(seconds), f"{seconds!r} s is no duration"
     if seconds < 0:
         return f"−{duration(-seconds)}"

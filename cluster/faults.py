@@ -1,4 +1,4 @@
-"""Configuration of the faults of a simulated cluster: one class per fault, with the limits of each field.
+"""Options of the simulated faults: one class per fault, with the limits of each field.
 
 aiperf/simulate/faults.py implements them.
 """
@@ -16,7 +16,7 @@ SECONDS = {"least": 0.001, "most": LONGEST_SECONDS}
 
 @dataclass
 class FaultConf:
-    """Base class of all faults."""
+    """Base class of the options of all simulated faults."""
 
     kind: str = "???"
     """Name of the fault. It determines the other fields."""
@@ -105,6 +105,6 @@ AnyFault = (
     | MemoryRunsOutConf
     | CheckpointsUnwrittenConf
 )
-"""Any fault."""
+"""Options of any fault."""
 FAULTS: tuple[type[AnyFault], ...] = get_args(AnyFault)
-"""All faults, by their kinds."""
+"""Option classes of all faults."""

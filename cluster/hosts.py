@@ -1,10 +1,10 @@
-"""Hosts reached by ssh: `+cluster=hosts 'cluster.hosts=[n1,n2]'`.
+"""Option +cluster=hosts: a run on hosts that are reached by ssh. Example: `+cluster=hosts 'cluster.hosts=[n1,n2]'`.
 
 No scheduler is needed, and nothing is installed on them.
 
-The machine where the command is typed is the head. It runs Ray's head and the driver, and trains only if it is in the
-list. The driver connects to each other host by one ssh process with the user's keys, and the host joins through the
-run's folder. The commands are values made here. `aiperf.drive.ray.cluster.invited_hosts` runs them.
+The machine on which the command is typed is the head. It runs Ray's head and the driver, and trains only if it is in the
+list. The driver connects to each other host by one ssh process with the user's keys, and the host joins through the run's
+folder. The commands are made here as lists of words. `aiperf.drive.ray.cluster.invited_hosts` runs them.
 """
 
 from __future__ import annotations
@@ -72,6 +72,10 @@ class HostsConf(JoinedConf):
     """Maximum time for reconnections to a lost host, every 10 s. 0: no reconnection."""
 
     def check(self) -> None:
+        """Check that there are hosts, that none is named twice, and that `fewest_hosts` is possible.
+
+        Raise ValueError otherwise.
+        """
         super().check()
         if not self.hosts:
             raise ValueError(
@@ -80,14 +84,17 @@ class HostsConf(JoinedConf):
         names = [host.rpartition("@")[2] for host in self.hosts]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(
-                f"each host is named once, since it is one node of the run, but found {sorted(twice)} more than once"
+                f"each host is named once, since it is one node of the run, but found {sorted(twice)} more than once: "
+                "leave one of them"
             )
         if self.fewest_hosts is not None and self.fewest_hosts > len(names):
             raise ValueError(
-                f"cluster.fewest_hosts is between 1 and the number of hosts, {len(names)}, but found {self.fewest_hosts}"
+                f"cluster.fewest_hosts is between 1 and the number of hosts, {len(names)}, but found {self.fewest_hosts}: "
+                "lower it, or add hosts"
             )
 
     def place(self, environment: Mapping[str, str]) -> InvitedPlace:
+        """Return the hosts of the run, with the commands to check and join them. `environment`: not used."""
         return InvitedPlace(
             hosts=tuple(self.hosts),
             head=HeadPlace(len(self.hosts), self.fewest_hosts or len(self.hosts), self.join_seconds, self.address),
@@ -97,18 +104,20 @@ class HostsConf(JoinedConf):
         )
 
     def requested_nodes(self) -> NodesAsked:
+        """Return the number of hosts, and the declared model and memory of their accelerators (None: not declared)."""
         return replace(super().requested_nodes(), nodes=len(self.hosts))
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
+        """Return one row (name, text) for the printed plan: the first eight hosts. `seconds`: not used."""
         more = f" and {len(self.hosts) - 8} more" if len(self.hosts) > 8 else ""
         return [
             ("hosts", f"{', '.join(self.hosts[:8])}{more}, by ssh; head and driver on the machine where this is typed")
         ]
 
     def check_command(self, host: str, folder: Path) -> list[str]:
-        """Return the command line that checks whether a host can join the run in `folder`.
+        """Return the ssh command, as a list of words, that checks if `host` can join the run in `folder`.
 
-        It ends with status 0, or with one that `fault_of` explains.
+        It prints REACHED and ends with status 0 if the host can join. `fault_of` explains other statuses.
         """
         python, run = self._python, shlex.quote(str(folder))
         return self._by_ssh(
@@ -122,7 +131,7 @@ class HostsConf(JoinedConf):
         )
 
     def join_command(self, host: str, folder: Path) -> list[str]:
-        """Return the words of the ssh command with which a host joins the run in `folder` until the run's end."""
+        """Return the ssh command, as a list of words, by which `host` joins the run in `folder` until the end of the run."""
         run, patience = shlex.quote(str(folder)), f"{self.join_seconds:g}"
         return self._by_ssh(
             host,
@@ -156,7 +165,7 @@ class HostsConf(JoinedConf):
         return shlex.quote(self.directory or str(Path.cwd()))
 
     def shown(self, folder: Path) -> str:
-        """Return the check and join commands of all hosts as text, one a line, to be typed as printed."""
+        """Return the commands to check and join all hosts as text, one per line, for copying. `folder`: folder of the run."""
         return "\n".join(
             [
                 "# On this machine, with Ray's head and the driver, first of all for each host (what is missing there?):",
@@ -168,7 +177,10 @@ class HostsConf(JoinedConf):
 
 
 def fault_of(status: int, errors: Sequence[str]) -> str:
-    """Return a text on the fault of a host, from the exit status and the lines of standard error of its check."""
+    """Return a text on the reason why a host cannot join. It contains the last three lines of the error output.
+
+    `status`: exit status of `check_command`. `errors`: lines of its standard error.
+    """
     own = [line.strip() for line in errors if line.strip()]
     words = " | ".join(own[-3:])
     if status == 255:  # ssh's own

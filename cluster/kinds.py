@@ -1,4 +1,4 @@
-"""All kinds of cluster: +cluster=KIND."""
+"""List of all kinds of cluster that the option +cluster=KIND can choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of a Kubernetes cluster: `+cluster=kubernetes`.
+"""Option +cluster=kubernetes: a run in pods of a Kubernetes cluster.
 
 `cluster.manifests` makes the manifests as values, and `cluster.kubernetes_job` applies and follows them.
 """
@@ -165,12 +165,13 @@ class KubernetesConf(SchedulerConf):
     """Namespace of a Prometheus that may read the pods' metrics. Default: no access."""
 
     def check(self) -> None:
+        """Check that the options do not contradict each other. Raise ValueError for the first contradiction."""
         super().check()
         for law in self._broken():
             raise ValueError(law)
 
     def requested_nodes(self) -> NodesAsked:
-        """Return the number and the resources of the worker pods."""
+        """Return the requested number of worker pods and the resources of each: accelerators, processors, memory in bytes."""
         return replace(
             super().requested_nodes(),
             nodes=self.start_workers,
@@ -181,7 +182,10 @@ class KubernetesConf(SchedulerConf):
         )
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """Return the requested pods, and the option that prints the manifests."""
+        """Return rows (name, text) for the printed plan: the requested pods, and the option that prints the manifests.
+
+        `seconds`: not used.
+        """
         each = f"{self.cpus} processors, {self.memory} of memory"
         if self.accelerators:
             each = f"{self.accelerators} {self.accelerator_resource}, {each}"
@@ -190,7 +194,10 @@ class KubernetesConf(SchedulerConf):
         return [("requested", pods), ("manifests", "cluster.submit=false prints them")]
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Return an existing Ray if KubeRay runs the job, because its head runs this process. Else a head that pods join."""
+        """Return the way to Ray for the driver in the head's pod: the existing Ray of KubeRay, or a new head that pods join.
+
+        `environment`: not used. With cluster.operator=none it is a new head.
+        """
         begins = 1 + self.start_workers
         if self.operator == "none":
             return HeadPlace(begins, begins, self.join_seconds)
@@ -198,7 +205,7 @@ class KubernetesConf(SchedulerConf):
         return Existing("auto", begins, begins, self.join_seconds, Demand(self.max_workers, each))
 
     def job(self, submission: JobSubmission) -> KubernetesJob:
-        """Return the run as a job: objects of the Kubernetes API."""
+        """Return the run as a job: the Kubernetes objects to create. Nothing is created yet."""
         from importlib import metadata  # slow
 
         words = [word for word in submission.words if not word.startswith("runs=")]  # the folder here
@@ -210,11 +217,14 @@ class KubernetesConf(SchedulerConf):
     def _broken(self) -> Iterator[str]:
         """Yield a message for each invalid value."""
         if not self.image:
-            yield f"cluster.image is the image that all pods run (docs/clusters.md builds one), but found {self.image!r}"
+            yield (
+                "cluster.image is the image that all pods run (docs/clusters.md builds one), "
+                f"but found {self.image!r}: give cluster.image=IMAGE"
+            )
         if not self.min_workers <= self.max_workers or not self.start_workers <= self.max_workers:
             yield (
                 "cluster.min_workers and cluster.start_workers are at most cluster.max_workers, but found "
-                f"{self.min_workers}, {self.start_workers} and {self.max_workers}"
+                f"{self.min_workers}, {self.start_workers} and {self.max_workers}: raise cluster.max_workers"
             )
         for name in ("runs_path", "data_path"):
             path: str = getattr(self, name)
@@ -224,18 +234,21 @@ class KubernetesConf(SchedulerConf):
                     f"({', '.join(f'/{each}' for each in _OF_THE_SYSTEM)}), but found {path!r}: take another, /runs"
                 )
         if _overlap(self.runs_path, self.data_path):
-            yield f"cluster.runs_path and cluster.data_path do not overlap, but found {self.runs_path!r} and {self.data_path!r}"
+            yield (
+                f"cluster.runs_path and cluster.data_path do not overlap, but found {self.runs_path!r} and {self.data_path!r}: "
+                "take separate paths, /runs and /data"
+            )
         for word in self.env:
             if word.startswith(_OWN_VARIABLES):
                 yield (
                     f"cluster.env must not set variables of the run or KubeRay: {', '.join(_OWN_VARIABLES)}, "
-                    f"but found {word!r}"
+                    f"but found {word!r}: leave it out"
                 )
         for word in self.labels:
             if word.startswith(_OWN_LABELS):
                 yield (
                     f"cluster.labels must not set labels of the run or KubeRay: {', '.join(_OWN_LABELS)}, "
-                    f"but found {word!r}"
+                    f"but found {word!r}: leave it out"
                 )
         for name in ("node_selector", "head_node_selector", "extra_resources", "labels", "annotations"):
             keys = [word.partition("=")[0] for word in getattr(self, name)]
@@ -244,9 +257,15 @@ class KubernetesConf(SchedulerConf):
         own = {"nvidia.com/gpu", self.accelerator_resource}
         for word in self.extra_resources:
             if word.partition("=")[0] in own:
-                yield f"cluster.extra_resources is without accelerators (cluster.accelerators), but found {word!r}"
+                yield (
+                    f"cluster.extra_resources is without accelerators (cluster.accelerators), but found {word!r}: "
+                    "leave it out"
+                )
         if self.runs_size is None and self.storage_class is not None:
-            yield f"cluster.storage_class needs cluster.runs_size, but found {self.storage_class!r} alone"
+            yield (
+                f"cluster.storage_class needs cluster.runs_size, but found {self.storage_class!r} alone: "
+                "give cluster.runs_size, or leave it out"
+            )
         if self.operator == "none":
             yield from self._without_operator()
 
@@ -254,13 +273,17 @@ class KubernetesConf(SchedulerConf):
         usual: dict[str, Any] = {"min_workers": 0, "service_account": None, "operator_namespace": None}
         for name, value in usual.items():
             if getattr(self, name) != value:
-                yield f"cluster.{name} needs cluster.operator=kuberay, but found {getattr(self, name)!r} without it"
+                yield (
+                    f"cluster.{name} needs cluster.operator=kuberay, but found {getattr(self, name)!r} without it: "
+                    "leave it out"
+                )
 
 
 def quantity(word: str) -> int:
-    """Return the number of bytes or units of a Kubernetes quantity.
+    """Return the number of bytes or units of a Kubernetes quantity. `word`: a whole number, with or without a unit.
 
     Units are Ki, Mi, … (powers of 1024) and k, M, … (powers of 1000).
+
     >>> quantity("16Gi"), quantity("2k")
     (17179869184, 2000)
     """

@@ -1,6 +1,6 @@
-"""Client of the Kubernetes API, for the calls that a run needs.
+"""Calls of the Kubernetes API that a run needs: create, read and delete objects, read logs, run commands in pods.
 
-Based on the official Python client, an extra of this package.
+It uses the official Python client, an extra of this package.
 """
 
 from __future__ import annotations
@@ -36,10 +36,13 @@ _KINDS = {
 
 
 class Api:
-    """API of one namespace, as the user's kubeconfig defines it. In a pod, as its service account."""
+    """Access to one namespace of the Kubernetes API, as the user's kubeconfig defines it. In a pod: as its service account."""
 
     def __init__(self, namespace: str) -> None:
-        """Raises ClusterError if the client is not installed, or if there is no configuration."""
+        """Connect to `namespace`.
+
+        Raise ClusterError if the Python client is not installed, or if there is no usable kubeconfig.
+        """
         try:
             import kubernetes
             import yaml
@@ -60,46 +63,65 @@ class Api:
             LookupError,
         ) as error:
             raise ClusterError(
-                f"+cluster=kubernetes needs a kubeconfig (KUBECONFIG, else ~/.kube/config), but none can be used: {error}"
+                f"+cluster=kubernetes needs a kubeconfig (KUBECONFIG, else ~/.kube/config), but none can be used: {error}. "
+                "Correct it, or print the manifests with cluster.submit=false"
             ) from error
         self._namespace = namespace
         self._client: Any = kubernetes.client
 
     def create(self, manifest: Manifest) -> Manifest:
-        """Create an object and return it as the server stored it. The server rejects unknown fields.
+        """Create an object, and return it as the server stored it. The server rejects unknown fields.
 
         Raises:
-            ClusterError: the server refused it. The message is the server's. AlreadyThere if the object exists.
+            AlreadyThere: an object of this kind and name exists.
+            ClusterError: the server refused it (the message is the server's), or does not answer within 30 s.
         """
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         return self._act("making", "create", kind, name, manifest, field_validation="Strict")
 
     def read(self, kind: str, name: str) -> Manifest | None:
-        """Return an object, or None if it does not exist. Raises ClusterError if the server refuses or does not answer."""
+        """Return an object, for example kind 'Job', by its name. None if it does not exist.
+
+        Raises:
+            ClusterError: the server refuses the request, or does not answer within 30 s.
+        """
         try:
             return {"kind": kind, **self._act("reading", "read", kind, name)}
         except _NotFound:
             return None
 
     def delete(self, kind: str, name: str) -> None:
-        """Request the deletion of an object and all objects that it owns. A missing object is no error. Raises ClusterError."""
+        """Request the deletion of an object and of all objects that it owns. Does not wait. A missing object is no error.
+
+        Raises:
+            ClusterError: the server refuses the request, or does not answer within 30 s.
+        """
         with suppress(_NotFound):
             self._act("deleting", "delete", kind, name, propagation_policy="Foreground")
 
     def await_deletion(self, kind: str, name: str) -> None:
-        """Wait until the object does not exist.
+        """Wait until an object does not exist any more, at most 120 s.
 
         Raises:
-            ClusterError: it still exists after two minutes.
+            ClusterError: it still exists then, or the server does not answer.
         """
         deadline = time.monotonic() + GONE_SECONDS
         while self.read(kind, name) is not None:
             if time.monotonic() > deadline:
-                raise ClusterError(f"{kind} {name} was deleted and is still there after {GONE_SECONDS:.0f} s")
+                raise ClusterError(
+                    f"{kind} {name} was deleted and is still there after {GONE_SECONDS:.0f} s. "
+                    f"Read its finalizers: kubectl -n {self._namespace} describe {kind.lower()} {name}"
+                )
             time.sleep(LOOK_SECONDS)
 
     def own(self, manifests: Sequence[Manifest], owner: Manifest) -> None:
-        """Set `owner` as the owner of these objects. The server deletes them together with their owner."""
+        """Record `owner` as the owner of the objects in `manifests`. The server then deletes them together with their owner.
+
+        `owner`: an object as `create` returned it, with its uid.
+
+        Raises:
+            ClusterError: the server refuses the request, or does not answer within 30 s.
+        """
         reference = {
             "apiVersion": owner["apiVersion"],
             "kind": owner["kind"],
@@ -111,14 +133,24 @@ class Api:
             self._act("giving an owner to", "patch", manifest["kind"], manifest["metadata"]["name"], change)
 
     def pods(self, run: str) -> list[Manifest]:
-        """Return the pods of a run, selected by its label."""
+        """Return all pods of a run, as dictionaries with the server's fields.
+
+        `run`: name of the run's objects, which is a label of its pods.
+
+        Raises:
+            ClusterError: the server refuses the request, or does not answer within 30 s.
+        """
         core = self._client.CoreV1Api()
         selector = f"{RUN_LABEL}={run}"
         answer = self._request("listing pods", core.list_namespaced_pod, self._namespace, label_selector=selector)
         return list(answer["items"])
 
     def warnings(self, run: str) -> list[Manifest]:
-        """Return the warning events of the objects whose names begin with `run`. Raises ClusterError."""
+        """Return the events of type Warning about objects with names that begin with `run`, as dictionaries.
+
+        Raises:
+            ClusterError: the server refuses the request, or does not answer within 30 s.
+        """
         core = self._client.CoreV1Api()
         answer = self._request(
             "listing events", core.list_namespaced_event, self._namespace, field_selector="type=Warning"
@@ -126,7 +158,10 @@ class Api:
         return [event for event in answer["items"] if event["involvedObject"].get("name", "").startswith(run)]
 
     def last_lines(self, pod: str, container: str, count: int) -> list[str]:
-        """Return the last `count` lines of a container's log. Empty if the server has no log of it."""
+        """Return the last `count` lines of the log of a pod's container.
+
+        Empty if the server has no log of it or does not answer.
+        """
         read = self._client.CoreV1Api().read_namespaced_pod_log
         with suppress(ClusterError):
             body = self._answer(
@@ -136,10 +171,10 @@ class Api:
         return []
 
     def run_command(self, pod: str, container: str, command: Sequence[str]) -> str:
-        """Run a command in a pod's container and return its standard output.
+        """Run a command in a container of a pod, wait up to 300 s for its end, and return its standard output.
 
         Raises:
-            ClusterError: the command failed.
+            ClusterError: the command ended with another status than 0, did not end in time, or could not be started.
         """
         from kubernetes.stream import stream
 
@@ -169,10 +204,12 @@ class Api:
         return str(output or "")
 
     def copy_folder(self, pod: str, container: str, folder: str, left_out: Sequence[str], to: Path) -> None:
-        """Copy a folder of a pod to the folder `to` of this machine, without the entries in `left_out`.
+        """Copy the folder `folder` of a pod's container into the folder `to` of this machine.
+
+        `left_out`: names of files and folders directly in `folder` that are not copied.
 
         Raises:
-            ClusterError: the copy failed.
+            ClusterError: the copy failed. The original is unchanged.
         """
         without = [f"--exclude=./{name}" for name in left_out]
         command = ["sh", "-c", 'cd "$0" && tar -czf - "$@" . | base64', folder, *without]
@@ -186,10 +223,10 @@ class Api:
             ) from error
 
     def await_running(self, pod: str) -> None:
-        """Wait until the pod runs.
+        """Wait until a pod is in the phase Running, at most 300 s.
 
         Raises:
-            ClusterError: it ended, or does not run after five minutes.
+            ClusterError: it ended, was deleted, or does not run after 300 s.
         """
         deadline = time.monotonic() + READER_SECONDS
         while True:
@@ -198,7 +235,10 @@ class Api:
             if phase == "Running":
                 return
             if state is None or phase in ("Failed", "Succeeded") or time.monotonic() > deadline:
-                raise ClusterError(f"pod {pod} must run within {READER_SECONDS:.0f} s, but it is {phase or 'deleted'}")
+                raise ClusterError(
+                    f"pod {pod} must run within {READER_SECONDS:.0f} s, but it is {phase or 'deleted'}. "
+                    f"Read its events: kubectl -n {self._namespace} describe pod {pod}"
+                )
             time.sleep(LOOK_SECONDS)
 
     def _act(self, doing: str, verb: str, kind: str, name: str, *body: Manifest, **options: Any) -> Manifest:
@@ -228,7 +268,9 @@ class Api:
         except self._client.exceptions.ApiException as error:
             status, body = error.status, error.body
         except HTTPError as error:
-            raise ClusterError(f"{what}: the API server did not answer: {error}") from error
+            raise ClusterError(
+                f"{what}: the API server did not answer: {error}. Check the connection: kubectl get pods"
+            ) from error
         if 200 <= status < 300:
             return bytes(body)
         if status == 404 and not what.startswith("making"):
@@ -241,11 +283,11 @@ class Api:
 
 
 class AlreadyThere(ClusterError):
-    """The object already exists."""
+    """Kubernetes object that exists already and cannot be created."""
 
 
 class _NotFound(ClusterError):
-    """The object does not exist."""
+    """Kubernetes object that does not exist."""
 
 
 def _status(call: Any, pod: str) -> int | None:

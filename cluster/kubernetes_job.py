@@ -1,4 +1,4 @@
-"""Run as a job of Kubernetes: apply, follow and delete its manifests, and fetch its journal and report."""
+"""Run as a job of Kubernetes: create, follow and delete its objects, and fetch its journal and report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ READER_LIVES = 900
 
 
 def as_yaml(objects: Sequence[Manifest]) -> str:
-    """Return the objects as one YAML text of several documents."""
+    """Return Kubernetes objects as one YAML text with a document for each."""
     import yaml
 
     return "---\n".join(yaml.safe_dump(each, sort_keys=False, width=120) for each in objects)
@@ -41,7 +41,7 @@ def as_yaml(objects: Sequence[Manifest]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesJob:
-    """See `place.BatchJob`. Its id is the name of the run's objects."""
+    """Run as a job of Kubernetes. The id of the job is the common name of the run's objects."""
 
     script: str
     folder: Path
@@ -52,14 +52,17 @@ class KubernetesJob:
 
     @property
     def advice(self) -> str:
+        """Advice in a message about a job that can never start: image and Secrets to correct."""
         return "name an image that the nodes can pull (cluster.image, cluster.pull_secrets) and existing Secrets"
 
     @property
     def last_output(self) -> str:
+        """Shell command that prints the last 50 lines of the logs of the run's pods."""
         return f"{self._kubectl} logs -l aiperf-run={self.run.object_name} --all-containers --tail=50"
 
     @property
     def status_command(self) -> str:
+        """Shell command that shows the state of the run, by `aiperf status` in the head's pod."""
         selector = f"-l aiperf-run={self.run.object_name},{ROLE_LABEL}=head"
         return (
             f"{self._kubectl} exec $({self._kubectl} get pod {selector} -o name) -- "
@@ -67,10 +70,13 @@ class KubernetesJob:
         )
 
     def submit(self, script: Path) -> str:
-        """Create the objects and return the job's id. Finished jobs from an earlier start of the run are replaced.
+        """Create all Kubernetes objects of the run, and return the job's id. Ended jobs of an earlier start are replaced.
+
+        `script`: not used.
 
         Raises:
-            ClusterError: a job still runs, or the server refused an object. Objects created before are deleted then.
+            ClusterError: a job of this name still runs, or the server refused an object. Objects created before are then
+                deleted.
         """
         api = self._api()
         jobs = [each for each in self.objects if each["kind"] in ("RayJob", "Job")]
@@ -91,13 +97,16 @@ class KubernetesJob:
         return self.run.object_name
 
     def run_in_allocation(self, script: Path) -> int:
-        """Raise AssertionError: a run on Kubernetes has no allocation of the user."""
+        """Raise AssertionError. It is never called, because on Kubernetes users have no allocations."""
         raise AssertionError("a run on Kubernetes takes place in its own pods")
 
     def state(self, job: str) -> JobState:
-        """Return the state of the RayJob, or of the head's Job. A deleted one is over. Raises ClusterError.
+        """Return the state of the job: that of its RayJob, or of the Job of the head. A deleted one is over.
 
-        `job`: name of the run's objects.
+        `job`: id of the job.
+
+        Raises:
+            ClusterError: the API refuses the request, or does not answer.
         """
         api = self._api()
         kind, name = self._main
@@ -111,14 +120,24 @@ class KubernetesJob:
         return replace(state, reason=f"{state.reason}. It waits without a limit. `{ends}` ends it")
 
     def cancel(self, job: str) -> None:
-        """Delete the jobs, with the objects that they own."""
+        """Request the deletion of the job and of all objects that it owns. Does not wait. `job`: not used.
+
+        Raises:
+            ClusterError: the API refuses the request, or does not answer.
+        """
         api = self._api()
         for each in self.objects:
             if each["kind"] in ("RayJob", "Job"):
                 api.delete(each["kind"], each["metadata"]["name"])
 
     def lines(self, job: str) -> Sequence[str]:
-        """Return the output of `aiperf status` in the head's pod as lines. Empty if no pod of the head answers."""
+        """Return the lines that `aiperf status` prints in the head's pod. Empty if no pod of the head answers.
+
+        `job`: id of the job.
+
+        Raises:
+            ClusterError: the API refuses the request, or does not answer.
+        """
         api = self._api()
         for pod in api.pods(job):
             labels, phase = pod["metadata"].get("labels") or {}, (pod.get("status") or {}).get("phase")
@@ -130,12 +149,12 @@ class KubernetesJob:
         return ()
 
     def fetch(self, job: str) -> None:
-        """Copy the run's folder to this machine, without the checkpoints. Raises ClusterError, and NoReport without a journal.
+        """Copy the run's folder from the cluster into its local folder, without checkpoints. `job`: id of the job.
 
-        A separate pod reads it, since the head's pod may have ended.
+        A temporary pod reads it, since the head's pod may have ended.
 
         Raises:
-            NoReport: the run has no journal.
+            NoReport: the run has no journal. The message has warnings and logs of its pods.
             ClusterError: the copy failed.
         """
         api = self._api()
@@ -229,9 +248,9 @@ LONGEST_REASON = 300
 
 
 def job_state(job: ApiObject, pods: Sequence[ApiObject], events: Sequence[ApiObject]) -> JobState:
-    """Return the state of a run in the scheduler.
+    """Return the state of a run's job from Kubernetes objects. No request is made.
 
-    `job`: the RayJob, or the head's Job. `pods`: all pods of the run. `events`: warnings about its objects.
+    `job`: the RayJob, or the Job of the head. `pods`: all pods of the run. `events`: warnings about its objects.
     """
     heads = [pod for pod in pods if _role(pod) == "head"]
     running = [pod for pod in pods if _phase(pod) == "Running"]
@@ -252,7 +271,7 @@ def job_state(job: ApiObject, pods: Sequence[ApiObject], events: Sequence[ApiObj
 
 
 def failed_containers(pod: ApiObject) -> list[str]:
-    """Return the names of a pod's containers that ended with a status other than 0, now or before their last start."""
+    """Return the names of a pod's containers that ended with a status other than 0, now or before their last restart."""
     return [
         one["name"]
         for one in _containers(pod.get("status") or {})

@@ -1,4 +1,4 @@
-"""Interface of all kinds of cluster.
+"""Interface of all kinds of cluster: classes of the option +cluster=KIND and the values that they return.
 
 A kind is a configuration class in its own file here, and is listed in `kinds.py`. It returns values: the Ray that the
 driver must use (`Place`), and the job to submit if a scheduler starts the machines (`BatchJob`). `aiperf.drive` carries
@@ -33,26 +33,26 @@ HEAD_LOST = 3
 
 
 def form(pattern: str, words: str) -> dict[str, tuple[str, str]]:
-    """Return the metadata of a dataclass field for a text, or a list of texts, that must match a regular expression.
+    """Return the metadata of a dataclass field for an option: its text, or each text of a list, must match `pattern`.
 
-    `words`: the expected text in words, for errors.
+    `pattern`: regular expression for the whole text. `words`: the expected text in words, for error messages.
     """
     return {"form": (pattern, words)}
 
 
 @dataclass(frozen=True, slots=True)
 class LocalPlace:
-    """Place on this machine alone."""
+    """Ray to be started on this machine alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """Place without a machine, under a virtual clock."""
+    """No Ray and no machine: a simulation under a virtual clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadPlace:
-    """Place with Ray's head next to the driver. Each other node joins it by `python -m aiperf join RUN`."""
+    """Ray's head to be started next to the driver. Each other node joins it by `python -m aiperf join RUN`."""
 
     nodes: int
     """Number of nodes, with the head's. None begins before all have joined."""
@@ -67,7 +67,7 @@ class HeadPlace:
 
 @dataclass(frozen=True, slots=True)
 class InvitedPlace:
-    """Place with Ray's head next to the driver, which connects to each of these hosts."""
+    """Ray's head to be started next to the driver, which connects to each of these hosts by ssh."""
 
     hosts: tuple[str, ...]
     head: HeadPlace
@@ -81,7 +81,7 @@ class InvitedPlace:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Nodes that Ray's autoscaler must provide, independent of waiting work."""
+    """Nodes to request from Ray's autoscaler, independent of waiting work."""
 
     nodes: int
     each: Mapping[str, float]
@@ -90,7 +90,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """Existing Ray cluster, which the run does not end."""
+    """Existing Ray cluster to join. The run does not end it."""
 
     address: str
     """Address for `ray.init`: "HOST:PORT", or "auto" on one of its nodes."""
@@ -106,7 +106,7 @@ Place = LocalPlace | Simulated | HeadPlace | InvitedPlace | Existing
 
 @dataclass(frozen=True, slots=True)
 class NodesAsked:
-    """Requested nodes of a place, before they exist. None if a value is known only from the nodes."""
+    """Nodes that a run requests, before they exist. A value is None if it is known only from the nodes."""
 
     nodes: int | None = None
     """Number of nodes with which a run begins."""
@@ -126,7 +126,7 @@ class NodesAsked:
 
 @dataclass(frozen=True, slots=True)
 class JobSubmission:
-    """Run to submit to a scheduler."""
+    """Run to submit to a scheduler: its folder, options, duration and program."""
 
     name: str
     folder: Path
@@ -160,113 +160,137 @@ class JobState:
 
 
 class BatchJob(Protocol):
-    """Run as a job of a scheduler."""
+    """Interface of a run as a job of a scheduler (Slurm, Kubernetes)."""
 
     @property
     def script(self) -> str:
-        """Complete text of the script that is submitted."""
+        """Complete text of the script or manifests that are submitted."""
         ...
 
     @property
     def script_name(self) -> str:
-        """Name of the script's file in the run's folder."""
+        """Name of the file for this text in the run's folder."""
         ...
 
     @property
     def folder(self) -> Path:
-        """Local folder of the run."""
+        """Folder of the run on this machine."""
         ...
 
     def submit(self, script: Path) -> str:
-        """Submit the stored script. Return the job's id.
+        """Submit the job to the scheduler. Return the job's id. `script`: file with the text of `script`.
 
         Raises:
-            ClusterError: the scheduler refused it. The message is the scheduler's.
+            ClusterError: the scheduler is missing or refused the job. The message is the scheduler's.
         """
         ...
 
     def run_in_allocation(self, script: Path) -> int:
-        """Run the script in the allocation of this process. Return its exit status."""
+        """Run the file `script` in the allocation of this process, and wait for its end. Return its exit status."""
         ...
 
     def state(self, job: str) -> JobState:
-        """Return the state of the job with this id."""
+        """Return the current state of the job with the id `job`.
+
+        Raises:
+            ClusterError: the scheduler is missing, refuses or does not answer.
+        """
         ...
 
-    def cancel(self, job: str) -> None: ...
+    def cancel(self, job: str) -> None:
+        """End the job with the id `job`.
+
+        Raises:
+            ClusterError: the scheduler is missing, refuses or does not answer.
+        """
+        ...
 
     def lines(self, job: str) -> Sequence[str] | None:
-        """Return the lines of `aiperf status` from the place of the run.
+        """Return the lines that `aiperf status` prints for the run on the cluster. `job`: id of the job.
 
-        None if its folder is shared with this machine.
+        None if the run's folder is shared with this machine and can be read here. Empty if there is no answer.
+
+        Raises:
+            ClusterError: the scheduler refuses or does not answer.
         """
         ...
 
     def fetch(self, job: str) -> None:
-        """Copy the readable files of a finished run into its local folder, if that differs from the run's own folder.
+        """Copy journal and report of an ended run into its local folder. Nothing if this folder is shared.
 
-        Raises ClusterError, and NoReport for a run that never began.
+        `job`: id of the job.
+
+        Raises:
+            NoReport: the job ended before its run began.
+            ClusterError: the copy failed.
         """
         ...
 
     @property
     def advice(self) -> str:
-        """Text with the option to change if a job would wait without end."""
+        """Advice with the options to change, for a message about a job that can never start."""
         ...
 
     @property
     def last_output(self) -> str:
-        """Command or path that shows messages about a job that ended before its run began."""
+        """Shell command or path that shows the last output of a job that ended before its run began."""
         ...
 
     @property
     def status_command(self) -> str:
-        """Command that shows the state of the run while it runs."""
+        """Shell command that shows the state of the run in progress."""
         ...
 
 
 class ClusterError(Exception):
-    """The scheduler failed or is missing. Contains its message and a remedy."""
+    """Failure or refusal of a scheduler, or a missing scheduler. Contains its message and a remedy."""
 
 
 class NoReport(ClusterError):
-    """A job ended before its run began, so there is nothing to fetch. Contains the scheduler's reasons."""
+    """Job that ended before its run began. There is nothing to fetch. Contains the scheduler's reasons."""
 
 
 @dataclass
 class ClusterConf:
-    """Base class of all kinds of cluster."""
+    """Base class of the options of all kinds of cluster."""
 
     kind: str = "???"
     """Kind of cluster, set by the choice of the group."""
 
     def check(self) -> None:
-        """Check that the values of the options do not contradict each other.
+        """Check that the values of the options do not contradict each other. The base class checks nothing.
 
         Raises:
             ValueError: they do. The message has rule, value and fix.
         """
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Return the place of a run, by which the driver starts or finds Ray. `environment`: environment variables."""
+        """Return the Ray that the driver must start or join. `environment`: environment variables of this process.
+
+        Raises:
+            ClusterError: the allocation of the scheduler contradicts the options.
+        """
         raise NotImplementedError
 
     def requested_nodes(self) -> NodesAsked:
-        """Return the properties of the nodes that are known before the nodes exist."""
+        """Return number and resources of the requested nodes. Values that are known only from the nodes are None."""
         return NodesAsked()
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """Return rows (name, text) of the resources to request or to wait for. `seconds`: declared time of the run."""
+        """Return rows (name, text) for the printed plan: resources to request or to wait for.
+
+        `seconds`: declared duration of the run.
+        """
         return [("place", f"+cluster={self.kind}")]
 
     def workers_text(self) -> str:
-        """Return a text on the number of workers."""
+        """Return the number of workers as text, for the printed plan. It may be unknown before the run."""
         return f"as many as the nodes of +cluster={self.kind} hold"
 
 
 @dataclass
 class NodesConf(ClusterConf):
-    """Base class of all kinds of cluster with machines."""
+    """Base class of the options of all kinds of cluster with real machines."""
 
     accelerator: str | None = field(default=None, metadata=form(LINE, "a model or a part of its name, H100"))
     """Model of the nodes' accelerators, or a part of its name: H100. A dry run uses it. A run on another model ends
@@ -276,6 +300,11 @@ class NodesConf(ClusterConf):
     begins. Default: detected on the nodes."""
 
     def requested_nodes(self) -> NodesAsked:
+        """Return the declared model and memory of the accelerators. All other values are None.
+
+        Raises:
+            ValueError: cluster.accelerator_memory is not a number with a unit.
+        """
         memory = self.accelerator_memory
         known = None if memory is None else bytes_of("cluster.accelerator_memory", memory)
         return NodesAsked(accelerator=self.accelerator, accelerator_bytes=known)
@@ -283,19 +312,19 @@ class NodesConf(ClusterConf):
 
 @dataclass
 class JoinedConf(NodesConf):
-    """Base class of all kinds of cluster whose hosts join this machine through the run's folder, without a scheduler."""
+    """Base class of the options of clusters without a scheduler: hosts join this machine through the run's folder."""
 
     submit: bool = True
     """false: only print the commands for each host."""
 
     def shown(self, folder: Path) -> str:
-        """Return the text that `submit=false` prints. `folder`: folder of the run."""
+        """Return the text that cluster.submit=false prints: the commands for each host. `folder`: folder of the run."""
         raise NotImplementedError
 
 
 @dataclass
 class SchedulerConf(NodesConf):
-    """Base class of all kinds of cluster whose scheduler starts the machines. The driver runs in a job, by the verb drive."""
+    """Base class of the options of clusters with a scheduler that starts the machines. The driver runs in a job."""
 
     submit: bool = True
     """false: only print what would be submitted."""
@@ -303,23 +332,34 @@ class SchedulerConf(NodesConf):
     """Show the progress of the run until its end. Ctrl-C leaves it running."""
 
     def job(self, submission: JobSubmission) -> BatchJob:
-        """Return the job that starts the machines."""
+        """Return the run as a job of the scheduler. Nothing is submitted yet."""
         raise NotImplementedError
 
     def is_allocated(self, environment: Mapping[str, str]) -> bool:
-        """Return True if this environment is inside an allocation of the scheduler. Then no job is submitted."""
+        """Return True if `environment` (environment variables) belongs to an allocation of the scheduler.
+
+        The run then takes place there, and no job is submitted. The base class returns False.
+        """
         return False
 
 
 def place_of(cluster: ClusterConf | None, environment: Mapping[str, str]) -> Place:
-    """Return the place of a run. Without a cluster it is this machine."""
+    """Return the Ray that the driver must start or join. `cluster`: options of +cluster=. None: this machine alone.
+
+    `environment`: environment variables of this process.
+
+    Raises:
+        ClusterError: the allocation of the scheduler contradicts the options.
+    """
     return LocalPlace() if cluster is None else cluster.place(environment)
 
 
 def bytes_of(option: str, word: str, default_unit: str | None = None) -> int:
-    """Return the number of bytes in a text like 80G, in powers of 1024. `default_unit`: unit of a number without one.
+    """Return the number of bytes in a text like 80G. K, M, G and T are powers of 1024.
 
-    `option`: name of the option, for messages.
+    `option`: name of the option, for messages. `word`: the text. `default_unit`: unit of a number without one. None: a unit
+    is required.
+
     >>> bytes_of("cluster.accelerator_memory", "80G"), bytes_of("cluster.memory_per_node", "512", "M")
     (85899345920, 536870912)
 

@@ -1,4 +1,7 @@
-"""Ports on which the processes of a run listen. `python -m tools.generated_docs` writes the table into docs/security.md."""
+"""Table of the network ports on which the processes of a run listen, for docs/security.md.
+
+`python -m tools.generated_docs` writes it there.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ HEAD_PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics":
 
 @dataclass(frozen=True, slots=True)
 class ListeningPort:
-    """Ports of one purpose."""
+    """Network ports of one purpose, as a row of the table in docs/security.md."""
 
     purpose: str
     process: str

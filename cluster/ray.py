@@ -1,4 +1,4 @@
-"""Existing Ray cluster: `+cluster=ray cluster.address=…`."""
+"""Option +cluster=ray: a run on an existing Ray cluster. Example: `+cluster=ray cluster.address=HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -48,14 +48,17 @@ class RayConf(NodesConf):
     """Accelerators of each requested node, all of them."""
 
     def requested_nodes(self) -> NodesAsked:
-        """Return the number of nodes to wait for and to request. More may join."""
+        """Return the number of nodes to wait for (`nodes`) and to request (`most_nodes`), with declared accelerators."""
         most = max(self.nodes, self.ask_nodes)
         run_nodes = NodesAsked(nodes=self.nodes, most_nodes=most if most > self.nodes else None)
         declared = super().requested_nodes()
         return replace(run_nodes, accelerator=declared.accelerator, accelerator_bytes=declared.accelerator_bytes)
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """Return names and values to show: the address, and the nodes to wait for. Nothing is requested from a scheduler."""
+        """Return one row (name, text) for the printed plan: address, number of nodes to wait for, and maximum wait.
+
+        `seconds`: not used.
+        """
         return [
             (
                 "place",
@@ -64,6 +67,7 @@ class RayConf(NodesConf):
         ]
 
     def place(self, environment: Mapping[str, str]) -> Place:
+        """Return the existing Ray cluster to join, and the nodes to request from its autoscaler. `environment`: not used."""
         each = {"CPU": float(self.ask_cpus)} | ({"GPU": float(self.ask_accelerators)} if self.ask_accelerators else {})
         demand = Demand(self.ask_nodes, each) if self.ask_nodes else None
         return Existing(self.address, self.nodes, self.nodes, self.patience_seconds, demand)

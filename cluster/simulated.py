@@ -1,4 +1,4 @@
-"""Configuration of the simulated cluster."""
+"""Option +cluster=simulated: a run on a simulated cluster, without machines."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ class SimulatedConf(ClusterConf):
     """Take compute, exchange, start-up and gap times, memory, the ceiling and the rate of losses from this run's journal."""
 
     def check(self) -> None:
+        """Check that step costs, shape, topology and links match each other. Raise ValueError otherwise."""
         if self.bytes_per_element == 3:
             raise ValueError("cluster.bytes_per_element is 2 (BF16, FP16) or 4 (FP32), but found 3: take one of them")
         if len(self.step_costs) not in (0, 5):
@@ -115,17 +116,20 @@ class SimulatedConf(ClusterConf):
 
     @property
     def accelerators_per_host(self) -> int:
-        """Number of accelerators that all layers of links but the last join. 1 on a torus or switch."""
+        """Number of accelerators that share a host: the product of the widths of all layers of links except the last.
+
+        It is 1 with one layer, such as a torus or switch.
+        """
         return prod(link.width for link in self.links[:-1])
 
     def all_reduce_seconds(self, size: float) -> float:
-        """Return the seconds of an all-reduce of `size` bytes by all accelerators of a worker."""
+        """Return the seconds of an all-reduce of `size` bytes among all accelerators of one worker."""
         if self.topology == "torus":
             return torus_seconds(size, self.shape, self.links[0])
         return exchange_seconds(size, self.accelerators, self.links)
 
     def requested_nodes(self) -> NodesAsked:
-        """Return number, accelerators and memory of the simulated hosts."""
+        """Return number of simulated hosts, accelerators of each, and memory of one accelerator in bytes."""
         return NodesAsked(
             nodes=-(-self.workers // self.workers_per_host),
             accelerators=self.accelerators * self.workers_per_host,
@@ -133,9 +137,9 @@ class SimulatedConf(ClusterConf):
         )
 
     def workers_text(self) -> str:
-        """Return the configured number of workers as text."""
+        """Return the configured number of workers as text, for the printed plan."""
         return f"{self.workers}, simulated"
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Return a place without machines."""
+        """Return the value for a run without Ray and machines. `environment`: not used."""
         return Simulated()

@@ -1,8 +1,7 @@
-"""Nodes of Slurm: `+cluster=slurm`. Functions of values make the batch script, and a thin layer submits it.
+"""Option +cluster=slurm: a run on nodes of Slurm, by a batch script.
 
-Every run under Slurm uses the script. Outside an allocation sbatch submits it. Inside one (salloc) bash runs it. The
-script starts one step on the first node, with Ray's head and the driver, and one step on all other nodes, which join
-the head.
+Every run under Slurm uses the script. Outside an allocation sbatch submits it. Inside one (salloc) bash runs it. The script
+starts one step on the first node, with Ray's head and the driver, and one step on all other nodes, which join the head.
 """
 
 from __future__ import annotations
@@ -130,10 +129,12 @@ class SlurmConf(SchedulerConf):
     """Additional options of sbatch: --mail-type=END."""
 
     def check(self) -> None:
+        """Check that fewest_nodes, memory_per_node and the options in `extra` are possible. Raise ValueError otherwise."""
         super().check()
         if self.fewest_nodes is not None and self.nodes is not None and self.fewest_nodes > self.nodes:
             raise ValueError(
-                f"cluster.fewest_nodes is between 1 and cluster.nodes, {self.nodes}, but found {self.fewest_nodes}"
+                f"cluster.fewest_nodes is between 1 and cluster.nodes, {self.nodes}, but found {self.fewest_nodes}: lower it, "
+                "or raise cluster.nodes"
             )
         self.requested_nodes()
         for word in self.extra:
@@ -145,7 +146,10 @@ class SlurmConf(SchedulerConf):
                 )
 
     def requested_nodes(self) -> NodesAsked:
-        """Return the nodes that the job requests. The site's defaults are unknown."""
+        """Return the nodes that the job requests: number, GPUs, processors and memory in bytes of each.
+
+        Values that the site's defaults determine are None.
+        """
         memory = self.memory_per_node
         return replace(
             super().requested_nodes(),
@@ -156,7 +160,10 @@ class SlurmConf(SchedulerConf):
         )
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """Return the options of sbatch, and the place of the script."""
+        """Return rows (name, text) for the printed plan: the options of sbatch, and the name of the script.
+
+        `seconds`: declared duration of the run. The time limit depends on it.
+        """
         shown = [(name, value) for name, value in self._directives("", Path(), seconds) if name not in _NOT_SHOWN]
         options = " ".join([*(f"--{name}{f'={value}' if value else ''}" for name, value in shown), *self.extra])
         how = "cluster.submit=false prints it"
@@ -166,10 +173,12 @@ class SlurmConf(SchedulerConf):
         ]
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Return the place of a run inside an allocation: Ray's head, which the job's other nodes join.
+        """Return Ray's head to start in an allocation, with the number of nodes that join it.
+
+        `environment`: environment variables. SLURM_JOB_NUM_NODES is the number of nodes of the allocation.
 
         Raises:
-            ClusterError: the allocation has another number of nodes.
+            ClusterError: the allocation has another number of nodes than cluster.nodes.
         """
         granted = int(environment.get("SLURM_JOB_NUM_NODES", self.nodes or 1))
         if self.nodes not in (None, granted):
@@ -181,14 +190,16 @@ class SlurmConf(SchedulerConf):
         return HeadPlace(granted, fewest, self.join_seconds)
 
     def is_allocated(self, environment: Mapping[str, str]) -> bool:
-        """Return True if this environment is inside an allocation of Slurm.
+        """Return True if `environment` (environment variables) belongs to an allocation of Slurm.
 
-        A shell outside of Slurm may have SLURM_JOB_ID alone. An allocation also names its nodes and has scontrol.
+        A shell outside of Slurm may have SLURM_JOB_ID alone. An allocation also names its nodes and has the program
+        scontrol.
         """
         has_job = {"SLURM_JOB_ID", "SLURM_JOB_NODELIST"} <= environment.keys()
         return has_job and shutil.which("scontrol", path=environment.get("PATH")) is not None
 
     def job(self, submission: JobSubmission) -> SlurmJob:
+        """Return the run as a job of Slurm, with its batch script. Nothing is submitted yet."""
         return SlurmJob(batch_script(self, submission), SCRIPT, submission.folder, submission.program)
 
     def _directives(self, name: str, folder: Path, seconds: float) -> Iterator[tuple[str, str]]:
@@ -246,9 +257,9 @@ _NOT_SHOWN = ("job-name", "output", "open-mode", "no-kill", "signal", "ntasks-pe
 
 
 def accelerators_of(word: str | None) -> int | None:
-    """Return the number of GPUs in a value of --gpus-per-node with one model.
+    """Return the number of GPUs per node in a value of sbatch's option --gpus-per-node, such as a100:4.
 
-    None if it has several models or no number.
+    None if it has several models or no number, or is None.
 
     >>> accelerators_of("8"), accelerators_of("a100:4"), accelerators_of("a100:4,v100:2"), accelerators_of(None)
     (8, 4, None, None)
@@ -258,7 +269,7 @@ def accelerators_of(word: str | None) -> int | None:
 
 
 def quoted(value: str) -> str:
-    """Return the value for a line #SBATCH, in quotes if sbatch would split or change it.
+    """Return `value` for a line #SBATCH, in double quotes if sbatch would split or change it.
 
     >>> quoted("gpu"), quoted("/runs/my run/slurm.log")
     ('gpu', '"/runs/my run/slurm.log"')
@@ -269,7 +280,10 @@ def quoted(value: str) -> str:
 
 
 def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
-    """Return the script for sbatch, or for bash inside an allocation."""
+    """Return the text of the bash script that runs a benchmark on all nodes of a job. Nothing is written.
+
+    `conf`: options of Slurm. `submission`: the run. sbatch submits the script, or bash runs it inside an allocation.
+    """
     directives = [*conf._directives(submission.name, submission.folder, submission.seconds)]
     lines = [f"#SBATCH --{name}{f'={quoted(value)}' if value else ''}" for name, value in directives]
     for word in conf.extra:
@@ -359,7 +373,7 @@ def _container(conf: SlurmConf, submission: JobSubmission) -> tuple[str, str]:
 
 
 def time_limit(seconds: float) -> str:
-    """Return a duration in the form of sbatch: days-hours:minutes:seconds. It is rounded up to minutes, the precision of Slurm.
+    """Return a duration for sbatch's option --time: days-hours:minutes:seconds, rounded up to whole minutes.
 
     >>> time_limit(12 * 3600 + 1800), time_limit(90)
     ('0-12:30:00', '0-00:02:00')
@@ -370,7 +384,7 @@ def time_limit(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """See `place.BatchJob`."""
+    """Run as a job of Slurm, with its batch script. All nodes and this machine share the run's folder."""
 
     script: str
     script_name: str
@@ -378,13 +392,23 @@ class SlurmJob:
     program: str
 
     def submit(self, script: Path) -> str:
+        """Submit the script in the file `script` by sbatch. Return the job's id.
+
+        Raises:
+            ClusterError: sbatch is not installed or refused the job. The message is that of sbatch.
+        """
         return _run("sbatch", "--parsable", str(script)).partition(";")[0]
 
     def run_in_allocation(self, script: Path) -> int:
+        """Run the file `script` by bash in the allocation of this process, and wait for its end. Return its exit status."""
         return subprocess.run(["bash", str(script)], check=False).returncode
 
     def state(self, job: str) -> JobState:
-        """Return the state of a job by squeue. A job that squeue does not know is over."""
+        """Return the state of the job with the id `job`, by squeue. A job that squeue does not know is over.
+
+        Raises:
+            ClusterError: squeue is not installed or failed.
+        """
         try:
             lines = _run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N").splitlines()
         except ClusterError as error:
@@ -399,24 +423,28 @@ class SlurmJob:
         return JobState(name, reason, nodes, RUNNING.fullmatch(name) is None, is_hopeless)
 
     def cancel(self, job: str) -> None:
+        """End the job with the id `job` by scancel. Raise ClusterError if scancel is not installed or failed."""
         _run("scancel", job)
 
     def lines(self, job: str) -> None:
-        """Return None, since the folder is shared."""
+        """Return None, because the run's folder is shared and can be read on this machine."""
 
     def fetch(self, job: str) -> None:
-        """Do nothing, since the folder is shared."""
+        """Do nothing, because the run's folder is shared with this machine."""
 
     @property
     def advice(self) -> str:
+        """Advice in a message about a job that can never start: options to change."""
         return "ask for what the partition allows (cluster.nodes, cluster.time, cluster.account, cluster.qos)"
 
     @property
     def last_output(self) -> str:
+        """Path of the job's output file, quoted for a shell."""
         return shlex.quote(str(self.folder / "slurm.log"))
 
     @property
     def status_command(self) -> str:
+        """Shell command that shows the state of the run."""
         return f"{self.program} status {shlex.quote(str(self.folder))}"
 
 

@@ -1,4 +1,4 @@
-"""Links between accelerators in layers, and the time of an exchange over them.
+"""Time of an all-reduce (sum over all accelerators) in simulated networks, from latency and bandwidth of the links.
 
 The α–β model: a message of n bytes takes α + n/β.
 """
@@ -29,13 +29,14 @@ class LinkConf:
 
 
 def exchange_seconds(size: float, ranks: int, links: Sequence[LinkConf]) -> float:
-    """Return the seconds of an all-reduce of `size` bytes by `ranks`.
+    """Return the seconds of an all-reduce of `size` bytes by `ranks` accelerators over layers of links.
 
-    A ring runs at each layer of links, the nearest first, on the part that the layer below left.
+    `links`: layers of links, the nearest first. A ring runs on each layer, on the part of the data that the layer below
+    left.
 
     A ring of n takes 2·(n−1) messages of size/n: 2·(n−1)·α + 2·(n−1)/n · size/β (Thakur, Rabenseifner and Gropp 2005,
-    section 4.4. The bound is from Patarasu and Yuan 2009). After the scatter of one layer each rank carries size/n into
-    the next.
+    section 4.4. The bound is from Patarasu and Yuan 2009). After the scatter of one layer each rank carries size/n into the
+    next.
 
     >>> round(exchange_seconds(1e9, 4, [LinkConf(4, 1e-5, 100e9)]), 6)
     0.01506
@@ -52,10 +53,13 @@ def exchange_seconds(size: float, ranks: int, links: Sequence[LinkConf]) -> floa
 
 
 def torus_seconds(size: float, edges: Sequence[int], link: LinkConf) -> float:
-    """Return the seconds of an all-reduce of `size` bytes on a torus. `edges`: accelerators along each dimension.
+    """Return the seconds of an all-reduce of `size` bytes on a torus of accelerators.
 
-    The data has one part per dimension, and each part starts along another axis. At each axis a ring scatters sums over both
-    of its directions, and after the last axis the rings gather in the opposite order. Each step waits for its slowest part.
+    `edges`: number of accelerators along each dimension. `link`: latency and bandwidth of each link.
+
+    The data has one part per dimension, and each part starts along another axis. At each axis a ring scatters sums over
+    both of its directions, and after the last axis the rings gather in the opposite sequence. Each step waits for its
+    slowest part.
 
     >>> round(1e3 * torus_seconds(102_228_128, [16, 16], LinkConf(0, 0.0, 62e9)), 3)
     0.821

@@ -1,4 +1,4 @@
-"""Architectures, function-preserving morphs with their weights, and the operation count.
+"""Neural networks as graphs, changes (morphs) that grow them without changing their function, and their operation counts.
 
 It needs only the standard library and imports in milliseconds. Drawings are in `morphism.draw`, which is not imported here.
 """

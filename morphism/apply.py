@@ -1,11 +1,11 @@
-"""Application of a morph: the grown graph and the plan for its weights.
+"""Application of a morph (a change that grows a network and keeps its function): the grown graph and the plan for its weights.
 
 In evaluation mode the grown network computes the same function as its parent. `grow.py` computes the graph alone, which is
 much cheaper.
 
-The plan has instructions without tensors. A tensor is named '<node name>.<weight|bias|running_mean|running_var>'. Instructions
-are executed in order. A tensor without an instruction is copied from the parent. torch's count of batches is no tensor of a
-plan: it is copied with the running statistics, and is 0 for new ones.
+The plan has instructions without tensors. A tensor is named '<node name>.<weight|bias|running_mean|running_var>'.
+Instructions are executed in order. A tensor without an instruction is copied from the parent. torch's count of batches is no
+tensor of a plan: it is copied with the running statistics, and is 0 for new ones.
 """
 
 import random
@@ -22,7 +22,7 @@ from morphism.shapes import Map
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Entry j of the new tensor along `axis` is entry `index[j]` of the old one."""
+    """Instruction: entry j of the new tensor along the dimension `axis` is entry `index[j]` of the old tensor."""
 
     tensor: str
     axis: int
@@ -31,7 +31,7 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Divide:
-    """Divides entry j along `axis` by `counts[j]`, so that copies sum to the original."""
+    """Instruction: divide entry j of the tensor along the dimension `axis` by `counts[j]`. Copies then sum to the original."""
 
     tensor: str
     axis: int
@@ -40,7 +40,7 @@ class Divide:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """New convolution weight (out, in, K, K) of the identity: 1 at [c, c, K//2, K//2], otherwise 0."""
+    """Instruction: new convolution weight (out, in, K, K) of the identity, 1 at [c, c, K//2, K//2] and 0 elsewhere."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -48,7 +48,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class ZeroTensor:
-    """New tensor of zeros."""
+    """Instruction: new tensor of zeros."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class ZeroTensor:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """New tensor of one value."""
+    """Instruction: new tensor with `value` in every element."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -65,9 +65,9 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class RandomTensor:
-    """New tensor from a normal distribution with mean 0 and variance 2 / `fan_in` (He et al. 2015, equation 10).
+    """Instruction: new tensor from a normal distribution with mean 0 and variance 2 / `fan_in` (He et al. 2015, equation 10).
 
-    The generator is seeded by (seed of the transplant, `ordinal`). Ordinals are unique within a plan.
+    The generator is seeded by (seed of the copy of the weights, `ordinal`). Ordinals are unique within a plan.
     """
 
     tensor: str
@@ -78,7 +78,7 @@ class RandomTensor:
 
 @dataclass(frozen=True, slots=True)
 class Enlarge:
-    """Pads a convolution weight (out, in, K, K) with zeros, equally on each side, to (out, in, kernel, kernel)."""
+    """Instruction: pad a convolution weight (out, in, K, K) with zeros, equally on each side, to (out, in, kernel, kernel)."""
 
     tensor: str
     kernel: int
@@ -89,15 +89,15 @@ Instruction: TypeAlias = Gather | Divide | Identity | ZeroTensor | Fill | Random
 
 @dataclass(frozen=True, slots=True)
 class WeightPlan:
-    """Instructions in the order of their execution."""
+    """Instructions that derive the weights of a grown network from those of its parent, in the order of their execution."""
 
     instructions: tuple[Instruction, ...] = ()
 
 
 def apply(graph: Graph, morph: Morph) -> tuple[Graph, WeightPlan]:
-    """Return the graph after the morph, and the plan that derives its weights from the parent's.
+    """Return the graph after the morph, and the plan that derives its weights from the weights of `graph`.
 
-    Raises IllegalMorph for an illegal structure. Budgets are checked in `legal`, not here.
+    Raise IllegalMorph if the morph does not fit the structure of the graph. Limits of the cost are not checked.
     """
     grown = grow(graph, morph)
     match morph:
@@ -196,9 +196,10 @@ def _widening(graph: Graph, morph: Widen) -> WeightPlan:
 
 
 def copied_channels(channels: int, wider: int, seed: int) -> tuple[int, ...]:
-    """Return for each of `wider` channels the index of the channel that it copies: first all in order, then drawn from `seed`.
+    """Return for each of `wider` channels the index of the old channel that it copies. `channels`: number of old channels.
 
-    Every channel is drawn once before any is drawn twice, which keeps the divisors of the weights small.
+    The first `channels` entries are 0, 1, 2 and so on. The others are drawn with `seed`. Every old channel is drawn once
+    before any is drawn twice, which keeps the divisors of the weights small.
     """
     # only random(): Python guarantees its values for a seed
     draw = random.Random(seed).random

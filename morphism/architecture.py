@@ -1,4 +1,4 @@
-"""Architectures of a run: a graph, which morphs can change, or a detector, which is trained as it is.
+"""Architectures: a graph, which morphs (changes that grow a network) can change, or a detector, which cannot grow.
 
 Plan, training and verification use three properties of both: the fingerprint, the encoded form and the cost.
 """
@@ -24,19 +24,25 @@ _FIELDS = tuple(Detector.__dataclass_fields__)
 
 
 def cost_of(architecture: Architecture) -> Cost:
-    """Return the operations, parameters and stored elements of a graph or detector, per image."""
+    """Return the floating-point operations per image, parameters and stored elements per image of a graph or detector."""
     return architecture.cost if isinstance(architecture, Detector) else cost(architecture)
 
 
 def encode_architecture(architecture: Architecture) -> str:
-    """Return the architecture as JSON text: a graph as `encode` writes it, a detector as its kind and its fields."""
+    """Return the architecture as JSON text that `decode_architecture` reads.
+
+    A graph becomes the text of a graph file. A detector becomes an object with `kind` and its fields.
+    """
     if isinstance(architecture, Graph):
         return encode(architecture)
     return json.dumps({"kind": KIND, **{name: getattr(architecture, name) for name in _FIELDS}}) + "\n"
 
 
 def decode_architecture(text: str) -> Architecture:
-    """Return the architecture in a text. Raises DamagedGraphFile."""
+    """Return the graph or detector in a JSON text that `encode_architecture` wrote.
+
+    Raise DamagedGraphFile if the text describes neither, or if a value breaks a rule.
+    """
     found = parsed(text)
     if not isinstance(found, dict) or "kind" not in found:
         return decode(text)
@@ -51,7 +57,10 @@ def decode_architecture(text: str) -> Architecture:
 
 
 def rebuilt(start: Architecture, morphs: Sequence[Morph]) -> Architecture:
-    """Return the architecture after morphs of a starting network. Raises IllegalMorph."""
+    """Return the architecture after applying `morphs`, in order, to the starting network `start`.
+
+    Raise IllegalMorph if a morph (a change that grows a network) does not fit the network, or for any morph of a detector.
+    """
     if isinstance(start, Graph):
         return rebuild(Lineage(start, tuple(morphs)))
     if morphs:
@@ -60,9 +69,11 @@ def rebuilt(start: Architecture, morphs: Sequence[Morph]) -> Architecture:
 
 
 def start_of(name: str, *, image: int, width: int | None, channels: int, classes: int) -> Architecture:
-    """Return the starting network of this name. `image`: height. `width`: None for square images.
+    """Return the starting network of this name, which is one of STARTS or DETECTORS, for images of one size.
 
-    Raises UnknownStart, and IllegalGraph if the network does not fit the images.
+    `image`: height in pixels. `width`: in pixels, None for square images. `channels`: of the image. `classes`: without the
+    background, which a detector adds. A starting graph ignores `width`, because its images are square. Raise UnknownStart for
+    an unknown name, and IllegalGraph if the network does not fit the images.
     """
     if name in DETECTORS:
         return Detector(name, image, image if width is None else width, channels, classes + 1)

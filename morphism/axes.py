@@ -1,6 +1,6 @@
-"""Channel axes: groups of nodes whose numbers of channels must be equal.
+"""Channel axes of a network: groups of nodes that must have equal numbers of channels.
 
-Widening one convolution widens all nodes of its axis. An axis can be pinned, so that it cannot grow.
+Widening one convolution widens all nodes of its axis. An axis can be pinned: it cannot grow.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,10 @@ Segments: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Channels that several nodes share. They grow in all of these nodes or in none."""
+    """Channel axis: channels that several nodes share. They grow in all of these nodes or in none."""
 
     channels: int
+    """Number of channels."""
     producers: tuple[int, ...]
     """Indices of the ungrouped convolutions with these output channels, sorted."""
     carriers: tuple[int, ...]
@@ -30,21 +31,24 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """All channel axes of a graph, and the axes of each node's output."""
+    """All channel axes of a graph, and the channel axes of each node's output."""
 
     axes: tuple[Axis, ...]
     segments: tuple[Segments, ...]
-    """Axes of each node's output channels, in order: one, or several after a Concat."""
+    """For each node: indices in `axes` for its output channels, in order. One index, or several after a Concat."""
 
 
 def is_depthwise(op: ops.Convolution, entering: Shape) -> bool:
-    """Return True if each output channel depends only on the input channel of the same number."""
+    """Return True if the convolution is depthwise: each output channel depends only on the input channel of the same number.
+
+    `entering`: shape of the input of the convolution.
+    """
     return isinstance(entering, Map) and 1 < op.groups == op.out_channels == entering.channels
 
 
 @once_per_graph
 def axes(graph: Graph) -> Axes:
-    """Return the channel axes of a graph: groups of channels that must grow together. See Axis."""
+    """Return the channel axes of a graph: the groups of nodes that must have equal numbers of channels."""
     shared = _Shared()
     segments: list[Segments] = []
     for node, shape in zip(graph.nodes, graph.shapes, strict=True):

@@ -1,7 +1,7 @@
-"""Graphs as JSON text. Files may be damaged or hostile, and nothing in them is executed.
+"""Graph files: networks as JSON text, written and read. Files may be damaged or hostile, and nothing in them is executed.
 
-docs/graph-format.md describes the format and its history. The reader checks first the size, then the structure, then the rules
-of a graph, and raises DamagedGraphFile.
+docs/graph-format.md describes the format and its history. The reader checks first the size, then the structure, then the
+rules of a graph, and raises DamagedGraphFile.
 """
 
 import json
@@ -35,11 +35,11 @@ _WORDS = {op: word for word, op in _OPS.items()}
 
 
 class DamagedGraphFile(ValueError):
-    """Graph file that cannot be read. The message names the place, the value and the rule."""
+    """Error for a graph file that cannot be read. The message names the place, the value and the rule."""
 
 
 def encode(graph: Graph) -> str:
-    """Return the graph as JSON text of the current version, one node per line, with every field."""
+    """Return the text of a graph file (JSON, current version of the format): one node per line, with every field."""
     lines = []
     for node in graph.nodes:
         line: dict[str, JSON] = {"name": node.name, "op": _WORDS[type(node.op)]}
@@ -51,13 +51,20 @@ def encode(graph: Graph) -> str:
 
 
 def decode(text: str) -> Graph:
-    """Return the graph in a text of any version. Raises DamagedGraphFile."""
+    """Return the graph in the text of a graph file of any version up to the current one.
+
+    Raise DamagedGraphFile if the text is no such file or if its graph breaks a rule.
+    """
     found = parsed(text)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise DamagedGraphFile(f'a graph file must be an object with "format": "{FORMAT}". This one is {_shown(found)}')
+        raise DamagedGraphFile(
+            f'a graph file must be an object with "format": "{FORMAT}". This one is {_shown(found)}: give a graph file'
+        )
     version = found.get("version")
     if type(version) is not int or version < 1:
-        raise DamagedGraphFile(f"version must be an integer of at least 1. This file has {_shown(version)}")
+        raise DamagedGraphFile(
+            f"version must be an integer of at least 1. This file has {_shown(version)}: set it to {VERSION}"
+        )
     if version > VERSION:
         raise DamagedGraphFile(
             f"this program reads versions up to {VERSION}. This file has version {version}: use a newer program"
@@ -66,15 +73,21 @@ def decode(text: str) -> Graph:
 
 
 def load(path: Path | str) -> Graph:
-    """Return the graph in a file of at most LARGEST_FILE bytes. Raises DamagedGraphFile, which names the file, and OSError."""
+    """Read a graph file and return its graph. The file has at most LARGEST_FILE (4 MiB) bytes.
+
+    Raise DamagedGraphFile, with the path, if the file is larger, is no graph file, or if its graph breaks a rule. Raise
+    OSError if the file cannot be read.
+    """
     with Path(path).open("rb") as file:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
-        raise DamagedGraphFile(f"{str(path)!r}: a graph file has {LARGEST_FILE} bytes at most, this one more")
+        raise DamagedGraphFile(
+            f"{str(path)!r}: a graph file has {LARGEST_FILE} bytes at most, this one more: give a smaller network"
+        )
     try:
         return decode(content.decode("utf-8"))
     except UnicodeDecodeError as offence:
-        raise DamagedGraphFile(f"{str(path)!r}: a graph file is UTF-8: {offence}") from offence
+        raise DamagedGraphFile(f"{str(path)!r}: a graph file is UTF-8 ({offence}): save it as UTF-8") from offence
     except DamagedGraphFile as offence:
         raise DamagedGraphFile(f"{str(path)!r}: {offence}") from offence
 
@@ -84,16 +97,16 @@ def _version_1(found: dict[str, JSON]) -> Graph:
     encoded = found.get("nodes")
     if not isinstance(encoded, list) or len(encoded) > LARGEST_GRAPH:
         raise DamagedGraphFile(
-            f"nodes must be a list of at most {LARGEST_GRAPH} nodes. This file has {_shown(encoded)}"
+            f"nodes must be a list of at most {LARGEST_GRAPH} nodes. This file has {_shown(encoded)}: correct it"
         )
     nodes: list[Node] = []
     indices: dict[str, int] = {}
     for number, line in enumerate(encoded):
         if not isinstance(line, dict):
-            raise DamagedGraphFile(f"node {number}: a node must be an object. This one is {_shown(line)}")
+            raise DamagedGraphFile(f"node {number}: a node must be an object. This one is {_shown(line)}: correct it")
         name = line.get("name")
         if not isinstance(name, str):
-            raise DamagedGraphFile(f"node {number}: name must be a string. This one is {_shown(name)}")
+            raise DamagedGraphFile(f"node {number}: name must be a string. This one is {_shown(name)}: correct it")
         try:
             node = Node(name, _op(line, _shown(name)), _inputs(line, _shown(name), indices))
         except ops.IllegalGraph as offence:
@@ -111,7 +124,9 @@ def _version_1(found: dict[str, JSON]) -> Graph:
 def _op(line: dict[str, JSON], where: str) -> ops.Op:
     word = line.get("op")
     if not isinstance(word, str) or word not in _OPS:
-        raise DamagedGraphFile(f"node {where}: op must be one of {', '.join(_OPS)}. This one is {_shown(word)}")
+        raise DamagedGraphFile(
+            f"node {where}: op must be one of {', '.join(_OPS)}. This one is {_shown(word)}: use one of them"
+        )
     op: Callable[..., ops.Op] = _OPS[word]
     known = fields(_OPS[word])
     _known(line, f"node {where}", {"name", "op", "inputs", *(field.name for field in known)})
@@ -121,7 +136,9 @@ def _op(line: dict[str, JSON], where: str) -> ops.Op:
             value = line[field.name]
             # a file written by hand may have 0; Dropout accepts only a float
             if not isinstance(value, int | float):
-                raise DamagedGraphFile(f"node {where}: {field.name} must be a number. This one is {_shown(value)}")
+                raise DamagedGraphFile(
+                    f"node {where}: {field.name} must be a number. This one is {_shown(value)}: correct it"
+                )
             given[field.name] = float(value) if field.type is float and type(value) is int else value
         elif field.default is MISSING:
             raise DamagedGraphFile(f"node {where}: a {word} must have a {field.name}. Add it")
@@ -131,7 +148,7 @@ def _op(line: dict[str, JSON], where: str) -> ops.Op:
 def _inputs(line: dict[str, JSON], where: str, indices: dict[str, int]) -> tuple[int, ...]:
     names = line.get("inputs", [])
     if not isinstance(names, list):
-        raise DamagedGraphFile(f"node {where}: inputs must be a list of names. This one is {_shown(names)}")
+        raise DamagedGraphFile(f"node {where}: inputs must be a list of names. This one is {_shown(names)}: correct it")
     inputs = []
     for name in names:
         if not isinstance(name, str) or name not in indices:
@@ -152,15 +169,22 @@ def _known(found: dict[str, JSON], where: str, known: set[str]) -> None:
 
 
 def parsed(text: str) -> JSON:
-    """Return the JSON value in the text of a graph file. Raises DamagedGraphFile if it is too long or no JSON."""
+    """Return the JSON value in the text of a graph file. The fields of the value are not checked.
+
+    Raise DamagedGraphFile if the text has more than LARGEST_FILE (4,194,304) characters or is no JSON.
+    """
     if len(text) > LARGEST_FILE:
-        raise DamagedGraphFile(f"a graph file has {LARGEST_FILE} characters at most, this one {len(text)}")
+        raise DamagedGraphFile(
+            f"a graph file has {LARGEST_FILE} characters at most, this one {len(text)}: give a smaller network"
+        )
     try:
         found: JSON = json.loads(text)
     except RecursionError as offence:
-        raise DamagedGraphFile("a graph file has at most four levels. This one has too many levels") from offence
+        raise DamagedGraphFile(
+            "a graph file has at most four levels. This one has too many: give a graph file"
+        ) from offence
     except ValueError as offence:
-        raise DamagedGraphFile(f"this is no JSON: {offence}") from offence
+        raise DamagedGraphFile(f"this is no JSON ({offence}): give a graph file") from offence
     return found
 
 

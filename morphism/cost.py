@@ -1,10 +1,10 @@
-"""Floating-point operations, parameters and training memory of a graph, by the formulas of Ren et al. 2021 (AIPerf).
+"""Floating-point operations, parameters and training memory of a network, by the formulas of Ren et al. 2021 (AIPerf).
 
-Unit: operations (FLOP) per image. Weights of elementary operations (Table I of the paper): multiply-accumulate 2; add,
-subtract, multiply, compare 1; divide, square root 4; exponential 8. Formulas of layers: Table II, see
-`layer_cost` and docs/benchmark.md.
-The real kernels and strides are counted. A layer that reads only the image has no input gradient, as in Table III. Table II
-omits this exception. tests/morphism/test_tables.py reproduces Tables III and VII. An unknown operation raises an error.
+Unit: operations (FLOP) per image. Weights of elementary operations (Table I of the paper): multiply-accumulate: 2. Add,
+subtract, multiply, compare: 1. Divide, square root: 4. Exponential: 8. Formulas of layers: Table II, see `layer_cost` and
+docs/benchmark.md. The real kernels and strides are counted. A layer that reads only the image has no input gradient, as in
+Table III. Table II omits this exception. tests/morphism/test_tables.py reproduces Tables III and VII. An unknown operation
+raises an error.
 """
 
 from collections.abc import Iterable, Mapping
@@ -66,17 +66,19 @@ class LayerCost(NamedTuple):
     tensor_forward_flops: int = 0
     """Convolutions and matrix products only, for model FLOPS utilization (MFU)."""
     tensor_backward_flops: int = 0
+    """Backward operations of convolutions and matrix products only."""
     parameters: int = 0
+    """Trained values."""
 
 
 def total(layers: "list[LayerCost]") -> LayerCost:
-    """Return the cost of all layers together: the sum of each field. Zero for no layers."""
+    """Return the sum of the costs of layers, field by field. All fields are 0 for no layers."""
     return LayerCost(*map(sum, zip(*layers, strict=True))) if layers else LayerCost()
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of a graph: operations per image, parameters, and elements in memory during training."""
+    """Cost of a network: operations per image, parameters, and elements in memory during training."""
 
     forward_flops: int
     """Operations of the forward pass per image, in training."""
@@ -103,19 +105,22 @@ class Cost:
 
     @property
     def training_flops(self) -> int:
-        """Forward and backward operations per training image."""
+        """Floating-point operations to train on one image once, forward and backward."""
         return self.forward_flops + self.backward_flops
 
     def epoch_flops(self, training_images: int, validation_images: int) -> int:
-        """Return the operations of an epoch: training on the training set, forward pass over the validation set."""
+        """Return the floating-point operations of one epoch.
+
+        An epoch trains on `training_images` images (forward and backward) and evaluates `validation_images` images (forward).
+        """
         return training_images * self.training_flops + validation_images * self.forward_validation_flops
 
     def training_memory(self, batch: int, bytes_per_element: int = 4) -> int:
-        """Return the least memory of a training step on one accelerator, in bytes.
+        """Return the least memory of a training step on one accelerator, in bytes. `batch`: images on this accelerator.
 
-        The sum of: FP32 weights, gradients and momentum; a copy of the weights for activations below four bytes; the stored
-        elements of the forward pass; the input and output gradients of the largest layer. Workspaces, fragmentation and the
-        memory of the framework are not included.
+        The sum of: FP32 weights, gradients and momentum, a copy of the weights if `bytes_per_element` (bytes of an
+        activation) is below 4, the stored elements of the forward pass, and the input and output gradients of the largest
+        layer. Workspaces, fragmentation and the memory of the framework are not included.
         """
         return training_memory(
             batch, bytes_per_element, self.parameters, self.held_elements, self.index_elements, self.largest_elements
@@ -125,10 +130,12 @@ class Cost:
 def training_memory(
     batch: int, bytes_per_element: int, parameters: int, held: int, indices: int = 0, largest: int = 0
 ) -> int:
-    """Return the least memory of a training step in bytes, as `Cost.training_memory`.
+    """Return the least memory of a training step on one accelerator, in bytes.
 
-    `held`, `indices`, `largest`: `Cost.held_elements` and so on, per image. The result is linear in the last four arguments,
-    so that these can be differences.
+    `batch`: images on this accelerator. `bytes_per_element`: bytes of an activation. `held`: elements per image that the
+    forward pass stores for the backward pass. `indices`: indices per image that max-pooling stores. `largest`: elements per
+    image of the largest layer output. The result is linear in the last four arguments: for changes of these it is the change
+    of the memory.
     """
     copies = bytes_per_element if bytes_per_element < 4 else 0
     activations = bytes_per_element * (held + 2 * largest) + _BYTES_PER_INDEX * indices
@@ -136,10 +143,13 @@ def training_memory(
 
 
 def layer_cost(op: ops.Op, inputs: tuple[Shape, ...], output: Shape, *, reads_image: bool = False) -> LayerCost:
-    """Return the cost of one layer per image, by Table II of Ren et al. 2021.
+    """Return the floating-point operations of one layer per image, and its parameters, by Table II of Ren et al. 2021.
 
-    [D]: not in the paper, defined in docs/benchmark.md.
-    With K kernel, C channels, H×W the output map, N elements of the output and F features:
+    `inputs`: shapes of its inputs for one image, in order. `output`: shape of its output. `reads_image`: True if no layer
+    before it has parameters. Such a layer has no input gradient: backward is forward + 2 · parameters.
+
+    With K kernel, C channels, H×W the output map, N elements of the output and F features. [D]: not in the paper, defined in
+    docs/benchmark.md.
 
     | layer                   | forward                      | backward                     |
     | convolution             | 2·K²·(C_in/groups)·C_out·H·W | 2 · forward + 2 · parameters |
@@ -152,9 +162,6 @@ def layer_cost(op: ops.Op, inputs: tuple[Shape, ...], output: Shape, *, reads_im
     | dropout in training [D] | 2·N                          | 0                            |
     | softmax                 | 13·N                         | 0                            |
     | concat [D], image       | 0                            | 0                            |
-
-    Args:
-        reads_image: no layer before it has parameters. It has no input gradient: backward is forward + 2 · parameters.
 
     Example: a 7×7 convolution of stride 2 from 3×224×224 to 64×112×112 has 236,027,904 forward and 236,046,720 backward.
     """
@@ -203,13 +210,13 @@ def layer_cost(op: ops.Op, inputs: tuple[Shape, ...], output: Shape, *, reads_im
 
 
 def kind(op: ops.Op) -> str | None:
-    """Return the kind of an operation, one of KINDS. None for the image."""
+    """Return the kind of an operation as one of KINDS, such as 'convolution'. None for the image."""
     return _LAYERS[type(op)][0]
 
 
 @once_per_graph
 def held(graph: Graph) -> tuple[bool, ...]:
-    """Return for each node True if the backward pass of the node or of one of its readers reads its output."""
+    """Return for each node, in order, True if the backward pass reads its output: memory must hold it until then."""
     is_held = [_LAYERS[type(node.op)][2] for node in graph.nodes]
     for node in graph.nodes:
         if _LAYERS[type(node.op)][1]:
@@ -219,7 +226,7 @@ def held(graph: Graph) -> tuple[bool, ...]:
 
 @once_per_graph
 def layer_costs(graph: Graph) -> tuple[LayerCost, ...]:
-    """Return the cost of each node, in order."""
+    """Return the cost of each node (operations per image, parameters), in the order of the nodes."""
     shapes = graph.shapes
     return tuple(
         [
@@ -230,12 +237,11 @@ def layer_costs(graph: Graph) -> tuple[LayerCost, ...]:
 
 
 def hand_on_layer_costs(graph: Graph, grown: Graph, changed: Iterable[int], *, at: int = 0, added: int = 0) -> None:
-    """Store the layer costs of a grown graph, if those of its parent are known. Only changed layers are counted.
+    """Store the costs of the layers of the graph `grown`, derived from the known costs of its parent `graph`.
 
-    Args:
-        changed: indices of the nodes of `grown` with another operation, input shape or output shape.
-        at: index of the first added node.
-        added: number of added nodes. Only the first one reads an earlier node, through a layer without parameters.
+    Nothing is stored if the costs of the parent are not known yet, or if no parameters precede the place of added nodes. Only
+    the layers in `changed` are counted: indices of the nodes of `grown` with another operation, input shape or output shape.
+    `at`: index of the first added node. `added`: number of added nodes. Only the first of them reads an earlier node.
     """
     layers = known(graph, layer_costs)
     # nodes added after the image have parameters, so that later layers need input gradients that the parent did not need
@@ -255,7 +261,7 @@ def hand_on_layer_costs(graph: Graph, grown: Graph, changed: Iterable[int], *, a
 
 @once_per_graph
 def cost(graph: Graph) -> Cost:
-    """Return the operations, parameters and stored elements of a graph, per image."""
+    """Return the operations per image, parameters and stored elements per image of a graph."""
     layers: dict[type[ops.Op], list[LayerCost]] = {}
     held_elements = index_elements = largest_elements = 0
     for node, output, layer, is_held in zip(graph.nodes, graph.shapes, layer_costs(graph), held(graph), strict=True):

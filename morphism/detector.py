@@ -1,8 +1,8 @@
-"""Detectors: Faster R-CNN with a feature pyramid, and its operations and parameters in closed form.
+"""Object detectors: Faster R-CNN with a feature pyramid, and its operations and parameters in closed form.
 
-The networks are those of torchvision (`FasterRCNN`; Ren et al. 2015, Lin et al. 2017) with an own first convolution. Only
-tensor operations are counted (convolutions and matrix products, multiply-accumulate 2), so that the figures equal those of
-torch.utils.flop_counter. Selection of regions, RoI align and losses have none. An image is counted apart from its regions,
+The networks are those of torchvision (`FasterRCNN`, Ren et al. 2015, Lin et al. 2017) with an own first convolution. Only
+tensor operations are counted (convolutions and matrix products, multiply-accumulate 2), because the figures must equal those
+of torch.utils.flop_counter. Selection of regions, RoI align and losses have none. An image is counted apart from its regions,
 because training samples a fixed number of regions and evaluation has a variable number.
 """
 
@@ -30,7 +30,7 @@ LARGEST_CHANNELS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class DetectorSizes:
-    """Sizes of a detector."""
+    """Sizes of a detection network: layers, widths, regions and anchors."""
 
     stem: int
     """Kernel of the first convolution, which has stride 2. A 3×3 max-pooling of stride 2 follows."""
@@ -61,7 +61,7 @@ DETECTORS: Mapping[str, DetectorSizes] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class TensorOperations:
-    """Tensor operations of one pass, forward and backward."""
+    """Floating-point operations of convolutions and matrix products, forward and backward."""
 
     forward_flops: int
     backward_flops: int
@@ -69,12 +69,12 @@ class TensorOperations:
 
 @dataclass(frozen=True, slots=True)
 class DetectorCounts:
-    """Operations and parameters of a detector."""
+    """Operations and parameters of a detector, counted for one image size."""
 
     per_image: TensorOperations
-    """Backbone, feature pyramid and region proposal network."""
+    """Operations per image of backbone, feature pyramid and region proposal network."""
     per_region: TensorOperations
-    """Head of one region."""
+    """Operations of the head per region (a rectangle that may contain an object)."""
     parameters: int
     """Trained values, without running statistics."""
     tensors: int
@@ -83,7 +83,10 @@ class DetectorCounts:
     """Elements that the forward pass of an image with the regions of training stores for the backward pass."""
 
     def with_regions(self, regions: int) -> TensorOperations:
-        """Return the tensor operations of an image with this number of regions, forward and backward."""
+        """Return the floating-point operations of one image, forward and backward, with `regions` regions.
+
+        A region is a rectangle that the head classifies. Only convolutions and matrix products count.
+        """
         return TensorOperations(
             self.per_image.forward_flops + regions * self.per_region.forward_flops,
             self.per_image.backward_flops + regions * self.per_region.backward_flops,
@@ -92,7 +95,7 @@ class DetectorCounts:
 
 @dataclass(frozen=True)
 class Detector:
-    """A detector for images of one size. Raises IllegalGraph for an unknown network or an impossible size."""
+    """A detector for images of one size. Raise IllegalGraph for an unknown network or an impossible size."""
 
     network: str
     """Name in DETECTORS."""
@@ -101,7 +104,7 @@ class Detector:
     width: int = 1152
     channels: int = 16
     outputs: int = 5
-    """Classes and the background."""
+    """Number of classes, the background included."""
 
     def __post_init__(self) -> None:
         if self.network not in DETECTORS:
@@ -128,18 +131,18 @@ class Detector:
 
     @property
     def sizes(self) -> DetectorSizes:
-        """Sizes of the network."""
+        """Kernel, blocks, widths, regions and anchors of the network."""
         return DETECTORS[self.network]
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits of the network, its sizes and the size of its images."""
+        """Hash of the network, its sizes and the size of its images, as 32 hexadecimal digits."""
         described = repr((sorted(asdict(self).items()), self.sizes))
         return hashlib.blake2b(described.encode("ascii"), digest_size=16).hexdigest()
 
     @cached_property
     def counts(self) -> DetectorCounts:
-        """Operations and parameters, per image and per region."""
+        """Floating-point operations per image and per region, parameters, and elements stored for the backward pass."""
         sizes, image = self.sizes, _Layers()
         levels = image.backbone(Map(self.channels, self.height, self.width), sizes)
         width = sizes.width_of_pyramid
@@ -174,7 +177,10 @@ class Detector:
 
     @cached_property
     def cost(self) -> Cost:
-        """Cost of an image. Training includes the regions of training, and validation includes none."""
+        """Operations per image, parameters and stored elements.
+
+        Training includes the fixed number of regions (rectangles that may contain an object), and validation includes none.
+        """
         counts = self.counts
         training = counts.with_regions(self.sizes.regions)
         regions = LayerCost(

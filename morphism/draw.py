@@ -1,4 +1,4 @@
-"""Drawing of a network as SVG: one column of boxes, one for each fused unit, and arcs that pass other boxes."""
+"""Drawing of a network as SVG: one column of boxes, one for each group of fused layers, and arcs for other connections."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -45,15 +45,23 @@ _SHOWN: dict[type[ops.Op], tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Nodes drawn as one box: a convolution with normalisation and ReLU, or a sum with its ReLU, without other readers."""
+    """Nodes of a graph that are drawn as one box.
+
+    A box is a convolution with normalisation and ReLU, a sum with its ReLU, or a single node. Fused nodes have no other
+    readers.
+    """
 
     nodes: tuple[int, ...]
+    """Indices of the nodes in the graph."""
     inputs: tuple[int, ...]
     """Indices of the units that the first node reads, without repetition."""
 
 
 def units(graph: Graph) -> tuple[Unit, ...]:
-    """Return the boxes of a drawing, in order: groups of nodes. A unit reads earlier units only."""
+    """Return the boxes of a drawing, from top to bottom. A box is a group of fused nodes, or one node.
+
+    The inputs of a box are earlier boxes.
+    """
     of: dict[int, int] = {}
     found: list[Unit] = []
     for index, node in enumerate(graph.nodes):
@@ -76,9 +84,10 @@ def _fuse(graph: Graph, fused: list[int], kind: type[BatchNormalisation | Relu])
 
 
 def svg(graph: Graph, *, title: str = "", highlight: Collection[str] = ()) -> str:
-    """Return an SVG document of the graph on white, with the nodes named in `highlight` (for example added ones) in orange.
+    """Return a drawing of the graph as the text of an SVG document, on white.
 
-    Boxes show kernel, stride, channels and output maps. Bands show the size of the maps.
+    `title`: heading, 'network' if empty. `highlight`: names of the nodes in orange, for example added ones. Boxes show
+    kernel, stride, channels and output maps. Bands show the size of the maps.
     """
     boxes = units(graph)
     new = [any(graph.nodes[node].name in highlight for node in unit.nodes) for unit in boxes]

@@ -1,4 +1,4 @@
-"""Network as an immutable graph in topological order. Its constructor checks all rules.
+"""Neural network as an immutable graph of layers in topological order. The constructor checks all rules.
 
 A graph has nodes, names, shapes and a fingerprint, but no weights.
 """
@@ -26,9 +26,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation, its name, and the indices of its input nodes, all earlier.
+    """One operation of a network, its name, and the indices of its input nodes, which come earlier in the graph.
 
-    A name has lower-case segments separated by dots: 'stage2.block1.conv1'. Its weights are '<name>.weight' and so on.
+    A name has lower-case segments separated by dots: 'stage2.block1.conv1'. Its weights are '<name>.weight' and so on. Raise
+    IllegalGraph for a malformed name.
     """
 
     name: str
@@ -44,7 +45,10 @@ class Node:
             )
 
     def moved(self, inputs: tuple[int, ...]) -> "Node":
-        """Return a copy of the node with other inputs (indices of nodes). Its name is not checked again."""
+        """Return a copy of the node with other inputs.
+
+        `inputs`: indices of the input nodes in the graph. Nothing is checked.
+        """
         node = _new(Node)
         _set(node, "name", self.name)
         _set(node, "op", self.op)
@@ -54,10 +58,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in topological order: first the image, last the softmax of a dense classifier. Every other node has a reader.
+    """Nodes in topological order. The first node is the image, and the last one is the softmax of a dense classifier.
 
-    Raises IllegalGraph with the node, the rule and the fix. Equal graphs have equal nodes, including names. `fingerprint`
-    compares without names. No name is a prefix of another ('a' and 'a.b'), so that names form a tree with nodes as leaves.
+    The output of every other node is an input of at least one node. Equal graphs have equal nodes, including names.
+    `fingerprint` compares without names. No name is a prefix of another ('a' and 'a.b'), because names form a tree with nodes
+    as leaves. Raise IllegalGraph, with the node, the rule and the fix, if a rule is broken.
     """
 
     nodes: tuple[Node, ...]
@@ -71,9 +76,10 @@ class Graph:
 
     @classmethod
     def of_lawful(cls, nodes: tuple[Node, ...], shapes: tuple[Shape, ...]) -> "Graph":
-        """Return a graph of nodes that are known to be legal, with their output shapes. Nothing is checked.
+        """Return a graph of nodes that are known to be legal. Nothing is checked.
 
-        Only for `morphism.grow`, which derives a legal graph from another. Tests compare both constructors.
+        `shapes`: output shape of each node, for one image. Only for `morphism.grow`, which derives a legal graph from
+        another. Tests compare both constructors.
         """
         graph = _new(cls)
         _set(graph, "nodes", nodes)
@@ -89,16 +95,19 @@ class Graph:
 
     @cached_property
     def indices(self) -> dict[str, int]:
-        """Indices of the nodes by name."""
+        """Index of each node by the name of the node."""
         return {node.name: index for index, node in enumerate(self.nodes)}
 
     def index(self, name: str) -> int:
-        """Return the index of the node with this name. Raises KeyError for an unknown name."""
+        """Return the index of the node with this name. Raise KeyError if no node has it."""
         return self.indices[name]
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
-        """Indices of the nodes that read each node's output, sorted. A node that reads it twice is listed twice."""
+        """For each node, in order: the indices of the nodes that have its output as input, ascending.
+
+        A node that has this output as input twice is listed twice.
+        """
         readers: list[list[int]] = [[] for _ in self.nodes]
         for index, node in enumerate(self.nodes):
             for entering in node.inputs:
@@ -107,7 +116,10 @@ class Graph:
 
     @cached_property
     def reads_image(self) -> tuple[bool, ...]:
-        """True for each node without an earlier layer with parameters. Such a node needs no input gradient."""
+        """For each node, in order: True if no node between the image and it has parameters.
+
+        Training needs no gradient of the input of such a node.
+        """
         learns_behind: list[bool] = []  # True if the node or an ancestor has parameters
         reads_image: list[bool] = []
         for node in self.nodes:
@@ -120,12 +132,15 @@ class Graph:
 
     @cached_property
     def heads(self) -> frozenset[str]:
-        """First segments of all names. Nodes added by a morph have another first segment."""
+        """First segments of the names of all nodes, such as 'stage2' of 'stage2.block1.conv1'.
+
+        A morph (a change that grows the network) names its nodes with a first segment that is not in use.
+        """
         return frozenset([node.name.partition(".")[0] for node in self.nodes])
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that are equal for two graphs if their nodes are equal except for names.
+        """Hash of the network without its names, as 32 hexadecimal digits.
 
         The fingerprint depends on operations with all their numbers, the image's size, and the order and inputs of the nodes.
         The same network in another topological order has another fingerprint.
@@ -139,7 +154,10 @@ class Graph:
 
 
 def once_per_graph(derive: Callable[[Graph], Result]) -> Callable[[Graph], Result]:
-    """Return the function `derive` with a cache: its result is stored in the graph, which never changes. A decorator."""
+    """Decorate a function of a graph with a cache. The first call for a graph stores the result in the graph.
+
+    `derive`: a function of a graph and of nothing else. Later calls for the same graph object return the stored result.
+    """
     key = _key(derive)
 
     @wraps(derive)
@@ -154,13 +172,19 @@ def once_per_graph(derive: Callable[[Graph], Result]) -> Callable[[Graph], Resul
 
 
 def known(graph: Graph, derive: Callable[[Graph], Result]) -> Result | None:
-    """Return the cached result of a `once_per_graph` function. None if it was not called yet."""
+    """Return the result of `derive` that is stored in the graph. None if none is stored yet.
+
+    `derive`: a function decorated with `once_per_graph`. It is not called.
+    """
     found: Result | None = graph.__dict__.get(_key(derive))
     return found
 
 
 def remember(graph: Graph, derive: Callable[[Graph], Result], result: Result) -> None:
-    """Store the result of a `once_per_graph` function without calling it."""
+    """Store `result` in the graph as the result of `derive` for this graph. Later calls of `derive` return it.
+
+    `derive`: a function decorated with `once_per_graph`. It is not called.
+    """
     graph.__dict__[_key(derive)] = result
 
 
@@ -171,16 +195,17 @@ def _key(derive: Callable[[Graph], object]) -> str:
 def _check_ends(nodes: tuple[Node, ...]) -> None:
     if not 4 <= len(nodes) <= LARGEST_GRAPH:
         raise ops.IllegalGraph(
-            f"a graph has from 4 to {LARGEST_GRAPH} nodes, at least image, pooling, dense, softmax. This one has {len(nodes)}"
+            f"a graph has from 4 to {LARGEST_GRAPH} nodes, at least image, pooling, dense, softmax. This one has {len(nodes)}: "
+            "add or remove nodes"
         )
     first, last = nodes[0], nodes[-1]
     if not isinstance(first.op, ops.Input):
         raise ops.IllegalGraph(
-            f"node {first.name!r}: the first node must be the Input. This one is {type(first.op).__name__}"
+            f"node {first.name!r}: the first node must be the Input. This one is {type(first.op).__name__}: put the Input first"
         )
     if not isinstance(last.op, ops.Softmax):
         raise ops.IllegalGraph(
-            f"node {last.name!r}: the last node must be the Softmax. This one is {type(last.op).__name__}"
+            f"node {last.name!r}: the last node must be the Softmax. This one is {type(last.op).__name__}: end with a Softmax"
         )
 
 

@@ -1,7 +1,8 @@
-"""Graph after a morph or after a lineage of morphs, and errors for illegal morphs.
+"""Growth of a network by morphs (changes that keep its function), without weights, and errors for illegal morphs.
 
-Added nodes are named after the kind of morph and the first free number ('deepen3.conv'), so that equal morphs on equal graphs
-give equal names. Only the site is checked, since a legal morph keeps a graph legal. The tests check grown graphs in full.
+Added nodes are named after the kind of morph and the first free number ('deepen3.conv'), because equal morphs on equal graphs
+must give equal names. Only the site is checked, since a legal morph keeps a graph legal. The tests check grown graphs in
+full.
 """
 
 from collections import OrderedDict
@@ -32,13 +33,13 @@ from morphism.sites import (
 
 
 class IllegalMorph(ValueError):
-    """Morph that cannot be applied to this graph. The message names the reason and the legal sites."""
+    """Error for a morph that cannot be applied to this graph. The message names the reason and the legal sites."""
 
 
 def grow(graph: Graph, morph: Morph) -> Graph:
-    """Return the graph after the morph, without weights. The seed of a Widen has no effect.
+    """Return the graph after the morph, without weights. The seed of a Widen (a morph that adds channels) has no effect.
 
-    Raises IllegalMorph for an illegal structure. Budgets are checked in `legal`, not here.
+    Raise IllegalMorph if the morph does not fit the structure of the graph. Limits of the cost are not checked.
     """
     match morph:
         case Deepen():
@@ -54,7 +55,11 @@ def grow(graph: Graph, morph: Morph) -> Graph:
 
 
 def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
-    """Return the graph after Kernel morphs of different convolutions, in one step. Raises IllegalMorph."""
+    """Return the graph after several Kernel morphs (larger kernels of convolutions) in one step.
+
+    `kernels`: at most one morph per convolution. Raise IllegalMorph if a convolution is unknown, cannot grow or cannot have
+    that kernel.
+    """
     changed: dict[int, Op] = {}
     for morph in kernels:
         offence = "only odd kernels from 3 on grow, up to 7, and not of a convolution that reads the image"
@@ -73,7 +78,10 @@ def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
 
 
 def free_folder(graph: Graph, kind: str) -> str:
-    """Return the first segment of the names that a morph adds, such as 'deepen3': `kind` and the first free number."""
+    """Return a first segment for the names of added nodes, such as 'deepen3': `kind` and the first number not in use.
+
+    `kind`: word for the kind of the change, 'deepen' or 'skip'.
+    """
     number = 1
     while f"{kind}{number}" in graph.heads:
         number += 1
@@ -215,7 +223,7 @@ GRAPHS_REMEMBERED = 512
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A starting graph and morphs. Each morph names nodes of the graph after the earlier morphs."""
+    """A starting graph and the morphs applied to it, in order. Each morph names nodes of the graph after the earlier morphs."""
 
     start: Graph
     morphs: tuple[Morph, ...] = ()
@@ -226,7 +234,10 @@ class Lineage:
 
 
 def rebuild(lineage: Lineage) -> Graph:
-    """Return the graph at the end of a lineage. Raises IllegalMorph. The cache does not affect the result."""
+    """Return the graph after all morphs of a lineage (a starting graph and its morphs). Recent graphs are cached.
+
+    Raise IllegalMorph if a morph does not fit the graph before it.
+    """
     if not lineage.morphs:
         return lineage.start
     # the seed of a Widen affects only weights, not the graph

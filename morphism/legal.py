@@ -1,6 +1,6 @@
-"""Morphs within a budget, selected by the change in cost without building a candidate.
+"""Legal morphs (changes that grow a network) of a graph within a budget, selected by the change in cost.
 
-Morphs that add weights without effect are left out (`sites.useful_kernels`).
+No candidate is built. Morphs that add weights without effect are left out (`sites.useful_kernels`).
 
 The changes use a property of `cost.layer_cost`: forward operations and parameters of a layer are linear in its input channels
 and linear in its output channels. A test compares them with the cost of grown graphs.
@@ -38,13 +38,13 @@ _EVEN_CHANNELS = 8  # from 16 channels on, sizes are rounded up to a multiple, w
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Largest cost of a grown network. None is no limit."""
+    """Largest cost that a grown network may have. None is no limit."""
 
     forward_flops: int | None
-    """Most operations of a forward pass in training, per image."""
+    """Most floating-point operations of a forward pass in training, per image."""
     parameters: int | None
     memory_bytes: int | None
-    """Training memory on one accelerator at `batch` images, by `Cost.training_memory`."""
+    """Training memory in bytes on one accelerator at `batch` images, by `Cost.training_memory`."""
     batch: int = 32
     bytes_per_element: int = 4
     """Size of an activation: 4 for FP32, 2 for FP16 and BF16."""
@@ -60,7 +60,8 @@ class Budget:
     ) -> "Budget":
         """Return a budget of `factor` times the forward operations and the parameters of a starting architecture.
 
-        The other arguments are fields of the budget. Memory is not limited by default.
+        `memory_bytes`: limit of the training memory on one accelerator, None for no limit. `batch`: images per step for that
+        limit. `bytes_per_element`: bytes of an activation.
         """
         start = cost_of(architecture)
         return cls(
@@ -68,7 +69,7 @@ class Budget:
         )
 
     def allows(self, cost: Cost) -> bool:
-        """Return True if the cost is within the budget, limits included."""
+        """Return True if operations, parameters and training memory of the cost are at most the limits of the budget."""
         return (
             (self.forward_flops is None or cost.forward_flops <= self.forward_flops)
             and (self.parameters is None or cost.parameters <= self.parameters)
@@ -80,7 +81,7 @@ class Budget:
 
 
 class CostChange(NamedTuple):
-    """Change of the fields of `Cost` by a morph: cost after it minus cost before it."""
+    """Change of the cost by a morph, per image: each field of `Cost` after the morph minus the same field before it."""
 
     forward_flops: int
     parameters: int
@@ -110,19 +111,19 @@ class LegalMorphs:
     _listed: _Listed = field(repr=False)
 
     def kinds(self) -> tuple[type[Morph], ...]:
-        """Return the kinds with at least one legal morph, in the order of KINDS_OF_MORPH."""
+        """Return the kinds of morphs (Deepen, Widen, Skip, Kernel, in this order) with at least one legal morph."""
         if self._listed.kinds is None:
             self._listed.kinds = tuple([kind for kind in KINDS_OF_MORPH if any(True for _ in self._fitting(kind))])
         return self._listed.kinds
 
     def is_empty(self) -> bool:
-        """Return True if no morph is legal. It stops at the first legal one, which is much faster than `kinds`."""
+        """Return True if no morph is legal. The search stops at the first legal morph, which is much faster than `kinds`."""
         if self._listed.kinds is not None:
             return not self._listed.kinds
         return not any(True for kind in KINDS_OF_MORPH for _ in self._fitting(kind))
 
     def of(self, kind: type[Morph]) -> tuple[Morph, ...]:
-        """Return the legal morphs of one kind, in the order of the nodes."""
+        """Return the legal morphs of the class `kind` (Deepen, Widen, Skip or Kernel), in the order of the nodes."""
         listed = self._listed.of
         if kind not in listed:
             listed[kind] = tuple(self._fitting(kind))
@@ -148,22 +149,26 @@ class LegalMorphs:
 
 
 def choices(graph: Graph, budget: Budget) -> LegalMorphs:
-    """Return the legal morphs of a graph within a budget. Their lists are cached in the graph."""
+    """Return the legal morphs of a graph within a budget, listed only when they are used. The lists are cached in the graph.
+
+    There are none if the graph itself exceeds the budget.
+    """
     memory: dict[Budget, _Listed] = graph.__dict__.setdefault("morphism.legal.choices", {})
     return LegalMorphs(graph, budget, memory.setdefault(budget, _Listed()))
 
 
 def legal(graph: Graph, budget: Budget) -> tuple[Morph, ...]:
-    """Return all legal morphs within the budget: deepen, widen, skip, kernel, each in the order of the nodes.
+    """Return all legal morphs within the budget: Deepen, Widen, Skip, Kernel, each in the order of the nodes.
 
-    A Widen is listed once per axis, for its first convolution, with the factors of WIDENINGS and seed 0.
+    A Widen is listed for the first convolution of each channel axis (a group of nodes with equal numbers of channels), once
+    for each factor in WIDENINGS, with seed 0. The result is empty if the graph itself exceeds the budget.
     """
     found = choices(graph, budget)
     return tuple([morph for kind in KINDS_OF_MORPH for morph in found.of(kind)])
 
 
 def changes(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
-    """Yield (morph, change of the cost) for every morph that is legal without a budget."""
+    """Yield (morph, change of the cost per image) for every morph that is legal if the cost has no limit."""
     for kind in KINDS_OF_MORPH:
         yield from _CHANGES[kind](graph)
 
@@ -255,7 +260,10 @@ def _widenings(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
 
 
 def wider(channels: int) -> list[int]:
-    """Return the numbers of channels that a Widen may give a convolution of `channels`, sorted."""
+    """Return the numbers of channels to which a Widen may increase `channels`, ascending and without repetition.
+
+    They are `channels` times 1.25, 1.5 and 2, rounded up. From 16 channels on they are rounded up to multiples of 8.
+    """
     sizes = []
     for multiplier, divisor in WIDENINGS:
         size = -(-channels * multiplier // divisor)

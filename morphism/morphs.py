@@ -1,4 +1,4 @@
-"""Morphs as data: changes that grow a network and preserve its function.
+"""Morphs as data. A morph is a change that grows a network and preserves its function.
 
 A morph names nodes of the graph that it is applied to. `apply.py` applies it, `legal.py` lists the legal ones.
 """
@@ -11,21 +11,22 @@ JSON: TypeAlias = "str | int | float | bool | list[JSON] | dict[str, JSON] | Non
 
 
 class DamagedMorph(ValueError):
-    """Morph that cannot be read. The message names the value and the rule."""
+    """Error for an encoded morph that cannot be read. The message names the value and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deepen:
-    """Adds a 3×3 identity convolution, batch normalisation and ReLU after the ReLU `after`."""
+    """Morph that adds a 3×3 identity convolution, batch normalisation and ReLU after the ReLU with the name `after`."""
 
     after: str
 
 
 @dataclass(frozen=True, slots=True)
 class Widen:
-    """Adds channels to a convolution and to all nodes of its axis.
+    """Morph that adds channels to a convolution and to all nodes that must have as many channels.
 
-    `channels`: new number. `seed`: draws the copied channels, every channel once before any is drawn twice.
+    `convolution`: name of its node. `channels`: new number. `seed`: draws the copied channels, every channel once before any
+    twice.
     """
 
     convolution: str
@@ -35,7 +36,10 @@ class Widen:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Adds a branch from `source` to `target`: 1×1 convolution (He initialization), batch normalisation with γ = β = 0."""
+    """Morph that adds a branch between two nodes, from the name `source` to the name `target`.
+
+    The branch is a 1×1 convolution (He initialization) and a batch normalisation with γ = β = 0.
+    """
 
     source: str
     target: str
@@ -43,7 +47,10 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Enlarges the kernel of a convolution with zeros, and its padding to match. `kernel`: new edge."""
+    """Morph that enlarges the kernel of a convolution with zeros, and its padding to match.
+
+    `convolution`: name of its node. `kernel`: new edge in pixels.
+    """
 
     convolution: str
     kernel: int
@@ -59,29 +66,34 @@ _FIELDS = {kind: {field.name: field.type for field in fields(kind)} for kind in 
 
 
 def encode_morph(morph: Morph) -> dict[str, JSON]:
-    """Return the morph as JSON: its kind and its fields."""
+    """Return the morph as a JSON object: "kind" ('deepen', 'widen', 'skip' or 'kernel') and its fields."""
     return {"kind": _WORDS[type(morph)], **{name: getattr(morph, name) for name in _FIELDS[type(morph)]}}
 
 
 def decode_morph(encoded: Mapping[str, JSON]) -> Morph:
-    """Return the morph that `encode_morph` wrote. Raises DamagedMorph."""
+    """Return the morph in a JSON object with "kind" and the fields of that kind.
+
+    Raise DamagedMorph if the kind is unknown, a field is missing or superfluous, or a value has the wrong type.
+    """
     word = encoded.get("kind") if isinstance(encoded, Mapping) else None
     if not isinstance(word, str) or word not in _KINDS:
         raise DamagedMorph(
-            f"a morph must be an object with kind 'deepen', 'widen', 'skip' or 'kernel'. This one is {_shown(encoded)}"
+            f"a morph must be an object with kind 'deepen', 'widen', 'skip' or 'kernel'. This one is {_shown(encoded)}: "
+            "correct it"
         )
     kind: Callable[..., Morph] = _KINDS[word]
     expected = _FIELDS[_KINDS[word]]
     if encoded.keys() != {"kind", *expected}:
         raise DamagedMorph(
-            f"a {word} must have the fields {', '.join(sorted(['kind', *expected]))}. This one has {_shown(sorted(encoded))}"
+            f"a {word} must have the fields {', '.join(sorted(['kind', *expected]))}. This one has "
+            f"{_shown(sorted(encoded))}: correct it"
         )
     for name, wanted in expected.items():
         value = encoded[name]
         # `type() is int`: isinstance accepts JSON's true as int
         if not (isinstance(value, str) if wanted is str else type(value) is int and 0 <= value < 2**63):
             text = "the name of a node" if wanted is str else "an integer of at least 0"
-            raise DamagedMorph(f"the {name} of a {word} must be {text}. This one is {_shown(value)}")
+            raise DamagedMorph(f"the {name} of a {word} must be {text}. This one is {_shown(value)}: correct it")
     return kind(**{name: encoded[name] for name in expected})
 
 

@@ -1,6 +1,6 @@
-"""Operations of a network: a closed union of frozen dataclasses. Constructors check their values.
+"""Operations of a network (layers such as convolution, ReLU, pooling) as frozen dataclasses. Constructors check their values.
 
-Shapes are in `shapes.py`, connections in `graph.py`.
+The union `Op` is closed. Shapes are in `shapes.py`, connections in `graph.py`.
 """
 
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ LARGEST_KERNEL = 255
 
 
 class IllegalGraph(ValueError):
-    """Network that breaks a rule. The message names the node, the rule and the fix."""
+    """Error for a network that breaks a rule. The message names the node, the rule and the fix."""
 
 
 def _whole(op: object, field: str, value: object, least: int, most: int) -> None:
     # `type() is int`: isinstance accepts a bool as int
     if type(value) is not int or not least <= value <= most:
         raise IllegalGraph(
-            f"{type(op).__name__}: {field} must be an integer from {least} to {most}. This one is {value!r}"
+            f"{type(op).__name__}: {field} must be an integer from {least} to {most}. This one is {value!r}: change it"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Image, channels × height × width. Always node 0."""
+    """Image of the network: channels, and height and width in pixels. Always node 0. Raise IllegalGraph for sizes below 1."""
 
     channels: int
     height: int
@@ -66,12 +66,12 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class BatchNormalisation:
-    """Normalises each channel over batch and map. Shapes of weight, bias, running_mean, running_var: (channels,)."""
+    """Normalisation of each channel over batch and map. Shapes of weight, bias, running_mean, running_var: (channels,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relu:
-    """max(0, x), on maps and vectors."""
+    """Rectified linear unit max(0, x), on maps and vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _window(op: "MaxPooling | AveragePooling") -> None:
 
 @dataclass(frozen=True, slots=True)
 class MaxPooling:
-    """Maximum of each window. Padding is ignored."""
+    """Maximum of each window of a map. Padding is ignored. `kernel`, `stride`, `padding`: in pixels of the map."""
 
     kernel: int
     stride: int
@@ -105,7 +105,7 @@ class MaxPooling:
 
 @dataclass(frozen=True, slots=True)
 class AveragePooling:
-    """Mean of each window. Padding counts as zeros."""
+    """Mean of each window of a map. Padding counts as zeros. `kernel`, `stride`, `padding`: in pixels of the map."""
 
     kernel: int
     stride: int
@@ -132,7 +132,7 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Dropout:
-    """In training, sets each element to zero with the given probability and scales the others. Identity in evaluation."""
+    """Dropout: in training, zero for each element with `probability`, in 0..1, and others scaled. Identity in evaluation."""
 
     probability: float
 
@@ -140,7 +140,8 @@ class Dropout:
         # NaN fails both comparisons
         if type(self.probability) is not float or not 0.0 <= self.probability < 1.0:
             raise IllegalGraph(
-                f"Dropout: probability must be a float of at least 0.0 and below 1.0. This one is {self.probability!r}"
+                "Dropout: probability must be a float of at least 0.0 and below 1.0. "
+                f"This one is {self.probability!r}: change it"
             )
 
 

@@ -1,4 +1,4 @@
-"""Output shapes of operations, for one image, without the batch dimension."""
+"""Output shapes of the operations of a network, for one image, without the batch dimension."""
 
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
@@ -8,7 +8,7 @@ from morphism import ops
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Feature maps, channels × height × width."""
+    """Feature maps of one image: channels × height × width."""
 
     channels: int
     height: int
@@ -16,6 +16,7 @@ class Map:
 
     @property
     def elements(self) -> int:
+        """Number of elements of one image's maps: channels × height × width."""
         return self.channels * self.height * self.width
 
     def __str__(self) -> str:
@@ -24,12 +25,13 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Vector of features, for example after global average pooling."""
+    """Vector of features of one image, for example after global average pooling."""
 
     features: int
 
     @property
     def elements(self) -> int:
+        """Number of features of one image."""
         return self.features
 
     def __str__(self) -> str:
@@ -40,7 +42,10 @@ Shape: TypeAlias = Map | Vector
 
 
 def output_shape(op: ops.Op, inputs: tuple[Shape, ...]) -> Shape:
-    """Return the output shape of `op`. Raises IllegalGraph if the inputs do not fit."""
+    """Return the output shape of the operation `op`, for one image. `inputs`: output shapes of its input nodes, in order.
+
+    Raise IllegalGraph if the number or the shapes of the inputs do not fit the operation.
+    """
     match op:
         case ops.BatchNormalisation():
             return _one_map(op, inputs)
@@ -86,7 +91,9 @@ def output_shape(op: ops.Op, inputs: tuple[Shape, ...]) -> Shape:
 
 def _one(op: ops.Op, inputs: tuple[Shape, ...]) -> Shape:
     if len(inputs) != 1:
-        raise ops.IllegalGraph(f"{type(op).__name__} must have one input. This one has {len(inputs)}")
+        raise ops.IllegalGraph(
+            f"{type(op).__name__} must have one input. This one has {len(inputs)}: correct its inputs"
+        )
     return inputs[0]
 
 

@@ -1,11 +1,12 @@
-"""Sites of morphs: structural rules that `grow` enforces and `legal` uses for its lists, independent of the cost.
+"""Sites of morphs (changes that grow a network): the nodes of a graph to which each kind of morph can be applied.
 
-`legal` has one more rule: every added weight reaches a pixel. Journals from before this rule have graphs that break it, and
-`grow` rebuilds them. `unreached` lists their convolutions.
+`grow` enforces these structural rules and `legal` uses them for its lists. They are independent of the cost. `legal` has one
+more rule: every added weight reaches a pixel. Journals from before this rule have graphs that break it, and `grow` rebuilds
+them. `unreached` lists their convolutions.
 
-Deepen: after a ReLU on maps. Widen: an ungrouped convolution whose channels nothing pins. Skip: from an activation
-(ReLU or pooling) to a pre-activation (what a ReLU reads), over a bounded number of blocks. Kernel: an odd kernel from
-3 on, not of a convolution that reads the image.
+Deepen: after a ReLU on maps. Widen: an ungrouped convolution, if nothing pins its channels. Skip: from an activation (ReLU or
+pooling) to a pre-activation (input of a ReLU), over a bounded number of blocks. Kernel: an odd kernel from 3 on, not of a
+convolution that reads the image.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,10 @@ LARGEST_GROWN_KERNEL = 7
 
 @once_per_graph
 def deepen_sites(graph: Graph) -> tuple[int, ...]:
-    """Return the indices of the ReLUs after which a Deepen may add layers: those on feature maps, if the graph has room."""
+    """Return the indices of the ReLUs after which a Deepen may add layers, ascending: ReLUs on feature maps.
+
+    Empty if three more nodes exceed LARGEST_GRAPH (10,000), the largest number of nodes.
+    """
     return tuple(
         [
             index
@@ -43,7 +47,10 @@ def deepen_sites(graph: Graph) -> tuple[int, ...]:
 
 
 def is_useful_depth(shape: Map) -> bool:
-    """Return True if every weight of a size-preserving 3×3 convolution reaches a pixel: both edges are above 1."""
+    """Return True if height and width of the maps are above 1.
+
+    Every weight of a 3×3 convolution that keeps their size then reaches a pixel.
+    """
     return min(shape.height, shape.width) > 1
 
 
@@ -53,14 +60,20 @@ def _has_room(graph: Graph) -> bool:
 
 @once_per_graph
 def widen_sites(graph: Graph) -> tuple[int, ...]:
-    """Return the indices of the ungrouped convolutions whose axis is not pinned."""
+    """Return the indices of the convolutions that can get more channels, ascending.
+
+    They have no groups, and no node of their channel axis (nodes with equal numbers of channels) prevents growth.
+    """
     found = axes(graph)
     return tuple(sorted([producer for axis in found.axes if axis.pinned is None for producer in axis.producers]))
 
 
 @once_per_graph
 def kernel_sites(graph: Graph) -> tuple[int, ...]:
-    """Return the indices of the convolutions whose kernel may grow: odd, from 3 on, not reading the image."""
+    """Return the indices of the convolutions with a kernel that may grow, ascending.
+
+    These kernels are odd, from 3 to below LARGEST_GROWN_KERNEL (7). A layer with parameters precedes the convolution.
+    """
     return tuple(
         [
             index
@@ -74,14 +87,16 @@ def kernel_sites(graph: Graph) -> tuple[int, ...]:
 
 
 def larger_kernels(kernel: int) -> range:
-    """Return the sizes that an odd kernel may grow to: odd, up to LARGEST_GROWN_KERNEL."""
+    """Return the larger sizes to which an odd `kernel` (edge in pixels) may grow: odd, up to LARGEST_GROWN_KERNEL (7)."""
     return range(kernel + 2, LARGEST_GROWN_KERNEL + 1, 2)
 
 
 def useful_kernels(graph: Graph, index: int) -> range:
-    """Return the larger kernels of a convolution whose weights all reach a pixel of the input maps.
+    """Return the larger kernels (edges in pixels) of a convolution that have no weight without effect.
 
-    At stride 1 these are kernels up to 2·map − 1, where map is the shorter edge: 3 on maps of 2×2, 7 on maps of 4×4.
+    Each weight must reach a pixel of the input maps. `index`: index of the convolution in the graph. At stride 1 these are
+    kernels up to 2·map − 1, with map the shorter edge: 3 on maps of 2×2, 7 on maps of 4×4. The range is empty if none is
+    larger.
     """
     op = graph.nodes[index].op
     assert isinstance(op, Convolution)
@@ -94,7 +109,7 @@ def useful_kernels(graph: Graph, index: int) -> range:
 
 @once_per_graph
 def unreached(graph: Graph) -> dict[str, int]:
-    """Return the names and kernels of convolutions with weights that reach no pixel at any position."""
+    """Return the convolutions with weights that reach no pixel at any position: edge of the kernel by name of the node."""
     return {
         node.name: node.op.kernel
         for index, node in enumerate(graph.nodes)
@@ -116,9 +131,10 @@ def _reaches(graph: Graph, index: int, kernel: int, padding: int) -> bool:
 
 
 def most_channels(graph: Graph, axis: int) -> int:
-    """Return the largest number of channels of an axis for which no node's output exceeds LARGEST_CHANNELS channels.
+    """Return the largest number of channels to which a channel axis may grow.
 
-    `axis`: index in `axes(graph).axes`.
+    `axis`: index of the axis (a group of nodes with equal numbers of channels) in `axes(graph).axes`. The output of no node
+    may exceed LARGEST_CHANNELS (65,536) channels.
     """
     found = axes(graph)
     most = LARGEST_CHANNELS
@@ -131,7 +147,7 @@ def most_channels(graph: Graph, axis: int) -> int:
 
 
 def why_not_widened(graph: Graph, index: int) -> str | None:
-    """Return the reason why a node cannot be widened. None if it can."""
+    """Return the reason why the node with this index cannot get more channels, as part of a sentence. None if it can."""
     op = graph.nodes[index].op
     if not isinstance(op, Convolution):
         return f"it is no convolution but {type(op).__name__}"
@@ -142,7 +158,7 @@ def why_not_widened(graph: Graph, index: int) -> str | None:
 
 @once_per_graph
 def depths(graph: Graph) -> tuple[int, ...]:
-    """Return for each node its block: the largest number of ReLUs on a path from the image to it, itself included."""
+    """Return the depth of each node, in order: the largest number of ReLUs on a path from the image to it, itself included."""
     depths: list[int] = []
     for node in graph.nodes:
         depth = 0
@@ -155,7 +171,10 @@ def depths(graph: Graph) -> tuple[int, ...]:
 
 @once_per_graph
 def skip_sources(graph: Graph) -> tuple[int, ...]:
-    """Return the indices of the nodes where a Skip may begin: ReLUs and poolings with maps as output."""
+    """Return the indices of the nodes at which a Skip (an added branch) may begin, ascending.
+
+    They are the ReLUs and poolings with feature maps as output.
+    """
     return tuple(
         [
             index
@@ -167,7 +186,11 @@ def skip_sources(graph: Graph) -> tuple[int, ...]:
 
 @once_per_graph
 def skip_targets(graph: Graph) -> tuple[int, ...]:
-    """Return the indices of the nodes where a Skip may end: normalisations, sums and convolutions that a ReLU reads."""
+    """Return the indices of the nodes at which a Skip (an added branch) may end, ascending.
+
+    They are the batch normalisations, sums and convolutions that a ReLU reads. Empty if three more nodes exceed LARGEST_GRAPH
+    (10,000).
+    """
     read = dict.fromkeys(node.inputs[0] for node in graph.nodes if isinstance(node.op, Relu))
     return tuple(
         sorted(
@@ -182,7 +205,10 @@ def skip_targets(graph: Graph) -> tuple[int, ...]:
 
 @once_per_graph
 def branches(graph: Graph) -> dict[int, frozenset[int]]:
-    """Return for each Add the sources of its branches (1×1 convolution, batch normalisation), including those of its inputs."""
+    """Return, by index of each Add (sum of two inputs), the indices of the nodes at which its branches begin.
+
+    A branch is a 1×1 convolution and a batch normalisation. Branches of an Add that is an input of this Add are included.
+    """
     branches: dict[int, frozenset[int]] = {}
     for index, node in enumerate(graph.nodes):
         if not isinstance(node.op, Add):
@@ -200,7 +226,10 @@ def branches(graph: Graph) -> dict[int, frozenset[int]]:
 
 
 def skip_stride(source: Map, target: Map) -> int | None:
-    """Return the stride of a 1×1 convolution that gives maps of the target's size. None if no stride does."""
+    """Return the stride of a 1×1 convolution that reduces maps of the size of `source` to the size of `target`.
+
+    None if no stride fits.
+    """
     if target.height > source.height or target.width > source.width:
         return None
     stride = max((source.height - 1) // target.height, (source.width - 1) // target.width) + 1
@@ -210,13 +239,13 @@ def skip_stride(source: Map, target: Map) -> int | None:
 
 @once_per_graph
 def shape_numbers(graph: Graph) -> tuple[int, ...]:
-    """Return for each node the number of its output shape, from 0. Equal shapes have equal numbers."""
+    """Return for each node, in order, a number for its output shape, from 0. Equal shapes have equal numbers."""
     numbers: dict[Shape, int] = {}
     return tuple([numbers.setdefault(shape, len(numbers)) for shape in graph.shapes])
 
 
 def skip_sites(graph: Graph) -> Iterator[tuple[int, int]]:
-    """Yield (index of the source, index of the target) of every legal Skip, in the order of the targets."""
+    """Yield (index of the source, index of the target) of every legal Skip (an added branch), in the order of the targets."""
     depth, shapes, alike = depths(graph), graph.shapes, shape_numbers(graph)
     at_depth: dict[int, list[int]] = {}
     for source in skip_sources(graph):

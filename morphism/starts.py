@@ -1,9 +1,9 @@
-"""Starting graphs by name.
+"""Starting graphs by name: ResNet-50, ResNet-18, ResNet-20 and a small network for digits.
 
 resnet50_v1, resnet50_v1_5, resnet18: He et al. 2016. v1.5 moves the stride of a stage from the first 1×1 convolution to the
-3×3 convolution.
-resnet20: network of the same paper for 32×32 images, with projections as shortcuts (option B), since a morph can widen those.
-digits_small: defined here, for 8×8 digits. Every graph accepts any image size, number of channels and number of classes.
+3×3 convolution. resnet20: network of the same paper for 32×32 images, with projections as shortcuts (option B), since a morph
+can widen those. digits_small: defined here, for 8×8 digits. Every graph accepts any image size, number of channels and number
+of classes.
 """
 
 from morphism import ops
@@ -26,14 +26,15 @@ STARTS = tuple(_DEFAULTS)
 
 
 class UnknownStart(ValueError):
-    """Unknown name of a starting graph."""
+    """Error for an unknown name of a starting graph."""
 
 
 def start(name: str, *, image: int | None = None, channels: int | None = None, classes: int | None = None) -> Graph:
-    """Return a starting graph for square images with an edge of `image` pixels.
+    """Return the starting graph of this name (one of STARTS) for square images with an edge of `image` pixels.
 
-    Default of image, channels and classes: 224, 3, 1000 for the networks of ImageNet; 32, 3, 10 for resnet20; 8, 1, 10 for
-    digits_small. Raises UnknownStart, and IllegalGraph if the sizes do not fit.
+    `channels`: of the image. `classes`: outputs of the classifier. Defaults of (image, channels, classes): (224, 3, 1000) for
+    resnet50 and resnet18, (32, 3, 10) for resnet20, (8, 1, 10) for digits_small. Raise UnknownStart for another name, and
+    IllegalGraph if the sizes do not fit.
     """
     if name not in _DEFAULTS:
         raise UnknownStart(

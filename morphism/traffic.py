@@ -1,7 +1,7 @@
-"""Elements that the eager kernels of a layer move between an accelerator and its memory, from the graph.
+"""Memory traffic of a network: the elements that each layer moves between an accelerator and its memory.
 
-Each tensor that a kernel reads or writes counts once. The kernels are PyTorch's eager ones: statistics, normalization, ReLU and
-addition each have their own, forward and backward. Caches are left out.
+Each tensor that a kernel (a function on the accelerator) reads or writes counts once. The kernels are PyTorch's eager ones:
+statistics, normalization, ReLU and addition each have their own, forward and backward. Caches are left out.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ GRADIENT_SUMS = "gradient_sums"
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Elements that one layer moves. Those of a tensor are per image, those of the weights per batch."""
+    """Elements that one layer moves. `forward` and `backward` are per image, `weights` per batch."""
 
     kind: str
     forward: int = 0
@@ -40,19 +40,23 @@ class Traffic:
     """Trained values: read once forward, and read and written as a gradient backward."""
 
     def elements(self, batch: int) -> tuple[int, int]:
-        """Return (elements moved in the forward pass, in the backward pass) for a batch of `batch` images."""
+        """Return (elements moved in the forward pass, elements moved in the backward pass) for a batch of `batch` images."""
         return batch * self.forward + self.weights, batch * self.backward + 2 * self.weights
 
 
 def layer_traffic(graph: Graph) -> tuple[Traffic, ...]:
-    """Return the elements that each node moves, in order. The image and the softmax, which belongs to the loss, move none."""
+    """Return the elements that each node of the graph moves to and from memory, in the order of the nodes.
+
+    The image and the softmax move none: the softmax belongs to the loss.
+    """
     return tuple(_traffic(graph, index) for index in range(len(graph.nodes)))
 
 
 def gradient_sums(graph: Graph) -> tuple[Traffic, ...]:
-    """Return the elements that summing gradients moves, for each node with several readers, in order of first reading.
+    """Return the elements that the summation of gradients moves, one entry for each node that is an input of several nodes.
 
-    Such a node has one gradient per reader, and they are summed one by one.
+    Such a node has one gradient per reading node, and they are summed one by one. The entries are in the order in which the
+    nodes are read first. The image is left out.
     """
     readers = Counter(each for node in graph.nodes for each in dict.fromkeys(node.inputs))
     return tuple(

@@ -1,11 +1,11 @@
-"""Descriptors of architectures, their distances, and the covariance kernel of the regression.
+"""Descriptors of architectures (vectors of their growth), their distances, and the covariance kernel of the regression.
 
 All architectures of a run grow from one starting graph. A descriptor is the growth of an architecture since the start: for
 each stage (a resolution of the starting graph's maps) its growth in depth, width, kernels and skips, in powers of two. It is
 computed from the lineage in microseconds, while rebuilding a graph takes milliseconds.
 
-Architectures have equal descriptors if they have grown by the same amounts in the same stages. The position within a stage and
-the copied channels do not matter. Differences between their results are noise for the regression.
+Architectures have equal descriptors if they have grown by the same amounts in the same stages. The position within a stage
+and the copied channels do not matter. Differences between their results are noise for the regression.
 
 The kernel is the sum of a rational quadratic kernel of the Euclidean distance and of a multiple of the scalar product. The
 rational quadratic kernel is positive definite, since it is a mixture of Gaussian kernels (Rasmussen & Williams 2006, equation
@@ -39,7 +39,7 @@ _DEEPENED_KERNEL: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Growth of an architecture since the starting graph."""
+    """Growth of an architecture since the starting graph, as counts per stage (a resolution of feature maps)."""
 
     growth: tuple[float, ...]
     """By kind, then by stage: added convolutions, doublings of channels, doublings of kernels, added branches."""
@@ -65,9 +65,9 @@ class NodeFeatures:
 
     @classmethod
     def of(cls, start: Graph) -> NodeFeatures:
-        """Return stages, channels and kernels of a starting graph's nodes with maps.
+        """Return stages, channels and kernels of a starting graph's nodes with feature maps.
 
-        A stage is a height of maps. Stages are numbered in order of appearance.
+        A stage is a height of maps. Stages are numbered in order of appearance, from 0.
         """
         heights = list(dict.fromkeys(shape.height for shape in start.shapes if isinstance(shape, Map)))
         stages: dict[str, int] = {}
@@ -92,7 +92,10 @@ class NodeFeatures:
         )
 
     def grown(self, outline: Outline, morphs: Sequence[Morph]) -> Outline:
-        """Return the outline of an architecture after further morphs, in order. Raises KeyError for an unknown node."""
+        """Return the growth of an architecture after further morphs, in order. `outline`: its growth before them.
+
+        Raise KeyError if a morph names a node that is neither in the starting graph nor added by an earlier morph.
+        """
         growth, sizes, places = list(outline.growth), outline.sizes, outline.places
         stages, count = self.stages, len(self.convolutions)
         for morph in morphs:
@@ -128,10 +131,11 @@ class NodeFeatures:
         return name
 
     def descriptors(self, outlines: Sequence[Outline]) -> Array:
-        """Return the descriptors, shape (outlines, KINDS_OF_GROWTH · stages).
+        """Return the descriptors (vectors of growth) of architectures, shape (outlines, KINDS_OF_GROWTH · stages).
 
-        Depth and skips: log2(1 + added / convolutions at the start). Width and kernel: doublings per convolution. Examples for
-        a stage of 4 convolutions: one more is log2(5/4) = 0.32, one of twice the width is 0.25.
+        The columns are depth, width, kernel and skip, each for all stages. Depth and skips: log2(1 + added / convolutions at
+        the start). Width and kernel: doublings per convolution. Examples for a stage of 4 convolutions: one more is log2(5/4)
+        = 0.32, one of twice the width is 0.25.
         """
         stages = len(self.convolutions)
         growth = np.array([outline.growth for outline in outlines], dtype=np.float64)
@@ -141,7 +145,7 @@ class NodeFeatures:
 
 
 def products(left: Array, right: Array) -> Array:
-    """Return the scalar products of descriptors: (n, d), (m, d) → (n, m).
+    """Return the scalar products of the rows of two matrices: (n, d), (m, d) → (n, m).
 
     If both arguments are the same array, the result is in column order, as LAPACK needs it.
     """
@@ -150,7 +154,10 @@ def products(left: Array, right: Array) -> Array:
 
 
 def squared_distances(left: Array, right: Array, scalar: Array | None = None) -> Array:
-    """Return the squared Euclidean distances: (n, d), (m, d) → (n, m). `scalar`: their `products`, if known."""
+    """Return the squared Euclidean distances between the rows of two matrices: (n, d), (m, d) → (n, m).
+
+    `scalar`: the scalar products of these rows, if known. They save one matrix product.
+    """
     squares = (products(left, right) if scalar is None else scalar) * -2.0
     squares += (left * left).sum(axis=1)[:, None]
     squares += (right * right).sum(axis=1)[None, :]
@@ -159,7 +166,10 @@ def squared_distances(left: Array, right: Array, scalar: Array | None = None) ->
 
 
 def similarity(squares: Array, length: float) -> Array:
-    """Return the rational quadratic kernel with α = 1 of squared distances: 1 / (1 + distance² / (2·length²))."""
+    """Return the rational quadratic kernel with α = 1 for squared distances: 1 / (1 + distance² / (2·length²)), in 0..1.
+
+    `length`: length scale, in the unit of the distances.
+    """
     similar = squares * (0.5 / (length * length))
     similar += 1.0
     return np.reciprocal(similar, out=similar)

@@ -1,9 +1,9 @@
-"""(μ + λ) evolution, and random search as the baseline of all searchers.
+"""Evolution of networks ((μ + λ), with a tournament), and random search as the baseline of all searchers.
 
 The best trials are the parents, a tournament selects one of them, and morphs are the mutation. μ is the PARENTS best trials
-with stored weights, λ the trials that the workers finish. There are no generations, since workers never wait for each other: a
-steady state as in Real et al. 2019, with selection by rank instead of age, because weights must be available. Ties have a fixed
-order. Failed trials never become parents.
+with stored weights, λ the trials that the workers finish. There are no generations, since workers never wait for each other:
+a steady state as in Real et al. 2019, with selection by rank instead of age, because weights must be available. Ties have a
+fixed order. Failed trials never become parents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from searchers.rng import chance
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """Random growth of the winner of a tournament."""
+    """Searcher that grows the winner of a tournament at random."""
 
     tournament: int
     """Parents drawn with replacement. The best one wins. 1 selects a random parent."""
@@ -29,6 +29,11 @@ class Evolution:
     name: str = "evolution"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
+        """Return (parent, morphs) of a new network: random morphs of the best of `tournament` randomly drawn parents.
+
+        If it has no new child, the other parents follow, then the starting network (parent None). Raise NothingToPropose if
+        no new architecture is found within the budget.
+        """
         random = chance(self.name, request.seed, request.number)
         count = 1 + int(random.random() * self.morphs)
         best = history.parents()
@@ -42,13 +47,17 @@ class Evolution:
 
 @dataclass(frozen=True, slots=True)
 class RandomSearch:
-    """Random growth of a random trial or of the starting graph. Results are ignored."""
+    """Searcher that grows a random trial or the starting graph at random. Results are ignored."""
 
     morphs: int
     """Largest number of morphs of a child. The number is drawn from 1 to this value."""
     name: str = "random"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
+        """Return (parent, morphs) of a new network: random morphs of a random finished trial or of the starting network.
+
+        The parent is None for the starting network. Raise NothingToPropose if no new architecture is found within the budget.
+        """
         random = chance(self.name, request.seed, request.number)
         count = 1 + int(random.random() * self.morphs)
         index = int(random.random() * (history.inheritable() + 1))

@@ -1,7 +1,7 @@
-"""Gaussian-process regression over descriptors of architectures.
+"""Gaussian-process regression that predicts the accuracy of a network from its descriptor (a vector of its growth).
 
-Equal descriptors with different results are common. The noise on the diagonal has a lower bound, so the matrix is never
-singular. Trials without a result lower the variance near them and do not change the mean (GP-BUCB, Desautels, Krause & Burdick
+Equal descriptors with different results are common. The noise on the diagonal has a lower bound, which keeps the matrix
+regular. Trials without a result lower the variance near them and do not change the mean (GP-BUCB, Desautels, Krause & Burdick
 2014). Linear algebra uses one BLAS thread: it is faster at these sizes, and its results are reproducible.
 """
 
@@ -35,7 +35,7 @@ _OUTLIERS: Final = 3.0  # results are clipped to this many robust standard devia
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
-    """Hyperparameters of the kernel, in the units of descriptors and of normalised results."""
+    """Hyperparameters of the covariance kernel, in the units of descriptors and of normalised results."""
 
     length: float
     noise: float
@@ -44,7 +44,7 @@ class Hyperparameters:
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """Posterior distribution of the result of any architecture."""
+    """Posterior distribution of the result of any architecture, given the observed trials."""
 
     seen: Array
     """Shape (n, d): descriptors of finished trials, then of those without a result."""
@@ -55,7 +55,11 @@ class Posterior:
     hyperparameters: Hyperparameters
 
     def upper_bound(self, descriptors: Array, beta: float) -> Array:
-        """Return mean + beta · standard deviation (without noise) of the normalised results: (m, d) → (m,)."""
+        """Return the upper confidence bounds of architectures: mean + `beta` · standard deviation, (m, d) → (m,).
+
+        `descriptors`: one row per architecture. The unit is the robust standard deviation of the results. The noise is not
+        part of the standard deviation. All bounds are 0 without any trial.
+        """
         if not len(self.seen):
             return np.zeros(len(descriptors))
         with one_blas_thread():
@@ -68,9 +72,9 @@ class Posterior:
 
 
 def posterior(finished: Array, results: Array, without_result: Array) -> Posterior:
-    """Return the Gaussian process fitted to the results of finished trials, conditioned also on trials without a result.
+    """Return the Gaussian process fitted to the results of finished trials. Trials without a result only lower its variance.
 
-    Shapes: descriptors finished (n, d), results (n,), descriptors without_result (p, d).
+    Shapes: descriptors `finished` (n, d), accuracies `results` (n,), descriptors `without_result` (p, d).
     """
     with one_blas_thread():
         normal = normalised(results)
@@ -83,7 +87,7 @@ def posterior(finished: Array, results: Array, without_result: Array) -> Posteri
 
 
 def normalised(results: Array) -> Array:
-    """Return robust standard scores: (result − median) / (1.4826 · median absolute deviation), clipped to ±3.
+    """Return robust standard scores of results: (result − median) / (1.4826 · median absolute deviation), clipped to ±3.
 
     If more than half of the results are equal, the scale is the standard deviation. If all are equal, all scores are 0.
     """
@@ -98,7 +102,7 @@ def normalised(results: Array) -> Array:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Return a context in which BLAS uses one thread."""
+    """Return a context manager that limits BLAS to one thread inside its block."""
     limiter: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
     return limiter
 
@@ -142,7 +146,8 @@ def _cholesky(covariance: Array) -> Array:
     factor, offence = dpotrf(covariance, lower=1, overwrite_a=1, clean=1)
     if offence:
         raise LinAlgError(
-            f"a covariance must be positive definite. This one of {len(covariance)} rows is not, at {offence}"
+            f"a covariance must be positive definite. This one of {len(covariance)} rows is not, at {offence}: report this "
+            "as a defect of AIPerf and attach the journal"
         )
     return np.asarray(factor, dtype=np.float64)
 

@@ -1,7 +1,7 @@
-"""Growth of a child from a parent, shared by all searchers.
+"""Growth of a new network (child) from a trained one (parent) by random morphs (changes that keep the network's function).
 
-A child is a parent and morphs. It is valid if the morphs are legal, the budget is kept and the architecture is new. If a
-searcher finds no valid child of its parents, it grows the starting graph.
+All searchers use it. A child is a parent and morphs. It is valid if the morphs are legal, the budget is kept and the
+architecture is new. If a searcher finds no valid child of its parents, it grows the starting graph.
 """
 
 from __future__ import annotations
@@ -21,24 +21,30 @@ _Thing = TypeVar("_Thing")
 
 
 class NothingToPropose(RuntimeError):
-    """Raised if the search finds no new architecture within the budget."""
+    """Error if the search finds no new architecture within the budget."""
 
 
 def drawn(among: LegalMorphs, random: Random) -> Morph:
-    """Draw a kind, then a morph of this kind, and return the morph. There must be a legal one.
+    """Return a random legal morph: first a kind is drawn, then a morph of this kind. There must be a legal one.
 
-    Without kinds skips would dominate: they are more than half of ResNet-50's morphs.
+    `random`: generator, which is advanced. Without kinds skips would dominate: they are more than half of ResNet-50's morphs.
     """
     return one_of(among.of(one_of(among.kinds(), random)), random)
 
 
 def one_of(things: Sequence[_Thing], random: Random) -> _Thing:
-    """Return a random element of a sequence that is not empty. Only random() is used: its values are fixed for a seed."""
+    """Return a random element of a sequence, which must not be empty. `random`: generator, which is advanced.
+
+    Only `random.random()` is called, because Python guarantees its values for a seed.
+    """
     return things[int(random.random() * len(things))]
 
 
 def copies_drawn(morphs: Sequence[Morph], request: Request) -> tuple[Morph, ...]:
-    """Return the morphs, each Widen with a seed derived from the request, which draws the channels that it copies."""
+    """Return the morphs, with a new seed in each Widen (a morph that adds copies of channels). The seed draws the copies.
+
+    It is derived from seed and number of the request and from the place of the morph.
+    """
     return tuple(
         [
             replace(morph, seed=derived("copies", request.seed, request.number, place))
@@ -50,7 +56,10 @@ def copies_drawn(morphs: Sequence[Morph], request: Request) -> tuple[Morph, ...]
 
 
 def child(history: History, parent: int | None, morphs: tuple[Morph, ...]) -> Graph | None:
-    """Return the child's graph. None if the morphs are illegal together, exceed the budget or give a known architecture."""
+    """Return the graph of trial `parent` (None: the starting graph) after `morphs`, if it is a valid proposal.
+
+    None if the morphs do not fit together, the graph exceeds the budget, or another trial has this architecture.
+    """
     try:
         graph = history.grown(parent, morphs)
     except IllegalMorph:
@@ -62,9 +71,10 @@ def child(history: History, parent: int | None, morphs: tuple[Morph, ...]) -> Gr
 
 
 def grown_at_random(history: History, parent: int | None, count: int, random: Random) -> tuple[Morph, ...] | None:
-    """Return `count` random morphs, or fewer if the budget is exhausted. Each is legal after the ones before it.
+    """Return up to `count` random morphs that give a new architecture from trial `parent` (None: the starting graph).
 
-    None if the parent has no legal morph, or if _TRIES draws gave only known architectures.
+    Each morph is legal after the ones before it. There are fewer than `count` if the budget is exhausted. `random`:
+    generator, which is advanced. None if the parent has no legal morph, or if 32 draws gave only known architectures.
     """
     first = history.choices(parent)
     if not first.kinds():
@@ -85,11 +95,11 @@ def grown_at_random(history: History, parent: int | None, count: int, random: Ra
 
 
 def grown_from_any(history: History, random: Random) -> tuple[int | None, tuple[Morph, ...]]:
-    """Return (parent, morphs): the best parent with one morph that gives a new architecture, otherwise (None, morphs).
+    """Return (parent, morphs) of a new architecture: one morph of the best parent that has a new child.
 
-    None is the starting graph with fresh weights.
-
-    One morph, since known children of one morph are cached. Raises NothingToPropose.
+    If no parent has one, the result is (None, morphs of the starting graph, with fresh weights). A parent gets only one
+    morph, since known children of one morph are cached. `random`: generator, which is advanced. Raise NothingToPropose if
+    nothing is found.
     """
     for parent in history.parents():
         morphs = grown_at_random(history, parent, 1, random)
@@ -101,7 +111,8 @@ def grown_from_any(history: History, random: Random) -> tuple[int | None, tuple[
 def grown_from_start(history: History, random: Random) -> tuple[Morph, ...]:
     """Return morphs of the starting graph that give a new architecture, with as few morphs as possible.
 
-    Raises NothingToPropose if none is found, which happens only with a very small budget.
+    `random`: generator, which is advanced. Raise NothingToPropose if none is found, which happens only with a very small
+    budget.
     """
     count = 1
     while count <= _MOST_MORPHS_FROM_START:
@@ -112,5 +123,5 @@ def grown_from_start(history: History, random: Random) -> tuple[Morph, ...]:
     possible = legal(history.graph(None), history.space.budget)
     raise NothingToPropose(
         f"the budget leaves no new architecture to grow from the starting graph ({len(possible)} morphs are "
-        f"legal on it, {len(history.trials)} trials were proposed). Raise the budget"
+        f"legal on it, {len(history.trials)} trials were proposed). Raise the budget (budget.factor)"
     )

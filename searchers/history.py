@@ -1,8 +1,8 @@
-"""History of a run for searchers: proposals and results in the order of the journal.
+"""History of a run as the input of a search: trials (networks that were proposed for training) and their results.
 
-Equal observations give an equal history. A searcher is a function of a history and a request only, so that every proposal can
-be recomputed from the journal. The constants below bound the views, so that a proposal costs the same after 50,000 trials as
-after 500.
+The order is that of the journal. Equal observations give an equal history. A searcher is a function of a history and a
+request only, because every proposal must be recomputable from the journal. The constants below bound the views: a proposal
+costs the same after 50,000 trials as after 500.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ _OUTLINES_REMEMBERED: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Search space of a run. It does not change during a run. Raises ValueError for contradicting values."""
+    """Search space of a run: starting network, budget and batch sizes. It does not change during a run.
+
+    Raise ValueError if the smallest batch exceeds the largest, or if a number is below 1.
+    """
 
     start: Architecture
     """A detector is trained as it is: nothing is searched."""
@@ -80,25 +83,32 @@ class Space:
                 f"{self.largest_batch_size!r}: raise the largest or lower the smallest"
             )
         if self.default_batch_size < 1:
-            raise ValueError(f"default_batch_size must be at least 1. This space has {self.default_batch_size!r}")
+            raise ValueError(
+                f"default_batch_size must be at least 1. This space has {self.default_batch_size!r}: raise it"
+            )
         if self.tuning_from_round < 1:
-            raise ValueError(f"tuning_from_round must be at least 1. This space has {self.tuning_from_round!r}")
+            raise ValueError(
+                f"tuning_from_round must be at least 1. This space has {self.tuning_from_round!r}: raise it"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Request of a proposal."""
+    """Request of one proposal (a network to train next)."""
 
     number: int
+    """Number of the proposal and of its trial, from 0."""
     round: int
+    """Number of the trial in the series of its worker, from 1."""
     seed: int
+    """Seed of all random choices, together with `number`."""
     starting_network: bool = False
     """True to propose the starting graph. Request 0 always proposes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfMemoryPoint:
-    """Hyperparameters that ran out of memory. Before rules 4, also hyperparameters over the budget."""
+    """Hyperparameters that ran out of memory. Before version 4 of the proposal rules, also hyperparameters over the budget."""
 
     batch_size: int
     kernel_size: int | None
@@ -111,7 +121,7 @@ TunedBy: TypeAlias = Literal["", "default", "startup", "tpe"]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """An architecture, as morphs of a parent, with hyperparameters."""
+    """A network to train: an architecture, as morphs (changes that grow a network) of a parent, with hyperparameters."""
 
     searcher: str
     parent: int | None
@@ -127,21 +137,21 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """A proposal is being computed."""
+    """Observation: a proposal is being computed."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class RequestWithoutTrial:
-    """A request gives no trial: its proposal was rejected, or its worker was lost."""
+    """Observation: a request gives no trial, because its proposal was rejected or its worker was lost."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class TrialInFlight:
-    """A trial is in flight."""
+    """Observation: a trial was proposed and has no result yet."""
 
     number: int
     round: int
@@ -159,7 +169,7 @@ class TrialInFlight:
 
 @dataclass(frozen=True, slots=True)
 class SpareBegan:
-    """A spare trial is trained in a later round than it was proposed for."""
+    """Observation: a spare trial (requested in advance) is trained in a later round than it was proposed for."""
 
     number: int
     round: int
@@ -167,7 +177,7 @@ class SpareBegan:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A trial has a result. `accuracy`: reported accuracy, 0..1."""
+    """Observation: a trial has a result. `accuracy`: accuracy reported to the search, 0..1."""
 
     number: int
     accuracy: float
@@ -175,7 +185,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class FailedTrial:
-    """A trial ended without a result."""
+    """Observation: a trial ended without a result."""
 
     number: int
     cause: Cause = ""
@@ -183,14 +193,20 @@ class FailedTrial:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnTrial:
-    """A trial never began, since its worker or its parent's weights were lost. Its architecture may be proposed again."""
+    """Observation: a trial never began, because its worker or the weights of its parent were lost.
+
+    Its architecture may be proposed again.
+    """
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReducedBatch:
-    """A trial's batch did not fit into memory. The trial continues with a smaller one."""
+    """Observation: the batch of a trial did not fit into memory. The trial continues with a smaller one.
+
+    Both sizes are in images per accelerator.
+    """
 
     number: int
     from_batch_size: int
@@ -199,14 +215,14 @@ class ReducedBatch:
 
 @dataclass(frozen=True, slots=True)
 class WeightsDropped:
-    """A trial's weights were removed and cannot be inherited."""
+    """Observation: the weights of a trial were removed. No other trial can inherit them."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class CeilingKnown:
-    """Largest batch of the accelerators of the run, as measured."""
+    """Observation: the measured largest batch of an accelerator of the run, in images."""
 
     batch_size: int
 
@@ -226,18 +242,19 @@ Observation: TypeAlias = (
 
 
 class Searcher(Protocol):
-    """Search of architectures. `searchers.propose` adds the hyperparameters."""
+    """Search of architectures. `searchers.propose` adds the hyperparameters to its result."""
 
     @property
     def name(self) -> str:
-        """Name in the journal."""
+        """Name of the searcher in the journal, such as 'morphism'."""
         ...
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """Return the parent (None for the starting graph with fresh weights) and the morphs.
+        """Return (parent, morphs): the trial from which the new network grows, and the changes that grow it, in order.
 
-        Raises:
-            NothingToPropose: no legal morph gives a new architecture.
+        `history`: trials and results until now. `request`: number, round and seed of the proposal. The parent is None for the
+        starting network with fresh weights. The result depends on the arguments only. Raise NothingToPropose if no new
+        architecture is found within the budget.
         """
         ...
 
@@ -249,7 +266,10 @@ _Rank: TypeAlias = tuple[float, str, int]  # (−accuracy, fingerprint, number):
 
 @dataclass(slots=True)
 class History:
-    """Proposals and results. `tell` adds observations, all other methods only read. Its caches do not affect any result."""
+    """Trials of a run and their results, for searchers. `tell` adds observations, and all other methods only read.
+
+    Caches do not affect any result.
+    """
 
     space: Space
     trials: dict[int, TrialInFlight] = field(default_factory=dict, init=False)
@@ -289,9 +309,10 @@ class History:
     # --- updates
 
     def tell(self, observations: Iterable[Observation]) -> None:
-        """Add observations, in order. The cost of one is independent of the length of the history.
+        """Add observations (events of the search such as a proposed or finished trial), in order.
 
-        Raises KeyError for a trial that was not proposed.
+        Each costs the same for any length of the history. A result of a trial that is not in flight is ignored. Raise
+        KeyError if a failure, a withdrawal, a smaller batch or a later round is of a trial that was not proposed.
         """
         for one in observations:
             match one:
@@ -362,69 +383,89 @@ class History:
     # --- views
 
     def parents(self) -> tuple[int, ...]:
-        """Return the numbers of the best finished trials (at most PARENTS) that can grow and have stored weights, best first.
+        """Return the numbers of the trials from which a search may grow new networks, best accuracy first.
 
-        Ties are sorted by fingerprint, then by number.
+        They are the best finished trials (at most PARENTS, 16) that can grow within the budget and have stored weights. Equal
+        accuracies are sorted by fingerprint, then by number.
         """
         return tuple([number for _, _, number in self._inheritable[:PARENTS]])
 
     def inheritable(self) -> int:
-        """Return the count of finished trials that can grow and whose weights are stored."""
+        """Return the number of finished trials that can grow within the budget and have stored weights."""
         return len(self._inheritable)
 
     def inheritable_at(self, index: int) -> int:
-        """Return the number of the inheritable trial with this rank by accuracy. 0 is the best. See `inheritable`."""
+        """Return the number of the trial at this rank among the finished trials that can grow and have stored weights.
+
+        `index`: rank by accuracy, 0 for the best, below `inheritable()`. Raise IndexError for a larger rank.
+        """
         return self._inheritable[index][2]
 
     def finished_seen(self) -> tuple[int, ...]:
-        """Return the numbers of the finished trials in guided search, ascending: BEST_SEEN best and NEWEST_SEEN newest."""
+        """Return the numbers of the finished trials that the search learns from, ascending.
+
+        They are the BEST_SEEN (150) trials with the best accuracy and the NEWEST_SEEN (150) newest trials.
+        """
         return tuple(
             sorted({number for _, _, number in self._best}.union(islice(reversed(self.accuracies), NEWEST_SEEN)))
         )
 
     def without_result_seen(self) -> tuple[int, ...]:
-        """Return the numbers of the newest trials that guided search must avoid, ascending.
+        """Return the numbers of the newest trials without an accuracy, ascending. The search avoids similar networks.
 
-        They have no accuracy: at most IN_FLIGHT_SEEN trials in flight, and at most FAILED_SEEN failed ones.
+        They are at most IN_FLIGHT_SEEN (200) trials that have not ended, and at most FAILED_SEEN (50) failed ones.
         """
         return tuple(sorted({*islice(reversed(self.in_flight), IN_FLIGHT_SEEN), *self._failed}))
 
     def finished_newest(self) -> tuple[int, ...]:
-        """Return the numbers of the newest finished trials (at most TUNING_SEEN), oldest first."""
+        """Return the numbers of the newest finished trials (at most TUNING_SEEN, 200), oldest first."""
         return tuple(reversed(tuple(islice(reversed(self.accuracies), TUNING_SEEN))))
 
     def in_flight_newest(self) -> tuple[int, ...]:
-        """Return the numbers of the newest trials that have not ended (at most IN_FLIGHT_SEEN), oldest first."""
+        """Return the numbers of the newest trials that have not ended (at most IN_FLIGHT_SEEN, 200), oldest first."""
         return tuple(reversed(tuple(islice(reversed(self.in_flight), IN_FLIGHT_SEEN))))
 
     def batch_size(self, number: int) -> int:
-        """Return the batch size of a trial in images per accelerator, reduced if it ran out of memory."""
+        """Return the batch size of trial `number` in images per accelerator, after reductions for lack of memory.
+
+        Raise KeyError if the trial was not proposed.
+        """
         return self.batch_sizes.get(number, self.trials[number].batch_size)
 
     def own_kernel(self, number: int) -> int | None:
-        """Return the kernel size of a trial's network, or the tuned kernel size if it is unknown. None without either."""
+        """Return the kernel size (edge in pixels) of the network of trial `number`.
+
+        If it is unknown, return the tuned kernel size of the trial, or None without one. Raise KeyError if the trial was not
+        proposed.
+        """
         trial = self.trials[number]
         return trial.kernel_size if trial.own_kernel is None else trial.own_kernel
 
     def holder(self, fingerprint: str) -> int | None:
-        """Return the number of the trial with this architecture. None if no trial has it.
+        """Return the number of the first trial that has the architecture with this fingerprint. None if no trial has it.
 
         A withdrawn trial releases its architecture, and so does a failed trial of the starting graph.
         """
         return self._holders.get(fingerprint)
 
     def is_taken(self, fingerprint: str) -> bool:
-        """Return True if an architecture belongs to a trial or is the starting graph, which is proposed only on request."""
+        """Return True if the architecture with this fingerprint belongs to a trial or is the starting network.
+
+        A search must not propose it.
+        """
         return fingerprint in self._holders or fingerprint == self.space.start.fingerprint
 
     def open_requests(self, number: int) -> int:
-        """Return the count of proposals in progress, without proposal `number`."""
+        """Return the number of proposals that are being computed, without proposal `number`."""
         return len(self._open) - (number in self._open)
 
     # --- values derived from lineages, cached
 
     def graph(self, number: int | None) -> Graph:
-        """Return the graph of trial `number`, rebuilt from its lineage. For None: the starting graph."""
+        """Return the graph of trial `number`, rebuilt from its ancestors' morphs. For None: the starting graph.
+
+        Not for the run of a detector. Raise KeyError if the trial was not proposed.
+        """
 
         def child(graph: Graph, morphs: tuple[Morph, ...]) -> Graph:
             return rebuild(Lineage(graph, morphs))
@@ -434,7 +475,10 @@ class History:
         return self._grown(number, start, child, self._graphs, GRAPHS_REMEMBERED)
 
     def outline(self, number: int | None) -> Outline:
-        """Return the growth of trial `number` since the starting graph, computed without a graph. For None: no growth."""
+        """Return the growth of the network of trial `number` since the starting graph. For None: no growth.
+
+        It is computed from morphs without a graph.
+        """
         return self._grown(number, self.places.untouched, self.places.grown, self._outlines, _OUTLINES_REMEMBERED)
 
     def _grown(
@@ -460,7 +504,10 @@ class History:
         return value
 
     def descriptors(self, numbers: Sequence[int]) -> Array:
-        """Return the descriptors of trials by number, one row each (`NodeFeatures.descriptors`)."""
+        """Return one row per trial in `numbers` that describes the growth of its network, shape (trials, descriptor).
+
+        `NodeFeatures.descriptors` defines the columns.
+        """
         missing = [number for number in dict.fromkeys(numbers) if number not in self._rows]
         if missing:
             made = self.places.descriptors([self.outline(number) for number in missing])
@@ -469,27 +516,36 @@ class History:
         return np.concatenate([np.empty(0), *[self._rows[number] for number in numbers]]).reshape(len(numbers), width)
 
     def fingerprint(self, number: int | None) -> str:
-        """Return the fingerprint of the architecture of trial `number`. For None: that of the starting graph."""
+        """Return the fingerprint (32 hexadecimal digits) of the network of trial `number`. For None: the starting network's."""
         return self.space.start.fingerprint if number is None else self.trials[number].fingerprint
 
     def grown(self, parent: int | None, morphs: tuple[Morph, ...]) -> Graph:
-        """Return the graph after `morphs` of trial `parent`, or of the starting graph for None. Raises IllegalMorph."""
+        """Return the graph after applying `morphs` to the graph of trial `parent`. For None: to the starting graph.
+
+        Raise IllegalMorph if a morph does not fit.
+        """
         return rebuild(Lineage(self.graph(parent), morphs))
 
     def architecture(self, parent: int | None, morphs: tuple[Morph, ...]) -> Architecture:
-        """Return the architecture of a proposal: the grown graph, or the detector of a run that trains one.
+        """Return the architecture of a proposal: the graph of trial `parent` after `morphs`, or the detector of a run of one.
 
-        Raises IllegalMorph if a morph cannot be applied to the parent.
+        For None as the parent, the morphs are applied to the starting graph. Raise IllegalMorph if a morph does not fit.
         """
         start = self.space.start
         return self.grown(parent, morphs) if isinstance(start, Graph) else rebuilt(start, morphs)
 
     def is_known_child(self, parent: int | None, morph: Morph) -> bool:
-        """Return True if `remember_child` has recorded that this child of `parent` is known. False proves nothing."""
+        """Return True if `remember_child` has recorded this morph of trial `parent` (None: the starting graph).
+
+        False proves nothing, because old records are removed.
+        """
         return (parent, morph) in self._known_children
 
     def remember_child(self, parent: int | None, morph: Morph) -> None:
-        """Record that this morph of `parent` gives a known architecture. After thousands of proposals, most draws do."""
+        """Record that this morph of trial `parent` (None: the starting graph) gives an architecture that a trial already has.
+
+        After thousands of proposals, most random morphs do.
+        """
         _remember(self._known_children, (parent, morph), None, _CHILDREN_REMEMBERED)
 
     def choices(self, number: int | None) -> LegalMorphs:

@@ -1,4 +1,4 @@
-"""Tuned kernel size as morphs of the network.
+"""Tuned kernel size of a network, as morphs that enlarge its convolutions.
 
 All convolutions with a smaller odd kernel of at least 3 are enlarged to the tuned size, except the one that reads the image.
 The limit of a convolution is the size up to which every weight reaches a pixel. No kernel shrinks. `own_size` is the kernel
@@ -21,7 +21,10 @@ STEP: Final = 2
 
 @once_per_graph
 def tunable(graph: Graph) -> Mapping[int, Convolution]:
-    """Return the convolutions whose kernels can be tuned, by node index: odd, from 3 on, not reading the image."""
+    """Return the convolutions with kernels that can be tuned, by index of the node.
+
+    Their kernels are odd and at least 3, and a layer with parameters precedes them.
+    """
     return MappingProxyType(
         {
             index: node.op
@@ -32,16 +35,17 @@ def tunable(graph: Graph) -> Mapping[int, Convolution]:
 
 
 def sizes_of(graph: Graph) -> range:
-    """Return the kernel sizes that a graph can be tuned to: odd, from 3 to LARGEST. Empty if no convolution is tunable."""
+    """Return the kernel sizes (edges in pixels) that tuning can choose for a graph: 3, 5, 7. Empty if none can be tuned."""
     return range(SMALLEST, LARGEST + 1, STEP) if tunable(graph) else range(0)
 
 
 @once_per_graph
 def own_size(graph: Graph) -> int | None:
-    """Return the kernel size with the smallest sum of differences to a graph's kernels. None if nothing is tunable.
+    """Return the one kernel size (edge in pixels) that describes a graph best. None if no convolution is tunable.
 
-    Each convolution is compared with the size, limited by its maps. Examples of size 5: 12 kernels of 5×5 and two of 3×3; 5×5
-    everywhere except 3×3 on maps of 2×2. A tie gives the smaller size.
+    It has the smallest sum of differences to the kernels of the tunable convolutions. Each convolution is compared with the
+    size, limited by its maps. Examples of size 5: 12 kernels of 5×5 and two of 3×3, or 5×5 everywhere except 3×3 on maps of
+    2×2. A tie gives the smaller size.
     """
     kernels = [(kernel, most) for _, kernel, most in _room(graph)]
     return min(
@@ -52,7 +56,7 @@ def own_size(graph: Graph) -> int | None:
 
 
 def enlarging(graph: Graph, size: int) -> tuple[Kernel, ...]:
-    """Return the morphs that enlarge every smaller tunable kernel to `size`, or to the limit of its maps."""
+    """Return the morphs that enlarge every smaller tunable kernel to `size` (edge in pixels), or to the limit of its maps."""
     return tuple([Kernel(name, min(size, most)) for name, kernel, most in _room(graph) if kernel < min(size, most)])
 
 

@@ -1,4 +1,4 @@
-"""Proposals: an architecture from the searcher and hyperparameters from tuning."""
+"""Proposals of networks to train: an architecture from the searcher and hyperparameters from tuning."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ docs/searchers.md lists the versions. A journal records its version, and only th
 
 
 def propose(searcher: Searcher, history: History, request: Request, tuner: Tpe | None) -> Proposal:
-    """Return a proposal. It depends only on the history and the request.
+    """Return a proposal: a network to train next, with its batch size and kernel size. It depends on the arguments only.
 
-    Request 0 proposes the starting network, as does every request with `starting_network=True`. For the starting network,
-    before space.tuning_from_round, and without a tuner, nothing is tuned: the batch size is the smaller of the default and the
-    ceiling. Raises NothingToPropose.
+    `history`: trials and results until now. `request`: number, round and seed of the proposal. `tuner`: tuner of the
+    hyperparameters, None for no tuning. Request 0 proposes the starting network, as does every request with
+    `starting_network=True`. Nothing is tuned for the starting network and before round `space.tuning_from_round`. The batch
+    size is then the smaller of the default and the measured largest batch. Raise NothingToPropose if the search finds no new
+    architecture within the budget, or for a detector.
     """
     from morphism import Graph
     from searchers.growth import NothingToPropose
@@ -29,7 +31,7 @@ def propose(searcher: Searcher, history: History, request: Request, tuner: Tpe |
     space = history.space
     is_start = request.starting_network or request.number == 0
     if not is_start and not isinstance(space.start, Graph):
-        raise NothingToPropose("a detector is not searched")
+        raise NothingToPropose("a detector is not searched: set limits.trials=1")
     parent, morphs = (None, ()) if is_start else searcher.propose(history, request)
     if tuner is None or is_start or request.round < space.tuning_from_round:
         batch_size = (

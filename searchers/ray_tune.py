@@ -1,4 +1,4 @@
-"""Searcher for Ray Tune: a `ray.tune.search.Searcher` on a `History`.
+"""Searcher for Ray Tune (`ray.tune.search.Searcher`) that suggests grown networks.
 
 A suggestion is a network: its graph as text, its parent trial, its morphs and a batch size. The trainable decides if children
 inherit weights. Only this module of `searchers` imports ray.
@@ -36,16 +36,16 @@ FORMAT: Final = 1
 
 
 class DamagedSearch(ValueError):
-    """Saved search that cannot be restored. The message names the value and the rule."""
+    """Error for a saved search that cannot be restored. The message names the value and the rule."""
 
 
 class MorphismSearch(TuneSearcher):
-    """Suggests networks grown from a starting graph.
+    """Searcher for Ray Tune that suggests networks grown from a starting graph.
 
     The metric is an accuracy (mode 'max') or an error (mode 'min') in 0..1. A suggestion is a dict with the keys number (0 is
     the starting graph), graph (text for `morphism.decode`), parent (id of the parent's Tune trial, None for the starting
-    graph), morphs (from the parent's graph to this one, JSON of `morphism.encode_morph`), batch_size, and kernel_size (None if
-    not tuned). Suggestions end if no new network fits the budget.
+    graph), morphs (from the parent's graph to this one, JSON of `morphism.encode_morph`), batch_size, and kernel_size (None
+    if not tuned). Suggestions end if no new network fits the budget.
     """
 
     def __init__(
@@ -60,14 +60,18 @@ class MorphismSearch(TuneSearcher):
     ) -> None:
         """Create the search.
 
-        Tune has no rounds: a round has `trials_per_round` suggestions (see space.tuning_from_round). Tune passes its own metric
-        and mode only with a param_space, so they are arguments here. Raises ValueError.
+        `tuner`: tuner of the hyperparameters, None for no tuning. `trials_per_round`: suggestions that count as one round,
+        since Tune has no rounds (see space.tuning_from_round). `metric`: key of the result. `mode`: 'max' or 'min'. Both are
+        arguments, because Tune passes its own ones only with a param_space. Raise ValueError for another mode, or for
+        `trials_per_round` below 1.
         """
         if mode not in ("max", "min"):
-            raise ValueError(f"mode must be 'max' for an accuracy or 'min' for an error. This one is {mode!r}")
+            raise ValueError(
+                f"mode must be 'max' for an accuracy or 'min' for an error. This one is {mode!r}: change it"
+            )
         super().__init__(metric=metric, mode=mode)
         if trials_per_round < 1:
-            raise ValueError(f"trials_per_round must be at least 1. This one is {trials_per_round!r}")
+            raise ValueError(f"trials_per_round must be at least 1. This one is {trials_per_round!r}: raise it")
         self._searcher, self._tuner, self._seed, self._trials_per_round = searcher, tuner, seed, trials_per_round
         self._history = History(space)
         self._observations: list[Observation] = []
@@ -76,12 +80,15 @@ class MorphismSearch(TuneSearcher):
 
     @property
     def history(self) -> History:
-        """History of the search."""
+        """Trials that were suggested until now and their results."""
         return self._history
 
     # Tune's FINISHED is a string, which its annotation lacks
     def suggest(self, trial_id: str) -> dict[str, Any] | str:  # type: ignore[override]
-        """Return the network for a Tune trial as a dict (see the class). Searcher.FINISHED if none new fits the budget."""
+        """Return the network for the Tune trial `trial_id` as a dict. The class describes its keys.
+
+        The result is Searcher.FINISHED if no new network fits the budget.
+        """
         number = len(self._numbers)
         request = Request(number, 1 + number // self._trials_per_round, self._seed)
         try:
@@ -114,9 +121,10 @@ class MorphismSearch(TuneSearcher):
         }
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Record the last result of a trial. A trial without the metric, or with NaN, has failed.
+        """Record the last result of the Tune trial `trial_id`. Trials of other searchers are ignored.
 
-        Raises ValueError for a metric outside 0..1.
+        `result`: reported values by name, with the metric. `error`: True if the trial failed. A trial without the metric, or
+        with NaN, has failed, too. Raise ValueError for a metric outside 0..1.
         """
         number = self._numbers.get(trial_id)
         if number is None:
@@ -132,7 +140,10 @@ class MorphismSearch(TuneSearcher):
             self._tell(Finished(number, float(value) if self._mode == "max" else 1.0 - float(value)))
 
     def save(self, checkpoint_path: str) -> None:
-        """Write the search to a file as JSON: its observations and Tune's ids of the trials. Raises OSError."""
+        """Write the search to the file `checkpoint_path` as JSON: its observations and Tune's ids of the trials.
+
+        Raise OSError if the file cannot be written.
+        """
         saved = {
             "format": FORMAT,
             "start": self._history.space.start.fingerprint,
@@ -142,14 +153,20 @@ class MorphismSearch(TuneSearcher):
         Path(checkpoint_path).write_text(json.dumps(saved), encoding="utf-8")
 
     def restore(self, checkpoint_path: str) -> None:
-        """Replace the state of this search by the saved one in a file. Raises OSError, DamagedSearch."""
+        """Replace the state of this search by the state that `save` wrote to the file `checkpoint_path`.
+
+        Raise OSError if the file cannot be read, and DamagedSearch if it is no saved search of this format and starting
+        graph. The state is unchanged after an error.
+        """
         try:
             saved = json.loads(Path(checkpoint_path).read_text(encoding="utf-8"))
             found = (saved["format"], saved["start"])
             numbers = {str(trial): int(number) for trial, number in saved["trials"].items()}
             encoded = list(saved["observations"])
         except (ValueError, KeyError, TypeError, AttributeError) as offence:
-            raise DamagedSearch(f"{checkpoint_path!r} holds no saved search: {offence!r}") from offence
+            raise DamagedSearch(
+                f"{checkpoint_path!r} holds no saved search ({offence!r}): give a file that `save` wrote"
+            ) from offence
         expected = (FORMAT, self._history.space.start.fingerprint)
         if found != expected:
             raise DamagedSearch(
@@ -161,7 +178,9 @@ class MorphismSearch(TuneSearcher):
             history = History(self._history.space)
             history.tell(observations)
         except (ValueError, KeyError, TypeError, LookupError) as offence:
-            raise DamagedSearch(f"{checkpoint_path!r} has damaged observations: {offence!r}") from offence
+            raise DamagedSearch(
+                f"{checkpoint_path!r} has damaged observations ({offence!r}): give an undamaged copy of the file"
+            ) from offence
         self._history, self._observations = history, observations
         self._numbers, self._ids = numbers, {number: trial for trial, number in numbers.items()}
 

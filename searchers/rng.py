@@ -1,4 +1,4 @@
-"""Random generators, seeded by numbers in the journal."""
+"""Random generators that give the same numbers on every machine, seeded by numbers in the journal."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from random import Random
 
 
 def chance(*of: int | str) -> Random:
-    """Return a generator seeded by words and numbers. It is the same on every machine."""
+    """Return a random generator seeded by words and numbers. Equal arguments give equal sequences on every machine."""
     return Random(derived(*of))
 
 
 def derived(*of: int | str) -> int:
-    """Return a whole number from 0 to 2³² − 1 that depends on all arguments."""
+    """Return an integer from 0 to 2³² − 1 that is a hash of all arguments."""
     return int.from_bytes(blake2b(repr(of).encode(), digest_size=4).digest())

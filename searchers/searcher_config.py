@@ -23,6 +23,7 @@ class SearcherConf:
     """Name of the searcher, set by the choice of the group."""
 
     def build(self) -> Searcher:
+        """Return the searcher with these options. Its libraries are imported by this call."""
         raise NotImplementedError
 
 
@@ -34,7 +35,7 @@ class HpoConf:
     """Name of the tuning, set by the choice of the group."""
 
     def build(self) -> Tpe | None:
-        """Return the tuner of batch size and kernel size. None for no tuning."""
+        """Return the tuner of batch size and kernel size with these options. None for no tuning."""
         raise NotImplementedError
 
 
@@ -54,6 +55,7 @@ class MorphismConf(SearcherConf):
     """Standard deviations in the upper confidence bound. 0 is pure exploitation, larger values explore more."""
 
     def build(self) -> Morphing:
+        """Return the searcher 'morphism' with these options. The call imports numpy and scipy."""
         from searchers.morphing import Morphing
 
         return Morphing(self.parents, self.candidates, self.morphs, self.beta)
@@ -71,6 +73,7 @@ class EvolutionConf(SearcherConf):
     """Largest number of morphs of a child. The number is drawn from 1 to this value."""
 
     def build(self) -> Evolution:
+        """Return the searcher 'evolution' with these options. The call imports its module."""
         from searchers.evolution import Evolution
 
         return Evolution(self.tournament, self.morphs)
@@ -86,6 +89,7 @@ class RandomConf(SearcherConf):
     """Largest number of morphs of a child. The number is drawn from 1 to this value."""
 
     def build(self) -> RandomSearch:
+        """Return the searcher 'random' with these options. The call imports its module."""
         from searchers.evolution import RandomSearch
 
         return RandomSearch(self.morphs)
@@ -103,6 +107,7 @@ class TpeConf(HpoConf):
     """Points that TPE draws and compares."""
 
     def build(self) -> Tpe:
+        """Return the tuner of batch size and kernel size with these options. The call imports Optuna."""
         from searchers.tpe import Tpe  # imports Optuna, which is slow
 
         return Tpe(self.startup_trials, self.candidates)
@@ -116,6 +121,7 @@ class OffConf(HpoConf):
     """'off'."""
 
     def build(self) -> None:
+        """Return None: nothing is tuned."""
         return
 
 

@@ -1,13 +1,13 @@
-"""Tuning of batch size and kernel size by Optuna's TPE, with a new study for each proposal.
+"""Tuning of batch size and kernel size by Optuna's tree-structured Parzen estimator, with a new study for each proposal.
 
 The sampler is seeded by the seed and number of the proposal. Its study contains the 200 newest finished trials with their
-residuals, the 200 newest trials in flight as running, and as pruned the 50 newest points out of memory and the
-50 newest trials that failed because of their sizes, all with the real sizes of their networks. Both sizes are drawn from their
-joint density. Caches do not affect results. Only this module of `searchers` imports optuna.
+residuals, the 200 newest trials in flight as running, and as pruned the 50 newest points out of memory and the 50 newest
+trials that failed because of their sizes, all with the real sizes of their networks. Both sizes are drawn from their joint
+density. Caches do not affect results. Only this module of `searchers` imports optuna.
 
-Residuals are the effect of the sizes on the error without the effect of growth, since accuracy rises with the size of networks
-by far more than tuning adds. A ridge regression of log(error) on growth, its square, and the tuned sizes estimates the effect
-of growth. The sizes are inputs too, since they change together with growth (added-variable plots).
+Residuals are the effect of the sizes on the error without the effect of growth, since accuracy rises with the size of
+networks by far more than tuning adds. A ridge regression of log(error) on growth, its square, and the tuned sizes estimates
+the effect of growth. The sizes are inputs too, since they change together with growth (added-variable plots).
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _DECIMALS: Final = 9  # floating point differs in the last bits between processo
 
 
 def residuals(history: History, numbers: tuple[int, ...]) -> dict[int, float]:
-    """Return, by trial, the log(error) expected from its growth minus the measured one. Positive: better than expected."""
+    """Return for each trial in `numbers` the log(error) expected from its network's growth minus the measured log(error).
+
+    Error is 1 − accuracy, and log is the natural logarithm. Positive: better than expected. The trials must be finished.
+    """
     if not numbers:
         return {}
     grown = _growth(history, numbers)
@@ -82,11 +85,12 @@ its best speed (figures: docs/searchers.md)."""
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """Result of tuning."""
+    """Tuned batch size and kernel size of a network, and the morphs that set the kernel size."""
 
     morphs: tuple[Morph, ...]
-    """Kernel morphs of the tuned graph."""
+    """Morphs that enlarge the kernels of the network to the tuned size."""
     batch_size: int
+    """Images per accelerator."""
     kernel_size: int | None
     """None if no convolution is tunable, or no size gives a new network within the budget."""
     tuned_by: TunedBy
@@ -94,7 +98,7 @@ class TuningResult:
 
 @dataclass(frozen=True, slots=True)
 class Tpe:
-    """Optuna's tree-structured Parzen estimator."""
+    """Tuner by Optuna's tree-structured Parzen estimator (TPE)."""
 
     startup_trials: int
     """Random trials before TPE starts."""
@@ -102,7 +106,11 @@ class Tpe:
     """Points that TPE draws and compares."""
 
     def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> TuningResult:
-        """Return batch size and kernel size for `graph`, which grew from `parent`. The kernel size is at least the parent's."""
+        """Return the tuned batch size and kernel size for `graph`, which grew from the graph `parent`.
+
+        The kernel size is at least that of the parent and gives a new network within the budget. It is None if no such size
+        exists.
+        """
         batches = batch_range(history)
         sizes = _possible(history, parent, graph)
         space: dict[str, BaseDistribution] = {"batch_size": batches}
@@ -135,10 +143,11 @@ class Tpe:
 
 
 def batch_range(history: History) -> IntDistribution:
-    """Return the range of batch sizes: from the smallest to min(measured ceiling, largest), in steps of BATCH_STEP.
+    """Return the range of batch sizes for tuning, in images per accelerator, in steps of BATCH_STEP (8).
 
+    It begins at the smallest batch of the search space and ends at min(measured largest batch, configured largest batch).
     Default of the smallest: half of the upper limit, rounded down to a step, at most the default batch. Smaller batches would
-    lower the score. If the ceiling is below the smallest, the range has only the ceiling.
+    lower the score. If the upper limit is below the smallest, the range has only the upper limit.
     """
     space = history.space
     highest = space.largest_batch_size if history.ceiling is None else min(history.ceiling, space.largest_batch_size)

@@ -1,1 +1,1 @@
-"""Exact accounting of work and time from a journal: the score, its interval, and the use of time."""
+"""Computation of a run's score, its 95 % interval and its use of time from the journal (event file of the run)."""

@@ -1,7 +1,7 @@
-"""Account of the accelerators' time in a window: each second of a present accelerator is in one activity or span.
+"""Accelerator-seconds of a run by activity (training, communication, waiting, …), from its work log (`WorkLog`).
 
-The time breakdown and the loss waterfall (`losses.py`) are views of this account. Both report the time without an activity as
-unexplained, which should be small.
+Each second of a present accelerator is in exactly one activity. The time breakdown and the loss waterfall (`losses.py`) are
+views of this account. Both report the time without an activity as unexplained, which should be small.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiperf.accounting.work_log import WorkLog
 
 @dataclass(frozen=True, slots=True)
 class IntervalTime:
-    """Accelerator seconds of intervals of work."""
+    """Accelerator-seconds of work intervals. One accelerator in use for 1 s is one accelerator-second."""
 
     training: float
     """Training steps without the exchange of gradients."""
@@ -37,44 +37,45 @@ class IntervalTime:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorTime:
-    """Accelerator seconds of a window."""
+    """Accelerator-seconds of a time window by activity."""
 
     window_seconds: float
     accelerators: int
     """Maximum number of simultaneously present accelerators."""
     present: Fraction
-    """Accelerator seconds of present workers. Exact: accelerators that replace each other sum to the window."""
+    """Accelerator-seconds of present workers, by their accelerators at the start. Exact: workers that replace each other sum to
+    the window."""
     counted: IntervalTime
     """Intervals whose work counts."""
     repeated: IntervalTime
     """Intervals whose work was repeated after a loss or with a smaller batch."""
     start: float
-    """From the order to a network with its weights, without compiling."""
+    """From the command to train until a network with its weights, without compiling."""
     compile: float
     gap: float
-    """Workers without a trial."""
+    """Workers that had no trial (network to train)."""
     lost: float
-    """From the last message of an attempt to its loss."""
+    """From the last message of an attempt (one start of a trial's training) until its loss."""
     end_of_run: float
     """From the last message of an attempt that was running at the end of the run to that end."""
     validation_flops: float
-    """Counted validation work in operations. This field alone is no time."""
+    """Counted floating-point operations of validation. This field alone is no time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Accelerator seconds of one activity."""
+    """Accelerator-seconds of one activity."""
 
     name: str
     seconds: float
     share: float
-    """Share of all accelerator time."""
+    """Share of all accelerator time, 0..1."""
     meaning: str
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBreakdown:
-    """All accelerator time of a window: maximum of simultaneously present accelerators × its length."""
+    """All accelerator time of a window (maximum of simultaneously present accelerators × its length), divided by activity."""
 
     whole_seconds: float
     lines: tuple[Line, ...]
@@ -96,7 +97,11 @@ _MEANINGS = {
 
 
 def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
-    """Return the accelerator seconds of a window by activity, each being seconds × accelerators of the worker at that time."""
+    """Return the accelerator-seconds of each activity inside a time window.
+
+    A worker with n accelerators at a time adds n accelerator-seconds per second. Repeated work is separate from counted work.
+    `inside`: usually the valid window, from the end of the warm-up to the end of the run.
+    """
     rows = work_log.intervals
     inside_share = share_inside(rows.start, rows.end, inside)
     weight = inside_share * rows.ranks.astype(np.float64)
@@ -149,7 +154,11 @@ def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
 
 
 def time_breakdown(spent: AcceleratorTime) -> TimeBreakdown:
-    """Return accelerator seconds and shares by activity, including repeated work. The last line is the unexplained rest."""
+    """Return accelerator-seconds and the share of all accelerator time, 0..1, of each activity. Repeated work is included.
+
+    All accelerator time: maximum number of simultaneously present accelerators × length of the window. The last line is the
+    unexplained rest. It is negative if activities overlap.
+    """
     whole = spent.accelerators * spent.window_seconds
     names = ("training", "communication", "validation", "input", "checkpoint")
     amounts = {name: getattr(spent.counted, name) + getattr(spent.repeated, name) for name in names}
@@ -166,7 +175,10 @@ def time_breakdown(spent: AcceleratorTime) -> TimeBreakdown:
 
 
 def seconds_present(presences: Iterable[WorkerPresence], inside: Window) -> dict[int, float]:
-    """Return the seconds of presence inside a window by worker number. Workers that were absent are left out."""
+    """Return the seconds that each worker was present inside a window, by worker number.
+
+    They are not multiplied by the worker's accelerators. Workers that were absent all the time are left out.
+    """
     present: dict[int, float] = {}
     for presence in presences:
         seconds = sum(last - first for _, first, last in _parts(presence, inside.start, inside.end))
@@ -224,7 +236,7 @@ PARTS: dict[Activity, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpan:
-    """Span of one worker."""
+    """Time span that a worker spent in one activity."""
 
     start: float
     """Seconds since the start of the run."""
@@ -233,9 +245,10 @@ class WorkerSpan:
 
 
 def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[WorkerSpan, ...]]:
-    """Return the ordered, disjoint spans of the run by worker number. Spans still open end at `inside.end`.
+    """Return the activities of each worker over the run as time spans without overlap, in order of time, by worker number.
 
-    In an overlap, caused by a late message, the earlier span has priority.
+    Spans begin at the start of the run, also before `inside.start`. Spans still open end at `inside.end`. In an overlap, caused
+    by a late message, the earlier span has priority.
     """
     found: dict[int, list[WorkerSpan]] = {}
     for worker, start, end, is_again in zip(*_stretches(work_log), strict=True):
@@ -254,7 +267,7 @@ def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[WorkerSpan, ...]
 
 
 def _stretches(work_log: WorkLog) -> tuple[list[int], list[float], list[float], list[bool]]:
-    """Merge consecutive intervals that all count or all do not: worker, start, end, done again."""
+    """Merge consecutive intervals that are all counted or all repeated. Return columns: worker, start, end, is repeated."""
     rows = work_log.intervals
     if not len(rows):
         return [], [], [], []

@@ -1,4 +1,4 @@
-"""Number of present accelerators over time, and the score adjusted to the planned number.
+"""Number of present accelerators over a run, and the score adjusted to the planned number, from the run's work log.
 
 Definition: docs/benchmark.md, "Runs whose workers come and go".
 """
@@ -19,24 +19,25 @@ from aiperf.journal.events import RunStarted
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Accelerators over a run. On machines without accelerators: training processes."""
+    """Planned and present accelerators over a run. On machines without accelerators: training processes."""
 
     planned: int
     """Planned number, at least the maximum of simultaneously present ones."""
     is_declared: bool
     """True if the configuration declares the number. Otherwise it is the maximum of simultaneously present ones."""
     share: float | None
-    """Present share of the planned accelerators' time in the valid window. None without a window or an accelerator."""
+    """Present share of the planned accelerators' time in the valid window, 0..1. None without a window or an accelerator."""
     adjusted_flops_per_second: float | None
     """Score ÷ share: estimated score if all had been present and worked like the others. It is not a score."""
     steps: tuple[tuple[float, int], ...]
-    """(time, accelerators from then on) in order of time, from 0 to the end of the run."""
+    """(seconds since the start of the run, accelerators from then on) in order of time, from 0 to the end of the run."""
 
 
 def availability(work_log: WorkLog, inside: Window, end: float, flops_per_second: float | None) -> Availability:
-    """Return the availability from a run's work log.
+    """Return the planned and the present accelerators of a run, and its score adjusted to the planned number.
 
-    `inside`: its valid window. `end`: its last moment. `flops_per_second`: its score.
+    `inside`: valid window, from the end of the warm-up to the end of the run. `end`: end of the run, or the time of its last
+    event, in seconds since its start. `flops_per_second`: score of the run in FLOPS, None if it has none.
     """
     assert work_log.started is not None
     declared = planned_accelerators(work_log.started)
@@ -55,9 +56,10 @@ def availability(work_log: WorkLog, inside: Window, end: float, flops_per_second
 
 
 def planned_accelerators(started: RunStarted) -> int | None:
-    """Return the number of accelerators that a run's configuration requests. None if it uses all available ones.
+    """Return the number of accelerators that a run's configuration requests.
 
-    If workers train on processors only, their ranks are counted, as in all figures of a run.
+    If workers train on processors only, their training processes are counted. None if the configuration requests no number,
+    because the run uses all accelerators that it finds. `started`: first event of the journal, with the configuration.
     """
     cluster = started.config.get("cluster")
     if not isinstance(cluster, Mapping):

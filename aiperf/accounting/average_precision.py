@@ -31,12 +31,13 @@ class ImageDetections:
 def mean_average_precision(images: Sequence[ImageDetections]) -> float:
     """Return mAP@0.5, 0..1: the mean over classes of the precision at 101 recall points.
 
-    Classes without a true box do not count. Images are sorted as given, which decides between equal scores. Raises
-    BadConfiguration if no image has a true box, or pycocotools is missing.
+    Classes without a true box do not count. Between detections with equal scores, the order of `images` decides. Raise
+    BadConfiguration if no image has a true box, or if pycocotools is missing.
     """
     if not any(len(image.truth) for image in images):
         raise BadConfiguration(
-            f"mean average precision needs true boxes, but found none in {len(images)} images: validate on images with boxes"
+            f"mean average precision needs true boxes, but found none in {len(images)} images: choose a data set "
+            "with boxes (dataset=)"
         )
     coco, evaluation = (_imported(name) for name in ("coco", "cocoeval"))
     classes = sorted({int(label) for image in images for label in (*image.truth[:, 4], *image.found[:, 5])})
@@ -73,7 +74,7 @@ def _annotations(images: Sequence[NDArray[np.float64]]) -> Iterator[dict[str, An
 
 
 def require_pycocotools() -> None:
-    """Raise BadConfiguration if pycocotools is missing."""
+    """Raise BadConfiguration if pycocotools cannot be imported. Call it before a run, because mAP needs pycocotools."""
     _imported("coco")
 
 

@@ -1,9 +1,9 @@
-"""95 % interval of a score, from the slowest components of the cluster-wide rate, with Student's t.
+"""95 % confidence interval of a score, from the slowest variations of the cluster's FLOPS, with Student's t.
 
 Trials and disturbances of the machine make consecutive rates similar. The variance of the score is therefore estimated at the
 lowest frequencies of the window (equal-weighted cosine estimator of the long-run variance: Lazarus, Lewis, Stock and Watson,
-Journal of Business & Economic Statistics 36, 2018). Definition: docs/benchmark.md, "95 % interval". Measured coverage:
-`python -m benchmarks.interval_coverage`.
+Journal of Business & Economic Statistics 36, 2018). Definition: docs/benchmark.md, "95 % interval". Measured coverage: `python
+-m benchmarks.interval_coverage`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiperf.units import change as relative_change
 from aiperf.units import duration
 
 METHOD = 3
-"""Version of this statistic. 1 was a bootstrap over 40 blocks. 2 used batch means or the workers as a sample and missed
+"""Version of this statistic. 1 was a bootstrap over 40 blocks. 2 used batch means or the workers as a sample. It missed
 disturbances shared by all workers."""
 COMPONENTS = 2
 """Cosines of half a period and of one period in the window. They are also Student's degrees of freedom."""
@@ -46,7 +46,7 @@ Whole = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Intervals of work, one per index."""
+    """Work intervals of a run as columns. Each index is one interval of one worker and one unit."""
 
     worker: Whole
     unit: Whole
@@ -54,12 +54,12 @@ class Work:
     start: Real
     end: Real
     flops: Real
-    """Counted operations."""
+    """Counted floating-point operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evenness:
-    """95 % interval of a score in FLOPS, and its basis."""
+    """95 % confidence interval of a score in FLOPS, or the reason for its absence."""
 
     interval: tuple[float, float] | None
     basis: str
@@ -69,7 +69,10 @@ class Evenness:
 
 
 def evenness(work_log: WorkLog, inside: Window) -> Evenness:
-    """Return the 95 % interval of a run's score in FLOPS, or the reason for its absence."""
+    """Return the 95 % confidence interval of a run's score in FLOPS, or the reason for its absence.
+
+    `inside`: valid window, from the end of the warm-up to the end of the run.
+    """
     assert work_log.started is not None
     rows = work_log.intervals
     is_one_trial = work_log.started.config.get("limits", {}).get("trials") == 1
@@ -78,10 +81,11 @@ def evenness(work_log: WorkLog, inside: Window) -> Evenness:
 
 
 def evenness_of(work: Work, inside: Window, down_seconds: float, units: str = "trials") -> Evenness:
-    """Return the 95 % interval of a score in FLOPS (`work` inside the window ÷ its length), or the reason for none.
+    """Return the 95 % confidence interval of a score (`work` inside the window ÷ its length, in FLOPS), or a reason for none.
 
-    `down_seconds`: time without a driver. Above 0 there is no interval.
-    `units`: name of the units in the reason.
+    There is none without work, for a window below 10 h, for fewer than 8 consecutive units of the sample, or after a single
+    lasting change of the rate. `down_seconds`: time without a driver (the process that controls the run). Above 0 there is no
+    interval either. `units`: 'trials' or 'epochs', for the reason.
     """
     if inside.seconds <= 0:
         return Evenness(None, "no valid window")
@@ -114,9 +118,10 @@ def evenness_of(work: Work, inside: Window, down_seconds: float, units: str = "t
 
 
 def units_in_a_row(work: Work, inside: Window) -> float:
-    """Return the window's length ÷ the mean length of the unit (trial or epoch) in progress at a random moment.
+    """Return how many units of the sample (trials, or epochs) of typical length fit one after the other into the window.
 
-    Long units therefore have more weight: the mean is Σ length² ÷ Σ length, over all units that overlap with the window.
+    Typical length: Σ length² ÷ Σ length over all units that overlap with the window. Long units therefore have more weight. 0
+    without a unit in the window.
     """
     reaches = (work.end > inside.start) & (work.start < inside.end)
     if not reaches.any():
@@ -133,7 +138,10 @@ def units_in_a_row(work: Work, inside: Window) -> float:
 
 
 def rates(work: Work, inside: Window, blocks: int) -> Real:
-    """Return the rate of the whole cluster in FLOPS in each of `blocks` equal parts of the window, shape (blocks,)."""
+    """Return the rate of the whole cluster in FLOPS in each of `blocks` equal parts of the window, shape (blocks,).
+
+    An interval that overlaps with several parts is divided in proportion to its time.
+    """
     length = inside.seconds / blocks
     edges = inside.start + length * np.arange(blocks + 1)
     share = share_inside(work.start, work.end, inside)
@@ -149,9 +157,11 @@ def rates(work: Work, inside: Window, blocks: int) -> Real:
 
 
 def single_step(rate: Real) -> tuple[int, float] | None:
-    """Return (first block after the step, change of the mean rate) if `rate` has exactly one lasting step. Otherwise None.
+    """Return (index of the first part after the step, change of the mean rate) if the rate has exactly one lasting step.
 
-    Several steps are a repeated disturbance, which the interval includes.
+    `rate`: rate in equal parts of the window, at least 6. The change has its unit and is negative for a decrease. A step is at
+    least 1 % of the mean and far larger than usual changes. None without a step, or with several: these are a repeated
+    disturbance, which the interval includes.
     """
     block = _step(rate)
     if block is None:

@@ -1,4 +1,4 @@
-"""Compact table of work intervals. A long run has two million of them.
+"""Compact table of a run's work intervals. A long run has two million of them.
 
 A row is appended with one call. Columns are read as vectors.
 """
@@ -59,7 +59,7 @@ class _Column(Generic[_Kind]):
 
 @dataclass(slots=True)
 class IntervalTable:
-    """Table with one interval per row."""
+    """Table with one interval of work of a worker per row. A worker is a group of accelerators that trains one network."""
 
     _rows: bytearray = field(default_factory=bytearray)
 
@@ -95,11 +95,10 @@ class IntervalTable:
     """Seconds of training stopped by a checkpoint."""
 
     def append(self, trial: int, epoch: int, work: Work, ranks: int, flops: int, tensor_flops: int) -> int:
-        """Append an interval and return its row index.
+        """Append a work interval to the table, as counted work, and return its row index.
 
-        `epoch`: epoch of the trial, from 1.
-        `flops`: its counted operations.
-        `tensor_flops`: operations of convolutions and matrix products alone.
+        `trial`: number of the trained network. `epoch`: its epoch, from 1. `work`: worker, times in seconds and images.
+        `ranks`: number of accelerators. `flops`: counted operations. `tensor_flops`: those of convolutions and matrix products.
         """
         rows = self._rows
         index = len(rows) // _ROW_BYTES
@@ -123,7 +122,10 @@ class IntervalTable:
         return index
 
     def waste(self, index: int) -> None:
-        """Move the operations of row `index` from `flops` (counted) to `wasted`, because its work was repeated."""
+        """Move the operations of row `index` from `flops` (counted) to `wasted`, because its work was repeated.
+
+        A second call for a row changes nothing.
+        """
         at = index * _ROW_BYTES + _FLOPS_AT
         flops, wasted = _FLOPS_AND_WASTED.unpack_from(self._rows, at)
         _FLOPS_AND_WASTED.pack_into(self._rows, at, 0.0, flops + wasted)

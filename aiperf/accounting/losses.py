@@ -1,8 +1,8 @@
-"""Loss waterfall: from the peak of the planned accelerators in the valid window down to the score, part by part.
+"""Loss waterfall: division of the difference between the accelerators' peak FLOPS and a run's score into its causes.
 
-Every second of every planned accelerator has the same price, its dense peak. Each part is therefore its time × that price,
-the order of the parts does not matter, and FLOPS and accelerator seconds are equivalent. All sums are exact fractions that
-are rounded once for display. Definition: docs/report.md.
+Every second of every planned accelerator has the same price, its dense peak. Each part is therefore its time × that price, the
+order of the parts does not matter, and FLOPS and accelerator-seconds are equivalent. All sums are exact fractions that are
+rounded once for display. Definition: docs/report.md.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from aiperf.accounting.accelerator_time import AcceleratorTime
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorPeak:
-    """Peak rate of an accelerator, if known."""
+    """Peak FLOPS of one accelerator, if known."""
 
     flops: float | None
     """FLOPS of one accelerator. None if unknown or not equal for all."""
     source: str | None
-    """Source of the figure."""
+    """Origin of the peak: data sheet or measurement."""
     clock_share: float | None = None
     """Mean clock of the working accelerators ÷ the clock that `flops` is specified for. None if not measured or unspecified.
     """
@@ -28,7 +28,7 @@ class AcceleratorPeak:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One bar of the waterfall. Its amounts are negative only if `why_negative` has the reason."""
+    """One bar of the waterfall: the loss by one cause. Its amounts are negative only if `why_negative` has the reason."""
 
     name: str
     meaning: str
@@ -37,11 +37,11 @@ class Loss:
     after_flops_per_second: float
     """End of the bar. For the last bar this is the score to the last digit."""
     flops_per_second: float
-    """Loss of this part."""
+    """Loss by this cause in FLOPS."""
     accelerator_seconds: float
-    """Loss in accelerator seconds at the top's rate."""
+    """Loss in accelerator-seconds at the peak rate."""
     share: float
-    """Share of the top."""
+    """Share of the first bar's start (the peak of all planned accelerators), 0..1."""
     why_negative: str | None = None
     joules: float | None = None
     """Energy spent in this part. None if not measured, or not separable from other parts (see `Waterfall.energy`)."""
@@ -61,7 +61,7 @@ class EnergyPart:
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """Waterfall from the top to the score. The bars are contiguous and sum to the difference."""
+    """Losses from the peak of all planned accelerators to the score in FLOPS. The bars are contiguous and add up."""
 
     top_flops_per_second: float
     """Planned accelerators × peak rate of one."""
@@ -88,7 +88,7 @@ class Waterfall:
 
     @property
     def largest(self) -> tuple[Loss, ...]:
-        """Return the parts with a positive loss, the largest first."""
+        """Bars with a positive loss, the largest first."""
         return tuple(
             sorted((loss for loss in self.losses if loss.flops_per_second > 0), key=lambda loss: -loss.flops_per_second)
         )
@@ -128,13 +128,12 @@ WHY_NEGATIVE = {
 def waterfall(
     spent: AcceleratorTime, planned: int, flops_per_second: float | None, top: AcceleratorPeak
 ) -> Waterfall | None:
-    """Return the waterfall of a run's valid window. None without a window, an accelerator, or a peak or timed training step.
+    """Return the losses from the peak to the score of a run, by cause.
 
-    Args:
-        spent: account of the window.
-        planned: accelerators, at least the maximum of simultaneously present ones.
-        flops_per_second: score of the run.
-        top: peak of an accelerator.
+    `spent`: accelerator-seconds of the valid window by activity. `planned`: planned number of accelerators, at least the
+    maximum of simultaneously present ones. `flops_per_second`: score in FLOPS. `top`: peak of one accelerator. If it is
+    unknown, the rate of the run's own training steps replaces it. None without a score, a window or an accelerator, or if there
+    is neither a peak nor a timed training step.
     """
     if flops_per_second is None or spent.window_seconds <= 0 or planned <= 0:
         return None
@@ -161,9 +160,9 @@ def waterfall(
 
 
 def _seconds(spent: AcceleratorTime, planned: int) -> dict[str, Fraction]:
-    """Return the accelerator seconds of each part except the training steps.
+    """Return the accelerator-seconds of each part except the training steps.
 
-    With them the sum is the planned accelerators' time.
+    The sum of all parts and the training steps is the planned accelerators' time.
     """
     length, counted = Fraction(spent.window_seconds), spent.counted
     seconds = {

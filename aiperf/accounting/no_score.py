@@ -1,4 +1,4 @@
-"""Reasons for an invalid score, and the next step for the user: text shared by the terminal, the page and report.json.
+"""Reasons for an invalid score and what the user can do, as text for the terminal, the page and report.json.
 
 Computed from the work log alone. Every end without a score has a reason here. A missing reason would mean a valid score.
 """
@@ -25,7 +25,7 @@ _FIX = "fix what is named above (ranks write to logs/ in the run's folder), then
 
 @dataclass(frozen=True, slots=True)
 class NoScore:
-    """Reason and remedy of a missing score."""
+    """Reason for a missing score, and what the user can do."""
 
     why: str
     """`no worker came up. 10.0.0.7: …`."""
@@ -34,11 +34,15 @@ class NoScore:
 
     @property
     def in_words(self) -> str:
+        """Text for the user: "not valid: " and the reason, without the remedy."""
         return f"not valid: {self.why}"
 
 
 def no_score(work_log: WorkLog, found: Score) -> NoScore | None:
-    """Return the reason for an invalid score and its remedy. None if the score is valid. `found`: score of `work_log`."""
+    """Return the reason for an invalid score and a remedy for the user. None if the score is valid.
+
+    `found`: score computed from `work_log`.
+    """
     assert work_log.started is not None
     if found.valid:
         return None

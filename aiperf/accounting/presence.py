@@ -1,4 +1,4 @@
-"""Presence of a worker in the work log: its times, ranks and idle spans."""
+"""Time that a worker (group of accelerators) was part of a run, with its number of accelerators and its idle times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class WorkerPresence:
-    """Time and number of accelerators of a present worker."""
+    """Time of a worker in a run, and its number of ranks. A rank is a training process with one accelerator."""
 
     worker: int
     host: str
@@ -18,18 +18,22 @@ class WorkerPresence:
     left: float | None = None
     left_reason: str | None = None
     trials: int = 0
-    """Number of attempts assigned to it."""
+    """Number of attempts (starts of a training) assigned to it."""
     trial: int | None = None
     """Its current trial."""
     free_since: float | None = None
-    """Time of its last trial's last image or of its start. None while it has a trial."""
+    """Time of its last trial's last image, or of its own start. None while it has a trial."""
     attempt_lost: float | None = None
     """Time of the last TrialLost of an attempt on it. None after the next one is prepared."""
     changes: list[tuple[float, int]] = field(default_factory=list)
     """(at, ranks from then on), if the worker lost a host or an accelerator and continued without it."""
 
     def prepared(self, at: float, ranks: int) -> None:
-        """Record an attempt prepared with `ranks` ranks at time `at`. Missing ranks were lost with the attempt before."""
+        """Record that the worker is ready for a training with `ranks` ranks (processes with one accelerator each).
+
+        `at`: seconds since the start of the run. If ranks are missing, they count as absent from the loss of the previous
+        training, or from `at` if none was lost.
+        """
         now = self.changes[-1][1] if self.changes else self.ranks
         if ranks != now:
             since = at if self.attempt_lost is None or ranks > now else self.attempt_lost
@@ -37,7 +41,10 @@ class WorkerPresence:
         self.attempt_lost = None
 
     def spans(self) -> Iterator[tuple[float, float | None, int]]:
-        """Yield (start, end, number of ranks) of each span with constant ranks, in seconds. End of None: the run's end."""
+        """Yield (start, end, number of ranks) for each time span with a constant number of ranks, in order.
+
+        Times are seconds since the start of the run. The last end is None if the worker has not left.
+        """
         begins = [(self.joined, self.ranks), *self.changes]
         ends = [*(at for at, _ in self.changes), self.left]
         for (start, ranks), end in zip(begins, ends, strict=True):
@@ -46,7 +53,7 @@ class WorkerPresence:
 
 @dataclass(frozen=True, slots=True)
 class IdleSpan:
-    """Time of a worker without completed images, classified by the events at both ends."""
+    """Time of a worker without completed images, with the kind of its cause."""
 
     kind: str
     """'gap': without a trial. 'lost': between the last message of an attempt and its loss."""

@@ -1,8 +1,7 @@
-"""Score of a run: counted operations over time, from its work log.
+"""Score of a run: counted floating-point operations over time, from its work log (work intervals of the journal).
 
-Score (FLOPS) = work inside the valid window / its length. The window extends from the end of the warm-up to the end of the
-run. An interval across an edge counts in proportion. Time while a killed run is down is included. Definition:
-docs/benchmark.md.
+Score (FLOPS) = work inside the valid window / its length. The window extends from the end of the warm-up to the end of the run.
+An interval across an edge counts in proportion. Time while a killed run is down is included. Definition: docs/benchmark.md.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from aiperf.units import count, share
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Figures of a run. None marks an undefined value, never zero."""
+    """Score and other results of a run. None marks an undefined value, never zero."""
 
     flops_per_second: float | None
     """Score in FLOPS: operations per second in the valid window. None before the end of the warm-up."""
@@ -60,7 +59,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """Score up to a moment, from work that counts at the end of the run."""
+    """Score up to one moment of the run. Only work that still counts at the end of the run is included."""
 
     at: float
     flops_per_second: float | None
@@ -73,9 +72,10 @@ class CurvePoint:
 
 
 def score(work_log: WorkLog, at: float | None = None) -> Score:
-    """Return the score of a run and its other figures.
+    """Return the score of a run in FLOPS with its other figures: interval, error, idle time and warnings.
 
-    `at`: seconds since the start of a running run. Default: the time of the last event in the work log.
+    `at`: for a run that has not ended, the moment of the score in seconds since the run's start. Default: the last event. It
+    has no effect on an ended run. The score is None before the end of the warm-up.
     """
     assert work_log.started is not None
     valid_window, end = window(work_log, at), window(work_log, at).end
@@ -108,7 +108,7 @@ def score(work_log: WorkLog, at: float | None = None) -> Score:
 
 
 def regulated(flops_per_second: float, error: float) -> float:
-    """Return the regulated score in FLOPS: −ln(error) × FLOPS [P, equation 3]. `error`: above 0, at most 1.
+    """Return the regulated score in FLOPS: −ln(error) × FLOPS (equation 3 of the AIPerf paper). `error`: above 0, at most 1.
 
     >>> round(regulated(1.0, 0.30), 3), round(regulated(1.0, 0.25), 3)
     (1.204, 1.386)
@@ -117,10 +117,10 @@ def regulated(flops_per_second: float, error: float) -> float:
 
 
 def error_at(work_log: WorkLog, moment: float) -> float | None:
-    """Return 1 − best accuracy of the counted evaluations that ended by `moment`, at least 1/(2·validation images).
+    """Return the error, 0..1: 1 − best top-1 accuracy of the counted evaluations that ended by `moment`.
 
-    None before the first evaluation, and if the quality is no accuracy. The score's error is that at the end of the window,
-    as is the curve's last.
+    `moment`: seconds since the start of the run. An evaluation counts if it ended by the run's declared end. The error is at
+    least 1/(2·validation images). None before the first evaluation, and for a metric other than top-1 accuracy.
     """
     assert work_log.started is not None
     best = quality_at(work_log, moment)
@@ -130,12 +130,16 @@ def error_at(work_log: WorkLog, moment: float) -> float | None:
 
 
 def quality_at(work_log: WorkLog, moment: float) -> float | None:
-    """Return the best quality of the counted evaluations that ended by `moment`. None before the first evaluation."""
+    """Return the best quality, 0..1 in the run's metric, of the counted evaluations that ended by `moment`.
+
+    `moment`: seconds since the start of the run. An evaluation counts if it ended by the run's declared end. None before the
+    first one.
+    """
     return max((quality for at, quality in work_log.accuracies if at <= moment), default=None)
 
 
 def window_work(work_log: WorkLog, inside: Window) -> float:
-    """Return the counted operations inside a window."""
+    """Return the counted floating-point operations inside a window. Intervals across an edge count in proportion."""
     return _total(work_log.intervals.flops, work_log, inside)
 
 
@@ -148,14 +152,17 @@ def _total(amount: Real, work_log: WorkLog, inside: Window) -> float:
 def busy_share(work_log: WorkLog, inside: Window) -> float | None:
     """Return the share of accelerator time in a window, 0..1, that was spent in training or validation steps.
 
-    All time: maximum number of simultaneously present accelerators × length of the window. None if it is 0.
+    All accelerator time is the maximum number of simultaneously present accelerators × length of the window. None if it is 0.
     """
     whole, rows = capacity(work_log) * inside.seconds, work_log.intervals
     return _total(rows.busy * rows.ranks, work_log, inside) / whole if whole > 0 else None
 
 
 def capacity(work_log: WorkLog) -> int:
-    """Return the maximum number of simultaneously present accelerators."""
+    """Return the maximum number of accelerators that were present at the same time in a run. 0 if no worker joined.
+
+    A worker counts with the accelerators that it had when it joined, also after a loss of some of them.
+    """
     changes = [(presence.joined, presence.ranks) for presence in work_log.presences]
     changes += [(presence.left, -presence.ranks) for presence in work_log.presences if presence.left is not None]
     most = present = 0
@@ -166,7 +173,11 @@ def capacity(work_log: WorkLog) -> int:
 
 
 def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
-    """Return the score at `points` evenly spaced moments up to the end of the run or its window. Empty for a run of 0 s."""
+    """Return the score up to each of `points` evenly spaced moments of the run.
+
+    The last moment is the end of the run, or its declared end if that is earlier. For a run that has not ended it is the last
+    event. Empty for a run of 0 s.
+    """
     valid_window = window(work_log)
     if valid_window.end <= 0:
         return ()
@@ -203,22 +214,22 @@ SHARES = (0.05, 0.02, 0.01)
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Last entry of the running score into a band around its final value."""
+    """Time from which the running score stays within a band around its final value."""
 
     share: float
     """Half the band's width, as a share of the final score."""
     at: float
-    """Time from which the score stays inside the band. The end of the curve if it never stays before."""
+    """Seconds since the run's start from which the score stays inside the band. The curve's end if it never stays before."""
     part_of_window: float
     """Share of the window before `at`. Near 1: the window is too short for this precision."""
 
 
 def settled(curve: Sequence[CurvePoint], inside: Window, shares: Sequence[float] = SHARES) -> tuple[Settled, ...]:
-    """Return, for each share, the time from which the score stays within ± that share of its last value.
+    """Return, for each share, the seconds from which the running score stays within ± that share of its final value.
 
-    Empty without work in the window.
-
-    Convergence in the past does not prove that a longer run would keep the value.
+    `curve`: score over time, in order. `inside`: valid window of the run. `shares`: 0..1, such as 0.01 for ± 1 %. Times are
+    seconds since the run's start, in the order of `shares`. Empty without work in the window. The result does not prove that a
+    longer run would keep the value.
     """
     points = [(point.at, point.flops_per_second) for point in curve if point.flops_per_second is not None]
     if not points or not points[-1][1]:
@@ -236,7 +247,7 @@ def settled(curve: Sequence[CurvePoint], inside: Window, shares: Sequence[float]
 
 
 def _accumulated(rows: IntervalTable, moments: Real) -> Real:
-    """Counted operations up to each moment."""
+    """Return the counted operations up to each moment."""
     if not len(rows):
         return np.zeros(len(moments))
     # An interval without length is given a microsecond: a curve cannot jump.
@@ -372,7 +383,7 @@ _KERNELS_LOG = "find the cause in the kernel's log of that worker's host (dmesg:
 
 
 def _unlike(work_log: WorkLog) -> str | None:
-    """Workers that the plan was not made of: with fewer ranks, since those with too many are refused."""
+    """Return a text about workers with another number of ranks than planned. None if all are as planned, or without a plan."""
     assert work_log.started is not None
     planned = work_log.started.shape
     others = [] if planned is None else [one for one in work_log.presences if one.ranks != planned.ranks]

@@ -1,4 +1,4 @@
-"""Time breakdown of a traced training step as shares: kernels, gradient exchange, and numbers that 16-bit types lose."""
+"""Time of a traced training step by class of kernels and phase of the gradient exchange, and numbers lost in 16-bit types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiperf.journal.events import GradientCounts, StepsProfiled
 
 @dataclass(frozen=True, slots=True)
 class StepPart:
-    """Class of kernels or phase of the exchange."""
+    """Class of kernels or phase of the gradient exchange, with its time in a training step."""
 
     name: str
     seconds: float
@@ -22,7 +22,7 @@ class StepPart:
 
 @dataclass(frozen=True, slots=True)
 class StepBreakdown:
-    """Traced steps of rank 0."""
+    """Mean times of training steps that a profiler traced on rank 0 (first process of a worker)."""
 
     trial: int
     attempt: int
@@ -34,7 +34,7 @@ class StepBreakdown:
     seconds: float
     """Seconds per traced step, including waits for input."""
     reference_seconds: float
-    """Seconds per step immediately before."""
+    """Seconds per step without a trace, measured immediately before."""
     profiler_seconds: float
     """Time to start and stop the trace and to read it."""
     kernels: tuple[StepPart, ...]
@@ -51,12 +51,15 @@ class StepBreakdown:
 
     @property
     def slowdown(self) -> float | None:
-        """Extra time of a traced step as a share of an untraced one: 0 for equal times. None without a reference."""
+        """Extra time of a traced step as a share of an untraced one. 0: equal times. None without an untraced step."""
         return self.seconds / self.reference_seconds - 1 if self.reference_seconds else None
 
 
 def step_breakdown(event: StepsProfiled) -> StepBreakdown:
-    """Return the seconds per step and the shares of kernels and exchange in traced steps."""
+    """Return the mean seconds per traced step, and the seconds and share of each class of kernels and phase of the exchange.
+
+    The result also has the bytes of the gradient exchange per step. `event`: journal event with the totals of one trace.
+    """
     reference = event.reference_seconds / max(1, event.reference_steps)
     sent = 2.0 * (event.ranks - 1) * event.exchange_bytes
     return StepBreakdown(
@@ -79,9 +82,9 @@ def step_breakdown(event: StepsProfiled) -> StepBreakdown:
 
 
 def parts(seconds: Mapping[str, float], steps: int) -> tuple[StepPart, ...]:
-    """Return the seconds per step and the share of each part. `seconds`: total by name over `steps` steps.
+    """Return the seconds per step and the share of all parts, 0..1, for each name in `seconds`, in the same order.
 
-    A trace without annotations of steps has 0 steps, and counts as one.
+    `seconds`: total seconds by name over `steps` steps. 0 steps (a trace without annotations) count as one.
     """
     total = math.fsum(seconds.values())
     return tuple(StepPart(name, each / max(1, steps), each / total if total else 0.0) for name, each in seconds.items())

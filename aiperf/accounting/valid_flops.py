@@ -25,7 +25,7 @@ NORMAL_QUANTILE = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Target quality of a run's workload."""
+    """Target quality of a run's workload, and exponent of its valid FLOPS."""
 
     quality: float
     """0..1."""
@@ -34,7 +34,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class EpochQuality:
-    """Quality at the end of an epoch."""
+    """Quality of the network at the end of an epoch, 0..1."""
 
     epoch: int
     at: float
@@ -44,7 +44,7 @@ class EpochQuality:
 
 @dataclass(frozen=True, slots=True)
 class FixedNetworkResult:
-    """Figures of a run with a target. None marks an undefined value, never zero."""
+    """Results of a run that trains one network to a target quality. None marks an undefined value, never zero."""
 
     quality: float
     """Quality at the end of the last epoch: the best of many epochs would be chosen on the validation images."""
@@ -78,13 +78,16 @@ class FixedNetworkResult:
 
 
 def target_of(config: Mapping[str, Any]) -> Target | None:
-    """Return the target quality and exponent in a run's configuration. None for the AutoML benchmark."""
+    """Return the target quality and the exponent of valid FLOPS from a run's configuration.
+
+    None if the configuration has no `benchmark` group: the run is a neural architecture search.
+    """
     chosen = config.get("benchmark")
     return None if chosen is None else Target(chosen["target_quality"], chosen["exponent"])
 
 
 def valid_flops(flops_per_second: float, quality: float, target: float, exponent: int) -> float:
-    """Return the valid FLOPS: FLOPS · (quality ÷ target)^exponent. Both qualities: 0..1.
+    """Return the valid FLOPS: FLOPS × (quality ÷ target)^exponent. `quality` and `target`: 0..1, `target` above 0.
 
     >>> round(valid_flops(36.8, 0.751, 0.763, 10), 3), round(valid_flops(1.6, 0.746, 0.763, 5), 3)
     (31.405, 1.43)
@@ -95,8 +98,8 @@ def valid_flops(flops_per_second: float, quality: float, target: float, exponent
 def exchange_exponent(first: tuple[float, float], second: tuple[float, float]) -> float | None:
     """Return the exponent at which two runs of one workload have equal valid FLOPS: ln(F1/F2) ÷ ln(q2/q1).
 
-    Each run is given by its valid FLOPS with each of EXPONENTS, which determine its FLOPS and quality. None for equal qualities
-    or a value of 0.
+    F is the FLOPS of a run and q its quality. `first`, `second`: valid FLOPS of a run with exponent 5 and with exponent 10,
+    from which F and q follow. None for equal qualities or a value of 0.
 
     >>> runs = [tuple(valid_flops(flops, quality, 0.763, n) for n in EXPONENTS) for flops, quality in ((2, 0.5), (1, 0.7))]
     >>> round(exchange_exponent(*runs), 3) == round(math.log(2) / math.log(0.7 / 0.5), 3)
@@ -111,9 +114,10 @@ def exchange_exponent(first: tuple[float, float], second: tuple[float, float]) -
 
 
 def sampling_share(quality: float, images: int, exponent: int) -> float | None:
-    """Return the half width of the 95 % interval of quality^exponent, as a share of its value.
+    """Return the half width of the 95 % interval of quality^exponent, as a share of its value (0.1 is ± 10 %).
 
-    `quality`: share of `images` independent images, 0..1. Delta method on the binomial distribution. None for a quality of 0.
+    `quality`: share of correct images, 0..1. `images`: number of independent validation images, above 0. Delta method on the
+    binomial distribution. None for a quality of 0.
     """
     if quality <= 0:
         return None
@@ -128,14 +132,11 @@ def fixed_network_result(
     *,
     is_published_workload: bool,
 ) -> FixedNetworkResult | None:
-    """Return the figures of a run with a target. None without a target or before the first evaluation.
+    """Return the valid FLOPS, qualities (0..1) and times in seconds of a run that trains one network to a target quality.
 
-    Args:
-        work_log: work log of the run.
-        target: target of the run's workload.
-        epochs: counted evaluations in the order of the journal.
-        fp32_peak: FP32 peak of all accelerators together in FLOPS, if it is known.
-        is_published_workload: see FixedNetworkResult.
+    `target`: quality and exponent of the workload, or None. `epochs`: counted evaluations in the order of the journal.
+    `fp32_peak`: FP32 peak of all accelerators together in FLOPS, None if unknown. `is_published_workload`: False if the data
+    set or the starting network is not the published one. None without a target or before the first evaluation.
     """
     assert work_log.started is not None
     if target is None or not epochs:

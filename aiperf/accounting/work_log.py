@@ -1,4 +1,4 @@
-"""Work log of a run: all intervals of the journal, counted or wasted.
+"""Work log of a run: the work intervals, workers and trials in its journal. An interval is counted or wasted.
 
 Each image of a (trial, epoch) counts once. When another attempt or a smaller batch restarts an epoch, the earlier work of the
 epoch becomes wasted. Work of an epoch that the end of the run cuts off counts.
@@ -18,7 +18,7 @@ from aiperf.journal.journal import folding
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Operations of one image of a trial's architecture."""
+    """Floating-point operations of one image in a trial's network."""
 
     training: int
     """Forward and backward."""
@@ -32,7 +32,7 @@ class Operations:
 
 @dataclass(slots=True)
 class TrialRecord:
-    """Place, time and outcome of a trial."""
+    """Worker, time and outcome of a trial, which is the training of one network."""
 
     operations: Operations
     proposed_for: int
@@ -55,14 +55,14 @@ class TrialRecord:
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """Time of an attempt before its first image."""
+    """Time of an attempt (one start of a trial's training) before its first image."""
 
     trial: int
     worker: int
     at: float
     """End of the preparation."""
     started: float
-    """Time of the order."""
+    """Time of the command to train."""
     start_seconds: float
     """Seconds for building the module and loading its weights."""
     compile_seconds: float
@@ -80,7 +80,7 @@ class _Open:
     record: TrialRecord
     worker: int
     ordered: float
-    """Time of the order to train."""
+    """Time of the command to train."""
     ranks: int
     worked: float | None
     """End of the attempt's last interval, or time of its preparation or order. None while no attempt is running."""
@@ -96,7 +96,7 @@ class _Open:
 
 @dataclass(slots=True)
 class WorkLog:
-    """Fold of a journal. Call `take` with each event in the journal's order."""
+    """Work intervals, workers and trials of a run, collected from the events of its journal by `take`."""
 
     started: events.RunStarted | None = None
     at: float = 0.0
@@ -145,7 +145,10 @@ class WorkLog:
     """Round of each open request."""
 
     def take(self, event: events.AnyEvent) -> None:
-        """Add the next event of the journal to the log. The events before it must have been added in the journal's order."""
+        """Add one event of the journal to the log. Call it once for each event, in the journal's order.
+
+        An event that contradicts earlier ones raises LookupError or AssertionError.
+        """
         match event:
             case events.Progress():
                 self._work(event, event)
@@ -346,7 +349,11 @@ class WorkLog:
             _lose(opened.record, at, reason)
 
     def open_idle_spans(self, presence: WorkerPresence, at: float) -> list[IdleSpan]:
-        """Return the current idle span of a present worker, as if it ended at `at`. Empty if it would have no length."""
+        """Return the current idle span of a present worker, as if it ended at `at` (seconds since the run's start).
+
+        The kind is 'gap' without a trial, and 'lost' with one, from its last message. The list has one span. It is empty if the
+        span would have no length.
+        """
         since = presence.free_since
         kind = "gap"
         if since is None:
@@ -370,13 +377,17 @@ def _lose(record: TrialRecord, at: float, reason: str) -> None:
 def counts(started: events.RunStarted, evaluation: events.EpochFinished) -> bool:
     """Return True if an evaluation counts: it ended at or before the run's declared end.
 
-    The driver accepts late messages about the time before the end, and a run that is resumed late may end much later.
+    `started`: first event of the journal, with the declared duration. Later evaluations exist, because the driver accepts late
+    messages and a run can be resumed late.
     """
     return evaluation.at <= started.duration_seconds
 
 
 def work_log(journal: Iterable[events.AnyEvent]) -> WorkLog:
-    """Return the work log of a journal's events. Raise JournalDamaged if an event of a journal file cannot be applied."""
+    """Return the work intervals, workers and trials of a run. `journal`: all its events, in order.
+
+    Raise JournalDamaged if an event of a journal file contradicts earlier ones.
+    """
     kept = WorkLog()
     with folding(journal):
         for event in journal:

@@ -1,4 +1,4 @@
-"""Source count: static operations of each expression × executions of its region, by clang's source-based coverage.
+"""Source count of basic operations (BOPs): operations of each expression × its executions, by clang's source-based coverage.
 
 The sources are preprocessed first, so that every operator has a place of its own, also in nested macros.
 """
@@ -31,7 +31,7 @@ PACKAGES = "clang-14 llvm-14 libclang-rt-14-dev"
 
 @dataclass(frozen=True, slots=True)
 class LineCount:
-    """Executed basic operations of one source line."""
+    """Executed basic operations (BOPs) of one source line."""
 
     file: str
     line: int
@@ -42,7 +42,7 @@ class LineCount:
 
 @dataclass(frozen=True, slots=True)
 class SourceCount:
-    """Basic operations that a run of a program executed, counted at its source."""
+    """Basic operations (BOPs) that one run of a program executed, counted at its source, by operation, function and line."""
 
     bops: int
     last_comparisons: int
@@ -62,7 +62,7 @@ class SourceCount:
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """Programs of one clang release."""
+    """Paths of clang and its coverage tools, all of one release."""
 
     clang: str
     clangxx: str
@@ -73,10 +73,10 @@ class Toolchain:
 
 
 def toolchain() -> Toolchain:
-    """Return the newest installed clang with its coverage tools.
+    """Find clang with its coverage tools on the PATH, and return their paths: those without a number, else the newest release.
 
     Raises:
-        CannotCount: none is installed, or it is too old.
+        CannotCount: clang 14 or later with llvm-profdata, llvm-cov and llvm-cxxfilt is not installed.
     """
     for suffix in ("", *(f"-{number}" for number in range(LATEST_CLANG, LEAST_CLANG - 1, -1))):
         clang = shutil.which(f"clang{suffix}")
@@ -98,10 +98,16 @@ def toolchain() -> Toolchain:
 
 
 def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder: Path) -> tuple[Path, list[SourceText]]:
-    """Preprocess and build sources with coverage. Return the program and the preprocessed texts.
+    """Compile sources with coverage counters. Return the path of the program, and the preprocessed text of each source.
+
+    Args:
+        tools: compiler.
+        files: sources of C or C++.
+        flags: words for the compiler and the linker.
+        folder: existing folder for the program and the texts.
 
     Raises:
-        CannotCount: a source does not compile.
+        CannotCount: a source is missing or does not compile.
     """
     texts = []
     for number, file in enumerate(files):
@@ -132,14 +138,14 @@ def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder:
 
 
 def coverage_of(tools: Toolchain, program: Path, command: Sequence[str], folder: Path, source: Path | None) -> Coverage:
-    """Run a program built with coverage and return the executions of its places, added over its processes.
+    """Run a program with coverage counters. Return how often each place of its sources was executed, added over its processes.
 
     Args:
-        tools: clang of the program.
-        program: program with coverage.
-        command: words that run it.
-        folder: existing folder for the profiles.
-        source: standard input. None for an empty one.
+        tools: clang release that built the program.
+        program: program with coverage counters.
+        command: command line that runs the program, with its launcher such as mpirun.
+        folder: existing folder for the written profiles.
+        source: file of the standard input. With None, it is empty.
 
     Raises:
         CannotCount: the program wrote no profile.
@@ -169,18 +175,18 @@ def count_sources(
     function: str | None = None,
     source: Path | None = None,
 ) -> SourceCount:
-    """Return the operations of one run of a program that is built from some files.
+    """Compile source files with coverage counters, run the program once, and return its executed basic operations (BOPs).
 
     Args:
-        files: source files.
+        files: sources of C or C++ of one program.
         flags: words for the compiler and the linker.
-        arguments: words for the program.
+        arguments: arguments of the program.
         launch: words before the program, such as mpirun -np 2. The operations of its processes are added.
-        function: count the operators in the text of this function only.
-        source: standard input of the program.
+        function: count only the text of the function of this name. Default: the whole program.
+        source: file of the standard input. Default: empty.
 
     Raises:
-        CannotCount: sources that do not compile, or a construct without a rule.
+        CannotCount: clang is missing, a source does not compile, or a construct has no counting rule.
         Failed: the program ended with another status than 0.
     """
     tools = toolchain()
@@ -203,9 +209,20 @@ def count_binary(
     function: str | None = None,
     source: Path | None = None,
 ) -> SourceCount:
-    """Return the operations of one run of a program that was built with coverage elsewhere.
+    """Run a program once that was built elsewhere with coverage counters, and return its executed basic operations (BOPs).
 
-    `commands`: its compile_commands.json. Other arguments and errors are those of `count_sources`.
+    Args:
+        program: program with coverage counters.
+        commands: its compile_commands.json, which lists all sources with their compiler flags.
+        arguments: arguments of the program.
+        launch: words before the program, such as mpirun -np 2. The operations of its processes are added.
+        function: count only the text of the function of this name. Default: the whole program.
+        source: file of the standard input. Default: empty.
+
+    Raises:
+        CannotCount: clang is missing, `commands` cannot be read, or the program has a construct without a counting rule, a
+            function in a file that is not listed, or threads without -fprofile-update=atomic.
+        Failed: the program ended with another status than 0.
     """
     tools = toolchain()
     try:
@@ -246,16 +263,22 @@ def _words(entry: Mapping[str, object]) -> list[str]:
 def combine(
     tools: Toolchain, texts: Sequence[SourceText], tree: Tree, coverage: Coverage, function: str | None
 ) -> SourceCount:
-    """Return the operations of a run: the operators of the sources, each times its executions.
+    """Return the executed basic operations (BOPs) of a run: each operator of the sources times the number of its executions.
 
-    `function`: count the operators in the text of this function only.
+    Args:
+        tools: clang release that built the program.
+        texts: sources of the program.
+        tree: operators, loops and calls in the sources.
+        coverage: numbers of executions in the run.
+        function: count only the text of the function of this name. With None, the whole program.
 
     Raises:
-        CannotCount: no such function, or a construct that cannot be counted.
+        CannotCount: the sources have no such function, or an operator has an unknown number of executions.
     """
     if function is not None and not any(_is_named(each, function) for each in tree.functions):
         raise CannotCount(
-            f"--function names a function of the counted sources, but found {function!r}{nearest(function, tree.functions)}"
+            f"--function names a function of the counted sources, but found {function!r}{nearest(function, tree.functions)}: "
+            "correct the name"
         )
     by_path = {text.path: text for text in texts}
     counted = _Sums(by_path, coverage)
@@ -399,7 +422,10 @@ def _output(command: Sequence[str]) -> str:
 
 
 def annotated(counted: SourceCount) -> Iterable[str]:
-    """Yield a table of source lines with their executions and operations, the line with the most operations first."""
+    """Yield a text table of the source lines with their executions, BOPs and share of all BOPs, the line with most BOPs first.
+
+    A header is yielded first. A line of a file that is missing is shown without its text.
+    """
     total = max(counted.bops, 1)
     texts: dict[str, list[str]] = {}
     yield f"{'executions':>14} {'BOPs':>14} {'share':>7}  line"

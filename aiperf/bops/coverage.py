@@ -1,4 +1,4 @@
-"""Executions of a place in the source, from the regions that clang's source-based coverage counts.
+"""Number of executions of each place in a source, from the regions that clang's source-based coverage counts.
 
 A function has one record for each instantiation of a template. A place belongs to the innermost record that contains it, and in
 this record to the innermost region. Operators inside a macro belong to the regions of the macro's body.
@@ -18,12 +18,12 @@ _CODE, _EXPANSION = 0, 1
 
 
 class BranchesInMacro(Exception):
-    """A macro whose body has regions with different executions. The place of its operators is unknown."""
+    """A macro with parts that were executed a different number of times. The executions of its operators are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Part of a file with one number of executions."""
+    """Part of a source file with one number of executions, from `start` to before `end`."""
 
     start: Place
     end: Place
@@ -45,17 +45,18 @@ class Record:
 
     @property
     def extent(self) -> tuple[Place, Place]:
-        """First and last place (line, column) of the function in its file."""
+        """Start and end of the function in its file, each as (line, column) from 1. The end is exclusive."""
         own = [region for region in self.regions if region.file == 0 and region.kind == _CODE]
         return min(region.start for region in own), max(region.end for region in own)
 
     def executions(self, place: Place, guard: Place | None) -> int | None:
-        """Return the number of executions of a place. None if no region contains it.
+        """Return how often a place of the function was executed in the measured run. None if no region contains the place.
 
-        `guard`: see `Spot.guard` of aiperf.bops.tree.
+        `place`: line and column. `guard`: start of the innermost `if constexpr` branch around the place. None without one. The
+        result is 0 if this function has no such branch.
 
         Raises:
-            BranchesInMacro: the place is a macro whose parts were executed differently often.
+            BranchesInMacro: the place is in a macro with parts that were executed a different number of times.
         """
         if guard is not None and not any(
             each.file == 0 and each.start == guard and place < each.end for each in self.regions
@@ -80,7 +81,7 @@ class Record:
 
 
 class Coverage:
-    """All records of a program, by file."""
+    """Numbers of executions of all functions of a program in one run, by source file."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         by_file: defaultdict[str, dict[tuple[Place, Place], list[Record]]] = defaultdict(dict)
@@ -100,7 +101,7 @@ class Coverage:
         self.names = frozenset(name.rpartition(":")[2] for name in counted)
 
     def executed_files(self) -> set[str]:
-        """Return the paths of the files with executed functions."""
+        """Return the paths of the source files with at least one executed function."""
         return {
             file
             for file, extents in self._by_file.items()
@@ -108,7 +109,10 @@ class Coverage:
         }
 
     def records(self, file: str, place: Place) -> list[Record]:
-        """Return the records of the innermost function that contains a place: one, or one for each instantiation."""
+        """Return the counts of the innermost function that contains a place: one record, or one per template instantiation.
+
+        `file`: path of the source. `place`: line and column. Empty if no function contains the place.
+        """
         extents = self._by_file.get(file, [])
         for index in range(bisect_right(self._starts.get(file, []), place) - 1, -1, -1):
             (_, end), records = extents[index]
@@ -117,17 +121,23 @@ class Coverage:
         return []
 
     def executions(self, file: str, place: Place, guard: Place | None = None) -> int | None:
-        """Return the number of executions of a place over all instantiations. None if no region contains it.
+        """Return how often a place was executed, added over all instantiations of a template. None if no region contains it.
+
+        `file`: path of the source. `place`: line and column. `guard`: start of the innermost `if constexpr` branch around the
+        place. Instantiations without this branch count 0.
 
         Raises:
-            BranchesInMacro: the place is a macro whose parts were executed differently often.
+            BranchesInMacro: the place is in a macro with parts that were executed a different number of times.
         """
         counts = [record.executions(place, guard) for record in self.records(file, place)]
         known = [count for count in counts if count is not None]
         return sum(known) if known else None
 
     def false_branches(self, file: str, start: Place, end: Place) -> int:
-        """Return the number of times that the conditions between two places of a file were false."""
+        """Return how often the conditions between two places of a function were false, added over all template instantiations.
+
+        `file`: path of the source. `start`, `end`: line and column. `end` is exclusive.
+        """
         return sum(
             false for record in self.records(file, start) for place, _, false in record.branches if start <= place < end
         )
@@ -138,7 +148,7 @@ def _uncounted(region: Region) -> Region:
 
 
 def records_of(exported: Mapping[str, Any]) -> Iterator[Record]:
-    """Yield the counts of each function in the JSON object of `llvm-cov export`."""
+    """Yield the numbers of executions of each function. `exported`: JSON object that `llvm-cov export` printed."""
     for function in exported["data"][0]["functions"]:
         yield Record(
             function["name"],

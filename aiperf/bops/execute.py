@@ -1,4 +1,4 @@
-"""Programs that are run and watched: their time, their failure, and their end at Ctrl-C."""
+"""Execution of a counted or measured program: its wall time, its failure, and its end at Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def execute(
     output: Path | None = None,
     source: Path | None = None,
 ) -> float:
-    """Run a command to its end and return its wall time in seconds.
+    """Run a command, wait for its end, and return its wall time in seconds. At an exception such as Ctrl-C it is terminated.
 
     Args:
-        environment: variables in addition to those of this process.
-        folder: working folder (default: the present one).
-        output: file of the standard output (default: it is discarded, so that a program may print any amount).
-        source: file of the standard input (default: empty).
+        command: program and its arguments.
+        environment: environment variables in addition to those of this process.
+        folder: working folder. Default: that of this process.
+        output: file that receives the standard output. Default: the output is discarded.
+        source: file of the standard input. Default: empty.
 
     Raises:
         BadConfiguration: the program cannot be started.
@@ -75,8 +76,9 @@ def execute(
 
 
 class Failed(BadConfiguration):
-    """A program that ended with another status than 0."""
+    """A counted or measured program that ended with another exit status than 0."""
 
     def __init__(self, message: str, status: int) -> None:
+        """Create the error. `message`: text for the user. `status`: exit status, or −N after signal N."""
         super().__init__(message)
         self.status = status

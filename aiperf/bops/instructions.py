@@ -1,4 +1,4 @@
-"""Instruction count, equation (3): instructions − branches − loads − stores, by hardware counters or simulated by callgrind."""
+"""Instruction count of a program, by hardware counters or by callgrind. Equation (3) subtracts branches, loads and stores."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _SIGILL = (-4, 132)
 
 
 class NotMeasured(Exception):
-    """Counters that are missing, forbidden or wrong. The message is the reason."""
+    """Hardware counters that are missing, forbidden for this user, or wrong. The message is the reason for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionCount:
-    """Instructions of a run at user level."""
+    """Numbers of instructions that one run of a program executed at user level, by kind, and its memory traffic."""
 
     instructions: int
     branches: int
@@ -57,27 +57,34 @@ class InstructionCount:
 
     @property
     def difference(self) -> int:
-        """Equation (3): instructions − branches − loads − stores. Negative if an instruction does several of these things."""
+        """Instructions − branches − loads − stores, equation (3). Negative if one instruction does several of these things."""
         return self.instructions - self.branches - self.loads - self.stores
 
     @property
     def bops(self) -> int | None:
-        """Operations by equation (3). None for a negative difference, which is no count."""
+        """Basic operations (BOPs) by equation (3): instructions − branches − loads − stores. None if this is negative."""
         return self.difference if self.difference >= 0 else None
 
 
 def events() -> dict[str, Any]:
-    """Return the row of events.json, with names of hardware events, for the vendor of this processor."""
+    """Return the names of the hardware events for the vendor of this processor, by kind: 'instructions', 'loads', ….
+
+    They are a row of events.json. 'controllers' has the list of the memory controllers' events.
+    """
     rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("events.json").read_text("utf-8"))
     cpuinfo = Path("/proc/cpuinfo").read_text()
     return next(row for row in rows if row["vendor"] in cpuinfo)
 
 
 def counted_by_perf(command: Sequence[str], source: Path | None = None) -> InstructionCount:
-    """Run a command and return its instructions by hardware counters.
+    """Run a command with hardware counters (perf) and return its numbers of instructions and its memory traffic.
+
+    The counters are first tested on a loop of known length. The command is executed twice if memory controllers are counted.
+    `command`: program and its arguments. `source`: file of the standard input. Default: empty.
 
     Raises:
-        NotMeasured: no counters, or not permitted. The message is the kernel's reason.
+        NotMeasured: counters are missing, not permitted, or wrong by more than 1 %, or the command failed.
+        BadConfiguration: there is no C compiler for the test loop.
     """
     row = events()
     names = {kind: row[kind] for kind in (*_COUNTED, "misses")}
@@ -110,10 +117,13 @@ def counted_by_perf(command: Sequence[str], source: Path | None = None) -> Instr
 
 
 def controller_bytes(command: Sequence[str], controllers: Sequence[str], source: Path | None = None) -> int:
-    """Return the bytes that the memory controllers moved while a command ran, those of other programs included.
+    """Run a command and return the bytes that the memory controllers moved meanwhile, including those of other programs.
+
+    `controllers`: names of the controllers' events for perf. `source`: file of the standard input. Default: empty.
 
     Raises:
-        NotMeasured: no such counters, or ones that miss the traffic of a copy of known size by more than 10 %.
+        NotMeasured: there are no such counters, or they are wrong by more than 10 % on a copy of known size.
+        BadConfiguration: there is no C compiler for the copy program.
     """
     if not controllers:
         raise NotMeasured("events.json lists none for this processor")
@@ -172,7 +182,10 @@ def _reason(words: str) -> str:
 
 
 def cache_options() -> tuple[list[str], list[str]]:
-    """Return callgrind's options for the caches of this machine, and remarks on caches that it cannot simulate exactly."""
+    """Return callgrind's options for the sizes of this machine's caches, and remarks on caches that it cannot simulate exactly.
+
+    Options have the form --LL=BYTES,WAYS,LINE_BYTES. Both lists are empty if the system does not show its caches.
+    """
     options: list[str] = []
     notes: list[str] = []
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
@@ -196,10 +209,13 @@ def cache_options() -> tuple[list[str], list[str]]:
 def counted_by_callgrind(
     command: Sequence[str], launch: Sequence[str] = (), source: Path | None = None
 ) -> InstructionCount:
-    """Return the instructions of a command, simulated by callgrind from its main on.
+    """Run a command in callgrind and return its simulated numbers of instructions and memory traffic, from its `main` on.
+
+    `command`: program and its arguments. `launch`: words before the program, such as mpirun -np 2. The numbers of its processes
+    are added. `source`: file of the standard input. Default: empty.
 
     Raises:
-        BadConfiguration: valgrind is missing, or the program fails in it.
+        BadConfiguration: valgrind is missing, or the program fails in it or has no symbol `main`.
     """
     if shutil.which("valgrind") is None:
         raise BadConfiguration(
@@ -244,7 +260,10 @@ def counted_by_callgrind(
 
 
 def read_callgrind(text: str) -> dict[str, Counter[str]]:
-    """Return the counts in the text of a callgrind file, by object file and event name."""
+    """Return the numbers of events in a callgrind output, first by object file (program or library), then by event name ('Ir').
+
+    `text`: content of the file. Costs of called functions are counted once, in the functions that caused them.
+    """
     names: list[str] = []
     objects: dict[str, str] = {}
     found: dict[str, Counter[str]] = {}

@@ -1,4 +1,4 @@
-"""Roofline of a network's training step: operations, bytes and shortest time of each layer, from the graph."""
+"""Roofline of a network's training step: operations, bytes and shortest possible time of each layer, from its graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BYTES: dict[DataType, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Roofs of one accelerator or processor."""
+    """Peak FLOPS and memory bandwidth of one accelerator or processor, the limits of a roofline."""
 
     name: str
     flops_per_second: float
@@ -30,7 +30,9 @@ class Device:
 
 
 def device(model: str, precision: DataType) -> Device:
-    """Return peak FLOPS and memory bandwidth of an accelerator from its data sheet.
+    """Return peak FLOPS and memory bandwidth (bytes per second) of an accelerator from its data sheet.
+
+    `model`: name as in system/peaks.json, such as 'NVIDIA H200'. `precision`: data type of the peak.
 
     Raises:
         BadConfiguration: the model is unknown, or has no peak in this precision.
@@ -46,7 +48,16 @@ def device(model: str, precision: DataType) -> Device:
 
 
 def layers(graph: Graph, batch: int, precision: DataType, on: Device) -> tuple[Layer, ...]:
-    """Return operations, bytes and shortest time of each network layer in both passes over a batch, then the gradient sums."""
+    """Return FLOP, bytes and shortest time in seconds of each network layer over a batch: forward pass, then backward pass.
+
+    The sums of gradients of several branches are appended. They move bytes without counted operations.
+
+    Args:
+        graph: network.
+        batch: number of images.
+        precision: data type of all values.
+        on: peak and memory bandwidth of the device.
+    """
     size, peak, bandwidth = BYTES[precision], on.flops_per_second, on.memory_bytes_per_second
     found = []
     for cost, traffic in zip(layer_costs(graph), layer_traffic(graph), strict=True):
@@ -64,7 +75,7 @@ def layers(graph: Graph, batch: int, precision: DataType, on: Device) -> tuple[L
 
 
 def by_kind(found: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return the sums over the network layers of one kind and pass, with the longest shortest-possible time first."""
+    """Return the layers summed by kind and pass: FLOP, bytes and shortest times. The sum with the longest time is first."""
     sums: dict[tuple[str, str], Layer] = {}
     for each in found:
         former = sums.get((each.kind, each.pass_name), Layer(each.kind, each.pass_name, 0, 0, 0))
@@ -79,7 +90,18 @@ def by_kind(found: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def as_json(name: str, graph: Graph, batch: int, precision: DataType, on: Device) -> dict[str, Any]:
-    """Return the JSON object that --json prints for a network: its layers, floor in seconds and images per second."""
+    """Return the roofline of a network's training step as the JSON object that --json prints.
+
+    It has FLOP, bytes, intensity (FLOP per byte) and shortest time of each layer and of each kind of layer, the shortest time
+    of the step in seconds (floor_seconds), and the images per second at this time.
+
+    Args:
+        name: name of the network.
+        graph: network.
+        batch: number of images of a step.
+        precision: data type of all values.
+        on: peak and memory bandwidth of the device.
+    """
     found = layers(graph, batch, precision, on)
     floor, share = network_floor(found, on.flops_per_second)
     return {

@@ -1,4 +1,4 @@
-"""Results as points, roofs and lines of text, and the page of a roofline: picture on logarithmic axes, and tables."""
+"""HTML page and text of a roofline: a picture with logarithmic axes, tables, and lines of text about measured programs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,15 @@ _LEAST_LABEL_GAP = 0.045
 def picture(
     name: str, points: Sequence[Point], roofs: Sequence[Roof], unit: str, source: str
 ) -> tuple[str, bytes, bytes]:
-    """Return the roofline picture as SVG text, PNG bytes and PDF bytes. `unit`: BOP or FLOP."""
+    """Draw the roofline picture and return it as SVG text, PNG bytes and PDF bytes.
+
+    Args:
+        name: name of the picture, for its identifiers.
+        points: programs or layers to draw.
+        roofs: peaks and memory bandwidths.
+        unit: 'BOP' or 'FLOP'.
+        source: origin of the figures, stored in the files.
+    """
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -127,7 +135,10 @@ def _apart(values: Sequence[float], axes: Axes, *, downwards: bool = False) -> l
 
 
 def label_table(points: Sequence[Point], judged: Sequence[Label], unit: str) -> Table:
-    """Return the table of the bound of each point under each roof of calculation. `unit`: BOP or FLOP."""
+    """Return the table of the attainable and attained rate of each program or layer under each peak.
+
+    `points`: programs or layers with their intensities. `judged`: result for each point and peak. `unit`: 'BOP' or 'FLOP'.
+    """
     by_name = {point.name: point for point in points}
     rows = tuple(
         row_of(
@@ -159,7 +170,7 @@ def label_table(points: Sequence[Point], judged: Sequence[Label], unit: str) -> 
 
 
 def roof_table(roofs: Sequence[Roof], unit: str) -> Table:
-    """Return the table of the roofs, each with its figure and origin. `unit`: BOP or FLOP."""
+    """Return the table of the peaks and memory bandwidths with their origin. `unit`: 'BOP' or 'FLOP', the unit of the peaks."""
     rows = tuple(
         row_of(each.name, si(each.figure, "B/s" if each.is_memory else f"{unit}S"), each.origin) for each in roofs
     )
@@ -167,7 +178,10 @@ def roof_table(roofs: Sequence[Roof], unit: str) -> Table:
 
 
 def layer_table(network: Mapping[str, Any]) -> Table:
-    """Return the table of a network's kinds of layers with their floors. `network`: the JSON object of `networks.as_json`."""
+    """Return the table of a network's kinds of layers with operations, bytes, shortest possible times and measured times.
+
+    `network`: JSON object that `roofline --json` prints for a network. A time that was not measured is shown as '—'.
+    """
     total = network["floor_seconds"]
     measured = network.get("measured_seconds", {})
     rows = tuple(
@@ -207,7 +221,18 @@ def page(
     remarks: Sequence[str],
     tables: Sequence[Table] = (),
 ) -> str:
-    """Return the content of an HTML file: picture, labels, roofs, further tables and remarks. `unit`: BOP or FLOP."""
+    """Return the page of a roofline as the text of an HTML file: picture, table of bounds, table of peaks, and remarks.
+
+    The picture and the bounds are left out if there are no points or no memory bandwidth.
+
+    Args:
+        title: heading of the page.
+        points: programs or layers.
+        roofs: peaks and memory bandwidths.
+        unit: 'BOP' or 'FLOP'.
+        remarks: paragraphs after the tables.
+        tables: additional tables before the remarks.
+    """
     parts = []
     if points and any(roof.is_memory for roof in roofs):
         svg, _, _ = picture("roofline", points, roofs, unit, title)
@@ -238,7 +263,10 @@ LEAST_DRAWN_INTENSITY = 1e-3
 
 
 def point(result: Result) -> Point | None:
-    """Return the point of a program in the picture. None without operations or without memory traffic."""
+    """Return the point of a measured program in the picture: rate over intensity. None without operations or memory traffic.
+
+    `result`: JSON object that `bops --json` prints for a program.
+    """
     if result["bops_per_second"] is None or result["intensity"] is None:
         return None
     low, high = result["bops_per_second_interval"]
@@ -246,15 +274,15 @@ def point(result: Result) -> Point | None:
 
 
 def added_roof(text: str) -> Roof:
-    """Return the roof that --roof NAME=FIGURE describes. A figure in B/s is a bandwidth.
+    """Return the roof (upper limit) that the text NAME=FIGURE of --roof describes: operations per second.
 
-    Raises BadConfiguration if the figure is not a positive number.
+    A figure that ends in B/s is a memory bandwidth in bytes per second.
 
     >>> added_roof("without prefetching=13.2e9B/s")
     Roof(name='without prefetching', figure=13200000000.0, origin='given', is_memory=True)
 
     Raises:
-        BadConfiguration: the text has another form.
+        BadConfiguration: the text has no name, or the figure is not a positive number.
     """
     name, _, figure = text.partition("=")
     try:
@@ -270,10 +298,13 @@ def added_roof(text: str) -> Roof:
 
 
 def added_ceiling(text: str, peak: Result) -> Roof:
-    """Return the ceiling that --ceiling NAME=PORTS,IPC,SIMD describes, by equation (8). `peak`: JSON of a measured peak.
+    """Return the upper limit that the text NAME=PORTS,IPC,SIMD of --ceiling describes, in operations per second.
+
+    It is peak × PORTS × IPC ÷ peak IPC × SIMD, equation (8). PORTS is the share of the execution ports, 0..1.
+    `peak`: JSON object of the measured peak.
 
     Raises:
-        BadConfiguration: wrong figures, or the processor's peak IPC is unknown.
+        BadConfiguration: the text has another form, or the processor's largest IPC is not known.
     """
     name, _, figures = text.partition("=")
     try:
@@ -292,7 +323,10 @@ def added_ceiling(text: str, peak: Result) -> Roof:
 
 
 def published(names: Sequence[str]) -> list[Point]:
-    """Return the points of the named programs that the paper measured on its Xeon E5645, pale in the picture."""
+    """Return the points of programs that the paper of Wang et al. measured on a Xeon E5645. They are drawn in a pale colour.
+
+    `names`: names of programs in small letters, such as 'sort'. A name that the paper does not have is ignored.
+    """
     rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("published.json").read_text("utf-8"))
     return [
         Point(f"{row['program']} (E5645)", row["intensity"], row["bops_per_second"], is_published=True)
@@ -302,7 +336,10 @@ def published(names: Sequence[str]) -> list[Point]:
 
 
 def program_lines(result: Result) -> list[str]:
-    """Return a result as lines of text: count, deviation, rate, and its bottleneck under each roof."""
+    """Return the result of a measured program as lines of text: counts, rate, intensity, and its bottleneck under each peak.
+
+    `result`: JSON object that `bops --json` prints for a program.
+    """
     source, deviation = result["source"], result["deviation"]
     lines = [f"{result['name']}: {' '.join(result['command'])}"]
     if source is not None:
@@ -355,7 +392,10 @@ def program_lines(result: Result) -> list[str]:
 
 
 def compared(results: Sequence[Result]) -> list[str]:
-    """Return a line of text for each two consecutive results of one program: the ratio of their rates with its interval."""
+    """Return a line of text for each two consecutive results of one program: ratio of rates second ÷ first, with 95 % interval.
+
+    `results`: JSON objects that `bops --json` prints for programs. Empty if no neighbours are of one program.
+    """
     lines = []
     for first, second in itertools.pairwise(results):
         if first["name"] == second["name"] and first["bops_per_second"] and second["bops_per_second"]:
@@ -375,7 +415,13 @@ def _scaled(rates: Sequence[float], to: float) -> Any:
 
 
 def program_page(results: Sequence[Result], extra: Sequence[Roof], published_points: Sequence[Point]) -> str:
-    """Return the content of the HTML page of programs of one machine."""
+    """Return the roofline page of measured programs as the text of an HTML file. The peaks are those of the first result.
+
+    Args:
+        results: JSON objects that `bops --json` prints for programs of one machine.
+        extra: additional upper limits to draw.
+        published_points: published programs to draw in a pale colour.
+    """
     points = [each for each in map(point, results) if each is not None]
     peaks = [result["peak"] for result in results if result["peak"] is not None]
     roofs = [*(roofs_of_peak(peaks[0]) if peaks else ()), *extra]
@@ -387,7 +433,11 @@ def program_page(results: Sequence[Result], extra: Sequence[Roof], published_poi
 
 
 def network_page(result: Result) -> str:
-    """Return the HTML page of a network: one point per kind of layer and pass, at its floor or at its measured time."""
+    """Return the roofline page of a network as the text of an HTML file, with one point per kind of layer and pass.
+
+    A point is at the measured time of its layers, or without one at their shortest possible time.
+    `result`: JSON object that `roofline --json` prints for a network.
+    """
     measured = result.get("measured_seconds", {})
     points = []
     for each in result["kinds"]:

@@ -1,4 +1,4 @@
-"""Peaks of the present machine: integer adds, multiply-adds, clock, and memory bandwidth, measured by shipped C programs."""
+"""Peaks of this machine (integer adds, multiply-adds, clock, memory bandwidth), measured by C programs that AIPerf ships."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LARGEST_ARRAY_SHARE = 1 / 12
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """Row of processors.json."""
+    """Figures of a known processor model, from a row of processors.json."""
 
     processor: str
     name: str
@@ -50,13 +50,13 @@ class Processor:
 
     @property
     def adds_per_cycle(self) -> float:
-        """Number of 64-bit integer adds per cycle and core."""
+        """Largest number of 64-bit integer adds per clock cycle of one core, in vectors."""
         return roofline.adds_per_cycle(self.vector_ports, self.bits)
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Peaks of one machine. `measured` is in adds per second of all cores: that of one core × cores."""
+    """Peaks of one machine. `measured`: 64-bit integer adds per second of all cores, computed as those of one core × cores."""
 
     model: str
     cores: int
@@ -80,13 +80,16 @@ class Peak:
 
 @cache
 def processors() -> tuple[Processor, ...]:
-    """Return all rows of processors.json: figures of known processors."""
+    """Return the figures of all known processors, in the order of processors.json. The file is read once."""
     rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("processors.json").read_text("utf-8"))
     return tuple(Processor(**{**row, "ids": tuple(row["ids"])}) for row in rows)
 
 
 def processor_of(cpuinfo: str) -> Processor | None:
-    """Return the row for the text of /proc/cpuinfo. None if the table does not contain the processor."""
+    """Return the figures of the processor that /proc/cpuinfo describes. None if processors.json does not contain it.
+
+    `cpuinfo`: content of /proc/cpuinfo. It is compared by model name, then by family and model, then by a feature flag.
+    """
     values = {
         key.strip(): value.strip() for key, _, value in (line.partition(":") for line in cpuinfo.splitlines()) if value
     }
@@ -101,7 +104,7 @@ def processor_of(cpuinfo: str) -> Processor | None:
 
 
 def own_cores() -> int:
-    """Return the number of cores that this process may use. Two threads of a core count once."""
+    """Return the number of physical cores that this process may use. Two hardware threads of one core count once."""
     cores = set()
     for cpu in os.sched_getaffinity(0):
         topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
@@ -113,7 +116,7 @@ def own_cores() -> int:
 
 
 def last_cache_bytes() -> int:
-    """Return the bytes of the largest cache of the first processor. Default: 32 MiB if the system does not show it."""
+    """Return the size of the largest cache of the first processor in bytes. 32 MiB if the system does not show it."""
     sizes = [
         int(path.read_text().strip().removesuffix("K")) * 1024
         for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
@@ -122,12 +125,13 @@ def last_cache_bytes() -> int:
 
 
 def measure_peak(*, with_memory: bool = True) -> Peak:
-    """Measure the peaks of this machine and return them, in operations per second and bytes per second.
+    """Measure the peaks of this machine by running C programs. Return operations per second, and bytes per second of memory.
 
-    `with_memory`: measure the memory bandwidth too.
+    `with_memory`: also measure the memory bandwidth on all cores. With False it is None.
 
     Raises:
-        BadConfiguration: no compiler.
+        BadConfiguration: there is no C compiler, or a program failed, for example for lack of memory.
+        OSError: the cache folder of built programs cannot be written.
     """
     load = os.getloadavg()[0]
     cpuinfo = Path("/proc/cpuinfo").read_text()
@@ -183,7 +187,11 @@ def _lines(path: Path, *words: str) -> list[str]:
 
 
 def roofs(peak: Peak | Mapping[str, Any]) -> tuple[roofline.Roof, ...]:
-    """Return the roofs of a measured peak, or of its JSON: integer adds, scalar adds, and memory bandwidth if it is known."""
+    """Return the upper limits (roofs) for a roofline picture: adds per second of all cores, and memory bandwidth if measured.
+
+    The adds are those of vectors as measured and, if known, nominal, and those of scalar instructions.
+    `peak`: measured peak, or its JSON object.
+    """
     values = peak if isinstance(peak, Mapping) else {name: getattr(peak, name) for name in Peak.__dataclass_fields__}
     found = [roofline.Roof("integer adds", values["measured"], "measured")]
     if values["nominal"] is not None:

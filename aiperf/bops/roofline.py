@@ -1,6 +1,7 @@
-"""Roofline arithmetic of Wang et al. 2018, equations (4) to (8), and of Williams et al. 2009 for floating-point operations.
+"""Arithmetic of the roofline model: bounds of a rate by peak and bandwidth. Wang et al. 2018, equations (4) to (8).
 
-Pure functions and values. Rates are operations per second, bandwidths bytes per second, intensities operations per byte.
+For floating-point operations it is the model of Williams et al. 2009. Rates are operations per second, bandwidths bytes per
+second, intensities operations per byte.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Bottleneck = Literal["memory", "calculation"]
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """Upper bound of a rate, horizontal for calculation and diagonal for memory."""
+    """Upper limit in a roofline picture: a peak (horizontal line) or a memory bandwidth (diagonal line)."""
 
     name: str
     figure: float
@@ -30,7 +31,7 @@ class Roof:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A program or a layer in the picture."""
+    """A program or a network layer in a roofline picture: its rate over its intensity (operations per byte)."""
 
     name: str
     intensity: float
@@ -42,7 +43,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Bottleneck and attained share of one point under one roof of calculation."""
+    """Bound of a program or layer under one peak: its bottleneck, the attainable rate, and the attained share of it."""
 
     point: str
     roof: str
@@ -54,7 +55,7 @@ class Label:
 
 
 def nominal_peak(cores: int, clock_hertz: float, per_cycle: float) -> float:
-    """Return the peak in operations per second by equation (4): cores × clock × operations per cycle.
+    """Return the peak in operations per second by equation (4): cores × clock × operations per cycle and core.
 
     >>> round(nominal_peak(6, 2.4e9, 6) / 1e9, 1)
     86.4
@@ -63,7 +64,9 @@ def nominal_peak(cores: int, clock_hertz: float, per_cycle: float) -> float:
 
 
 def adds_per_cycle(vector_ports: int, bits: int) -> float:
-    """Return the number of 64-bit integer adds per cycle: vector integer ports × bits ÷ 64.
+    """Return the largest number of 64-bit integer adds per cycle of a core: vector integer ports × bits ÷ 64.
+
+    `vector_ports`: number of the core's execution ports for vectors of integers. `bits`: width of a vector.
 
     >>> adds_per_cycle(3, 128)
     6.0
@@ -72,7 +75,16 @@ def adds_per_cycle(vector_ports: int, bits: int) -> float:
 
 
 def ceiling(peak: float, port_efficiency: float, ipc: float, peak_ipc: float, simd: float = 1.0) -> float:
-    """Return a ceiling in operations per second by equation (8): peak × port efficiency × IPC ÷ peak IPC × SIMD.
+    """Return the rate that a program with limited parallelism can attain, in operations per second, by equation (8).
+
+    It is peak × port efficiency × IPC ÷ peak IPC × SIMD.
+
+    Args:
+        peak: peak of the machine in operations per second.
+        port_efficiency: share of the execution ports that the program uses, 0..1.
+        ipc: instructions per cycle of the program.
+        peak_ipc: largest instructions per cycle of the processor.
+        simd: factor for the width of vectors.
 
     >>> round(ceiling(86.4e9, 0.5, 2, 4) / 1e9, 1), round(ceiling(86.4e9, 0.5, 2, 4, 2) / 1e9, 1)
     (21.6, 43.2)
@@ -81,12 +93,17 @@ def ceiling(peak: float, port_efficiency: float, ipc: float, peak_ipc: float, si
 
 
 def attainable(operation_intensity: float, peak: float, bandwidth: float) -> float:
-    """Return the bound of a rate in operations per second by equation (7): the smaller of peak and intensity × bandwidth."""
+    """Return the attainable rate in operations per second by equation (7): the smaller of peak and intensity × bandwidth.
+
+    `operation_intensity`: operations per byte. `peak`: operations per second. `bandwidth`: bytes per second of memory.
+    """
     return min(peak, operation_intensity * bandwidth)
 
 
 def ridge(peak: float, bandwidth: float) -> float:
-    """Return the intensity, in operations per byte, from which calculation is the bound.
+    """Return the intensity in operations per byte above which the peak limits the rate, and below which memory does.
+
+    `peak`: operations per second. `bandwidth`: bytes per second of memory.
 
     >>> round(ridge(86.4e9, 13.2e9), 2)
     6.55
@@ -95,12 +112,18 @@ def ridge(peak: float, bandwidth: float) -> float:
 
 
 def bottleneck(operation_intensity: float, peak: float, bandwidth: float) -> Bottleneck:
-    """Return the resource that bounds a program of this intensity: `memory` or `calculation`."""
+    """Return the resource that limits the rate of a program: 'memory' or 'calculation'.
+
+    `operation_intensity`: operations per byte. `peak`: operations per second. `bandwidth`: bytes per second of memory.
+    """
     return "memory" if operation_intensity < ridge(peak, bandwidth) else "calculation"
 
 
 def labels(points: Sequence[Point], roofs: Sequence[Roof]) -> tuple[Label, ...]:
-    """Return bound and bottleneck of each point under each roof of calculation, with the largest bandwidth. Empty without."""
+    """Return the attainable rate and the bottleneck of each program or layer under each peak, with the largest bandwidth.
+
+    `points`: programs or layers. `roofs`: peaks and memory bandwidths. Empty without a bandwidth.
+    """
     bandwidths = [roof.figure for roof in roofs if roof.is_memory]
     if not bandwidths:
         return ()
@@ -124,7 +147,7 @@ def labels(points: Sequence[Point], roofs: Sequence[Roof]) -> tuple[Label, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One pass of one layer over a batch."""
+    """Cost of the forward or backward pass of one network layer, or of all layers of one kind, over a batch."""
 
     kind: str
     pass_name: str
@@ -135,16 +158,23 @@ class Layer:
 
     @property
     def intensity(self) -> float:
-        """Operations per byte. 0 for a layer that moves nothing."""
+        """Operations per byte of memory traffic. 0 for a layer that moves no bytes."""
         return self.flops / self.bytes_moved if self.bytes_moved else 0.0
 
 
 def floor_seconds(flops: float, bytes_moved: float, peak: float, bandwidth: float) -> float:
-    """Return the shortest time of a layer in seconds: max(operations ÷ peak, bytes ÷ bandwidth)."""
+    """Return the shortest possible time of a layer in seconds: the longer of operations ÷ peak and bytes ÷ bandwidth.
+
+    `flops`: number of operations. `bytes_moved`: memory traffic. `peak`: operations per second. `bandwidth`: bytes per second.
+    """
     return max(flops / peak, bytes_moved / bandwidth)
 
 
 def network_floor(layers: Sequence[Layer], peak: float) -> tuple[float, float]:
-    """Return the sum of the layers' shortest times in seconds, and the share of it that arithmetic at the peak would take."""
+    """Return the shortest possible time of a training step in seconds, and the share (0..1) of it that arithmetic needs.
+
+    The time is the sum of the layers' shortest times. The share is the time of all operations at the peak ÷ this sum.
+    `layers`: passes of all layers. `peak`: operations per second.
+    """
     total = math.fsum(layer.floor_seconds for layer in layers)
     return total, math.fsum(layer.flops for layer in layers) / peak / total

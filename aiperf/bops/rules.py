@@ -1,4 +1,4 @@
-"""Counting rules: number of basic operations of each construct of C and C++, with its source.
+"""Counting rules: number of basic operations (BOPs) of each construct of C and C++, with the reference for it.
 
 [P]: printed in Tables 5 and 6 of the paper. [D]: decided here, because the paper leaves it open (docs/bops.md).
 """
@@ -15,7 +15,7 @@ Operation = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Number of basic operations of one construct."""
+    """Counting rule of one construct of C or C++: its class and number of basic operations, and the reference for it."""
 
     construct: str
     operation: Operation | None
@@ -91,5 +91,5 @@ OTHERS: tuple[Rule, ...] = (
 
 
 def table() -> tuple[Rule, ...]:
-    """Return all rules of counting without repeats, in the order of clang's operators."""
+    """Return all counting rules, each once: binary operators in clang's order, addressing, unary operators, and others."""
     return tuple(dict.fromkeys((*BINARY.values(), ADDRESS, *UNARY.values(), *OTHERS)))

@@ -1,4 +1,4 @@
-"""Measurement of a program: its operations, separate plain runs, traffic, and its point in the roofline."""
+"""Measurement of a program: its basic operations (BOPs), the times of separate runs, and its memory traffic."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SORT_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Wall times of separate plain runs."""
+    """Wall times in seconds of separate runs of a program, with median and interval."""
 
     seconds: tuple[float, ...]
     median: float
@@ -45,10 +45,12 @@ class Times:
 
 
 def times(measure: Callable[[], float], repeats: int) -> Times:
-    """Return the wall times of `repeats` runs, each measured by a call that returns seconds.
+    """Measure the wall times of separate runs of a program, in seconds, with median and 95 % interval of the mean.
+
+    `measure`: executes one run and returns its wall time in seconds. It is called `repeats` times without arguments.
 
     Raises:
-        BadConfiguration: fewer than 10 runs.
+        BadConfiguration: `repeats` is less than 10.
     """
     if repeats < LEAST_REPEATS:
         raise BadConfiguration(
@@ -62,7 +64,11 @@ def times(measure: Callable[[], float], repeats: int) -> Times:
 
 
 def ratio(first: Sequence[float], second: Sequence[float]) -> tuple[float, tuple[float, float]]:
-    """Return the ratio first ÷ second of interleaved pairs, and its 95 % interval: geometric mean, Student's t over pairs."""
+    """Return the mean ratio first ÷ second of paired measurements, and its 95 % interval as (low, high).
+
+    It is a geometric mean, with Student's t over the pairs. `first`, `second`: values above 0 of the pairs, in the same order,
+    at least two.
+    """
     estimate = of_repeats([math.log(one / other) for one, other in zip(first, second, strict=True)])
     assert estimate is not None
     low, high = estimate.interval
@@ -72,10 +78,18 @@ def ratio(first: Sequence[float], second: Sequence[float]) -> tuple[float, tuple
 def instruction_count(
     command: Sequence[str], launch: Sequence[str], *, simulate: bool, source: Path | None = None
 ) -> tuple[InstructionCount | None, str]:
-    """Return the instruction count, and the reason if the hardware did not count it.
+    """Run a command and return its numbers of instructions, and the reason as text if hardware counters did not count them.
+
+    The reason is '' if they did.
 
     Args:
-        simulate: use callgrind if there are no counters. Otherwise the count is None.
+        command: program and its arguments.
+        launch: words before the program, such as mpirun -np 2.
+        simulate: True to simulate the count by callgrind if there are no counters. With False, the count is None in this case.
+        source: file of the standard input. Default: empty.
+
+    Raises:
+        BadConfiguration: there is no C compiler, or callgrind is missing or fails.
     """
     try:
         return counted_by_perf([*launch, *command], source), ""
@@ -93,9 +107,18 @@ def result(
     source: SourceCount | None,
     peak: Peak | None,
 ) -> dict[str, Any]:
-    """Return the JSON object that --json prints for a program.
+    """Return the result of a measured program as the JSON object that --json prints: counts, times, rate, intensity and peak.
 
-    Operations are counted at the source, or without a source count by equation (3).
+    The operations are those of the source count, or without one those of equation (3). A figure that is not known is None.
+
+    Args:
+        name: name of the program.
+        command: program and its arguments.
+        timed: times of its runs.
+        counted: numbers of instructions. None if they were not counted.
+        reason: reason as text if hardware counters did not count. '' if they did.
+        source: operations counted at the source. None without a source count.
+        peak: measured peak of this machine. None if it was not measured.
     """
     by_instructions = None if counted is None else counted.bops
     operations = source.bops if source is not None else by_instructions
@@ -137,7 +160,7 @@ def result(
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One measuring tool with its data."""
+    """A measuring program of AIPerf (sort, grep or wordcount) with its generated data and number of processes."""
 
     name: str
     words: tuple[str, ...]
@@ -146,24 +169,33 @@ class Tool:
 
     @property
     def launch(self) -> tuple[str, ...]:
-        """Words before the program in its command line: mpirun with the number of ranks. Empty for one rank."""
+        """Words before the program in its command line: mpirun with the number of ranks (processes). Empty for one rank."""
         return ("mpirun", "--oversubscribe", "-np", str(self.ranks)) if self.ranks > 1 else ()
 
     def built(self, *flags: str) -> Path:
-        """Return the path of the program, built with these compiler flags, and with MPI if it has several ranks."""
+        """Compile the program with these flags, and with MPI if it has several ranks. Return the path of the program.
+
+        Raise BadConfiguration if the compiler is missing or fails. A program with equal flags is built once.
+        """
         header = hashlib.sha256((NATIVE / "tool.h").read_bytes()).hexdigest()[:16]
         mpi = ("-DWITH_MPI",) if self.ranks > 1 else ()
         words = ("-std=c++17", *flags, *mpi, f"-DHEADER=0x{header}", f"-I{NATIVE}")
         return program(NATIVE / f"{self.name}.cpp", compiler="mpicxx" if self.ranks > 1 else "g++", flags=words)
 
     def source_count(self, *flags: str) -> SourceCount:
-        """Return the operations of one run on the tool's data, counted at the source. `flags`: words for the compiler."""
+        """Run the program once on its data, and return its executed basic operations (BOPs), counted at the source.
+
+        `flags`: words for the compiler. Raise CannotCount if clang is missing, and Failed if the program fails.
+        """
         mpi = ("-DWITH_MPI", *_mpi_flags()) if self.ranks > 1 else ()
         words = ("-std=c++17", *flags, f"-I{NATIVE}", *mpi)
         return count_sources([NATIVE / f"{self.name}.cpp"], flags=words, arguments=self.words, launch=self.launch)
 
     def read_seconds(self, path: Path) -> float:
-        """Return the longest time in seconds that a rank spent in reading its input."""
+        """Run the program once and return the longest time in seconds that one of its processes took to read the input.
+
+        `path`: path of the built program. 0 if the program prints no such time.
+        """
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         ended = subprocess.run(
             [*self.launch, str(path), *self.words],
@@ -177,14 +209,18 @@ class Tool:
 
 
 def tool(name: str, folder: Path, size: int | None, ranks: int | None, expression: str, seed: int = 0) -> Tool:
-    """Generate the data of a measuring tool below `folder` and return the tool.
+    """Generate the input data of a measuring program in `folder`, and return the program with its data and arguments.
 
     Args:
-        size: records of Sort, bytes of text of the others (default: 1 million, 16 million).
-        ranks: processes (default: the cores, 1 without mpicxx).
+        name: 'sort', 'grep' or 'wordcount'.
+        folder: existing folder for the file of the data.
+        size: number of records for sort, bytes of text for the others. With None, 1 million records or 16 million bytes.
+        ranks: number of processes. With None, the physical cores, or 1 without mpicxx.
+        expression: regular expression of grep. The others ignore it.
+        seed: seed of the generated data.
 
     Raises:
-        BadConfiguration: the data do not fit on the disk or into the memory, or there is no mpicxx.
+        BadConfiguration: the data do not fit on the disk or into the memory, or a compiler is missing.
     """
     size = _SIZES[name] if size is None else size
     has_mpi = shutil.which("mpicxx") is not None
@@ -213,14 +249,18 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
 
 
 def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, peak: Peak) -> dict[str, Any]:
-    """Measure a tool and return the JSON object of its result: source count, times of plain runs, memory traffic.
+    """Build and measure a measuring program, and return the JSON object of its result: BOPs, times, rate, memory traffic.
 
     Args:
-        chosen: tool with its data.
-        repeats: number of plain runs.
-        flags: flags of the compiler.
-        against: other flags. Their runs are interleaved with the others, and the result has the ratio of the times.
+        chosen: program with its data.
+        repeats: number of timed runs, at least 10.
+        flags: flags of the compiler as one text.
+        against: other flags of the compiler. Runs with both flags alternate, and the result has the ratio of their times. With
+            None, there is no such comparison.
         peak: measured peak of this machine.
+
+    Raises:
+        BadConfiguration: fewer than 10 runs, a missing compiler or tool, or a program that failed.
     """
     path = chosen.built(*shlex.split(flags))
     command = [str(path), *chosen.words]

@@ -23,12 +23,12 @@ from aiperf.errors import BadConfiguration
 
 
 class CannotCount(BadConfiguration):
-    """A source, a construct or a program that cannot be counted."""
+    """Error for a source, a construct or a program with basic operations that cannot be counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Place of an operator, a condition, a body or a call."""
+    """Place of an operator, a condition, a loop body or a call in the sources, with the function around it."""
 
     file: str
     place: Place
@@ -39,7 +39,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator, with its operations per execution."""
+    """One operator in the sources, with its counting rule and its number of basic operations per execution."""
 
     spot: Spot
     rule: Rule
@@ -50,7 +50,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop with a condition that is tested before the body."""
+    """One loop with a condition that is tested before the body: a for or while loop."""
 
     condition: Spot
     body: Spot
@@ -67,7 +67,7 @@ class Call:
 
 @dataclass(slots=True)
 class Tree:
-    """Content of the counted files."""
+    """Operators, loops, calls and functions of all counted source files."""
 
     operators: list[Operator] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
@@ -99,12 +99,15 @@ class SourceText:
                 self._origins.append((mark[2].decode(errors="replace"), int(mark[1]), is_system))
 
     def place(self, offset: int) -> Place:
-        """Return the place of a byte of the text as line and column."""
+        """Return the place of a byte of the text as (line, column), both from 1. `offset`: index of the byte, from 0."""
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
     def origin(self, line: int) -> tuple[str, int, bool]:
-        """Return the file and the line number that a line was included from, and True if the file is a header of the system."""
+        """Return the original place of a line of the text: its file, its line number, and True if the file is a system header.
+
+        `line`: line number in this text, from 1.
+        """
         index = bisect_right(self._marks, line) - 1
         if index < 0:
             return self.path, line, False
@@ -112,15 +115,18 @@ class SourceText:
         return file, first + line - self._marks[index] - 1, is_system
 
     def after(self, offset: int) -> int:
-        """Return the offset of the next token: the first byte from `offset` on after blanks, comments and line markers."""
+        """Return the offset of the next token at or after `offset`. Blanks, comments and line markers are skipped.
+
+        Offsets are byte indices from 0.
+        """
         match = re.compile(rb"(?:\n# [^\n]*|\\\n|//[^\n]*|/\*.*?\*/|\s)*", re.S).match(self.text, offset)
         return match.end() if match else offset
 
     def semicolons(self, offset: int) -> list[int]:
-        """Return the offsets of the semicolons in the head of a for loop that begins at `offset`.
+        """Return the byte offsets of the semicolons in the head (the part in parentheses) of a for loop at byte `offset`.
 
         Raises:
-            CannotCount: the head has no end.
+            CannotCount: the head has no closing parenthesis.
         """
         depth, semicolons = 0, []
         for token in re.compile(rb'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|[(){};]').finditer(self.text, offset):
@@ -133,7 +139,7 @@ class SourceText:
         raise CannotCount(f"the head of a loop ends with ')', but found none at {self.shown(offset)}: correct it")
 
     def shown(self, offset: int) -> str:
-        """Return the text file:line for an offset, for messages."""
+        """Return the original place of a byte as text 'FILE:LINE', for messages. `offset`: index of the byte, from 0."""
         file, line, _ = self.origin(self.place(offset)[0])
         return f"{file}:{line}"
 
@@ -196,10 +202,12 @@ def _library() -> Any:
 
 
 def read_tree(texts: Sequence[SourceText], arguments: Sequence[Sequence[str]]) -> Tree:
-    """Return the operators, loops and calls in the text of some files. `arguments`: words of the compiler for each file.
+    """Parse C and C++ sources with clang, and return their operators, loops, calls and functions.
+
+    `texts`: sources. `arguments`: words for the compiler for each source, in the same order.
 
     Raises:
-        CannotCount: a file that clang refuses, or a construct without a rule.
+        CannotCount: clang refuses a source, or a source has a construct without a counting rule.
     """
     tree = Tree()
     for text, words in zip(texts, arguments, strict=True):

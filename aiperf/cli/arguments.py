@@ -65,7 +65,7 @@ VERB_MODULES = {
 
 
 class VerbModule(Protocol):
-    """Names that the module of a verb defines."""
+    """Interface of the module of a verb (a command such as `python -m aiperf report`)."""
 
     DESCRIPTION: str
     EXAMPLES: Sequence[str]
@@ -73,7 +73,11 @@ class VerbModule(Protocol):
     """Options of a run in the usage line. '' if the verb accepts none."""
     add_arguments: Callable[[argparse.ArgumentParser], None]
     execute: Callable[[argparse.Namespace, list[str]], int]
-    """Execute the verb with its arguments and the options of a run. Return the exit status."""
+    """Execute the verb and return its exit status.
+
+    First argument: values of the arguments that `add_arguments` defines. Second: options of a run as typed, OPTION=VALUE. The
+    list is empty if OPTIONS is ''.
+    """
 
 
 class _Parser(argparse.ArgumentParser):
@@ -84,10 +88,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def execute(words: Sequence[str]) -> int:
-    """Execute the verb in the first word and return the exit status.
+    """Execute a verb (a command such as `report`) and return its exit status. `--help` prints the help and gives 0.
+
+    `words`: name of an existing verb, then its arguments as typed.
 
     Raises:
-        BadConfiguration: an unknown argument. The message names the nearest known one.
+        BadConfiguration: an argument is unknown, missing, empty or wrong. The message suggests a similar argument.
+        AiperfError: any error of the verb that the user can fix.
     """
     verb, *given = words
     module = verb_module(verb)
@@ -106,10 +113,12 @@ def execute(words: Sequence[str]) -> int:
 
 
 def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:
-    """Check the words of a run, which begins with no verb.
+    """Check that a command line without a verb has no misspelt verb and no flags (`--seed`). Options are OPTION=VALUE.
+
+    `words`: arguments of the command line. `options`: names of all options of a run.
 
     Raises:
-        BadConfiguration: the first word is neither a verb nor an option, or a word is a flag.
+        BadConfiguration: the first word is neither a verb nor an option, or a word begins with '-'.
     """
     if words and re.fullmatch(r"\w[\w-]*", words[0]) and words[0] not in options:
         raise BadConfiguration(
@@ -127,12 +136,15 @@ def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:
 
 
 def verb_module(verb: str) -> VerbModule:
-    """Import and return the module of a verb, which must exist."""
+    """Import and return the module of an existing verb, such as 'report'. A module is imported once."""
     return cast(VerbModule, importlib.import_module(VERB_MODULES[verb]))
 
 
 def parser_of(verb: str) -> argparse.ArgumentParser:
-    """Return the argument parser of a verb, with its help. The options of a run are not part of it."""
+    """Return a new argument parser of an existing verb, such as 'report', with its help.
+
+    It raises BadConfiguration for wrong arguments. It does not know the options of a run (OPTION=VALUE).
+    """
     module = verb_module(verb)
     parser = _Parser(
         prog=f"{program()} {verb}",
@@ -162,11 +174,16 @@ def add_number(
     default_in_words: str | None = None,
     **bounds: float,
 ) -> None:
-    """Add an argument to the parser that takes a number in a range. `meaning`: text for --help.
+    """Add to a parser a flag that takes one number. The parser raises BadConfiguration for a number outside the bounds.
 
     Args:
-        bounds: least, above, most, below.
-        default_in_words: text of a default that is not a number.
+        option: flag with dashes, such as '--repeat'.
+        meaning: text for --help. The range and the default are added to it.
+        kind: int for whole numbers, float for others.
+        metavar: placeholder of the number in --help.
+        default: value if the flag is not given. Default: None.
+        default_in_words: text for --help about a default that the verb computes. `default` is then None.
+        bounds: any of least, above, most, below, such as least=1. `least` and `most` are included in the range.
     """
     limits = FieldLimits((kind,), False, False, bounds)
     shown = f"{default:g}" if default_in_words is None and default is not None else default_in_words

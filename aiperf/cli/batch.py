@@ -1,4 +1,4 @@
-"""Runs as jobs of a scheduler: print, submit and follow the job. The job continues when this terminal closes."""
+"""Runs as jobs of a batch scheduler: print, submit and follow a job. The job continues when the terminal closes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,20 @@ SILENT_SECONDS = 300.0
 
 
 def submit(conf: RunConf, cluster: SchedulerConf, words: Sequence[str]) -> int:
-    """Submit a new run to the scheduler. Return the exit status of the run if it was followed to its end, otherwise 0.
+    """Submit a new run as a job. Create the run's folder, print the job script and, by default, wait for the end of the job.
+
+    With `cluster.submit=false` the script is only printed. Inside an allocation the script runs here, without a new job.
+    Return 0 if the score is valid, 1 if it is not. Return 0 if the job is not followed to its end, as after Ctrl-C.
+
+    Args:
+        conf: configuration of the run.
+        cluster: its scheduler and nodes.
+        words: options as typed, which the job repeats.
 
     Raises:
-        BadConfiguration: the options contradict each other.
-        SchedulerRefused: the scheduler refused the job. The message is the scheduler's.
+        BadConfiguration: the options contradict each other or the allocation.
+        SchedulerRefused: the scheduler is missing, refused the job, or does not answer for 300 s.
+        AiperfError: the job ended before the run began.
     """
     check_options(conf)
     folder = folder_of(conf, time.time()).absolute()
@@ -40,15 +49,27 @@ def submit(conf: RunConf, cluster: SchedulerConf, words: Sequence[str]) -> int:
 
 
 def resubmit(conf: RunConf, cluster: SchedulerConf, folder: Path) -> int:
-    """Submit a job that resumes a run, with the options in its journal. Return the exit status as in `submit`."""
+    """Submit a job that resumes the run in `folder`, with the options in its journal. By default wait for the end of the job.
+
+    `conf`: configuration in the journal. `cluster`: its scheduler and nodes. Return 0 if the score is valid or the job is not
+    followed to its end, otherwise 1. Raise SchedulerRefused if the scheduler is missing, refused the job or does not answer.
+    """
     return _execute(conf, cluster, folder.absolute(), [], is_new=False)
 
 
 def run_verb_here(conf: RunConf, cluster: SchedulerConf, words: Sequence[str], verb: Sequence[str]) -> int:
-    """Run a verb other than `drive` on the nodes of the current allocation and return its exit status.
+    """Run a command of AIPerf, such as `preflight`, on the nodes of the current allocation, and return its exit status.
+
+    The temporary folder of its job script is removed at the end. The command runs on the first node. The other nodes join it.
+
+    Args:
+        conf: configuration of the run.
+        cluster: its scheduler and nodes.
+        words: options of the run as typed.
+        verb: name of the command and its flags, without the folder and the options.
 
     Raises:
-        BadConfiguration: this process is in no allocation.
+        BadConfiguration: this process is not inside an allocation of the scheduler.
     """
     if not cluster.is_allocated(os.environ):
         raise BadConfiguration(
@@ -130,7 +151,9 @@ def _follow(job: BatchJob, number: str) -> int:
                 state = job.state(number)
             except ClusterError as error:  # the controller may be restarting
                 if time.monotonic() - silent_since > SILENT_SECONDS:
-                    raise SchedulerRefused(f"job {number} is no longer followed: {error}") from error
+                    raise SchedulerRefused(
+                        f"job {number} is no longer followed, but may continue: {error}. Its state: {job.status_command}"
+                    ) from error
             else:
                 silent_since = time.monotonic()
                 if state != reported:
@@ -154,10 +177,13 @@ def _fetch(job: BatchJob, number: str) -> None:
     try:
         job.fetch(number)
     except NoReport as none:
-        raise AiperfError(f"job {number} ended before its run began, and there is no report: {none}") from none
+        raise AiperfError(
+            f"job {number} ended before its run began, and there is no report: {none}. Correct the cause, and start it again"
+        ) from none
     except ClusterError as error:
         raise SchedulerRefused(
-            f"job {number} has ended, but its report could not be copied from its nodes: {error}"
+            f"job {number} has ended, but its report could not be copied from its nodes: {error}. Copy the run's folder from "
+            "the storage of the cluster by hand"
         ) from error
 
 
@@ -186,7 +212,10 @@ def _finish(job: BatchJob, number: str) -> int:
     from aiperf.report.write import report_of
 
     if not (job.folder / NAME).is_file():
-        raise AiperfError(f"job {number} ended before its run began. Its last output: {job.last_output}")
+        raise AiperfError(
+            f"job {number} ended before its run began. Correct the cause, and start it again. Its last output: "
+            f"{job.last_output}"
+        )
     report = report_of(job.folder)
     for line in closing_lines(report, job.folder / "report.html", job.folder):
         print_line(line)

@@ -65,7 +65,11 @@ LIBRARIES = ("torch", "ray", "horovod", "hydra-core", "optuna")
 
 
 def main(names: Sequence[str] = ()) -> int:
-    """Print the help on one screen, or the help on the verbs and options in `names`. Return the exit status, 0."""
+    """Print the help of the program on one screen, or the help on options and parts of the configuration. Return 0.
+
+    `names`: names of options, parts or choices, such as 'seed', 'dataset' or 'dataset=imagenet', or 'options' for all options.
+    Raise BadConfiguration for an unknown name.
+    """
     lines = [line for name in names for line in _entry(name)] if names else list(_screen())
     print(in_users_form("\n".join(lines)))
     return 0
@@ -98,7 +102,9 @@ def _entry(name: str) -> Iterator[str]:
             yield from _part(part)
     elif key in parts:
         if choice and choice not in choices(key):
-            raise BadConfiguration(f"{key} is one of {', '.join(choices(key))}, but found {choice!r}")
+            raise BadConfiguration(
+                f"{key} is one of {', '.join(choices(key))}, but found {choice!r}: choose one of them"
+            )
         yield from _part(key, choice)
     elif key in option_names():
         part, _, last = key.rpartition(".")
@@ -194,7 +200,10 @@ def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 @cache
 def usual_values() -> dict[str, Any]:
-    """Return the values of options in the default run by name, including the choices and the values that their files set."""
+    """Return the default values of the options of a run, by option name. A group such as 'dataset' has its default choice.
+
+    Values that the YAML files of the default choices set are included.
+    """
     import yaml
 
     listed = yaml.safe_load((configuration_folder() / MAIN).read_text("utf-8"))["defaults"]
@@ -221,7 +230,10 @@ def _written(value: Any) -> str:
 
 
 def field_docstrings(schema: type[Any]) -> dict[str, str]:
-    """Return, by field name, the docstring under each field of a class and of its bases. Fields without one are left out."""
+    """Return the docstrings of a class's fields by field name, with those of its base classes. Fields without one are left out.
+
+    The docstring of a field is the string on the line after it in the source.
+    """
     texts: dict[str, str] = {}
     for part in (each for each in reversed(schema.__mro__) if "__annotations__" in vars(each)):
         body = _classes(part.__module__)[part.__name__].body
@@ -244,7 +256,7 @@ def _classes(module: str) -> dict[str, ast.ClassDef]:
 
 
 def version() -> int:
-    """Print the versions of the program, its sources, the journal's schema, Python and libraries. Return the exit status, 0."""
+    """Print the versions of the program, its sources, the journal's format, Python and libraries. Return exit status 0."""
     from aiperf.journal.events import SCHEMA
     from aiperf.system.source import COMMIT, SOURCE, revision
 
@@ -271,10 +283,12 @@ def _installed(distribution: str) -> str:
 
 
 def composed(words: Sequence[str]) -> int:
-    """Print the configuration that `[OPTION=VALUE …] --cfg job` composes, as YAML. Return the exit status, 0.
+    """Print the configuration of a run as YAML, for the command line `[OPTION=VALUE …] --cfg job`. Return exit status 0.
+
+    `words`: all arguments of the command line.
 
     Raises:
-        BadConfiguration: options that no run can have.
+        BadConfiguration: --cfg has another value than 'job', or an option is unknown or has a wrong value.
     """
     import argparse
 

@@ -1,4 +1,4 @@
-"""Lines for the standard output: folded to the terminal's width, in its encoding, with commands as the user typed them.
+"""Printing of lines on the standard output: folded to the terminal's width, with commands as the user typed the program.
 
 Texts contain `python -m aiperf`, which works for every installation. `in_users_form` replaces it by the command that the user
 called.
@@ -25,17 +25,17 @@ SCRIPT = "aiperf-cluster"
 
 
 def program() -> str:
-    """Return the command that the user typed before the arguments, such as `python -m aiperf`."""
+    """Return the command by which the user started this program: `python -m aiperf` or `aiperf-cluster`."""
     return SCRIPT if Path(sys.argv[0]).name == SCRIPT else MODULE
 
 
 def print_line(line: str) -> None:
-    """Print a line of text, with commands written as the user typed the program's name."""
+    """Print a line of text at once. `python -m aiperf` in it is replaced by the command that the user typed."""
     print(in_users_form(line), flush=True)
 
 
 def in_users_form(text: str) -> str:
-    """Return the text with `python -m aiperf` replaced by the command that the user typed."""
+    """Return the text with `python -m aiperf` replaced by the command that the user typed, such as `aiperf-cluster`."""
     return text if program() == MODULE else text.replace(MODULE, program())
 
 
@@ -44,7 +44,10 @@ NARROWEST = 40
 
 
 def print_folded(lines: Iterable[str], indent: int = 2) -> None:
-    """Print lines of text, broken at the width of the terminal if the output is one. `indent`: as in `folded`."""
+    """Print lines of text. If the standard output is a terminal of 40 columns or more, break them at its width.
+
+    `indent`: number of spaces before the continuation of a broken line, in addition to the indentation of the line.
+    """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for line in lines:
         text = in_users_form(line)
@@ -53,7 +56,7 @@ def print_folded(lines: Iterable[str], indent: int = 2) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table: caption, rows in columns, unfolded lines below their row, footnote."""
+    """Print a table as text: caption, aligned columns with their names, additional lines below their row, and footnote."""
     rows: list[tuple[list[str], tuple[str, ...]]] = [([column.name for column in table.columns], ())]
     for row in table.rows:
         rows.append(([sanitize(cell.text) for cell in row], tuple(line for cell in row for line in cell.unfolds)))
@@ -68,9 +71,10 @@ def print_table(table: Table) -> None:
 
 
 def folded(line: str, width: int, indent: int = 2) -> list[str]:
-    """Return a line as several lines of at most `width` characters. A longer word, such as a path, stays whole.
+    """Return a line broken at spaces into lines of at most `width` characters. A longer word, such as a path, stays whole.
 
-    `indent`: additional indentation of all lines but the first.
+    `indent`: number of spaces before all lines but the first, in addition to the indentation of `line`. An empty line gives one
+    empty line.
     """
     own = len(line) - len(line.lstrip())
     return textwrap.wrap(
@@ -84,7 +88,7 @@ def folded(line: str, width: int, indent: int = 2) -> list[str]:
 
 
 def set_up(*streams: TextIO) -> None:
-    """Make streams print '?' for characters that their encoding lacks. UTF-8 streams are unchanged."""
+    """Set streams, such as sys.stdout, to print '?' for characters that their encoding lacks, in place of an exception."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -1,4 +1,4 @@
-"""Progress lines on standard error for the phases before and after the live table, with the duration of each."""
+"""Progress lines on standard error for the steps before and after a run, such as `starting Ray`, with their durations."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WORTH_A_LINE_SECONDS = 0.3
 
 
 class Phases:
-    """Sequence of phases. The next phase ends the current one."""
+    """Progress display of a sequence of phases (steps before or after a run). The begin of a phase ends the current one."""
 
     def __init__(self, console: Console | None = None) -> None:
-        """`console`: default: standard error."""
+        """Create the display without a phase. `console`: output of the lines. Default: standard error."""
         self._console = console or Console(stderr=True)
         self._name: str | None = None
         self._began = 0.0
@@ -28,7 +28,10 @@ class Phases:
         """Seconds of the current phase, on a terminal."""
 
     def begin(self, name: str) -> None:
-        """Begin a phase and show its name, for example `starting Ray`. The current phase ends."""
+        """Begin a phase and show its name, for example `starting Ray`. The current phase ends.
+
+        Raise KeyboardInterrupt if a signal such as Ctrl-C was received.
+        """
         self.end()
         interrupts.check()
         self._name, self._began = name, time.monotonic()
@@ -41,7 +44,11 @@ class Phases:
             self._console.print(f"{name} …", highlight=False, soft_wrap=True)
 
     def end(self, *, is_done: bool = True) -> None:
-        """End the current phase, if there is one. `is_done`: False for an interrupted phase, printed without its time."""
+        """End the current phase, and print its name and duration if it took 0.3 s or more. Do nothing without a phase.
+
+        `is_done`: False if the phase was interrupted. It is then printed without its duration. Raise KeyboardInterrupt if
+        `is_done` is True and a signal such as Ctrl-C was received.
+        """
         if self._name is None:
             return
         name, self._name = self._name, None
@@ -57,7 +64,7 @@ class Phases:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Return a context manager that shows a phase from here to the end of the block."""
+        """Return a context manager that shows the phase `name` while its block runs. An exception marks it as interrupted."""
         self.begin(name)
         try:
             yield

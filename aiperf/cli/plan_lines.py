@@ -1,4 +1,4 @@
-"""Text of a plan, for a run on existing nodes or on nodes that a scheduler will provide."""
+"""Text of the plan of a run (data set, time, workers, first network, budget, disk), printed before the run starts."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ Line = tuple[str, str]
 
 
 def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
-    """Return the text that shows a plan. `workers`: their number as text. `number`: workers for the estimate of disk space."""
+    """Return the plan of a run as text of several lines, each with a name and a value.
+
+    `workers`: number of workers as text, as it is printed. `number`: number of workers for the estimate of the disk space.
+    """
     return _joined([*_data_set(plan.dataset), _time(plan.conf), ("workers", workers), *_planned(plan, number)])
 
 
 def preview_text(preview: Preview, conf: RunConf, requested: Sequence[Line], workers: str) -> str:
-    """Return the text of a preview: the plan of a run whose nodes do not exist yet.
+    """Return the plan of a run before its nodes exist, as text of several lines, each with a name and a value.
 
     Args:
-        preview: preview of the run.
-        conf: its configuration.
-        requested: lines about the resources to request from a scheduler.
-        workers: number of workers as text.
+        preview: known parts of the plan.
+        conf: configuration of the run.
+        requested: lines about the resources to request from a scheduler, as (name, value).
+        workers: number of workers as text, as it is printed.
     """
     data, network, plan = preview.dataset, preview.network, preview.plan
     described: list[Line] = [("data set", f"{conf.dataset.name}: {preview.dataset_source}")]

@@ -1,4 +1,4 @@
-"""`python -m aiperf key=value …`: run the benchmark, print the score and write the report."""
+"""`python -m aiperf OPTION=VALUE …`: run the benchmark, print the score and write the report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,16 @@ WITH_RESUME = ("resume", "resume_until", "runs", "follow")
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the benchmark and return the exit status: 0 with a valid score, 1 without, 130 after Ctrl-C, 143 after SIGTERM."""
+    """Start or resume a run of the benchmark, wait for its end, write the report, and return the exit status.
+
+    0: the score is valid, or a plan or job script was only printed. 1: no valid score. 130 after Ctrl-C, 143 after SIGTERM.
+    `words`: options of the run as typed, such as 'dataset=imagenet' or 'resume=RUN'.
+
+    Raises:
+        BadConfiguration: wrong options, or too little disk space.
+        RunStopped: the run stopped before its end. It can be resumed.
+        AiperfError: another error that the user can fix.
+    """
     return interrupts.status(_execute(words))
 
 
@@ -133,10 +142,18 @@ def _run_on_hosts(conf: RunConf, cluster: JoinedConf, words: Sequence[str]) -> i
 
 
 def drive(words: Sequence[str], folder: Path) -> int:
-    """Start the run of an existing folder, or resume it if the folder has a journal. Return the exit status as in `main`.
+    """Start a run in an existing folder, or resume the run if the folder has a journal. Wait for its end.
+
+    Return exit status 0 if the score is valid, otherwise 1. The report is written. Job scripts call this function.
+
+    Args:
+        words: options of the run as typed, such as 'dataset=imagenet'.
+        folder: folder of the run, shared by all nodes.
 
     Raises:
-        BadConfiguration: the options differ from those in the journal.
+        BadConfiguration: wrong options, or options that differ from those in the journal.
+        CannotResume: the run in the folder is finished.
+        RunStopped: the run stopped before its end. It can be resumed.
     """
     conf = configure(words)
     if (folder / NAME).is_file():
@@ -300,7 +317,7 @@ def _finish(folder: Path) -> int:
 
 
 def describe_plan(plan: Plan) -> str:
-    """Return the text of a plan, with the number of its workers."""
+    """Return the plan of a run as text of several lines, with the number of workers on its cluster or on this machine."""
     cluster = plan.conf.cluster
     if cluster is not None:
         return plan_text(plan, cluster.workers_text())

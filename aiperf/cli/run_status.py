@@ -1,4 +1,4 @@
-"""State of a run in progress, from its journal alone."""
+"""State of a run in progress, read from its journal: score, time, workers, driver, job. The run is not contacted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_LOST = 3
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A worker that was lost."""
+    """A worker that was lost during the run, for example because its host crashed. Its number, host, time and reason."""
 
     worker: int
     host: str
@@ -31,7 +31,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """State of a run."""
+    """State of a run at the last line of its journal."""
 
     view: LiveView
     """State at the last line of the journal."""
@@ -53,10 +53,13 @@ class Status:
 
 
 def status_of(folder: Path, now_unix: float) -> Status:
-    """Return the state of the run in a folder. `now_unix`: time of the wall clock in seconds since 1970.
+    """Read the journal in a folder and return the state of its run. Nothing is written.
+
+    `folder`: folder of the run. `now_unix`: present time of the wall clock in seconds since 1970.
 
     Raises:
-        NoSuchRun: the journal has no complete line yet.
+        NoSuchRun: there is no journal, or it has no complete line yet.
+        JournalDamaged: a line of the journal was changed or removed.
         BadConfiguration: the file with the job's id is damaged.
     """
     from aiperf.accounting.work_log import WorkLog
@@ -107,7 +110,11 @@ def _job(path: Path) -> dict[str, str] | None:
 
 
 def lines(folder: Path, now_unix: float) -> Iterator[str]:
-    """Yield the state of a run as lines of text. Arguments and errors as in `status_of`."""
+    """Yield the state of the run in a folder as lines of text: time, score, quality, workers, driver host and warnings.
+
+    `now_unix`: present time of the wall clock in seconds since 1970. Raise NoSuchRun without a readable journal, JournalDamaged
+    for a changed journal, and BadConfiguration if the file with the job's id is damaged.
+    """
     from aiperf.units import METRICS, duration, flops_per_second
     from aiperf.units import error as error_rate
     from aiperf.units import quality as as_text

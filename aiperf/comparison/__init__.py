@@ -1,1 +1,1 @@
-"""Comparison of two runs: their differences, tested for significance."""
+"""Comparison of runs: their differences, and the significance of differences between their results."""

@@ -26,7 +26,7 @@ Kind = Literal["benchmark", "configuration", "system", "versions"]
 
 @dataclass(frozen=True, slots=True)
 class RunDifference:
-    """One difference between two runs."""
+    """One property with different values in two runs."""
 
     kind: Kind
     name: str
@@ -35,7 +35,10 @@ class RunDifference:
 
 
 def differing(first: Report, second: Report) -> tuple[RunDifference, ...]:
-    """Return all differences of two runs in benchmark, configuration, system and versions, in this order. Empty if none."""
+    """Return all differences of two runs in benchmark, configuration, system and versions, in this order.
+
+    Each has the name of the property and its value in both runs as text, '—' if a run lacks it. Empty if the runs are equal.
+    """
     return tuple(
         RunDifference(kind, name, before, after)
         for (kind, one), (_, other) in zip(_described(first), _described(second), strict=True)
@@ -89,7 +92,10 @@ def _unlike(first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[tup
 
 
 def unequal(runs: Sequence[Report]) -> tuple[RunDifference, ...]:
-    """Return the differences of each further run from the first one, except for the seed. Empty for repeats of one run."""
+    """Return the differences of each further run from the first run, except for the seed.
+
+    `runs`: reports of at least one run. Empty if all are repeats of one run.
+    """
     return tuple(
         each
         for other in runs[1:]

@@ -1,4 +1,4 @@
-"""Comparison of two sides, or of several equal runs with each other, as values."""
+"""Comparison of two runs or groups of equal runs (sides A and B), or of several equal runs with each other, as values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PRECISIONS = (0.02, 0.01, 0.005)
 
 @dataclass(frozen=True, slots=True)
 class LossChange:
-    """Part of the loss waterfall as a share of its top. Mean of a side's runs."""
+    """Loss by one cause as a share of the peak, 0..1, on both sides. Mean over the runs of a side."""
 
     name: str
     first: float
@@ -37,7 +37,7 @@ class LossChange:
 
 @dataclass(frozen=True, slots=True)
 class RegressionGate:
-    """Verdict on a figure of the second side: worse than the first by more than the margin, or not."""
+    """Verdict on a result (such as the score) of side B: worse than side A by more than the margin, or not."""
 
     figure: str
     largest_regression: float
@@ -48,7 +48,7 @@ class RegressionGate:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Comparison of two sides."""
+    """Comparison of side A (first) and side B (second). A side is one run, or several equal runs."""
 
     first: tuple[str, ...]
     """Names of the runs."""
@@ -62,15 +62,15 @@ class Comparison:
     pairs: Pairs | None
     """Comparison of equal trials. None if there are none, or if a side has several runs."""
     losses: tuple[LossChange, ...]
-    """Changed parts, the largest change first. Empty if a run has no waterfall."""
+    """Losses that changed, the largest change first. Empty if a run has no loss waterfall."""
     gate: RegressionGate | None
-    """Verdict on the figure of the regression gate. None without a margin."""
+    """Verdict of the regression gate. None without a margin."""
     version: int = VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class PrecisionTarget:
-    """Number of further runs for a precision."""
+    """Number of further runs for an interval of the mean of ± `share`."""
 
     share: float
     more_runs: int
@@ -78,7 +78,7 @@ class PrecisionTarget:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """Several equal runs."""
+    """Mean and spread of the results of several equal runs."""
 
     runs: tuple[str, ...]
     warnings: tuple[RunWarning, ...]
@@ -91,16 +91,11 @@ class Repeats:
 def compare(
     first: Side, second: Side, largest_regression: float | None = None, figure: str = OF_SCORE.name
 ) -> Comparison:
-    """Return the comparison of two sides, each one run or several equal runs.
+    """Return the differences, results with tests, and losses of two sides. A side is one run, or several equal runs.
 
-    Args:
-        first: Side A.
-        second: Side B.
-        largest_regression: Largest permitted regression of B as a share. Default: no verdict on a regression.
-        figure: Name of the figure that gets this verdict.
-
-    Raises:
-        CannotCompare: The sides have different benchmarks, or share a run.
+    `largest_regression`: accepted relative deterioration of `second` against `first`, 0..1. With it, the comparison has a
+    verdict on the result with the name `figure`, such as 'score'. None: no verdict. Raise CannotCompare if the sides have
+    different benchmarks or share a run.
     """
     require_one_benchmark(first, second)
     require_each_once((*first.journals, *second.journals))
@@ -130,7 +125,10 @@ def compare(
 
 
 def repeats(side: Side) -> Repeats:
-    """Return the figures of equal runs with their spread, and the number of further runs for some precisions of the score."""
+    """Return mean and spread of the results of equal runs, such as score and error.
+
+    Also return how many further runs give a 95 % interval of the mean score of ± 2 %, ± 1 % and ± 0.5 %. `side`: the runs.
+    """
     figures = tuple((each.name, of_side(each, side.runs)) for each in figures_of(side.runs))
     of_score = figures[0][1].spread
     return Repeats(
@@ -144,7 +142,10 @@ def repeats(side: Side) -> Repeats:
 
 
 def work_of(report: Report) -> RunWork:
-    """Return the work of a run inside its valid window, by trial in order of start. Trials without work are left out."""
+    """Return the work of a run inside its valid window, by trial (training of one network) in order of start.
+
+    A trial has its counted operations and the seconds in training or validation steps. Trials without work are left out.
+    """
     trials = sorted(
         (trial for trial in report.trials if trial.in_window.operations > 0 < trial.in_window.busy_seconds), key=_start
     )

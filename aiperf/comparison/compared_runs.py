@@ -1,4 +1,4 @@
-"""Runs of a comparison: found by the words of a command line, read, and checked for comparability."""
+"""Runs of a comparison, named on a command line: found, read, and checked for comparability."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class RunJournal:
-    """Identity of a run's journal."""
+    """Folder of a run, and the hashes of the first and last line of its journal (event file)."""
 
     folder: Path
     ends: JournalHashes
@@ -28,7 +28,7 @@ class RunJournal:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One run, or several equal runs."""
+    """One side of a comparison: one run, or several equal runs (repeats of one configuration)."""
 
     runs: tuple[Report, ...]
     journals: tuple[RunJournal, ...]
@@ -36,16 +36,16 @@ class Side:
 
     @property
     def name(self) -> str:
-        """Name of the first run, and the number of further runs."""
+        """Name of the first run and the number of further runs, such as `a and 2 more`."""
         more = len(self.runs) - 1
         return self.runs[0].run.name + (f" and {more} more" if more else "")
 
 
 def folders(words: Sequence[str]) -> list[Path]:
-    """Return the folders of runs. Each word is a run, or a folder of runs, which are returned in order of their names.
+    """Return the folders of the runs that the words of a command line name.
 
-    Raises:
-        NoSuchRun: A word is neither.
+    Each word is the name or folder of a run, or a folder of runs. Runs of one folder are in order of their names. Raise
+    NoSuchRun if a word is neither.
     """
     found: list[Path] = []
     for word in words:
@@ -56,7 +56,7 @@ def folders(words: Sequence[str]) -> list[Path]:
 
 
 def require_each_once(journals: Sequence[RunJournal]) -> None:
-    """Raise CannotCompare if two journals belong to one run, complete or cut. Returns nothing."""
+    """Raise CannotCompare if two journals belong to one run, that is, if their first lines are equal. One may be shorter."""
     seen: dict[str, RunJournal] = {}
     for journal in journals:
         if (known := seen.setdefault(journal.ends.first, journal)) is not journal:
@@ -67,12 +67,11 @@ def require_each_once(journals: Sequence[RunJournal]) -> None:
 
 
 def side(words: Sequence[str]) -> Side:
-    """Return one side of a comparison: the runs that the words of a command line name, read and checked to be repeats.
+    """Read the runs of one side of a comparison and check that they are repeats of one configuration.
 
-    Raises:
-        NoSuchRun: A word names no run.
-        JournalDamaged: A line of a journal does not follow from the previous line.
-        CannotCompare: A run has no score or is given twice, or the runs are no repeats of one configuration.
+    Each word is the name or folder of a run, or a folder of runs. Raise NoSuchRun if a word names no run, and JournalDamaged if
+    a journal (event file) is damaged. Raise CannotCompare if a run has no valid score or is given twice, or if the runs differ
+    in more than the seed, the system and the versions.
     """
     given = folders(words)
     runs = tuple(map(report_of, given))  # refuses what is no journal, such as a FIFO
@@ -91,10 +90,9 @@ def side(words: Sequence[str]) -> Side:
 
 
 def require_one_benchmark(first: Side, second: Side) -> None:
-    """Check that two sides have the same data set and schedule, and that both are real or both simulated.
+    """Raise CannotCompare if two sides (one run, or several equal runs, each) have different benchmarks.
 
-    Raises:
-        CannotCompare: They differ in one of these.
+    The benchmark is the data set, the declared length, the warm-up, and whether the runs are simulated.
     """
     apart = [each for each in differing(first.runs[0], second.runs[0]) if each.kind == "benchmark"]
     if apart:
@@ -106,6 +104,9 @@ def require_one_benchmark(first: Side, second: Side) -> None:
 
 
 def in_words(apart: Sequence[RunDifference]) -> str:
-    """Return the first few differences as text: `name (value of the first run; value of the second)`, with commas between."""
+    """Return up to three differences as text: `name (value of the first run; value of the second)`, separated by commas.
+
+    The text ends with `and N more` if there are more than three.
+    """
     named = [f"{each.name} ({each.first}; {each.second})" for each in apart[:MOST_NAMED]]
     return ", ".join(named) + (f" and {len(apart) - MOST_NAMED} more" if len(apart) > MOST_NAMED else "")

@@ -1,4 +1,4 @@
-"""Figures of a comparison, each with its value in a report, its format and its direction."""
+"""Results of runs that a comparison shows (score, error, MFU, …), each with its source in a report, format and direction."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from aiperf.statistics.estimate import Estimate, Spread, of_repeats, spread
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Kind of a figure."""
+    """Definition of a result of a run: its name, its value in a report, its text form and its direction."""
 
     name: str
     value: Callable[[Report], float | None]
-    """Function that returns the figure of a run, or None if the run lacks it."""
+    """Function that returns the result of a run, or None if the run lacks it."""
     shown: Callable[[float], str]
     between: Callable[[float, float], str]
     """Function that formats both ends of an interval with one unit."""
@@ -101,22 +101,25 @@ FIXED_NETWORK = (
 
 
 def figures_of(runs: Sequence[Report]) -> tuple[Figure, ...]:
-    """Return the kinds of figures to compare. Those of a fixed network are included if every run has a target quality."""
+    """Return the definitions of the results to compare, in order of display.
+
+    Results of a fixed network (quality, valid FLOPS, …) are included only if every run has a target quality.
+    """
     has_target = all(run.fixed_network is not None for run in runs)
     return (*FIGURES, *FIXED_NETWORK) if has_target else FIGURES
 
 
 def by_name(name: str) -> Figure:
-    """Return the kind of figure with this name, such as `score` or `MFU`. There must be one."""
+    """Return the definition of a result by its name, such as 'score' or 'MFU'. Raise StopIteration for an unknown name."""
     return next(figure for figure in (*FIGURES, *FIXED_NETWORK) if figure.name == name)
 
 
 @dataclass(frozen=True, slots=True)
 class SideFigure:
-    """Figure of one side."""
+    """Result of one side of a comparison (one run, or several equal runs)."""
 
     value: float | None
-    """Mean over the runs of the side. None if a run lacks the figure."""
+    """Mean over the runs of the side. None if a run lacks the result."""
     estimate: Estimate | None
     """None if the uncertainty is unknown."""
     spread: Spread | None
@@ -125,7 +128,7 @@ class SideFigure:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One figure of both sides."""
+    """One result of both sides, with the relative change from the first side to the second."""
 
     name: str
     more_is_better: bool | None
@@ -136,9 +139,9 @@ class Compared:
 
 
 def of_side(figure: Figure, runs: Sequence[Report]) -> SideFigure:
-    """Return the mean of a figure over the runs of one side with its uncertainty. Empty (all None) if a run lacks the figure.
+    """Return the mean of a result over the runs of one side, its uncertainty and its spread.
 
-    For one run, only the score has an uncertainty.
+    `figure`: definition of the result. All three are None if a run lacks it. For one run, only the score has an uncertainty.
     """
     found = [figure.value(run) for run in runs]
     values = [value for value in found if value is not None]
@@ -157,7 +160,11 @@ def _scored(run: Report) -> ScoredRun:
 
 
 def compared(figure: Figure, first: Sequence[Report], second: Sequence[Report]) -> Compared:
-    """Return a figure of both sides with the relative change from the first to the second and its test."""
+    """Return a result of both sides, with the relative change from the first side to the second and its test.
+
+    `figure`: definition of the result. `first`, `second`: reports of the runs of each side. The change is None if a side has no
+    value.
+    """
     one, other = of_side(figure, first), of_side(figure, second)
     apart = None
     if one.value is not None and other.value is not None:

@@ -1,4 +1,4 @@
-"""Differences of a run from another one by layers of HPC AI500: options, machine descriptions, versions and data."""
+"""Differences of a run from another one by layer of a system in HPC AI500: hardware, libraries, workload, data and others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from aiperf.report.phrases import flattened
 
 
 def differences_by_layer(run: Report, reference: Report) -> tuple[LayerDifference, ...]:
-    """Return the differences of a run from a reference run, in order of HPC AI500's layers of a system.
+    """Return the differences of a run from a reference run, in order of the layers of HPC AI500 (1: hardware, …, 9: data).
 
-    Options of the data set are compared too.
+    Each has the values of both runs as text. Options of the data set are compared too. Empty if the runs are equal.
     """
     found = differing(run, reference)
     own, other = (dict(flattened({"dataset": each.run.config["dataset"]})) for each in (run, reference))

@@ -13,7 +13,7 @@ from aiperf.units import count, flops_per_second, share
 
 @dataclass(frozen=True, slots=True)
 class ClusterSize:
-    """Runs with one number of accelerators."""
+    """Mean score of the runs with one number of accelerators."""
 
     accelerators: int
     runs: tuple[str, ...]
@@ -22,17 +22,14 @@ class ClusterSize:
     """Mean score in FLOPS."""
     regulated_flops_per_second: float
     efficiency: float
-    """Score per accelerator ÷ that of the smallest size."""
+    """Score per accelerator ÷ score per accelerator of the smallest size. 1: ideal weak scaling."""
 
 
 def cluster_sizes(words: Sequence[str]) -> tuple[ClusterSize, ...]:
-    """Read runs and return them grouped by their largest number of accelerators, the smallest first.
+    """Read runs and return them grouped by number of accelerators, the smallest first, with mean score and efficiency.
 
-    Each word is a run or a folder of runs.
-
-    Raises:
-        NoSuchRun: A word names no run.
-        CannotCompare: A run has no score, the runs have different benchmarks, or all have one size.
+    Each word is the name or folder of a run, or a folder of runs. Raise NoSuchRun if a word names no run. Raise CannotCompare
+    if a run has no score, the runs have different benchmarks, or all have the same number of accelerators.
     """
     sides = [side([str(folder)]) for folder in folders(words)]
     by_size: dict[int, list[Side]] = {}
@@ -61,9 +58,10 @@ def _size(accelerators: int, sides: Sequence[Side], alone: float) -> ClusterSize
 
 
 def scaling_lines(found: Sequence[ClusterSize]) -> list[str]:
-    """Return a table of score and efficiency by number of accelerators as lines of text.
+    """Return a table of score and efficiency by number of accelerators as lines of text, the heading first.
 
-    The efficiency of one run per size includes the difference between two searches.
+    `found`: sizes of the cluster, in the order of the lines. The efficiency of one run per size includes the difference between
+    two searches.
     """
     head = f"{'accelerators':>12}  {'runs':>4}  {'score':>14}  {'regulated':>14}  {'efficiency':>10}"
     rows = [

@@ -1,4 +1,4 @@
-"""Comparison in a terminal of 80 columns: differences, figures with tests, parts of the difference, and the verdict."""
+"""Comparison as text of 80 columns: differences, results with tests, parts of the difference, and the verdict."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ SMALLEST_LOSS = 0.0005
 
 
 def comparison_lines(found: Comparison) -> tuple[str, ...]:
-    """Return the comparison of two sides as lines of text: differences, figures, factors, losses, warnings and verdict."""
+    """Return the comparison of two sides as lines of text for a terminal: differences, results, losses, warnings, verdict."""
     return tuple(sanitize(line) for line in _comparison(found))
 
 
 def repeats_lines(found: Repeats) -> tuple[str, ...]:
-    """Return the spread of equal runs as lines of text, with the number of further runs needed and warnings."""
+    """Return mean and spread of equal runs as lines of text for a terminal, with warnings.
+
+    The lines include the number of further runs for a more exact score.
+    """
     return tuple(sanitize(line) for line in _repeats(found))
 
 

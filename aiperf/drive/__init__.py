@@ -1,1 +1,1 @@
-"""Drivers and executors: the only code that uses the clock, the disk and workers."""
+"""Main process of a run (driver) and its connections to workers (executors). Only this code uses clock, disk and workers."""

@@ -1,10 +1,10 @@
-"""Removal of checkpoints: those that the journal has dropped, and at the end of a run all but the kept ones.
+"""Removal of checkpoint files: during a run those of trials without further use, after its end all but the kept ones.
 
-An order to remove a dropped checkpoint can be lost with a worker or driver. Files are chosen by their names and by the state of
-their trial in the journal. Files of trials that are not in the journal are never removed.
+A command to remove a checkpoint can be lost with a worker or driver. Files are chosen by their names and by the state of
+their trial in the journal (the event log of the run). Files of trials that are not in the journal are never removed.
 
-After the end of a run the best checkpoint is kept, or those that storage.checkpoints names. RunEnded is in the journal before
-any file is removed. If the driver is killed meanwhile, some or all files remain without a record in
+After the end of a run the best checkpoint is kept, or those that storage.checkpoints names. RunEnded is in the journal
+before any file is removed. If the driver is killed meanwhile, some or all files remain without a record in
 `aiperf.train.checkpoints.checkpoint_files`. Each remaining file is complete.
 """
 
@@ -32,12 +32,12 @@ from aiperf.train.checkpoints.checkpoint_files import (
 from morphism import decode_architecture, decode_morph, encode_architecture, rebuilt
 
 CANNOT_BE_RESUMED = "duration"
-"""The only reason of an end after which a run cannot be resumed (`session.resumable`)."""
+"""The only reason of an end after which a run cannot be resumed (`session.resumable`): the declared time is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """Checkpoint whose accuracy is in the journal."""
+    """Checkpoint with the best accuracy in the journal: its trial, its epoch (from 1), and its accuracy (0..1)."""
 
     trial: int
     epoch: int
@@ -45,10 +45,11 @@ class Best:
 
 
 def best_of(events: Iterable[AnyEvent | None], names: Iterable[str]) -> Best | None:
-    """Return the checkpoint with the best recorded accuracy among the files `names`.
+    """Return the checkpoint (trial, epoch, accuracy) with the best recorded accuracy among the files `names`.
 
-    Of equal ones, return that of the earliest trial. None if the journal knows none of them. A repeated epoch counts
-    with its latest accuracy.
+    `events`: lines of the journal. None means a skipped line. `names`: file names in the checkpoints folder. Among equal
+    accuracies, the earliest trial is returned. If an epoch was repeated, its latest accuracy counts. None if the journal
+    has no accuracy of these files.
     """
     existing = set(filter(None, map(checkpoint_of, names)))
     found: dict[tuple[int, int], Best] = {}
@@ -60,20 +61,23 @@ def best_of(events: Iterable[AnyEvent | None], names: Iterable[str]) -> Best | N
 
 @dataclass(slots=True)
 class BestEpoch:
-    """Hard link to the checkpoint of the run's best epoch so far.
+    """Hard link to the checkpoint of the run's best epoch so far. It keeps the weights after a worker removes the file.
 
-    Workers remove the file of an epoch when its successor is written, and all files of a dropped trial. The link keeps the
-    weights. On a file system without hard links the best of the remaining checkpoints is kept at the end.
+    Workers remove the file of an epoch when the next epoch is written, and all files of a trial without further use. On a
+    file system without hard links the best of the remaining checkpoints is kept at the end.
     """
 
     folder: CheckpointFolder
     best: Best | None = None
     _unwritten: dict[tuple[int, int], float] = field(default_factory=dict)
-    """Accuracies of better epochs whose checkpoint is still being written."""
+    """Accuracy by (trial, epoch) of better epochs with a checkpoint that is still being written."""
 
     @classmethod
     def of_run(cls, run_folder: Path) -> BestEpoch:
-        """Return the object for a run folder, with an earlier driver's link. Remove links that the journal does not know."""
+        """Return the link to the best checkpoint that an earlier driver (main process of a run) left in `run_folder`.
+
+        Its `best` is None if there is no such link. Links to any other checkpoint are removed.
+        """
         path = run_folder / CHECKPOINTS
         links = {file.name.removeprefix(BEST): file for file in path.glob(f"{BEST}*")}
         best = best_of(read_again(run_folder / NAME, Progress), links) if links else None
@@ -83,7 +87,10 @@ class BestEpoch:
         return cls(CheckpointFolder(path), best)
 
     def take(self, events: Sequence[AnyEvent]) -> None:
-        """Link the checkpoint of each epoch whose accuracy is better than all before. `events`: new lines of the journal."""
+        """Make a hard link to the checkpoint of each epoch with a better accuracy than all epochs before it.
+
+        `events`: new events of the journal, in order. The link of the previous best epoch is removed.
+        """
         for event in events:
             if isinstance(event, EpochFinished):
                 place = (event.trial, event.epoch)
@@ -129,10 +136,11 @@ def _unlinked(folder: Path) -> None:
 
 
 def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
-    """Remove the checkpoints of an ended run that `keep` does not keep. Return the record of kept and removed files.
+    """Remove the checkpoint files of an ended run that `keep` does not keep. Return the record of kept and removed files.
 
-    `keep`: 'best', 'all' or 'none' (storage.checkpoints). The journal in `run_folder` must be complete. Return None and
-    remove nothing if the run can be resumed, or has no checkpoints. A file that cannot be removed is counted in the record.
+    `keep`: 'best', 'all' or 'none' (option storage.checkpoints). The journal in `run_folder` must be complete. The record
+    is also written into the checkpoints folder. A file that cannot be removed is counted in the record. Return None and
+    remove nothing if the run can be resumed or has no checkpoints.
     """
     folder = run_folder / CHECKPOINTS
     if run.ended != CANNOT_BE_RESUMED or not folder.is_dir():
@@ -170,9 +178,9 @@ def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
 
 
 def forget(run_folder: Path) -> str | None:
-    """Remove the record of kept checkpoints of a run that continues after its end, for example after a rollback.
+    """Remove the record of kept checkpoints in `run_folder`, because the run continues after its end.
 
-    Return a warning, or None if no checkpoints were removed.
+    Return a warning for the user. Return None if there is no record.
     """
     record = run_folder / CHECKPOINTS / KEPT
     if not record.exists():
@@ -210,7 +218,10 @@ _OVER = frozenset({TrialState.FINISHED, TrialState.FAILED, TrialState.REJECTED, 
 
 
 def sweep(run: Run, folder: Path) -> None:
-    """Remove the checkpoints that the journal has dropped. A file that cannot be removed stays."""
+    """Remove the checkpoint files of ended trials (trainings of one network) that no later trial inherits.
+
+    `run`: state of the run. `folder`: folder of its checkpoints. A file that cannot be removed remains, without an error.
+    """
     names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
     numbers = {trial_of(name) for name in names if not name.startswith(BEST)}
     for trial in [trial for number, trial in run.trials.items() if number in numbers]:

@@ -1,6 +1,7 @@
-"""The loop between journal and machines. It reads words, appends events, decides, appends what was decided, and sends orders.
+"""Main loop of a run: read messages of the workers, append events to the journal, decide, and send commands to workers.
 
-An order is sent only after the events that lead to it are on disk. Each turn flushes once, however many events it appends.
+A command is sent only after the events that lead to it are on disk. Each turn of the loop writes to the disk once, however
+many events it appends.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from aiperf.shell_command import resuming
 from searchers.history import History, Observation
 
 TURN_SECONDS = 0.5
-"""The longest wait for words, and so the longest delay of the live table and of the answer to Ctrl-C."""
+"""Maximum wait for messages. The live table and the reaction to Ctrl-C are delayed by at most this time."""
 LINGER_SECONDS = 2.0
-"""After the end, how long the driver waits for words that close intervals at the edge of the window."""
+"""Maximum wait of the driver, after the end of the run, for the last reports of work before the end."""
 
 
 @dataclass(slots=True)
 class Driver:
-    """One driver of one run, from now to its end. Use: `Driver(...).drive()`."""
+    """Main process of a run (driver), from now to the end of the run. Use: `Driver(...).drive()`."""
 
     run: Run
     work_log: WorkLog
@@ -52,20 +53,23 @@ class Driver:
     first_worker_seconds: float = 300.0
     """Maximum time until the first worker of a session is up."""
     replay: ReplayQueue | None = None
-    """Replay queue of the run that this one follows. None if the run searches."""
+    """Trials of an earlier run that this run repeats. None if this run searches by itself."""
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
     _events: list[AnyEvent] = field(default_factory=list)
     _outbox: list[Order | list[Observation]] = field(default_factory=list)
-    """Orders and observations for the executor, in the order of the events. So no proposal sees an observation that was
-    recorded after its request."""
+    """Commands and observations for the executor, in the sequence of the events. A proposal therefore never sees an
+    observation that was recorded after its request."""
 
     def drive(self) -> None:
-        """Drive the run until it has ended.
+        """Run the main loop until the run has ended: its time is over, or `interrupted` was set.
 
         Raises:
-            NoWorkers: no worker came up in time.
-            JournalNotWritten: an event could not be written. Nothing has acted on it.
+            NoWorkers: no worker (a process group that trains networks) started within `first_worker_seconds`, or all are
+                lost.
+            RuntimeLost: a process of Ray ended or did not answer.
+            JournalNotWritten: an event could not be written. No command that depends on it was sent.
+            JournalTakenAway: another program removed or changed the journal.
         """
         began, known = self.clock.now(), self.run.next_worker
         while self.run.ended is None:
@@ -189,7 +193,10 @@ class Driver:
 
 
 def train_order(run: Run, start: events.TrialStarted) -> Train:
-    """Return the order to train the attempt that the event `start` records. `run`: the state after this event."""
+    """Return the command to train that belongs to the event `start`, by which a trial is assigned to a worker.
+
+    `run`: the state of the run after this event. A trial is the training of one network.
+    """
     trial, schedule = run.trials[start.trial], run.schedule
     edges = [edge - start.at for edge in (run.started.warmup_seconds, run.duration) if edge > start.at]
     epochs = epoch_limit(schedule, trial.round) if trial.epochs is None else trial.epochs

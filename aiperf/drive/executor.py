@@ -1,4 +1,4 @@
-"""Interface between the driver and the machines: send orders, read messages."""
+"""Interface between the driver (main process of a run) and the workers: send commands, read messages."""
 
 from __future__ import annotations
 
@@ -10,30 +10,47 @@ from searchers.history import Observation
 
 
 class Executor(Protocol):
-    """Backend that carries out a run's orders: in this process, on Ray, or under a virtual clock.
+    """Interface of a backend that carries out the driver's commands: in this process, on Ray, or under a virtual clock.
 
     `tests/drive/test_executors.py` contains the contract tests of all implementations.
     """
 
     def start(self) -> None:
-        """Start the workers. Each sends WorkerJoined when it is ready."""
+        """Request the start of all workers (process groups that train networks). Return before they are ready.
+
+        Each sends WorkerJoined when it is ready.
+
+        Raises:
+            NoWorkers: no worker can be started.
+            RuntimeLost: a process of Ray ended or did not answer.
+        """
         ...
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """Add observations to the searchers' history, in the journal's order. A later ProposalRequested sees them."""
+        """Add results of trials to the searcher's history. Proposals that are requested later use them.
+
+        `observations`: results in the sequence of the journal.
+        """
         ...
 
     def send(self, order: Order) -> None:
-        """Begin to carry out an order and return at once. Its results arrive as messages of `words`.
+        """Start a command (propose, train, report, remove a checkpoint, release a worker) and return at once.
 
-        An order for a lost worker is dropped, and a message reports the loss.
+        Its results are returned by `words`. A command for a lost worker is ignored, and a message reports the loss.
+
+        Raises:
+            RuntimeLost: a process of Ray ended or did not answer.
         """
         ...
 
     def words(self, timeout: float) -> list[Word]:
-        """Remove and return the messages that have arrived. Wait up to `timeout` seconds of the driver's clock for the first.
+        """Remove and return the messages that have arrived, in sequence. Wait up to `timeout` seconds for the first one.
 
-        Empty if none arrived in time.
+        The seconds are those of the driver's clock. The list is empty if no message arrived in time.
+
+        Raises:
+            NoWorkers: no worker is up and none can be started.
+            RuntimeLost: a process of Ray ended or did not answer.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""One worker inside the driver's own process: to look into a run with a debugger, and for tests."""
+"""Training in the driver's own process by a single worker, for debuggers and tests."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ Training = Callable[[Train], Iterator[Word]]
 
 
 class InlineExecutor:
-    """Executor with one worker in the driver's process.
+    """Executor (backend of the driver) with one worker in the driver's process.
 
-    Makes proposals at once, and trains while the driver waits for messages.
+    It makes proposals at once, and trains while the driver waits for messages.
     """
 
     def __init__(
         self, proposer: Proposer, space: Space, train: Training, drop: Callable[[int], None], worker: int
     ) -> None:
-        """`drop` removes a trial's checkpoint."""
+        """Create an executor. `proposer`: makes proposals. `space`: search space. `worker`: number of the worker.
+
+        `train`: runs a command to train and yields its messages. `drop`: removes the checkpoints of a trial by its number.
+        """
         self._proposer = proposer
         self._history = History(space)
         self._train = train
@@ -39,7 +42,7 @@ class InlineExecutor:
         self._training: Iterator[Word] = iter(())
 
     def start(self) -> None:
-        """Report the worker as up. After a resume it has a new number."""
+        """Add a WorkerJoined message for the only worker. `words` returns it."""
         self._report_up()
 
     def _report_up(self) -> None:
@@ -57,10 +60,14 @@ class InlineExecutor:
         )
 
     def tell(self, observations: Sequence[Observation]) -> None:
+        """Add results of trials to the searcher's history, in the sequence of the journal."""
         self._history.tell(observations)
 
     def send(self, order: Order) -> None:
-        """Propose at once. Start training when the driver next waits. Drop an order for a lost worker."""
+        """Carry out a command. A proposal is made at once. Training begins at the next call of `words`.
+
+        A command for another worker number is ignored. After the command Release the worker has the next number.
+        """
         match order:
             case Drop():
                 self._drop(order.trial)
@@ -80,7 +87,10 @@ class InlineExecutor:
                 pass  # waiting for words trains on to the next one, which has them
 
     def words(self, timeout: float) -> list[Word]:
-        """Return the pending messages, otherwise the next message of the current training, which may exceed `timeout`."""
+        """Return all waiting messages. If there are none, train until the next message, and return it.
+
+        Training may take longer than `timeout`. If nothing is being trained, wait at most 0.01 s and return an empty list.
+        """
         if not self._unread:
             word = next(self._training, None)
             if word is None:
@@ -92,4 +102,5 @@ class InlineExecutor:
         return unread
 
     def close(self) -> None:
+        """End the current training."""
         self._training = iter(())

@@ -36,19 +36,20 @@ OTHER_LINES = 13
 
 
 def terminal() -> Console:
-    """Return the console of standard output.
+    """Return the output console (class of the library rich) for standard output.
 
-    A terminal without cursor control (TERM=dumb) is treated as a plain file.
+    It is treated as a file, without cursor control, if standard output is no terminal or TERM is 'dumb', 'unknown' or
+    missing.
     """
     can_move = sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
     return Console(force_terminal=can_move)
 
 
 class Live:
-    """Display of a run, used in a `with` block. Lines printed meanwhile appear above the table."""
+    """Display of a run in progress, used in a `with` block. Other lines that are printed meanwhile appear above the table."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` counts seconds from any beginning."""
+        """`clock`: returns a time in seconds. Only differences are used."""
         self._console = console
         self._clock = clock
         self._next = clock()
@@ -56,10 +57,10 @@ class Live:
         """From the first refresh on, in a terminal."""
 
     def show(self, make: Callable[[], LiveView], *, is_last: bool = False) -> bool:
-        """Show the run if a refresh is due. Return True if it was shown.
+        """Show the run if a refresh is due: every 0.5 s in a terminal, every 60 s otherwise. Return True if it was shown.
 
-        `make` is called only then. The last refresh (`is_last`) is always due, and its table stays on
-        the screen.
+        `make`: returns the current state. It is called only if a refresh is due. `is_last`: show the run in any case. Its
+        table then remains on the screen.
         """
         before = self._clock()
         if before < self._next and not is_last:
@@ -95,12 +96,16 @@ class Live:
 
 
 def line(view: LiveView) -> str:
-    """Return the run in one plain line: `1 min 30 s left · score 41.2 TFLOPS · …`."""
+    """Return the state of a run as one line of text, with score and rates: `1 min 30 s left · score 41.2 TFLOPS · …`."""
     return PARTS.join([_left(view), *_figures(view), _counts(view)])
 
 
 def table(view: LiveView, height: int) -> Group:
-    """Return the display of a run, shortened to a terminal of `height` lines."""
+    """Return the table that shows a run in a terminal, for the library rich: heading, figures and one line per worker.
+
+    `height`: lines of the terminal. If the workers need more lines, only those with problems are shown and the others
+    counted.
+    """
     head, blank = Text.assemble((sanitize(view.run), "bold"), "  ", _left(view)), Text()
     figures = Columns(map(Text, _figures(view)), padding=(0, 3))  # a line of text would break groups of digits
     return Group(head, blank, figures, blank, *_workers(view, height), Text(_counts(view), "dim"))

@@ -1,4 +1,4 @@
-"""State of a run in progress, for the live table, the metrics and the verb status. Its size is bounded."""
+"""Snapshot of a run in progress for the live table, the metrics and `aiperf status`. Its size is bounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SILENT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """One worker's line."""
+    """State of one worker (a process group that trains one network at a time) for its line in the live table."""
 
     worker: int
     host: str
@@ -39,14 +39,18 @@ class WorkerView:
 
     @property
     def badness(self) -> tuple[int, float, int]:
-        """Sort key, the worst worker first: waiting, preparing, silent, then by number."""
+        """Sort key of a worker. Smaller keys have more problems: waiting first, then preparing, then long silent.
+
+        Members: state (0 waiting, 1 preparing, 2 training), negative seconds of silence (0 below 60 s), number of the
+        worker.
+        """
         silent = self.silent_seconds if self.silent_seconds >= SILENT_SECONDS else 0.0
         return (("waiting", "preparing").index(self.doing) if self.doing != "training" else 2, -silent, self.worker)
 
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """State of a run at one time."""
+    """State of a run at one time, for display: rates in FLOPS, best error, counts, and up to 100 workers."""
 
     run: str
     at: float
@@ -78,7 +82,7 @@ class LiveView:
 
     @property
     def workers_present(self) -> int:
-        """Number of workers that are up."""
+        """Number of workers that are up: training, preparing or waiting."""
         return self.workers_training + self.workers_preparing + self.workers_waiting
 
 
@@ -87,7 +91,11 @@ NOW_SECONDS = 30.0
 
 
 def live_view(run: Run, work_log: WorkLog, now: float) -> LiveView:
-    """Return the state of a running run for its display. `now`: seconds since the run began, on the driver's clock."""
+    """Return the current state of a run for display, with rates in FLOPS and up to 100 workers.
+
+    `run`: state of the run. `work_log`: work intervals of the run so far. `now`: seconds since the run began, on the run's
+    clock.
+    """
     so_far = score(work_log, now)
     # Work is known up to the last report alone: a window that ended now would hold time without its work.
     last_report = max((run.trials[trial].interval_end for trial in islice(run.running, MOST_WORKERS)), default=now)

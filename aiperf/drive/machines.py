@@ -25,18 +25,25 @@ UNCHECKED = PreflightResult()
 
 
 class MachinesExecutor(Protocol):
-    """Function that starts the executor on running machines. See `session.ExecutorOf`."""
+    """Function that starts an executor (backend of the driver) on machines that are already running."""
 
     def __call__(self, conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = ...) -> Executor:
-        """`checked`: what preflight found of them."""
+        """Return the executor. `folder`: the run's folder. `state`: the state of the run. `checked`: result of preflight."""
         ...
 
 
 @contextmanager
 def machines(conf: RunConf, folder: Path | None = None) -> Iterator[MachinesExecutor]:
-    """Start the machines of a configuration. Yield the function that starts an executor on them. Stop them at the end.
+    """Start or join the machines of a run for a `with` block. Stop or leave them at its end.
 
-    `folder`: folder of an existing run. Other hosts read there how to join.
+    Yield a function that starts an executor (backend of the driver) on them. `folder`: folder of an existing run, in which
+    other hosts find the address to join. None is allowed if no other host joins.
+
+    Raises:
+        BadConfiguration: the environment is not usable for Ray.
+        RuntimeNotStarted: Ray did not start, or an existing Ray cluster cannot be joined.
+        HostNotReached: a host cannot be reached by ssh or cannot run the benchmark.
+        NoWorkers: too few nodes joined in time.
     """
     if conf.executor == "inline":
         yield _inline
@@ -72,7 +79,10 @@ def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
 
 
 def publisher(conf: RunConf) -> Callable[[Driver], None]:
-    """Return a function that exports the run's metrics after each turn. Only an existing Ray has an endpoint for them."""
+    """Return a function that exports the run's metrics to Prometheus. The driver calls it after each turn of its loop.
+
+    The function does nothing unless the run uses an existing Ray cluster, because only this has an endpoint for metrics.
+    """
     if not isinstance(place_of(conf.cluster, os.environ), Existing):
         return lambda driver: None
     from aiperf.drive.ray import metrics
@@ -81,12 +91,13 @@ def publisher(conf: RunConf) -> Callable[[Driver], None]:
 
 
 def check(conf: RunConf, folder: Path | None) -> PreflightResult:
-    """Measure and judge the running machines (preflight). Return the results and the excluded nodes.
+    """Measure the running machines, compare them with limits (preflight), and return the events and the excluded nodes.
 
-    Nothing is measured with preflight.probes=none. `folder`: folder of an existing run. Default: that of all runs.
+    The result is empty with preflight.probes=none. `folder`: folder of an existing run, in which test files are written.
+    None: the folder of all runs (option runs).
 
     Raises:
-        NoWorkers: no node is left, or a node has a fault and preflight.broken=stop.
+        NoWorkers: all nodes that could hold a worker are excluded, or a node has a fault and preflight.broken=stop.
     """
     if (deep := depth(conf)) == "none":
         return UNCHECKED
@@ -104,7 +115,14 @@ def check(conf: RunConf, folder: Path | None) -> PreflightResult:
 
 
 def worker_shape(conf: RunConf, checked: PreflightResult = UNCHECKED) -> WorkerShape:
-    """Return the shape of the workers on the machines that preflight did not exclude. The run's plan is based on it."""
+    """Return the accelerators, memory and cores of the workers (process groups that train networks) for the plan of a run.
+
+    `checked`: result of preflight. Its excluded nodes are ignored.
+
+    Raises:
+        NoWorkers: no node can hold a worker, or none answers.
+        BadConfiguration: the nodes do not match the options.
+    """
     if conf.executor == "inline":
         return this_machine(conf)
     from aiperf.drive.ray.discovery import learn
@@ -138,7 +156,11 @@ def _data_set_of(conf: RunConf, state: SessionState) -> DataSetConf:
 
 
 def on_ray(conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
-    """Return an executor on the Ray cluster that this process is connected to."""
+    """Return an executor (backend of the driver) on the Ray cluster of this process. Its workers are not yet started.
+
+    `folder`: the run's folder. `state`: the state of the run. `checked`: result of preflight (measurement of nodes), by
+    which nodes with a fault hold no worker. `ray.init` must have been called.
+    """
     from aiperf.drive.ray.ray_executor import RayExecutor
     from aiperf.drive.ray.worker_host import WorkerPlan
 

@@ -1,8 +1,7 @@
-"""Preflight of a run: choice of nodes and probes, exclusion of nodes with a fault, and the events for the journal.
+"""Measurement of nodes before a run (preflight): probes to run, nodes to exclude, and events for the journal.
 
-Nodes that are up are checked before the plan is made. Nodes that join later are checked by the gate
-(`drive/ray/node_admission.py`) before a worker starts on them. On a single machine the driver's own process runs the
-probes, without Ray.
+Nodes that are up are checked before the plan is made. Nodes that join later are checked by `drive/ray/node_admission.py`
+before a worker starts on them. On a single machine the driver's own process runs the probes, without Ray.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from aiperf.system.description.of_run import HASH, PROBE, in_words, stored_once,
 
 @dataclass(frozen=True, slots=True)
 class PreflightResult:
-    """Result of preflight."""
+    """Result of preflight (measurement of nodes before a run): one event per node, and the excluded nodes."""
 
     events: tuple[NodeChecked, ...] = ()
     """One event per node, with `at` = 0."""
@@ -42,13 +41,21 @@ class PreflightResult:
 
 
 def depth(conf: RunConf) -> str:
-    """Return the depth of the check: 'full', 'quick' or 'none'. For 'auto': 'quick' on one machine, 'full' on a cluster."""
+    """Return the extent of preflight: 'full', 'quick' (fewer and shorter probes) or 'none' (no measurement).
+
+    It is the option preflight.probes. For 'auto' it is 'quick' on one machine and 'full' on a cluster.
+    """
     if conf.preflight.probes != "auto":
         return conf.preflight.probes
     return "quick" if conf.cluster is None else "full"
 
 
 def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
+    """Run the preflight probes on this machine without Ray, and return the measurements.
+
+    `parent`: folder for temporary test files. `is_full`: run the full list of probes, not the quick one. A probe that fails
+    or exceeds preflight.seconds has a failed measurement.
+    """
     system = describe_usable()
     count = len(system.accelerators)
     with meeting(parent) as place:
@@ -71,15 +78,21 @@ def _kind(system: HostDescription) -> str:
 def node_checks(
     new: Sequence[NodeReadings], known: Sequence[NodeReadings], conf: PreflightConf
 ) -> tuple[NodeChecked, ...]:
-    """Return one event per node in `new`, with its readings and faults. Nodes are judged together with all in `known`.
+    """Return one event for the journal per node in `new`, in the same sequence, with its measurements and faults.
+
+    `new`: nodes measured now. `known`: all measured nodes, including `new`. They are the basis of comparisons. `conf`:
+    limits, and the reaction to a fault.
 
     Raises:
-        NoWorkers: one has a fault, and preflight.broken=stop.
+        NoWorkers: a node in `new` has a fault, and preflight.broken=stop.
     """
     verdicts = judge(known, conf)
     if conf.broken == "stop" and (faulty := [one for one in new if verdicts[one.node].faults]):
         faults = "; ".join(f"{one.host} ({one.address}): {', '.join(verdicts[one.node].faults)}" for one in faulty)
-        raise NoWorkers(f"with preflight.broken=stop no run begins on nodes with a fault: {faults}")
+        raise NoWorkers(
+            f"with preflight.broken=stop no run begins on nodes with a fault: {faults}. "
+            "Fix these nodes, or begin without them: preflight.broken=exclude"
+        )
     ours = {one.node for one in new}
     described = {hash for one in known if one.node not in ours and (hash := _hash(one)) is not None}
     return tuple(_event(one, verdicts[one.node], conf, described) for one in new)
@@ -114,9 +127,10 @@ def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, describ
 def nobody_left(
     places: Mapping[str, str], excluded: Collection[str], events: Sequence[NodeChecked]
 ) -> NoWorkers | None:
-    """Return the error to raise if all places for workers are on excluded nodes, else None.
+    """Return the error to raise if all nodes that could hold a worker are excluded. None if a node is left.
 
-    `places`: address by node.
+    `places`: address of each node that could hold a worker, by node identifier. `excluded`: identifiers of excluded nodes.
+    `events`: results of preflight, for the text of the error. None is also returned if `places` is empty.
     """
     if not places or not set(places) <= set(excluded):
         return None
@@ -129,7 +143,10 @@ def nobody_left(
 
 
 def lines(events: Sequence[NodeChecked]) -> Iterator[str]:
-    """Yield the printed lines of the result, before the run begins."""
+    """Yield the lines that are printed about preflight: a count of nodes, each fault, and differences between nodes.
+
+    `events`: one per node. No line if it is empty.
+    """
     if not events:
         return
     excluded = sum(event.excluded for event in events)

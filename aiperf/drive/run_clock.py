@@ -10,7 +10,7 @@ from aiperf.system.describe import boot_id
 
 
 class Clock(Protocol):
-    """Clock of the journal's times."""
+    """Clock of a run. All times in the journal are read from it."""
 
     def now(self) -> float:
         """Return the seconds since the run began."""
@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostTime:
-    """Time on the clocks of one host."""
+    """Current time on the clocks of one host."""
 
     unix: float
     """Its wall clock, which can be set."""
@@ -30,6 +30,7 @@ class HostTime:
 
 
 def host_time() -> HostTime:
+    """Return the current wall-clock time (Unix seconds), the boot identifier and the seconds since boot of this host."""
     return HostTime(time.time(), boot_id(), _boot_seconds())
 
 
@@ -40,11 +41,11 @@ class WallClock:
     """
 
     def __init__(self, already: float = 0.0) -> None:
-        """`already`: seconds since the run began, at this moment."""
+        """`already`: seconds from the beginning of the run to the creation of this object."""
         self._origin = _boot_seconds() - already
 
     def now(self) -> float:
-        """Return the seconds since the run began, with the time in which the host was suspended."""
+        """Return the seconds since the run began. Time in which the host was suspended is included."""
         return _boot_seconds() - self._origin
 
 

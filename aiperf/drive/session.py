@@ -1,4 +1,4 @@
-"""One session of a run, new or resumed: from a configuration to a complete journal."""
+"""Start or resumption of a run, until its journal (event log) is complete."""
 
 from __future__ import annotations
 
@@ -47,29 +47,34 @@ batch script writes it before the time limit, since a signal would also reach Ra
 
 
 LOCK_SECONDS = 1.0
-"""Interval at which the lock of another driver is tried."""
+"""Seconds between two attempts to lock a journal that another driver holds."""
 
 
 @dataclass(slots=True)
 class SessionState:
-    """All folds of a journal that a driver needs, and the first observations for its executor."""
+    """State of a run that a driver (main process of the run) needs, computed from the events of the journal."""
 
     run: Run
     work_log: WorkLog
     history: History
     observed: list[Observation] = field(default_factory=list)
     replay: ReplayQueue | None = None
-    """Replay queue of the run that this one follows. None if the run searches."""
+    """Trials of an earlier run that this run repeats. None if this run searches by itself."""
 
     @classmethod
     def at(cls, first: RunStarted, follows: Following | None = None) -> SessionState:
-        """Return the state after the first event. `follows`: the run that this run repeats. None if it searches."""
+        """Return the state after the first event of a journal. `first`: this event.
+
+        `follows`: an earlier run with trials (trainings of one network) that this run repeats. None if this run searches by
+        itself.
+        """
         replay = None if follows is None else ReplayQueue(follows.work.trials)
         state = cls(begin(first), WorkLog(), History(space_of(first)), replay=replay)
         state.work_log.take(first)
         return state
 
     def take(self, event: AnyEvent) -> None:
+        """Update the state with the next event of the journal."""
         observed = observations(self.run, event)
         evolve(self.run, event)
         self.work_log.take(event)
@@ -80,7 +85,7 @@ class SessionState:
 
 
 ExecutorOf = Callable[[RunConf, Path, SessionState], Executor]
-"""Function that starts the machines of a configuration for a run in this state."""
+"""Function that starts an executor for a configuration, the run's folder and its state."""
 
 
 def run_session(
@@ -90,13 +95,18 @@ def run_session(
     folder: Path | None = None,
     checks: Sequence[NodeChecked] = (),
 ) -> Path:
-    """Drive a new run from its beginning to its end. Return its folder.
+    """Execute a new run from its beginning to its end. Return the folder with its journal.
 
-    `folder`: an existing empty run folder. Default: a new one. `checks`: events of preflight, written after the first
-    event. A prediction of the score follows them. Ctrl-C once ends the run cleanly.
+    `plan`: options, data set and starting network. `executor_of`: starts an executor (backend of the driver) for the run.
+    `after_turn`: called after each turn of the driver's loop. `folder`: an existing empty folder. None: a new one.
+    `checks`: results of preflight, written after the first event. Ctrl-C once ends the run and completes its files.
+    Checkpoints are removed at the end as storage.checkpoints requires.
 
     Raises:
-        BadConfiguration: the prediction is not of this run.
+        BadConfiguration: the file of option predict= was made for other options, nodes or another release.
+        NotAsAnnounced, AnnouncementsDamaged, AnnouncementsNotWritten: the announcement of the run cannot be used.
+        RunStopped: no worker could be started or used, or a process of Ray was lost. The run can be resumed.
+        JournalNotWritten: an event could not be written, for example on a full disk.
     """
     sealed: list[AnyEvent] = [*checks, *_sealed_prediction(plan.conf, checks)]
     began = host_time()
@@ -147,7 +157,7 @@ def _driver_host(conf: RunConf) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Resumable:
-    """Run that can be resumed at the end of its journal."""
+    """Run that can be resumed at the end of its journal, with its state there."""
 
     folder: Path
     conf: RunConf
@@ -158,13 +168,15 @@ class Resumable:
 
 
 def resumable(conf: RunConf) -> Resumable:
-    """Return the run that `conf.resume` names, with the state at the end of its journal. Nothing is started or written.
+    """Return the run of option resume=RUN, with its state at the end of its journal. Nothing is started or written.
+
+    `conf`: options. conf.resume must be set. conf.resume_until limits the lines of the journal.
 
     Raises:
-        CannotResume: its declared time is over, or it is simulated.
-        OtherRules: its proposals were made by another version of the rules.
-        CannotFollow: the run that it follows has changed.
-        JournalDamaged, NoSuchRun: see aiperf.journal.journal.
+        CannotResume: its declared time is over, it is simulated, or its journal has no complete line.
+        OtherRules: its proposals were made by another version of the proposal rules.
+        CannotFollow: the earlier run that it repeats has changed.
+        JournalDamaged, NoSuchRun: the journal cannot be read.
     """
     assert conf.resume is not None
     folder = run_folder(conf.resume, conf.runs)
@@ -202,14 +214,14 @@ def resumable(conf: RunConf) -> Resumable:
 
 
 def require_free(folder: Path, patience_seconds: float = 0.0) -> None:
-    """Wait up to `patience_seconds` until no driver writes the journal in `folder`. It is not locked afterwards.
+    """Wait up to `patience_seconds` until no driver (main process of a run) writes the journal in `folder`.
 
-    A driver that was cut off with the first node of a job ends when it sees that another head's file has replaced its
-    own.
+    The journal is not locked afterwards. The wait helps after a driver was cut off from the cluster: it ends by itself when
+    another driver has replaced its head file.
 
     Raises:
         JournalInUse: another driver still writes it.
-        JournalNotLocked: the lock failed.
+        JournalNotLocked: its file system has no locks, or locking failed.
     """
     deadline = time.monotonic() + patience_seconds
     while True:
@@ -237,11 +249,17 @@ def resume(
     after_turn: Callable[[Driver], None],
     checks: Sequence[NodeChecked] = (),
 ) -> Path:
-    """Continue a run that was killed or ended early. Return its folder.
+    """Continue a run that was killed or ended early, until its end. Return its folder.
+
+    `found`: the run and its state. `executor_of`: starts an executor (backend of the driver). `after_turn`: called after
+    each turn of the driver's loop. `checks`: results of preflight. Damaged or rolled-back lines are moved to a separate
+    file.
 
     Raises:
-        JournalInUse: another driver writes it.
-        JournalNotLocked: the lock failed.
+        JournalInUse: another driver writes the journal.
+        JournalNotLocked: its file system has no locks, or locking failed.
+        RunStopped: no worker could be started or used, or a process of Ray was lost. The run can be resumed again.
+        JournalNotWritten: an event could not be written.
     """
     state = found.state
     with open_journal(found.folder, found.conf.storage.local_journal(), found.reading) as journal:
@@ -264,10 +282,13 @@ def resume(
 
 
 def resumption(run: Run, session: RunStarted | RunResumed, now: HostTime, cut: Cut | None = None) -> RunResumed:
-    """Return the event of a resume. `session`: first event of the last driver.
+    """Return the event that records a resumption, with the time on the run's clock at which the run continues.
 
-    On the same boot the clock continues by the time since boot, whatever happened to the wall clock. After another
-    boot, or on another host, it continues by the wall clock. It never decreases.
+    `run`: state at the end of the journal. `session`: event by which the last driver began. `now`: current time of this
+    host. `cut`: removed end of the journal. None: nothing was removed.
+
+    On the same boot of the same host the run's clock continues by the time since boot, independent of wall-clock changes.
+    Otherwise it continues by the wall clock. It never decreases.
     """
     by_wall = now.unix - run.started.started_unix
     by_boot = None
@@ -343,7 +364,10 @@ def _content(path: Path) -> bytes | None:
 
 @contextmanager
 def ending_on_interrupt(driver: Driver) -> Iterator[None]:
-    """End the run cleanly at the driver's next turn after Ctrl-C, SIGTERM or a closed terminal. Twice: end it at once."""
+    """Catch Ctrl-C, SIGTERM and a closed terminal in a `with` block, and end the run.
+
+    The first signal ends the run at the driver's next turn, with complete files. A second signal ends the process at once.
+    """
 
     def end() -> None:
         driver.interrupted = True

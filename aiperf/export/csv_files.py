@@ -37,7 +37,11 @@ not measured, or not defined. A text that a spreadsheet would read as a formula 
 
 
 def write(record: RunRecord, folder: Path) -> None:
-    """Write the tables of a run as CSV files, with README.md, into an existing folder. Returns nothing."""
+    """Write the tables of a run as CSV files into an existing folder, with a README.md that explains the columns.
+
+    The files are run, trials, workers, epochs and intervals.csv, and telemetry.csv if device samples were recorded. Existing
+    files are replaced. `record`: the run, read from its folder.
+    """
     trials = [field.name for field in dataclasses.fields(TrialFacts) if field.name != "in_window"]
     trials += [f"in_window.{field.name}" for field in dataclasses.fields(InWindow)]
     epochs = [name for name in EpochFinished.__struct_fields__ if name != "interval"]
@@ -84,7 +88,7 @@ def _trial(trial: TrialFacts) -> Row:
 
 
 def _steps(record: RunRecord) -> Iterator[Progress | EpochFinished]:
-    """Yield the reports of work in journal order, up to the last line that the report includes."""
+    """Yield the events that report work, in journal order, up to the last line that the report includes."""
     for event in read(record.folder / NAME, record.report.run.events):
         if isinstance(event, Progress | EpochFinished):
             yield event

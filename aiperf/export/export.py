@@ -1,4 +1,4 @@
-"""Export of a run's folder to another tool."""
+"""Export of a run's folder to another tool: tensorboard, mlflow, optuna or csv."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ TOOLS = {"tensorboard": "", "mlflow": "mlflow.db", "optuna": "optuna-journal.log
 
 
 def tool(word: str) -> str:
-    """Return `word` if it names a tool that exports are written for.
+    """Return `word` if it is the name of an export tool: tensorboard, mlflow, optuna or csv.
 
-    Raises:
-        BadConfiguration: if there is no such tool. The message suggests the nearest name.
+    Raise BadConfiguration otherwise. The message suggests the nearest name.
     """
     if word in TOOLS:
         return word
-    raise BadConfiguration(f"a run is exported to one of {', '.join(TOOLS)}, but found {word!r}{nearest(word, TOOLS)}")
+    raise BadConfiguration(
+        f"export takes the name of a tool, {', '.join(TOOLS)}, but found {word!r}{nearest(word, TOOLS)}"
+    )
 
 
 def export(run_folder: Path, name: str, out: Path) -> Path:
-    """Write a run's export to `out`, completely or not at all. Return the path to open with the tool.
+    """Write a run in the format of a tool to the new folder `out`, completely or not at all.
 
-    Raises:
-        NoSuchRun: there is no journal.
-        JournalDamaged: a line of it is invalid after the previous lines.
-        BadConfiguration: the tool's library is not installed, or `out` exists already or cannot be written.
+    Return the path to open in the tool. `run_folder`: folder with the run's journal. `name`: tensorboard, mlflow, optuna or
+    csv. Raise NoSuchRun if there is no journal, and JournalDamaged if a line of it is invalid. Raise BadConfiguration if the
+    library of the tool is not installed, or if `out` exists or cannot be written.
     """
     if out.exists() or out.is_symlink():
         raise BadConfiguration(

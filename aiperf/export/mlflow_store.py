@@ -37,7 +37,7 @@ LONGEST = 6000
 
 @dataclass(frozen=True, slots=True)
 class LoggedRun:
-    """One run of MLflow: the run itself, or one of its trials."""
+    """One MLflow run: the AIPerf run itself, or one of its trials."""
 
     name: str
     status: str
@@ -48,16 +48,14 @@ class LoggedRun:
     curves: Iterable[Curve]
     results: Mapping[str, float]
     last_step: int = 0
-    """Step of the results."""
+    """Step number under which the results are stored."""
 
 
 def write(record: RunRecord, folder: Path, out: Path) -> Path:
-    """Write MLflow's database and the artifacts below `folder`. Return the folder of the run's artifacts.
+    """Write MLflow's database and the artifacts of a run below `folder`. Return the folder of the run's artifacts.
 
-    Args:
-        record: run to export.
-        folder: existing folder.
-        out: place of the folder after the export. MLflow stores the whole path of artifacts.
+    `folder`: existing folder. `out`: final path of this folder after it is renamed. MLflow stores the whole path of artifacts,
+    and they are found only there.
     """
     for library in ("mlflow", "alembic"):
         logging.getLogger(library).setLevel(logging.WARNING)  # both log each table that they create

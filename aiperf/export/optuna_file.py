@@ -33,7 +33,10 @@ _STATES = {
 
 
 def write(record: RunRecord, folder: Path) -> None:
-    """Write the run as one study into Optuna's journal storage in an existing folder. Returns nothing."""
+    """Write a run and its trials as an Optuna study to the file optuna-journal.log in an existing folder.
+
+    The value of a trial is its best accuracy, 0..1. A trial without a counted evaluation is stored as pruned, without a value.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # hide "study created"
     storage = JournalStorage(JournalFileBackend(str(folder / NAME)))
     study = optuna.create_study(storage=storage, study_name=record.title, direction="maximize")

@@ -1,4 +1,4 @@
-"""Contents of an export: the Report of a run and its evaluations, as parameters, results and curves.
+"""Contents of an export: the report of a run and its evaluations, as parameters, results and curves.
 
 The journal is read a second time for the evaluations, without Progress lines, up to the last line that the Report includes,
 since the run may still be running.
@@ -38,7 +38,7 @@ _RESULTS = ("reported_accuracy", "epochs", "attempts", "training_images", "secon
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as it is exported."""
+    """A run as it is exported: its report, its first event, and the evaluations of its trials."""
 
     folder: Path
     report: Report
@@ -48,26 +48,29 @@ class RunRecord:
 
     @property
     def title(self) -> str:
-        """Name of the run, with '(simulated)' for a simulated run."""
+        """Name of the run, followed by '(simulated)' for a simulated run."""
         return f"{self.report.run.name} (simulated)" if self.report.run.is_simulated else self.report.run.name
 
     def unix(self, at: float) -> float:
-        """Return a time of the run, in seconds since its start, as seconds since 1970 (UTC) by the driver's clock."""
+        """Return the time `at` (seconds since the start of the run) as seconds since 1970 (UTC), by the driver's clock."""
         return self.started.started_unix + at
 
     def span(self, trial: TrialFacts) -> tuple[float, float]:
-        """Return start and end of a trial in seconds since the start of the run. A missing time is the end of the journal."""
+        """Return start and end of a trial in seconds since the start of the run. A missing time is that of the last event."""
         end = self.report.run.end
         return end if trial.started is None else trial.started, end if trial.ended is None else trial.ended
 
     def graphs(self) -> dict[str, dict[str, Any]]:
-        """Return the networks `start`, and `best` if there is one, as JSON objects in the format of docs/graph-format.md."""
+        """Return the networks of the run as JSON objects by name: `start`, and `best` if a trial was evaluated.
+
+        The format is that of docs/graph-format.md.
+        """
         best = self.report.architecture
         graphs = {"start": self.started.start_graph, "best": None if best is None else best.graph}
         return {name: graph for name, graph in graphs.items() if graph is not None}
 
     def parameters(self) -> dict[str, Value]:
-        """Return a dict of the parameters that are fixed before the run: seed, data set, times in seconds, and others."""
+        """Return the parameters that are fixed before the run, by name: seed, data set, length in seconds and others."""
         run = self.report.run
         named: dict[str, Value] = {
             "seed": run.seed,
@@ -81,7 +84,7 @@ class RunRecord:
         return named if run.follows is None else named | {"follows": run.follows.run}
 
     def results(self) -> dict[str, float]:
-        """Return the score as a dict of numbers, such as `flops_per_second` in FLOPS. Undefined values are omitted."""
+        """Return the numbers of the score by name, such as `flops_per_second` in FLOPS. Undefined values are left out."""
         score = self.report.score
         named = {field.name: getattr(score, field.name) for field in fields(score)}
         return {name: value for name, value in named.items() if type(value) in (int, float)}
@@ -89,7 +92,8 @@ class RunRecord:
     def curves(self) -> Iterator[Curve]:
         """Yield the curves of score, error and mean load of the devices, as (name, [(seconds, step, value)]).
 
-        Missing values have no point. The step is the rounded time.
+        Seconds count from the start of the run. The step is the rounded time. Scores are in FLOPS. Errors and loads are shares,
+        0..1. Missing values have no point.
         """
         report = self.report
         for name in _OF_SCORE:
@@ -104,7 +108,10 @@ class RunRecord:
                 )
 
     def trial_curves(self, trial: TrialFacts) -> Iterator[Curve]:
-        """Yield one curve for each figure of an epoch's evaluation, as (name, [(seconds, epoch, value)])."""
+        """Yield the accuracy, losses and learning rate of a trial over its epochs, as (name, [(seconds, epoch, value)]).
+
+        Seconds count from the start of the run. A repeated epoch has one point, of its last evaluation.
+        """
         ends = sorted(self.epochs.get(trial.number, {}).items())
         for name in _OF_EPOCH:
             yield name, [(each.at, epoch, getattr(each, name)) for epoch, each in ends]
@@ -115,23 +122,21 @@ def _curve(name: str, points: Iterable[tuple[float, float | None]]) -> Curve:
 
 
 def trial_parameters(trial: TrialFacts) -> dict[str, Value]:
-    """Return a dict of the parameters of a trial that are fixed before training. Missing values are omitted."""
+    """Return the parameters of a trial that are fixed before training, by name, such as `batch_size`. None is left out."""
     named = {name: getattr(trial, name) for name in _PARAMETERS}
     return {name: value for name, value in named.items() if value is not None}
 
 
 def trial_results(trial: TrialFacts) -> dict[str, float]:
-    """Return a dict of the results of a trial: accuracies, counts and seconds. Missing values are omitted."""
+    """Return the results of a trial by name: accuracies (0..1), counts and `seconds`. None values are left out."""
     named = {"best_accuracy": trial.accuracy} | {name: getattr(trial, name) for name in _RESULTS}
     return {name: value for name, value in named.items() if value is not None}
 
 
 def record_of(folder: Path) -> RunRecord:
-    """Return the run in a folder as it is exported.
+    """Read the run in a folder with all data that an export needs. It may still be running.
 
-    Raises:
-        NoSuchRun: there is no journal.
-        JournalDamaged: a line of it is invalid after the previous lines.
+    Raise NoSuchRun if there is no journal, and JournalDamaged if a line of it is invalid.
     """
     report = report_of(folder)
     events = islice(read_again(folder / NAME, Progress), report.run.events)

@@ -18,7 +18,7 @@ from aiperf.sanitize import sanitize
 
 
 def write(record: RunRecord, folder: Path) -> None:
-    """Write one TensorBoard file for the run and one for each trial below an existing folder. Returns nothing."""
+    """Write a TensorBoard event file of the run into an existing folder, and one of each trial into trials/NUMBER/ in it."""
     with SummaryWriter(folder) as writer:
         facts = {"run": record.title} | record.parameters() | record.results()
         _add_text(writer, record, "run", "\n".join(f"{name}: {sanitize(str(value))}" for name, value in facts.items()))

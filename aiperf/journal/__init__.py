@@ -1,1 +1,1 @@
-"""Events, messages between driver and workers, and the journal file of a run."""
+"""Journal of a run (the log of its events), the types of the events, and the messages between driver and workers."""

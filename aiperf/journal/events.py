@@ -478,7 +478,7 @@ class Progress(Event, frozen=True, kw_only=True):
 
     @property
     def interval(self) -> Progress:
-        """The event itself, so that both events with an interval share this attribute."""
+        """The event itself. EpochFinished has an interval of work under this name, and Progress is one."""
         return self
 
 

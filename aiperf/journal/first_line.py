@@ -1,4 +1,4 @@
-"""Rules for the first line of a journal."""
+"""Rules for the first line of a journal, which holds the configuration, data set and machine of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Figure = Annotated[float, msgspec.Meta(ge=-1e24, le=1e24)]
 
 
 class DataSetFacts(msgspec.Struct, frozen=True, gc=False):
-    """Data set of a run."""
+    """Members of the description of a run's data set that readers rely on, with their types."""
 
     name: str | None = None
     classes: Annotated[int, msgspec.Meta(ge=1, le=LARGEST)] | None = None
@@ -48,7 +48,7 @@ class _Accelerator(msgspec.Struct, frozen=True, gc=False):
 
 
 class MachineFacts(msgspec.Struct, frozen=True, gc=False):
-    """Description of a host."""
+    """Members of the description of a host that readers rely on, with their types."""
 
     host: str | None = None
     cpu_model: str | None = None
@@ -75,7 +75,7 @@ class MachineFacts(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadingFacts(msgspec.Struct, frozen=True, gc=False):
-    """Result of one probe of a node."""
+    """Result of one measurement of a node before the run."""
 
     unit: str = ""
     series: dict[str, list[_Figure]] = {}
@@ -85,7 +85,7 @@ class ReadingFacts(msgspec.Struct, frozen=True, gc=False):
 
 
 class PredictedFigures(msgspec.Struct, frozen=True, gc=False):
-    """Predicted score, as far as readers rely on its fields."""
+    """Members of a predicted score that readers rely on, with their types."""
 
     score: _Figure
     interval: tuple[_Figure, _Figure]
@@ -101,7 +101,10 @@ class PredictedFigures(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_shape(name: str, value: object, shape: Any) -> None:
-    """Raise IllegalLine if `value` lacks members or types of the msgspec type `shape`. `name`: the member, for the message."""
+    """Raise IllegalLine if `value` does not fit the msgspec type `shape`: a member is missing or has another type.
+
+    `name`: name of the value in the journal line, for the message.
+    """
     try:
         msgspec.convert(value, shape)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -129,12 +132,18 @@ _OF_THE_SCHEDULE = ("duration_seconds", "warmup_seconds")
 
 
 def config_hash(plain: dict[str, Any]) -> str:
-    """Return the hexadecimal SHA-256 of the configuration in canonical JSON: sorted keys, no spaces."""
+    """Return the SHA-256 (hexadecimal) of a configuration as canonical JSON: sorted keys, no spaces.
+
+    `plain`: the configuration as JSON values.
+    """
     return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
 
 
 def check_first_line(event: RunStarted) -> None:
-    """Raise IllegalLine if a first line contradicts its configuration, or a value is out of range or of another type."""
+    """Raise IllegalLine if the first line of a journal contradicts its configuration, or if a value is out of range.
+
+    A value of another type is refused, too.
+    """
     must(event.at == 0, "the first line must have at=0", repr(event.at))
     must(
         0 <= event.started_unix < YEAR_10000,

@@ -1,4 +1,4 @@
-"""Append-only journal of a run: one JSON object per line, each chained to the previous line by SHA-256.
+"""Journal of a run: append-only log of its events, one JSON object per line, each chained to the previous line by SHA-256.
 
 Events that arrive together are committed together with one flush before any action follows from them. A torn last line (its
 driver was killed while writing) is dropped with a warning. Other damage is refused with the line's number and the remedy. A
@@ -50,7 +50,7 @@ _decode = _decoder.decode
 
 @dataclass(frozen=True, slots=True)
 class JournalReading:
-    """Result of reading a journal."""
+    """Result of reading a journal to its end or to a given line."""
 
     lines: int
     """Number of whole lines read."""
@@ -68,9 +68,9 @@ class JournalReading:
 
 
 def torn_warning(torn_bytes: int, lines: int) -> RunWarning | None:
-    """Return the warning that an incomplete last line of `torn_bytes` bytes was dropped after `lines` whole ones.
+    """Return the warning that an incomplete last line of a journal was dropped. None for 0 bytes: the last line is complete.
 
-    None for 0 bytes: the last line is complete.
+    `torn_bytes`: length of the incomplete line in bytes. `lines`: number of complete lines before it.
     """
     if not torn_bytes:
         return None
@@ -96,7 +96,7 @@ class _Checks(Validator):
 
 
 class Reader:
-    """Iterable over the checked events of a journal. `reading` is its result after the end."""
+    """Iterable over the checked events of a journal, in order. After the iteration, `reading` has lines, bytes and hash."""
 
     def __init__(self, path: Path, until: int | None = None) -> None:
         match what_is_wrong_with(path):
@@ -104,7 +104,8 @@ class Reader:
                 pass
             case "not there":
                 raise NoSuchRun(
-                    f"the folder of a run must contain a {NAME}. There is none at '{path}'. Runs are stored in runs/"
+                    f"the folder of a run must contain a {NAME}. There is none at '{path}': give the folder of a run. "
+                    "Runs are stored in runs/"
                 )
             case wrong:
                 raise NotAJournal(
@@ -148,7 +149,10 @@ class Reader:
                 f"{len(log.torn)} bytes (the driver was killed while it wrote). Start another run: python -m aiperf"
             )
         if self._until is not None and log.lines < self._until:
-            raise JournalDamaged(f"resume_until={self._until}, but '{self.path}' has only {log.lines} whole lines")
+            raise JournalDamaged(
+                f"resume_until is at most the number of whole lines, but found resume_until={self._until}, and "
+                f"'{self.path}' has {log.lines} whole lines: give a number up to {log.lines}"
+            )
 
     def _check_first(self, event: AnyEvent) -> None:
         if not isinstance(event, RunStarted):
@@ -163,7 +167,10 @@ class Reader:
             )
 
     def damage(self, lines: int, why: str) -> JournalDamaged:
-        """Return, without raising it, the error for the line after `lines` valid ones. `why`: its reason."""
+        """Return (do not raise) the error JournalDamaged for the line after the first `lines` lines, which are valid.
+
+        `why`: reason, as a part of the message. The journal is read again to count its lines.
+        """
         with self.path.open("rb") as file:
             total = sum(1 for line in bounded_lines(file, LONGEST_LINE) if line[-1] == 0x0A or len(line) < LONGEST_LINE)
         whole = (
@@ -174,9 +181,9 @@ class Reader:
         return JournalDamaged(f"journal damaged at line {lines + 1} of {total}: {why}. {whole}", lines + 1)
 
     def unfoldable(self, error: Exception) -> JournalDamaged:
-        """Return, without raising it, the error for the last yielded event, which passes all checks but cannot be applied.
+        """Return (do not raise) the error JournalDamaged for the last yielded event, which is valid but cannot be applied.
 
-        `error`: raised by the function that applied it.
+        `error`: exception of the code that applied the event.
         """
         return self.damage(self._given - 1, f"the event cannot be applied ({type(error).__name__}: {error})")
 
@@ -216,12 +223,10 @@ def _check_members(body: bytes) -> None:
 def read(path: Path, until: int | None = None) -> Reader:
     """Return a reader of a journal's events in order. `path`: the journal or the folder of its run.
 
-    `until`: number of lines to read. Default: all. Errors of the content are raised during iteration.
-
-    Raises:
-        NoSuchRun: there is no journal.
-        NotAJournal: the file is something else or cannot be read.
-        JournalDamaged: a line does not follow from the previous one, except for a torn last line.
+    `until`: number of lines to read, None for all. Raise NoSuchRun if there is no journal, and NotAJournal if the path is no
+    regular file. The iteration raises NotAJournal if the file is something else or cannot be read, NoSuchRun if the first
+    line is incomplete, and JournalDamaged if a line was changed, breaks a rule or is missing (`until`), or if the schema is
+    another one. An incomplete last line is dropped.
     """
     return Reader(path / NAME if path.is_dir() else path, until)
 
@@ -229,8 +234,8 @@ def read(path: Path, until: int | None = None) -> Reader:
 def read_again(path: Path, leave_out: type[AnyEvent]) -> Iterator[AnyEvent | None]:
     """Yield the events of a journal once more, without checks, after a `Reader` has read it to its end.
 
-    Lines of the type `leave_out` are yielded as None and not decoded, if they are in the driver's form. A torn last line is
-    yielded as None, too.
+    `leave_out`: type of event that is not needed. None is yielded for its lines, which saves their decoding, and for an
+    incomplete last line.
     """
     decode, tail = _decoder.decode, TAIL
     begins = b'{"event":"' + leave_out.__name__.encode() + b'"'
@@ -245,7 +250,7 @@ def read_again(path: Path, leave_out: type[AnyEvent]) -> Iterator[AnyEvent | Non
 
 @contextmanager
 def folding(events: Iterable[AnyEvent]) -> Iterator[None]:
-    """Raise JournalDamaged with the line's number if the body fails to apply an event of a `Reader`.
+    """Convert errors of the block, which applies the events of a `Reader` to a state, to JournalDamaged with the line's number.
 
     Used for values that the validator does not check, such as the limits of a configuration or a morph. Errors are unchanged
     if `events` is no `Reader`.
@@ -260,17 +265,18 @@ def folding(events: Iterable[AnyEvent]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Bytes removed behind the line at which a run is resumed. They are kept next to the journal and never overwritten."""
+    """Bytes removed after the line at which a run is resumed. They are kept in a file, which is never overwritten."""
 
     lines: int
     """Whole lines. 0 if only a torn last line was removed."""
     sha256: str
     """SHA-256 of all bytes, in hexadecimal."""
     kept: Path
+    """File with the removed bytes."""
 
 
 class Journal:
-    """Journal opened for writing by one driver at a time. Close it, or use it in a `with` block."""
+    """Journal (event log of a run) opened for writing by one driver at a time. Close it, or use it in a `with` block."""
 
     def __init__(
         self,
@@ -280,16 +286,13 @@ class Journal:
         durable: bool = True,
         run: Path | None = None,
     ) -> None:
-        """Open a new journal, or continue one that was read to its end (`reading`) and remove its torn last line.
+        """Create and lock a new journal, or continue the journal that was read with the result `reading`.
 
-        `durable`: flush every append to the disk. A simulated run does not need it.
-        `run`: the run's folder, if the journal is elsewhere. The bytes after the end of the reading are kept in a separate
-        file (`cut`). They are removed when the first append is on disk. A rollback therefore leaves either the old lines or
-        the new driver's line that records the rollback.
-
-        Raises:
-            JournalInUse: another driver holds it.
-            JournalNotLocked: it cannot be locked.
+        `durable`: flush every append to the disk (False for a simulated run). `run`: folder of the run, None for the folder
+        of the journal. Bytes after the end of the reading are saved in a separate file (`cut`). They are removed from the
+        journal when the first append is on disk. A rollback therefore leaves either the old lines or the new driver's line
+        that records the rollback. Raise FileExistsError if a new journal exists already, JournalInUse if another driver
+        writes it, and JournalNotLocked if it cannot be locked.
         """
         self.path = path
         self.run = path.parent if run is None else run
@@ -318,6 +321,7 @@ class Journal:
 
     @property
     def committed_bytes(self) -> int:
+        """Length in bytes of the complete lines that are on disk."""
         return self._end
 
     def _keep_what_follows(self) -> Cut | None:
@@ -331,11 +335,10 @@ class Journal:
         return Cut(rest.count(b"\n"), hashlib.sha256(rest).hexdigest(), kept)
 
     def append(self, events: Sequence[AnyEvent]) -> None:
-        """Write `events` in order, with one flush to the disk: all of them or none.
+        """Write `events` in order, and return after they are on disk: all of them or none. An empty sequence writes nothing.
 
-        Raises:
-            JournalNotWritten: the write failed. The journal is unchanged.
-            JournalTakenAway: the file is no longer the one that this driver wrote.
+        Raise JournalNotWritten if the write failed, and JournalTakenAway if another program removed, replaced or changed the
+        file. The journal is unchanged after JournalNotWritten.
         """
         if not events:
             return
@@ -360,7 +363,7 @@ class Journal:
         self.lines += len(events)
 
     def continuation(self) -> str:
-        """Return the instruction for the user after the journal could not be written."""
+        """Return the command that resumes this run, for messages about a journal that could not be written."""
         return resuming(self.run)
 
     def _not_written(self, error: OSError) -> JournalNotWritten:
@@ -434,11 +437,10 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def locked(file: IO[bytes], path: Path) -> bool:
-    """Lock a file by the kernel until it is closed. Return True if locked, False if its file system has no locks.
+    """Lock an open file against other processes until it is closed. False if its file system has no locks, otherwise True.
 
-    Raises:
-        JournalInUse: another driver holds it.
-        JournalNotLocked: the lock failed for another reason.
+    `path`: name of the file in messages. Raise JournalInUse if another driver has locked it, and JournalNotLocked if the lock
+    failed for another reason.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -457,7 +459,10 @@ def locked(file: IO[bytes], path: Path) -> bool:
 
 
 def keep(path: Path, content: bytes) -> Path:
-    """Write a new file at `path`, or at the first free one of PATH.2, PATH.3, …, flush it to disk, and return its path."""
+    """Write `content` to a new file at `path`, or at the first free path of PATH.2, PATH.3, …, and return the path used.
+
+    The file is on disk when the function returns. Raise OSError if it cannot be written.
+    """
     number = 1
     while True:
         free = path if number == 1 else path.with_name(f"{path.name}.{number}")

@@ -1,4 +1,4 @@
-"""Legality of an event, given the state of the run: one table for the validator, `evolve` and `verify`.
+"""Legality of a journal event, given the state of the run: one table for the validator, `evolve` and `verify`.
 
 `LEGAL` has one row per event type: the required states of its trial, the required presence of its worker, and the ranges of
 its numbers. `check_state` and `check_ranges` apply a row. The state itself belongs to the caller (`StateView`).
@@ -22,23 +22,26 @@ YEAR_10000 = 253_402_300_800
 
 
 class IllegalLine(ValueError):
-    """A line that no run can write. The text has the rule and the offending value."""
+    """Error for a journal line that no run can write. The text has the rule and the offending value."""
 
 
 def must(holds: bool, law: str, value: str) -> None:
-    """Raise IllegalLine unless `holds`. Its message has the rule `law` and the offending `value`."""
+    """Raise IllegalLine if `holds` is False. `law`: the rule. `value`: text of the offending value."""
     if not holds:
         raise IllegalLine(f"{law}. This line has {value}")
 
 
 def must_be_integer(name: str, value: object, least: int, most: int) -> None:
-    """Raise IllegalLine unless `value` is an integer from `least` to `most`. True and False are no integers."""
+    """Raise IllegalLine if `value` is no integer from `least` to `most`. `name`: name of the value, for the message.
+
+    True and False are no integers.
+    """
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise IllegalLine(f"{name} must be an integer from {least} to {most}. This line has {value!r}")
 
 
 class TrialState(Enum):
-    """State of a number from its request to its end. The first two are states of numbers that are not trials."""
+    """State of a proposed network from its request to its end. REQUESTED and REJECTED precede or replace a trial."""
 
     REQUESTED = "requested"
     """A proposal is requested."""
@@ -47,6 +50,7 @@ class TrialState(Enum):
     WAITING = "waiting"
     """Proposed, and waiting for its worker."""
     RUNNING = "running"
+    """A worker trains it."""
     LOST = "lost"
     """Its attempt ended early, alone or with its worker. It is retried or ends."""
     FINISHED = "finished"
@@ -56,22 +60,28 @@ class TrialState(Enum):
 
 
 class StateView(Protocol):
-    """State of a run, as far as the legality of the next event depends on it."""
+    """State of a run, as far as it decides which event may come next."""
 
     def state_of(self, number: int) -> TrialState | None:
-        """Return the state of a trial or of a requested proposal. None for a number that was never requested."""
+        """Return the state of proposal `number`: requested, rejected, waiting, running, … None if it was never requested."""
         ...
 
     def attempt_of(self, trial: int) -> int:
-        """Return the number of the last attempt of a trial that is not finished, failed or withdrawn. 0 before the first."""
+        """Return the number of the last attempt at a trial (try to train it). 0 before the first.
+
+        The trial must not be finished, failed or withdrawn.
+        """
         ...
 
     def made_for(self, trial: int) -> int:
-        """Return the number of the worker for which a trial that is not finished, failed or withdrawn was proposed."""
+        """Return the number of the worker for which a trial was proposed.
+
+        The trial must not be finished, failed or withdrawn.
+        """
         ...
 
     def presence_of(self, worker: int) -> Presence:
-        """Return the presence of a worker: 'unknown', 'lost', 'idle' or 'training'."""
+        """Return the state of a worker: 'idle', 'training', 'lost', or 'unknown' if it never joined."""
         ...
 
 
@@ -187,7 +197,7 @@ _OF_NUMBERS = (events.ProposalRequested, events.TrialProposed, events.TrialRejec
 
 
 def check_ranges(event: Any) -> None:
-    """Raise IllegalLine if a number of the event is out of its range."""
+    """Raise IllegalLine if a number of the event is out of its range. `event`: any journal event."""
     for name, (least, most) in LEGAL[type(event)].ranges.items():
         value = getattr(event, name)
         for each in value.values() if isinstance(value, dict) else (value,):
@@ -196,7 +206,7 @@ def check_ranges(event: Any) -> None:
 
 
 def check_state(event: Any, run: StateView) -> None:
-    """Raise IllegalLine if the event does not fit the state of its trial or of its worker."""
+    """Raise IllegalLine if the event does not fit the state of its trial or of its worker. `run`: state before the event."""
     legal, kind = LEGAL[type(event)], type(event).__name__
     if legal.states is not None:
         number = event.number if type(event) in _OF_NUMBERS else event.trial

@@ -1,8 +1,8 @@
-"""Journal on the driver's local disk, with a copy in the run's folder that is at most a few seconds old.
+"""Journal of a run on the driver's local disk, with a copy in the run's folder that is at most a few seconds old.
 
 Each commit waits for the local disk only. A thread appends committed lines to the copy, and the end of the run completes it.
-The copy is locked like a journal, so that no second driver starts on any host. A resume reads the longer of the two files if
-it continues the other one. Otherwise it raises an error and changes neither file.
+The copy is locked like a journal, because no second driver may start on any host. A resume reads the longer of the two files
+if it continues the other one. Otherwise it raises an error and changes neither file.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ BLOCK = 1 << 20
 
 @contextmanager
 def open_journal(folder: Path, local: Path | None, reading: JournalReading | None = None) -> Iterator[Journal]:
-    """Open the journal of the run in `folder` for its driver, in that folder or under `local`. `reading`: see `Journal`.
+    """Open the journal of the run in `folder` for writing, in that folder or under `local`, and yield it as a context manager.
 
-    Raises:
-        JournalInUse, JournalNotLocked: see `Journal`.
-        CannotResume: there are two journals, and neither continues the other.
-        JournalNotWritten: the copy in the run's folder could not be completed at the end.
+    `local`: folder on the driver's local disk, None for no local journal. `reading`: result of reading the journal of a
+    resumed run, None for a new run. With `local`, a thread copies the journal to `folder`, and the end of the block completes
+    the copy. Raise JournalInUse if another driver writes the journal, JournalNotLocked if it cannot be locked, CannotResume
+    if there are two journals and neither continues the other, and JournalNotWritten if the copy could not be completed.
     """
     if local is None:
         with Journal(folder / NAME, reading) as journal:
@@ -86,15 +86,15 @@ def open_journal(folder: Path, local: Path | None, reading: JournalReading | Non
 
 
 def local_path(folder: Path, local: Path) -> Path:
-    """Return the path of the journal of the run in `folder`, under the folder `local` of the driver's host."""
+    """Return the path of the local journal of the run in `folder`. `local`: folder on the driver's local disk."""
     return local / folder.absolute().name / NAME
 
 
 def to_be_read(folder: Path, local: Path | None) -> Path:
-    """Return the path of the journal from which a run is resumed: the longer one of the local and the shared journal.
+    """Return the path of the journal from which the run in `folder` is resumed: the longer of the local journal and its copy.
 
-    `local`: as in `open_journal`. Prints a notice if the local one is not on this host. Raises CannotResume if neither
-    continues the other.
+    `local`: folder on the driver's local disk, None for no local journal. A notice is printed if the local journal is not on
+    this host. Raise CannotResume if neither file continues the other.
     """
     shared = folder / NAME
     if local is None:
@@ -111,9 +111,9 @@ def to_be_read(folder: Path, local: Path | None) -> Path:
 
 
 def longer(own: Path, shared: Path) -> Path:
-    """Return the longer of a journal and its copy, or the journal if both are equal.
+    """Return the longer of a journal `own` and its copy `shared`: `own` if both are equal, `shared` if `own` does not exist.
 
-    Raises CannotResume if the longer one does not continue the other.
+    Raise CannotResume if the longer one does not begin with the content of the other.
     """
     if not own.exists():
         return shared

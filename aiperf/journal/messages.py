@@ -1,7 +1,7 @@
-"""Messages between driver and executor.
+"""Messages between the driver (main process of a run) and the executor, which starts the workers and forwards their results.
 
 The driver sends orders, the executor sends messages with results. The latter contain no clock reading. Work is reported as
-sums, so that a lost, late, repeated or reordered message loses no work.
+sums: a lost, late, repeated or reordered message therefore loses no work.
 
 A message or an order that the driver records unchanged is its event. The driver sets the time of a message when it arrives.
 """
@@ -26,7 +26,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
 
 class Train(_Message, frozen=True, kw_only=True):
-    """Train a trial, starting with `first_epoch`."""
+    """Order to train a trial (a proposed network), starting with epoch `first_epoch`."""
 
     trial: int
     attempt: int
@@ -57,20 +57,20 @@ class Train(_Message, frozen=True, kw_only=True):
 
 
 class Drop(_Message, frozen=True, kw_only=True):
-    """Remove a trial's checkpoint. No trial will inherit from it."""
+    """Order to remove the checkpoint of a trial, because no trial will inherit from it."""
 
     trial: int
 
 
 class Release(_Message, frozen=True, kw_only=True):
-    """End a worker that the driver treats as lost, and start another in its place if possible."""
+    """Order to end a worker that the driver treats as lost, and to start another in its place if possible."""
 
     worker: int
     reason: str
 
 
 class Sum(_Message, frozen=True, kw_only=True):
-    """Report the sums of the current trial now, because the run is about to end before its declared time."""
+    """Order to report the sums of the current trial now, because the run is about to end before its declared time."""
 
     worker: int
 
@@ -82,7 +82,7 @@ Order = events.ProposalRequested | Train | Drop | Release | Sum
 
 
 class ProposalReturned(_Message, frozen=True, kw_only=True):
-    """Answer to Propose. The driver rebuilds and checks it."""
+    """Answer to a request for a proposal (ProposalRequested). The driver rebuilds and checks the proposed network."""
 
     number: int
     searcher: str
@@ -96,7 +96,7 @@ class ProposalReturned(_Message, frozen=True, kw_only=True):
 
 
 class ProposalFailed(_Message, frozen=True, kw_only=True):
-    """Failure to make a proposal."""
+    """Answer to a request for a proposal if none could be made."""
 
     number: int
     reason: str
@@ -105,7 +105,7 @@ class ProposalFailed(_Message, frozen=True, kw_only=True):
 
 
 class Advanced(_Message, frozen=True, kw_only=True):
-    """Sums of images of all ranks since the start of the epoch, and of seconds of rank 0 since the start of the order."""
+    """Progress of an attempt: images of all ranks since the start of the epoch, seconds of rank 0 since that of the order."""
 
     trial: int
     attempt: int
@@ -153,7 +153,7 @@ class TrialDone(_Message, frozen=True, kw_only=True):
 
 
 class Crashed(_Message, frozen=True, kw_only=True):
-    """End of an attempt without a result."""
+    """End of an attempt (one try to train a trial) without a result."""
 
     trial: int
     attempt: int
@@ -200,6 +200,10 @@ Word = (
 
 
 def recorded(kind: type[_E], message: msgspec.Struct, now: float, **computed: Any) -> _E:
-    """Return an event of type `kind`: the message's fields of equal name, the `computed` ones, and `now` as its time."""
+    """Return a journal event of type `kind` made from a message that arrived at `now`.
+
+    The event has the message's fields of equal name, the fields in `computed` (which replace those of the message), and
+    `now`, in seconds since the start of the run, as its time.
+    """
     passed_on = {name: getattr(message, name) for name in message.__struct_fields__ if name in kind.__struct_fields__}
     return kind(**(passed_on | computed | {"at": now}))

@@ -1,4 +1,4 @@
-"""Find the run that a command-line argument names: its folder, its name under runs/, or the path of its journal."""
+"""Search for the run that a command-line argument names: its folder, its name under runs/, or the path of its journal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from aiperf.journal.other_files import HEAD, why_no_journal
 
 
 def run_folder(word: str, runs: str = "runs") -> Path:
-    """Return the folder of the run that `word` names: a run folder, its journal, or a name under `runs`.
+    """Return the folder of the run that `word` names.
 
-    The content of the journal is not read.
-
-    Raises:
-        NoSuchRun: there is none.
-        NotAJournal: another file is named.
+    `word`: path of the run's folder or of its journal, or name of a folder in the folder `runs`. The content of the journal
+    is not read. Raise NoSuchRun if there is no such run, and NotAJournal if `word` names another file.
     """
     named = given_path(word)
     places = (named, given_path(runs) / word)
@@ -31,10 +28,14 @@ def run_folder(word: str, runs: str = "runs") -> Path:
             return named.parent
         raise NotAJournal(f"a run must be named by its folder with a {NAME}. {shown(named)} is {_described(named)}")
     if named.is_dir():
-        raise NoSuchRun(f"the folder of a run must contain a {NAME}. There is none in {shown(named)}")
+        raise NoSuchRun(
+            f"the folder of a run must contain a {NAME}. There is none in {shown(named)}: give the folder of a run"
+        )
     others = "" if named.is_absolute() else f", nor at {shown(places[1])}"
     why = "" if wrong == "not there" else f", which is {wrong}"
-    raise NoSuchRun(f"the folder of a run must contain a {NAME}. There is none at {shown(named)}{why}{others}")
+    raise NoSuchRun(
+        f"the folder of a run must contain a {NAME}. There is none at {shown(named)}{why}{others}: give the folder of a run"
+    )
 
 
 def _described(file: Path) -> str:
@@ -43,5 +44,5 @@ def _described(file: Path) -> str:
         with file.open("rb") as opened:
             why = why_no_journal(opened.read(HEAD))
     except OSError as error:
-        return f"a file that cannot be read ({error.strerror})"
+        return f"a file that cannot be read ({error.strerror}): give this user permission to read it"
     return why or f"a journal under another name: give it a folder of its own, as FOLDER/{NAME}"

@@ -2,8 +2,8 @@
 
     {"event":"RunStarted",…,"chain":"<64 hexadecimal digits>"}
 
-A reader gets the decoder of a record and the checks of the first record and of every record from its caller. The hashes of the
-first and the last line identify a log (`ends`), so that copies of one run are recognized.
+A reader gets the decoder of a record and the checks of the first record and of every record from its caller. The hashes of
+the first and the last line identify a log (`ends`) and show which copies belong to one run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Record = TypeVar("Record")
 
 
 class LineRefused(Exception):
-    """Line that carries no valid seal, holds no record or breaks a rule. The text is the reason."""
+    """Error for a line that has no valid seal, holds no record or breaks a rule. The text is the reason."""
 
     def __init__(self, before: int, why: str) -> None:
         super().__init__(why)
@@ -42,7 +42,7 @@ class LineRefused(Exception):
 
 
 def sealed(chain: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """Return the line of a record with its newline, and its seal, a SHA-256 in hexadecimal.
+    """Return (line of a record with its newline, seal of the line: a SHA-256 in hexadecimal).
 
     `chain`: seal of the previous line, ORIGIN for the first. `body`: the record as a JSON object.
     """
@@ -51,7 +51,10 @@ def sealed(chain: bytes, body: bytes) -> tuple[bytes, bytes]:
 
 
 class SealedLines(Generic[Record]):
-    """Iterator over the records of a sealed log, checked one by one. Its attributes give the position after the last one."""
+    """Iterator over the records of a sealed log, checked one by one.
+
+    The attributes lines, end, chain and torn describe the log after the end of the iteration.
+    """
 
     def __init__(
         self,
@@ -63,9 +66,12 @@ class SealedLines(Generic[Record]):
         of: tuple[str, str],
         until: int | None = None,
     ) -> None:
-        """`of`: names of the records and of their writer, for messages. `until`: maximum number of lines to read.
+        """Prepare the reading of a log. `file`: open at its first line.
 
-        Iteration raises LineRefused. `check` raises IllegalLine.
+        `decode`: converts the JSON of a line to a record. `check_first`: called with the first record. `check`: called with
+        each record, raises IllegalLine. `of`: names of the records and of their writer, for messages. `until`: maximum number
+        of lines to read, None for all. The iteration raises LineRefused for a line with a wrong seal, no record or a refused
+        record.
         """
         self._file = file
         self._decode = decode
@@ -123,7 +129,7 @@ def _why_unsealed(line: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JournalHashes:
-    """Hashes that identify a journal."""
+    """Two SHA-256 hashes that identify a journal, in hexadecimal."""
 
     first: str
     """SHA-256 of the first line. Journals of one run have the same first line."""
@@ -133,7 +139,10 @@ class JournalHashes:
 
 
 def ends(journal: Path) -> JournalHashes:
-    """Return the hashes of the first and the last whole line of a journal whose hash chain was already checked."""
+    """Return the SHA-256 of the first line and of the last complete line of a journal.
+
+    The chain of hashes is not checked: the caller must have read the journal before.
+    """
     with journal.open("rb") as file:
         first = file.readline()
         file.seek(max(0, file.seek(0, os.SEEK_END) - 2 * LONGEST_LINE))

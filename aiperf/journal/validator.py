@@ -89,24 +89,30 @@ class Validator:
     """Names of the corrupt files since the last resume."""
 
     def state_of(self, number: int) -> TrialState | None:
+        """Return the state of proposal `number`: requested, rejected, waiting, running, … None if it was never requested."""
         return self._states.get(number)
 
     def attempt_of(self, trial: int) -> int:
+        """Return the number of the last attempt at a trial (try to train it), 0 before the first.
+
+        Raise KeyError if the trial is unknown or has ended.
+        """
         return self._trials[trial].attempt
 
     def made_for(self, trial: int) -> int:
+        """Return the number of the worker for which a trial was proposed. Raise KeyError for an ended or unknown trial."""
         return self._trials[trial].made_for
 
     def presence_of(self, worker: int) -> Presence:
+        """Return the state of a worker: 'idle', 'training', 'lost', or 'unknown' if it never joined."""
         if worker in self._workers:
             return "idle" if self._workers[worker].trial is None else "training"
         return "lost" if worker in self._seen_workers else "unknown"
 
     def check(self, event: events.AnyEvent) -> None:
-        """Check the next line of the journal, and add it to the state for the following lines.
+        """Check the next line of the journal, and update the state for the lines after it. Call it for each line, in order.
 
-        Raises:
-            IllegalLine: the line breaks a rule.
+        Raise IllegalLine if the line breaks a rule. The validator must not be used after an error.
         """
         at = event.at
         if not self._at <= at <= LARGEST_SECONDS:

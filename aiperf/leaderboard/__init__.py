@@ -1,1 +1,1 @@
-"""Many runs as one list, by every metric."""
+"""List of many runs, ordered by a metric within each benchmark."""

@@ -1,4 +1,4 @@
-"""Comparison of a list with the logs of announcements: "3 of 4 announced runs published", and the missing runs.
+"""Comparison of a list of runs with the runs that sites announced before their start: "3 of 4 announced runs published".
 
 `aiperf.submission` reads a log and checks its signatures. `inspect` checks the permission to sign for a site.
 """
@@ -22,26 +22,28 @@ UNCHECKED = "its announcement is not checked: give the log of its site with --an
 
 @dataclass(frozen=True, slots=True)
 class SiteAnnouncements:
-    """Comparison of one log of announcements with the runs of the list."""
+    """Comparison of one log of announcements (a site's signed list of planned runs) with the runs of the list."""
 
     log: str
     announced: Announced
     purposes: tuple[tuple[str, tuple[str, ...]], ...]
-    """Id of each announced run, with its site, system, data set and length."""
+    """Id of each announced run, with its site, system, data set, length, and 'ranking' or 'other'."""
 
 
 def read_logs(words: Sequence[str]) -> dict[str, Announcements]:
-    """Return the logs of announcements by the words of --announcements. Each word is a file or a folder with a log.
+    """Read logs of announcements (a site's signed list of planned runs) and check them. Return their content by word.
 
-    Raises:
-        NotAsAnnounced: The file does not exist.
-        AnnouncementsDamaged: A line was removed, changed or moved, or a signature is not valid.
+    Each word is a log file or a folder with one (announcements.jsonl). Raise NotAsAnnounced if the file cannot be read. Raise
+    AnnouncementsDamaged if a line was removed, changed or moved, or if a signature is not valid.
     """
     return {word: read_log(log_path(Path(word))) for word in words}
 
 
 def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
-    """Return the first line of the journal in each entry's folder, in order of the entries."""
+    """Read the first event of the journal (event file) in each entry's folder. Return them in order of the entries.
+
+    Raise NoSuchRun if a folder has no journal any more, and JournalDamaged if its first line is invalid.
+    """
     lines = [next(iter(read(Path(entry.folder)))) for entry in entries]
     return [line for line in lines if isinstance(line, RunStarted)]  # true for each valid journal
 
@@ -49,14 +51,11 @@ def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
 def with_announcements(
     entries: Sequence[Entry], firsts: Sequence[RunStarted], logs: Mapping[str, Announcements]
 ) -> tuple[list[Entry], tuple[SiteAnnouncements, ...]]:
-    """Return the entries with the counts of their site's announcements, and each log with its missing runs.
+    """Compare the runs of a list with the logs of announcements. Return entries with counts and faults, and one result per log.
 
-    A run of the ranking needs the log of its site: the journal alone shows neither the announcement nor the other runs.
-
-    Args:
-        entries: entries of the list.
-        firsts: first line of each entry's journal, in order of the entries.
-        logs: logs by name. Empty: announcements are not checked.
+    The result of a log has its missing runs. An announced run of the ranking without a log gets a fault: only the log shows the
+    announcement and the site's other runs. `firsts`: first event of each entry's journal, in order of the entries. `logs`:
+    content of the logs by name. Empty: nothing is compared.
     """
     sites = tuple(SiteAnnouncements(name, announced(log, firsts), tuple(_purposes(log))) for name, log in logs.items())
     of_site = {

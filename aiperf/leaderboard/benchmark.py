@@ -1,4 +1,4 @@
-"""Benchmark of a run. Runs are ranked in one order only if they have the same benchmark.
+"""Benchmark of a run: the properties that runs must share to be ranked in one order (data set, length, options).
 
 Valid runs of a division have one benchmark if their declared length and the fingerprint of their images are equal. (The ranking
 allows several lengths.) Other runs have one benchmark if data set, starting graph, length and warm-up are equal, and also every
@@ -45,7 +45,7 @@ OF_ONE_RUN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """Common properties of runs that can be ranked against each other."""
+    """Properties that runs share if they can be ranked in one order."""
 
     standing: Standing
     """Valid runs of a division, real runs outside every division, or simulated runs."""
@@ -54,7 +54,7 @@ class Benchmark:
     dataset: str
     images: tuple[tuple[str, str], ...]
     start: str
-    """Name of the starting graph, or the beginning of its fingerprint."""
+    """Name of the starting network, or the beginning of its fingerprint."""
     start_fingerprint: str | None
     follows: str | None
     """Run with the proposals that these runs train. None for runs with a search of their own."""
@@ -65,24 +65,26 @@ class Benchmark:
 
     @property
     def is_simulated(self) -> bool:
-        """True if no machine did the work."""
+        """True if the runs are simulated: no machine did the work."""
         return self.standing == SIMULATED
 
 
 def of_division(name: str, duration_seconds: float | None = None, fingerprint: str | None = None) -> Benchmark:
-    """Return the benchmark of all valid runs of a division.
+    """Return the benchmark of all valid runs of a division, which is a set of rules for comparable runs.
 
-    Args:
-        name: name of the division, such as `ranking`.
-        duration_seconds: declared length of the runs in seconds. None: not part of the benchmark.
-        fingerprint: hash of the image files. None for generated images.
+    `name`: such as 'ranking'. `duration_seconds`: declared length of the runs. None: not part of the benchmark. `fingerprint`:
+    SHA-256 of the image files. None for generated images.
     """
     images = () if fingerprint is None else (("fingerprint", fingerprint),)
     return Benchmark("division", name, "", images, "", None, None, duration_seconds, None, ())
 
 
 def benchmark_of(report: Report) -> Benchmark:
-    """Return the benchmark of a run: its first division, or for a run outside all divisions its data set, start and options."""
+    """Return the benchmark of a run from its report.
+
+    For a valid run of a division it is the division with length and images. For other runs it is the data set, the starting
+    network, the length, the warm-up and the options that affect the result.
+    """
     run = report.run
     fingerprint = _fingerprint(run.config, run.dataset)
     if report.divisions:
@@ -135,9 +137,10 @@ def _of_workload(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def purpose_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the purpose of an announced run: (site, system, data set, declared seconds, 'ranking' or 'other'), '' if unknown.
+    """Return the purpose of an announced run: (site, system, data set, declared seconds, 'ranking' or 'other').
 
-    The purpose is 'other' if an option breaks a rule of the ranking. `config`: configuration of the run.
+    All are texts. An unknown one is ''. The last is 'other' if an option breaks a rule of the ranking. `config`: configuration
+    of the run.
     """
     values = options(config)
     parts = [values.get(name) for name in ("system.site", "system.name", "dataset.name", "schedule.duration_seconds")]
@@ -151,13 +154,20 @@ def purpose_of(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def procedure_of(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
-    """Return a SHA-256 digest of a configuration and of the sources of its run. It is equal for repeats."""
+    """Return the SHA-256 digest (hexadecimal) of a run's configuration and source code. It is equal for repeats of a run.
+
+    `config`: configuration. Options that may differ between repeats, such as the seed, are ignored. `versions`: version by
+    name. Its entry 'source' is used.
+    """
     options = {name: value for name, value in config.items() if name not in OF_ONE_RUN}
     return hashlib.sha256(json.dumps([options, versions.get("source")], sort_keys=True).encode()).hexdigest()
 
 
 def title(benchmark: Benchmark) -> str:
-    """Return the title of a benchmark as text, such as `digits · 3 min 00 s, 20 s of warm-up · from digits_small`."""
+    """Return a benchmark as text, such as `digits · 3 min 00 s, 20 s of warm-up · from digits_small`.
+
+    Several benchmarks can have the same title.
+    """
     if benchmark.division is not None:
         length = "" if benchmark.duration_seconds is None else f", {units.duration(benchmark.duration_seconds)}"
         return f"Division {benchmark.division}{length}: {division(benchmark.division).title}"
@@ -172,7 +182,10 @@ def title(benchmark: Benchmark) -> str:
 
 
 def differing(benchmarks: Iterable[Benchmark]) -> dict[Benchmark, tuple[tuple[str, str], ...]]:
-    """Return, for each benchmark, its options that differ between benchmarks with the same title, as (name, value)."""
+    """Return, for each benchmark, the options by which it differs from others with the same title, as (name, value).
+
+    The value is 'not reported' if the benchmark lacks the option. Empty for a benchmark with a title of its own.
+    """
     by_title: dict[str, list[Benchmark]] = {}
     for benchmark in dict.fromkeys(benchmarks):
         by_title.setdefault(title(benchmark), []).append(benchmark)

@@ -1,4 +1,4 @@
-"""Entry of a list: the figures of a run's report, and the median over the announced runs of a system.
+"""Entry of a list of runs: the results of a run's report, or the median over the announced runs of a system.
 
 A site therefore cannot enter its best run alone.
 """
@@ -32,7 +32,7 @@ class ModelCount:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Mean power in the valid window, from the measurement with the widest scope."""
+    """Mean power in the valid window, from the measurement that covers the largest part of the machine."""
 
     watts: float
     flops_per_watt: float | None
@@ -53,7 +53,7 @@ class AnnouncedCounts:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One run of a list. None means "not measured" or "not known", never zero."""
+    """Results and properties of one run in a list. None means "not measured" or "not known", never zero."""
 
     run: str
     folder: str
@@ -122,17 +122,14 @@ class Entry:
 
     @property
     def accelerator_count(self) -> int:
-        """Number of accelerators of all models."""
+        """Number of accelerators of all models, the largest at once. Training processes on machines without accelerators."""
         return sum(each.count for each in self.accelerators)
 
 
 def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
     """Return the list entry of a run.
 
-    Args:
-        report: report that was computed from the journal in `folder`.
-        folder: folder of the run.
-        journal: hashes of the journal's first and last line.
+    `report`: computed from the journal (event file) in `folder`. `journal`: hashes of the journal's first and last line.
     """
     run, score = report.run, report.score
     heading, rules = phrases.broken_rules(report)
@@ -226,10 +223,10 @@ def _lacks(report: Report) -> str:
 
 
 def system_key(entry: Entry) -> tuple[str, ...]:
-    """Return the identity of the measured system. Runs with equal keys are repeats.
+    """Return the identity of the measured system as texts. Runs with equal keys are repeats on one system.
 
-    The key contains site and name, or else the hosts, and the accelerators. Outside the ranking it also contains the
-    configuration and the sources, because a system is measured there in several ways. Each of these is an entry.
+    The key contains site and name of the system, or without a name its hosts, and the accelerators. Outside the ranking it also
+    contains a digest of configuration and sources, because there one system is measured in several ways.
     """
     named = (entry.site or "", entry.system) if entry.system else ("", *entry.hosts)
     if named == ("",):
@@ -239,9 +236,9 @@ def system_key(entry: Entry) -> tuple[str, ...]:
 
 
 def middle(values: Sequence[float | None], missing: int, *, is_less_better: bool = False) -> float | None:
-    """Return the median of the values and of `missing` runs that count as worse than all values.
+    """Return the median of the values and of `missing` further runs that count as worse than all values.
 
-    None if a value is unknown, or if the median is one of the missing runs.
+    `is_less_better`: True if a small value is good. None if a value is unknown, or if the median is one of the missing runs.
 
     >>> middle([3.0, 1.0, 2.0], 0), middle([3.0, 1.0, 2.0], 1), middle([3.0], 1)
     (2.0, 1.5, None)
@@ -255,9 +252,10 @@ def middle(values: Sequence[float | None], missing: int, *, is_less_better: bool
 
 
 def of_system(runs: Sequence[Entry], missing: int) -> Entry:
-    """Return one entry for the runs of a system, with the median of each figure.
+    """Return one entry for the runs of a system, with the median of each result.
 
-    Other fields come from the run with the score nearest to the median. `missing`: announced runs without a valid result.
+    `runs`: at least one. `missing`: announced runs without a valid result, which count as the worst. A result is None if the
+    median is one of them. Other fields come from the run with the score nearest to the median.
     """
     if len(runs) == 1 and not missing:
         return runs[0]
@@ -288,7 +286,11 @@ def of_system(runs: Sequence[Entry], missing: int) -> Entry:
 
 
 def uncertainty(runs: Sequence[Entry], score: float | None) -> Estimate | None:
-    """Return the uncertainty of a system's score over its runs. None if unknown. `score`: median score in FLOPS."""
+    """Return the uncertainty of a system's score over its runs, with its 95 % interval in FLOPS.
+
+    `score`: median of the scores in FLOPS. None if it is None, for a single run without an interval, or if a score is 0 or
+    missing.
+    """
     found = over_runs(
         [
             ScoredRun(

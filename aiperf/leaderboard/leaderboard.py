@@ -1,4 +1,4 @@
-"""List of runs: one order for each benchmark, and the journals that could not be read.
+"""List of runs in one order for each benchmark, with the journals that could not be read.
 
 The runs of one system form one entry with the median of each figure. A run counts if it has ended, is given once, and is as
 announced. Other runs are listed below the order, each with the reason.
@@ -19,12 +19,12 @@ from aiperf.statistics.difference import ties
 from aiperf.units import count
 
 Purpose = tuple[str, ...]
-"""See `purpose_of`."""
+"""Site, system, data set, length in seconds, and 'ranking' or 'other' (`purpose_of`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableJournal:
-    """Journal without an entry."""
+    """Folder that gives no entry in the list, with the reason."""
 
     folder: str
     reason: str
@@ -32,7 +32,7 @@ class UnreadableJournal:
 
 @dataclass(frozen=True, slots=True)
 class ListedRow:
-    """Entry with its place in the order."""
+    """Row of the list: one system or one run, with its place in the order."""
 
     number: int
     """Number in the whole list, from 1. It links the row to its details."""
@@ -55,7 +55,7 @@ class ListedRow:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRuns:
-    """Listed runs of one benchmark."""
+    """Rows of the list for one benchmark."""
 
     title: str
     benchmark: Benchmark
@@ -67,7 +67,7 @@ class BenchmarkRuns:
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """The whole list."""
+    """The whole list: the runs of each benchmark in order, and the folders without an entry."""
 
     by: Metric
     listings: tuple[BenchmarkRuns, ...]
@@ -78,20 +78,17 @@ class Leaderboard:
 
     @property
     def runs(self) -> int:
-        """Number of runs, without copies and unreadable journals."""
+        """Number of runs in the list, without copies of a run and unreadable journals."""
         return sum(len(row.runs) for listing in self.listings for row in listing.rows)
 
 
 def leaderboard(
     entries: Iterable[Entry], unread: Sequence[UnreadableJournal], by: Metric, sites: tuple[SiteAnnouncements, ...] = ()
 ) -> Leaderboard:
-    """Return the runs grouped by benchmark and ordered by a metric, with places.
+    """Return the runs grouped by benchmark (same data set, length and options) and ordered by a metric, with places.
 
-    Args:
-        entries: one entry for each run. Copies of a journal are merged.
-        unread: journals without an entry.
-        by: metric of the order.
-        sites: comparison of the logs of announcements with the runs.
+    `entries`: one for each run. Copies of a journal are merged. `unread`: folders without an entry. `by`: metric of the order.
+    `sites`: comparison of the announcements with the runs. Runs of one system become one row with their median.
     """
     kept, copies, why_not = _each_once(sorted(entries, key=lambda entry: (entry.folder, entry.run)))
     why_not = _shared_announcements(kept) | why_not
@@ -249,7 +246,9 @@ def _tied(placed: Sequence[tuple[Entry, Sequence[Entry]]], by: Metric) -> dict[s
 
 
 def places(values: Sequence[float | None], *, is_less_better: bool = False) -> list[int | None]:
-    """Return the place of each value, from 1. Equal values share a place. A missing value has no place.
+    """Return the place of each value, from 1. Equal values share a place. A missing value (None) has no place (None).
+
+    `is_less_better`: True if the smallest value has place 1.
 
     >>> places([3.0, 1.0, None, 3.0])
     [1, 3, None, 1]

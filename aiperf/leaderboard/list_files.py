@@ -1,4 +1,4 @@
-"""Forms of a list: HTML, CSV and JSON files, and lines for a terminal.
+"""Output of a list of runs: HTML, CSV and JSON files, and lines for a terminal.
 
 Each file is written atomically, and equal lists give equal bytes. The page has the design of the reports, loads nothing and is
 complete without its script. The terminal shows a few columns, the files all.
@@ -24,7 +24,7 @@ from aiperf.sanitize import cell, sanitize
 
 
 def page(found: Leaderboard) -> str:
-    """Return the content of rank.html."""
+    """Return the content of rank.html, a complete HTML page: orders, places, details, announcements and unreadable journals."""
     listings = list(enumerate(found.listings, 1))
     links = [(f"list-{index}", f"{listing.title} ({len(listing.rows)})") for index, listing in listings]
     if found.sites:
@@ -107,10 +107,9 @@ VERSION = 4
 
 
 def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
-    """Write rank.html, rank.csv and rank.json, and replace earlier ones. Return their paths.
+    """Write rank.html, rank.csv and rank.json to a folder, and replace earlier ones. Return the three paths.
 
-    Raises:
-        OSError: the disk refuses them.
+    The folder is created if it does not exist. Raise OSError if a file cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -121,7 +120,10 @@ def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
 
 
 def csv_text(found: Leaderboard) -> str:
-    """Return the content of rank.csv, one row for each entry and unreadable journal. A missing value is an empty cell."""
+    """Return the content of rank.csv: one row for each entry and each unreadable journal, after a row of names.
+
+    A missing value is an empty cell. The list must not be empty.
+    """
     rows = [_csv_row(listing, row) for listing in found.listings for row in listing.rows]
     rows += [{"folder": each.folder, "no place because": each.reason} for each in found.unread]
     file = io.StringIO(newline="")
@@ -174,7 +176,7 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
 
 
 def json_text(found: Leaderboard) -> str:
-    """Return the content of rank.json: metrics, lists, sites and unreadable journals."""
+    """Return the content of rank.json: metrics, lists of entries, announcements by site, and unreadable journals."""
     metrics = [
         {"name": each.name, "unit": each.unit, "less_is_better": each.is_less_better, "meaning": each.explained}
         for each in METRICS
@@ -199,7 +201,7 @@ _WIDEST = {"run": 36, "validity": 44}
 
 
 def lines(found: Leaderboard) -> Iterator[str]:
-    """Yield the list as lines of text for a terminal."""
+    """Yield the list as lines of text for a terminal: at most 100 rows per benchmark, then warnings and unreadable journals."""
     yield f"by {found.by.title}: {about(found)}"
     for index, listing in enumerate(found.listings, 1):
         yield ""

@@ -1,4 +1,4 @@
-"""Figures by which runs can be ranked."""
+"""Metrics by which runs can be ranked: score, error, valid FLOPS, MFU and others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiperf.nearest import nearest
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Figure of an entry, with its direction."""
+    """Result of an entry (run or system) by which entries are ranked, with its unit and direction."""
 
     name: str
     """Name of the metric on the command line."""
@@ -30,7 +30,7 @@ class Metric:
     """Function that returns the reason why an entry with the figure gets no place by it, or ''."""
 
     def ranks(self, entry: Entry) -> float | None:
-        """Return the value of an entry by which it is ordered, in this metric's unit. None if it gets no place."""
+        """Return the value of an entry by which it is ordered, in this metric's unit. None if the metric gives it no place."""
         return None if self.bars(entry) else self.of(entry)
 
 
@@ -107,10 +107,9 @@ METRICS = (
 
 
 def metric(name: str) -> Metric:
-    """Return the metric with this name.
+    """Return the metric with this name: score, regulated, error, valid-flops, mfu, flops-per-watt or availability.
 
-    Raises:
-        BadConfiguration: There is no such metric.
+    Raise BadConfiguration for another name.
     """
     names = [each.name for each in METRICS]
     if name not in names:

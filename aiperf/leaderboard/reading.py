@@ -1,4 +1,4 @@
-"""Search for journals and their reading for a list, in parallel processes.
+"""Search for journals (event files of runs), and their reading for a list in parallel processes.
 
 Figures are always recomputed from the journal, because a report.json or a cache could have been edited. A journal that cannot
 be read is listed with the reason.
@@ -24,13 +24,10 @@ from aiperf.system.control_groups import usable_processors
 
 
 def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], list[UnreadableJournal]]:
-    """Return folders with a journal, in order of name, and each word or folder without one, with the reason.
+    """Return the folders with a journal that the words lead to, and each word or folder without a journal, with the reason.
 
-    A word is a run's folder, its name under `runs`, or a folder with runs at any depth below it. Links are followed. A folder
-    that several paths lead to is returned once, with the first path.
-
-    Raises:
-        NoSuchRun: No word leads to a journal.
+    A word is a run's folder, its name in the folder `runs`, or a folder with runs at any depth below it. Links are followed. A
+    folder that several paths lead to is returned once, with the first path. Raise NoSuchRun if no word leads to a journal.
     """
     found: list[Path] = []
     fruitless: list[UnreadableJournal] = []
@@ -48,6 +45,7 @@ def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], li
         raise NoSuchRun(
             f"rank takes folders with a {NAME} in them or below them, but found none: "
             + "; ".join(f"'{each.folder}': {each.reason}" for each in fruitless)
+            + ". Give the folder of a run, or a folder with runs"
         )
     return found, fruitless
 
@@ -78,7 +76,7 @@ WORTH_A_PROCESS = 8_000_000
 
 
 def read_entry(folder: Path) -> Entry | UnreadableJournal:
-    """Return the entry of a run's folder, or the reason for a missing entry. Raises no error for an unreadable journal."""
+    """Read the journal in a run's folder. Return its list entry, or the reason why it cannot be read, without an error."""
     try:
         return entry_of(report_of(folder), str(folder), ends(folder / NAME))
     except AiperfError as error:
@@ -88,11 +86,9 @@ def read_entry(folder: Path) -> Entry | UnreadableJournal:
 
 
 def read_entries(folders: Sequence[Path], processes: int | None = None) -> tuple[list[Entry], list[UnreadableJournal]]:
-    """Read all folders and return entries and failures, in order of the folders.
+    """Read the journals in all folders in parallel. Return the entries, and the failures with reasons, in the given order.
 
-    Args:
-        folders: Folders of runs.
-        processes: Parallel processes. Default: as many as processors and memory allow.
+    `processes`: number of parallel processes. Default: as many as processors and free memory allow.
     """
     sizes = {folder: _size(folder) for folder in folders}
     with side_processes(processes or _at_once(list(sizes.values()))) as pool:

@@ -1,4 +1,4 @@
-"""Tables and texts of a list as values. The page, Markdown and the terminal render them."""
+"""Tables and texts of a list of runs, as values. The page, Markdown and the terminal render them."""
 
 from __future__ import annotations
 
@@ -28,22 +28,20 @@ EXPONENT_COLUMNS = (
 
 
 def details_of(row: ListedRow) -> str:
-    """Return the HTML anchor of the details of a row: `entry-NUMBER`."""
+    """Return the name of the HTML anchor at the details of a row: `entry-NUMBER`. The number is that of the row, from 1."""
     return f"entry-{row.number}"
 
 
 def name(entry: Entry) -> str:
-    """Return the displayed name of an entry: the system if known, else the run."""
+    """Return the displayed name of an entry: the name of the system if the site gives one, otherwise that of the run."""
     return entry.system or entry.run
 
 
 def order(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
-    """Return the table of the entries in their order by a metric, with a footnote on columns left out because they are empty.
+    """Return the table of the entries of one benchmark, in order of the metric `by`.
 
-    Args:
-        listing: runs of one benchmark.
-        by: metric of the order.
-        index: number of the listing on the page, from 1.
+    `index`: number of the benchmark in the list, from 1, used in the table's id. Columns without any value are left out and
+    named in a footnote. An order by valid FLOPS has three more columns about the exponent.
     """
     columns = (
         Column("place", True, "below it: the places that the data allow", is_less_first=True, sorted="ascending"),
@@ -154,7 +152,7 @@ def _figure(metric: Metric, entry: Entry, second_line: str = "") -> Cell:
 
 
 def tied(row: ListedRow) -> str:
-    """Return the range of places that the data allow, `2 to 4`, or '' if there is only one place."""
+    """Return the range of places that the 95 % intervals allow, such as `2 to 4`. '' if it is unknown or only one place."""
     if row.tied is None or row.tied[0] == row.tied[1]:
         return ""
     return f"{row.tied[0]} to {row.tied[1]}"
@@ -165,26 +163,32 @@ def _models_line(entry: Entry) -> str:
 
 
 def models(entry: Entry) -> str:
-    """Return the accelerators of an entry as text: `NVIDIA A100 × 64, NVIDIA H100 × 8`."""
+    """Return number and model of the accelerators of an entry as text: `NVIDIA A100 × 64, NVIDIA H100 × 8`."""
     return ", ".join(f"{each.model} × {units.count(each.count)}" for each in entry.accelerators)
 
 
 def power_level(entry: Entry) -> str:
-    """Return the EEHPC level of the power measurement as text: `Level 1`, `below Level 1`, or `not measured`."""
+    """Return the EEHPC level (Green500 methodology) of the power measurement as text.
+
+    It is `Level 1` or higher, `below Level 1`, or `not measured`.
+    """
     if entry.power is None:
         return units.NOT_MEASURED
     return f"Level {entry.power.level}" if entry.power.level else "below Level 1"
 
 
 def announced(entry: Entry) -> str:
-    """Return published of announced runs as text: `3 of 4`. A dash if no given log has the announcement."""
+    """Return how many of the site's announced runs are published, as text: `3 of 4`. A dash if no log has the announcement."""
     if entry.announced is None:
         return NONE
     return f"{units.count(entry.announced.published)} of {units.count(entry.announced.announced)}"
 
 
 def validity(row: ListedRow) -> str:
-    """Return `valid`, or the reason why the run is outside the divisions or without a place."""
+    """Return text on the validity of a row: `valid` (keeps all rules of a division), `simulated`, or `2 rules not met`.
+
+    For a row without a place it is the reason.
+    """
     entry = row.entry
     if row.place is None:
         return row.why_not
@@ -202,7 +206,7 @@ def _kind(row: ListedRow) -> str:
 
 
 def warnings(entry: Entry) -> str:
-    """Return the number of warnings as text: `3 warnings, 1 critical`. '' without warnings."""
+    """Return the number of an entry's warnings as text, such as `3 warnings, 1 critical`. '' without warnings."""
     if not entry.warnings:
         return ""
     criticals = sum(each.severity == "critical" for each in entry.warnings)
@@ -222,7 +226,10 @@ def _footnote(listing: BenchmarkRuns, by: Metric, left_out: Sequence[str]) -> st
 
 
 def basis(listing: BenchmarkRuns, by: Metric) -> str:
-    """Return a sentence on the basis of the ranges of places. '' for one place, or if all entries have enough repeats."""
+    """Return a sentence about the source of the ranges of places (the places that the 95 % intervals allow).
+
+    `by`: metric of the order. '' for fewer than two places, or if the entries have enough repeats and the metric is the score.
+    """
     placed = [row for row in listing.rows if row.place is not None]
     if len(placed) < 2:
         return ""
@@ -233,7 +240,10 @@ def basis(listing: BenchmarkRuns, by: Metric) -> str:
 
 
 def every_place(listing: BenchmarkRuns, index: int) -> Table:
-    """Return the table with the place of each entry by each metric."""
+    """Return the table with the place of each entry by each metric.
+
+    `index`: number of the benchmark in the list, from 1, used in the table's id.
+    """
     columns = (
         Column("run"),
         *(Column(metric.title, True, metric.explained, is_less_first=True) for metric in METRICS),
@@ -249,7 +259,7 @@ def every_place(listing: BenchmarkRuns, index: int) -> Table:
 
 
 def details(row: ListedRow) -> Table:
-    """Return the table with the details of an entry that the order does not show."""
+    """Return a table of a row's properties that the order does not show: runs, start, interval, seed, release and others."""
     entry = row.entry
     began = "never: virtual clock"
     if entry.started_unix is not None:
@@ -286,7 +296,7 @@ def _runs(row: ListedRow) -> str:
 
 
 def sites(found: Leaderboard) -> Table:
-    """Return the table of announced runs by site."""
+    """Return the table of announced runs, one row for each log: published, missing, not as announced, started several times."""
     columns = (
         Column("log"),
         Column("published"),
@@ -314,7 +324,7 @@ def _missing(one: Missing) -> str:
 
 
 def unread(found: Leaderboard) -> Table:
-    """Return the table of journals that could not be read."""
+    """Return the table of journals that could not be read: folder and reason."""
     columns = (Column("folder"), Column("reason"))
     rows = tuple((Cell(each.folder), Cell(each.reason)) for each in found.unread)
     return Table("unread", "Not in the list", columns, rows)
@@ -331,13 +341,13 @@ def about(found: Leaderboard) -> str:
 
 
 def torn(found: Leaderboard) -> tuple[str, ...]:
-    """Return a text for each run with a torn last journal line that was dropped."""
+    """Return a text for each run with an incomplete last journal line (after a crash), which was dropped. Empty without one."""
     entries = [row.entry for listing in found.listings for row in listing.rows]
     return tuple(f"{entry.run}: {entry.torn.text}" for entry in entries if entry.torn is not None)
 
 
 def remarks(found: Leaderboard) -> tuple[tuple[str, str], ...]:
-    """Return notes for the reader of a list, as (title, text)."""
+    """Return notes that explain a list to its reader, as (title, text)."""
     return (
         *(("Dropped last line", f"{each}.") for each in torn(found)),
         (
@@ -359,6 +369,6 @@ def remarks(found: Leaderboard) -> tuple[tuple[str, str], ...]:
 
 
 def differences(listing: BenchmarkRuns) -> str:
-    """Return text on the options that distinguish a benchmark from others with the same title."""
+    """Return a sentence on the options by which a benchmark differs from others with the same title."""
     options = ", ".join(f"{name}={value}" for name, value in listing.differs)
     return f"Differs from other benchmarks of this title in {options}."

@@ -1,4 +1,4 @@
-"""Lists of the probes of single nodes, in their order. Probes without torch come first."""
+"""Lists of the probes (measurements) of a single node, in the order in which they run. Probes without torch come first."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ SMALL, LARGE = 2**22, 2**26
 
 
 def quick() -> tuple[Probe, ...]:
-    """Return the quick probes of one node. They do not import torch and take under a second in total."""
+    """Return the quick probes of one node. They do not import torch and take less than a second in total.
+
+    They are versions, system description, free space, rates of writing and reading a file of 4 MiB, accelerators, and data set.
+    """
     return (Versions(), System(), Space(), DiskWrite(SMALL), DiskRead(SMALL), Accelerators(), Data())
 
 
 def full() -> tuple[Probe, ...]:
-    """Return all probes of one node. `drive.ray.inspection` arranges the probes between nodes."""
+    """Return all probes of one node: the quick ones with a file of 64 MiB, then matrix product and memory bandwidth.
+
+    The all-reduce between nodes is not included, because it needs several nodes at the same time.
+    """
     return (
         Versions(),
         System(),

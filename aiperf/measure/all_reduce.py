@@ -1,7 +1,7 @@
-"""Pairing of nodes, and the probe of the network between them: an all-reduce over the transport of gradients.
+"""Probe of the network between nodes (an all-reduce over the transport of gradients), and the pairing of nodes for it.
 
-Each node has one rank. The ranks connect through a file in the run's folder, so no store listens on a port. Gloo and NCCL
-use the interface with the node's address in the cluster for the duration of the probe.
+Each node has one rank. The ranks connect through a file in the run's folder, and no store listens on a port. Gloo and NCCL use
+the interface with the node's address in the cluster for the duration of the probe.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ Round = tuple[tuple[int, int], ...]
 
 
 def rounds(nodes: int, seed: int = 0) -> tuple[Round, ...]:
-    """Return rounds of pairs of nodes 0 … nodes - 1. No node is twice in a round, no pair repeats, every node has a partner.
+    """Return the pairs of nodes that exchange data at the same time, as a sequence of rounds.
 
-    The circle method (Kirkman 1847) gives all pairs in nodes - 1 rounds, or `nodes` rounds for an odd number. More than 16
-    nodes are shuffled, and only SAMPLED_ROUNDS of its rounds are taken.
+    Nodes are the numbers 0 … nodes - 1. In a round, no node is in two pairs. No pair repeats. Every node has a partner in at
+    least one round. With an odd number, one node has no partner in each round. Up to 16 nodes, the rounds contain all pairs
+    (circle method, Kirkman 1847). For more nodes, there are 6 rounds of random pairs, drawn with `seed`. Empty for fewer than
+    two nodes.
     """
     if nodes < 2:
         return ()
@@ -56,9 +58,10 @@ REPETITIONS = 5
 
 @dataclass(frozen=True, slots=True)
 class AllReduce:
-    """Bus bandwidth as defined by nccl-tests: bytes / seconds · 2 (n - 1) / n, for each of SIZES and n ranks.
+    """Probe of the bus bandwidth in bytes/s, as nccl-tests defines it: bytes / seconds · 2 (n - 1) / n for n ranks.
 
-    It does not depend on the number of ranks (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md).
+    It does not depend on the number of ranks (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). The buffers have the SIZES 1
+    MiB and 32 MiB.
     """
 
     rank: int
@@ -73,6 +76,11 @@ class AllReduce:
     unit: ClassVar[str] = "B/s"
 
     def measure(self, setting: Setting) -> ProbeReading:
+        """Join the other ranks, run the all-reduces, and return bytes/s of 5 repetitions by buffer size (bytes as text).
+
+        The facts of the result are the number of ranks, the library (nccl or gloo) and the network interface. Raise OSError if
+        no interface has the node's address, and RuntimeError if a rank does not connect in time or a sum is wrong.
+        """
         import torch
         import torch.distributed as dist
 
@@ -123,7 +131,9 @@ def _bus_bandwidth(size: int, ranks: int, device: torch.device) -> list[float]:
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
-    """Return the bytes per second on each rank's link in an all-reduce of `size` bytes.
+    """Return the bus bandwidth of an all-reduce, in bytes/s: the rate on each rank's link. It needs two or more ranks.
+
+    `size`: bytes of the buffer on each rank. `seconds`: duration of the all-reduce.
 
     >>> bus_bandwidth(1000, 1.0, 2), bus_bandwidth(1000, 1.0, 4)
     (1000.0, 1500.0)

@@ -1,4 +1,4 @@
-"""Offset of a node's clock from the head's, by the NTP formula (RFC 5905, section 8) over a few round trips."""
+"""Offset of a node's clock from the clock of the head node, by the NTP formula (RFC 5905, section 8) over a few round trips."""
 
 from __future__ import annotations
 
@@ -27,29 +27,38 @@ class RoundTrip:
 
     @property
     def offset(self) -> float:
-        """Offset of the node's clock in seconds, positive if it is ahead. It is wrong by at most `error`."""
+        """Offset of the node's clock from the head's in seconds. Positive if the node is ahead.
+
+        Its largest possible error is `error`.
+        """
         return ((self.received - self.sent) + (self.answered - self.returned)) / 2
 
     @property
     def error(self) -> float:
-        """Half of the network time of the round trip in seconds: largest possible error of `offset`."""
+        """Largest possible error of `offset` in seconds: half of the round trip's time in the network."""
         return ((self.returned - self.sent) - (self.answered - self.received)) / 2
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """Offset of a node's clock, from its shortest round trip."""
+    """Offset of a node's clock from the head's and its largest possible error, both in seconds.
+
+    Positive if the node is ahead.
+    """
 
     seconds: float
     error: float
 
 
 def reading(trips: Sequence[RoundTrip]) -> ProbeReading:
+    """Return the result of the clock probe: series 'offset' and 'error' in seconds, with one value for each round trip."""
     series = {"offset": [trip.offset for trip in trips], "error": [trip.error for trip in trips]}
     return ProbeReading(probe=NAME, unit=UNIT, series=series)
 
 
 def offset(measured: ProbeReading) -> Offset:
-    """Return offset and error in seconds of the round trip with the smallest error. `measured`: reading of the clock probe.
+    """Return the offset of a node's clock from the head's and its error in seconds, by the round trip with the smallest error.
+
+    `measured`: result of the clock probe, with at least one round trip.
 
     >>> offset(reading([RoundTrip(0.0, 5.5, 5.5, 1.0), RoundTrip(2.0, 7.05, 7.05, 2.1)]))
     Offset(seconds=5.0, error=0.05)

@@ -1,4 +1,4 @@
-"""Probes of the folders that a node writes to: free space and speed."""
+"""Probes of the two folders that a node writes to (run folder, temporary folder): free space, rates of writing and reading."""
 
 from __future__ import annotations
 
@@ -16,17 +16,23 @@ BLOCK = 2**20
 
 
 def folders(setting: Setting) -> dict[str, Path]:
+    """Return the measured folders by name: 'run' is the folder that all nodes share, 'temporary' is on the node itself."""
     return {"run": setting.folder, "temporary": setting.temporary}
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Free bytes for this user, and the check that the run's folder is the driver's."""
+    """Probe of the free space in bytes, and check that this node sees the same run folder as the driver (the main process)."""
 
     name: ClassVar[str] = "space"
     unit: ClassVar[str] = "bytes"
 
     def measure(self, setting: Setting) -> ProbeReading:
+        """Return the bytes that this user may still write, by folder name.
+
+        The fact 'is_shared' is True if the driver's mark was found. The other facts are the paths of the folders. Raise OSError
+        if a folder cannot be examined.
+        """
         free = {}
         for name, folder in folders(setting).items():
             usage = os.statvfs(folder)
@@ -39,7 +45,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """Rate with a file of `bytes` bytes, several times in each folder."""
+    """Probe of the rate of a file access in bytes/s, with a file of `bytes` bytes, `repetitions` times in each folder."""
 
     bytes: int
     repetitions: int = 3
@@ -51,6 +57,10 @@ class _Rates:
         raise NotImplementedError
 
     def measure(self, setting: Setting) -> ProbeReading:
+        """Return the bytes/s of each repetition, by folder name.
+
+        Each repetition uses a new file without a name, deleted at its end. Raise OSError if a folder cannot be written.
+        """
         series: dict[str, list[float]] = {}
         for name, folder in folders(setting).items():
             series[name] = []
@@ -62,21 +72,29 @@ class _Rates:
 
 @dataclass(frozen=True, slots=True)
 class DiskWrite(_Rates):
-    """Rate of writing a file with fsync(2), in blocks of 1 MiB."""
+    """Probe of the rate of writing a file with fsync(2) at its end, in blocks of 1 MiB, in bytes/s."""
 
     name: ClassVar[str] = "disk write"
 
     def rate(self, file: FileIO) -> float:
+        """Write `bytes` random bytes to the empty file, sync it, and return the bytes per second."""
         return _written(file, self.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class DiskRead(_Rates):
-    """Rate of reading a file after dropping it from the page cache. A file server may still have it in memory."""
+    """Probe of the rate of reading a file after the kernel dropped it from its page cache, in bytes/s.
+
+    A file server may still have the file in memory.
+    """
 
     name: ClassVar[str] = "disk read"
 
     def rate(self, file: FileIO) -> float:
+        """Write `bytes` random bytes to the empty file, drop it from the page cache, and read it.
+
+        Return the bytes/s of reading.
+        """
         _written(file, self.bytes)
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         file.seek(0)

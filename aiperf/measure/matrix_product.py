@@ -1,4 +1,4 @@
-"""Rate of square matrix products in the data type of training: preflight's probe, and the measured peak of a CPU.
+"""Rate of square matrix products in the precision of training: preflight's probe of a node, and the measured peak of a CPU.
 
 A CPU has no peak in a data sheet. Its measured rate replaces the peak and is labelled as measured wherever it is shown. MFU
 based on it is a share of this host's own matrix product.
@@ -30,9 +30,9 @@ WARM_UP: Final = {"cpu": 1, "cuda": 3}
 
 @dataclass(frozen=True, slots=True)
 class MatrixProduct:
-    """FLOPS of square matrix products for `for_seconds`.
+    """Probe of the rate of square matrix products, in FLOPS (a multiply-add is two operations), measured for `for_seconds`.
 
-    Of each accelerator in turn, or without accelerators of all processors together.
+    The accelerators are measured one after the other. Without accelerators, all processors are measured together.
     """
 
     for_seconds: float = 1.0
@@ -40,6 +40,11 @@ class MatrixProduct:
     unit: ClassVar[str] = "FLOPS"
 
     def measure(self, setting: Setting) -> ProbeReading:
+        """Return the FLOPS of each matrix product, by device name ('cuda:0', or 'cpu').
+
+        The facts are the precision, the number of CPU threads and the version of torch. Raise RuntimeError if torch sees fewer
+        accelerators than Ray counts, and BadConfiguration if the device does not support the precision.
+        """
         import torch
 
         from aiperf.measure.precision_names import precision_name
@@ -55,23 +60,30 @@ class MatrixProduct:
 
 
 def devices_of(setting: Setting) -> list[torch.device]:
-    """Return the devices of a node's workers: its accelerators, or the CPU. Raise RuntimeError if torch sees too few."""
+    """Return the devices of a node that are measured: its accelerators, or the CPU if it has none.
+
+    Raise RuntimeError if torch sees fewer accelerators than Ray counts (`setting.accelerators`).
+    """
     import torch
 
     if not setting.accelerators:
         return [torch.device("cpu")]
     if torch.cuda.device_count() < setting.accelerators:
-        raise RuntimeError(f"torch sees {torch.cuda.device_count()} of the {setting.accelerators} accelerators")
+        raise RuntimeError(
+            f"torch sees {torch.cuda.device_count()} of the {setting.accelerators} accelerators: check the driver, "
+            "CUDA_VISIBLE_DEVICES, and that torch is built for CUDA or ROCm (docs/setup.md, GPUs)"
+        )
     return [torch.device("cuda", index) for index in range(setting.accelerators)]
 
 
 def matmul_passes(precision: str, threads: int) -> Iterator[tuple[float, bool]]:
-    """Yield passes of square matrix products on `threads` threads of the CPU, PASS_SECONDS each.
+    """Yield, without end, (FLOPS of the fastest matrix product up to now, True if this pass was faster by more than 2 %).
 
-    A pass is the FLOPS of the fastest product so far, and whether this pass was faster than all before by more than FASTER_BY.
-    The caller stops when no rank gets faster. The maximum is used, not the mean, because a peak is the undisturbed rate. A
-    worker measures while other processes of its host start: in one case a third of a second gave half the rate of an idle host.
-    Ranks that measure together stop together, because one alone would be faster again.
+    A pass lasts 0.15 s and multiplies square matrices on `threads` threads of the CPU. `precision`: fp32, bf16 or fp16. The
+    caller stops when no rank gets faster. The maximum is used, not the mean, because a peak is the undisturbed rate. A worker
+    measures while other processes of its host start: in one case a third of a second gave half the rate of an idle host. Ranks
+    that measure at the same time must stop together, because a single rank would be faster again. Raise ValueError for less
+    than one thread.
     """
     import torch
 
@@ -85,10 +97,11 @@ def matmul_passes(precision: str, threads: int) -> Iterator[tuple[float, bool]]:
 
 
 def matmul_rates(precision: str, threads: int, seconds: float = 1.0, device: torch.device | None = None) -> list[float]:
-    """Return the FLOPS of each square matrix product that fits into `seconds`. At least one.
+    """Return the FLOPS of each square matrix product that fits into `seconds`. There is at least one.
 
-    A product is 2·side³ operations (multiply-accumulate = 2). `device`: default: the CPU, on `threads` threads. The
-    process's number of threads is changed meanwhile: call it when nothing else computes.
+    A product of matrices with `side` rows is 2·side³ operations (multiply-add = 2). `precision`: fp32, tf32, bf16 or fp16.
+    `device`: default: the CPU, on `threads` threads. torch's number of threads is changed for the duration of the call, for the
+    whole process. Raise ValueError for less than one thread.
     """
     import torch
 
@@ -100,11 +113,14 @@ def matmul_rates(precision: str, threads: int, seconds: float = 1.0, device: tor
 
 @contextmanager
 def on_threads(threads: int) -> Iterator[None]:
-    """Context in which torch computes on `threads` threads of the CPU. Raises ValueError for less than one."""
+    """Return a context manager in which torch computes on `threads` CPU threads, in the whole process.
+
+    At its end, the old number of threads is restored. Raise ValueError for less than one thread.
+    """
     import torch
 
     if threads < 1:
-        raise ValueError(f"a measurement needs at least one thread, but found threads={threads!r}")
+        raise ValueError(f"a measurement needs at least one thread, but found threads={threads!r}: pass 1 or more")
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -1,7 +1,7 @@
-"""Memory bandwidth: STREAM's triad, a = b + s·c, with arrays larger than any cache.
+"""Probe of the memory bandwidth by the triad of the STREAM benchmark, a = b + s·c, with arrays larger than any cache.
 
 A virtual machine may hide a large cache of its host. Arrays of 128 MiB once gave 74 GB/s on two cores, and arrays of 256 MiB
-gave 43 GB/s. So the arrays grow until the rate decreases no further.
+gave 43 GB/s. The arrays therefore grow until the rate decreases no further.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FEWEST_REPETITIONS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class MemoryBandwidth:
-    """Bytes per second as counted by STREAM: two arrays read and one written, without write-allocates."""
+    """Probe of the memory bandwidth in bytes/s. As in STREAM, two reads and one write are counted, without write-allocates."""
 
     for_seconds: float = 1.0
     """Smallest duration at the final size."""
@@ -43,6 +43,11 @@ class MemoryBandwidth:
     unit: ClassVar[str] = "B/s"
 
     def measure(self, setting: Setting) -> ProbeReading:
+        """Return the bytes/s of each repetition with the largest arrays, by device name ('cuda:0', or 'cpu').
+
+        The facts are the bytes of an array, the rates with smaller arrays, and the number of CPU threads. Raise RuntimeError if
+        torch sees fewer accelerators than Ray counts.
+        """
         series: dict[str, list[float]] = {}
         smaller: dict[str, dict[str, list[float]]] = {}
         array_bytes = 0
@@ -62,7 +67,7 @@ class MemoryBandwidth:
 
 @dataclass(frozen=True, slots=True)
 class TriadPass:
-    """Rates with arrays of one size."""
+    """Rates of the triad (a = b + s·c) with arrays of one size."""
 
     array_bytes: int
     rates: tuple[float, ...]
@@ -72,9 +77,11 @@ class TriadPass:
 
 
 def triad_passes(threads: int, device: torch.device, processes: int = 1) -> Iterator[TriadPass]:
-    """Yield passes of the triad with growing arrays. The caller stops at a final pass. Further passes have equal size.
+    """Yield, without end, passes of the triad a = b + s·c with growing arrays. The caller stops at a pass with `is_final`.
 
-    `processes`: number of processes on this host that measure at the same time. They share the available memory.
+    Each pass lasts about 0.15 s. After the final pass, the size stays the same. `threads`: CPU threads. `processes`: number of
+    processes on this host that measure at the same time. They share a quarter of the available memory. Raise ValueError for
+    less than one thread.
     """
     size, largest = SMALLEST_BYTES[device.type], LARGEST_BYTES[device.type]
     if device.type == "cpu":
@@ -91,7 +98,7 @@ def triad_passes(threads: int, device: torch.device, processes: int = 1) -> Iter
 
 
 class Triad:
-    """Three FP32 arrays of one size on a device."""
+    """Three FP32 arrays of `array_bytes` bytes each on a device, for the triad a = b + s·c."""
 
     def __init__(self, array_bytes: int, device: torch.device, threads: int) -> None:
         import torch
@@ -103,7 +110,7 @@ class Triad:
         self._a = torch.empty_like(self._b)
 
     def rates(self, seconds: float) -> list[float]:
-        """Return the bytes per second of each repetition that fits into the time. At least FEWEST_REPETITIONS."""
+        """Return the bytes/s of each repetition of the triad that fits into `seconds`. There are at least three."""
         with on_threads(self._threads):
             self._rate()  # the first touch allocates the pages
             end = time.perf_counter() + seconds

@@ -1,4 +1,4 @@
-"""Probes of properties without a speed: accelerators and their health, versions, the data set, and the node."""
+"""Probes of a node's properties that are no rates: accelerators and their health, versions, data set, system description."""
 
 from __future__ import annotations
 
@@ -20,12 +20,17 @@ from aiperf.system.source import digest, installed
 
 @dataclass(frozen=True, slots=True)
 class Accelerators:
-    """Reading of the vendor libraries for each accelerator that this node's processes may use."""
+    """Probe of the accelerators that this node's processes may use: their number, and their state from the vendor's library."""
 
     name: ClassVar[str] = "accelerators"
     unit: ClassVar[str] = "count"
 
     def measure(self, setting: Setting) -> ProbeReading:
+        """Return the number of usable accelerators and MIG slices as the series 'usable'.
+
+        The fact 'devices' has one dict per accelerator (model, errors, clocks, processes). The fact 'expected' is the number
+        that Ray counts. The fact 'not_seen_by' has the reason for each vendor library that is not available, by its name.
+        """
         attached = attach(accelerator_samplers())
         try:
             usable: list[Device] = []
@@ -63,12 +68,13 @@ def _flat(device: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Versions of Python, installed packages, this program's sources and the accelerators' driver."""
+    """Probe of versions: Python, installed packages, AIPerf's source files (SHA-256), and the driver of the accelerators."""
 
     name: ClassVar[str] = "versions"
     unit: ClassVar[str] = "text"
 
     def measure(self, setting: Setting) -> ProbeReading:
+        """Return the versions as the facts 'python', 'packages' (dict), 'source' (SHA-256) and 'drivers' (sorted)."""
         devices, _ = sampled_accelerators()
         return ProbeReading(
             probe=self.name,
@@ -84,23 +90,25 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Fingerprint of the data set on this node."""
+    """Probe of the data set on this node: its fingerprint. Equal data sets have equal fingerprints."""
 
     name: ClassVar[str] = "data"
     unit: ClassVar[str] = "text"
 
     def measure(self, setting: Setting) -> ProbeReading:
+        """Return the data set's fingerprint as the fact 'fingerprint'. Raise DataError if files are missing or inconsistent."""
         return ProbeReading(probe=self.name, unit=self.unit, facts={"fingerprint": data_fingerprint(setting.dataset)})
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Hardware, firmware, kernel, libraries, links, storage, container, limits, variables, and the hash of all these."""
+    """Probe of the system: hardware, firmware, kernel, libraries, links, storage, container, limits, variables, and a hash."""
 
     name: ClassVar[str] = "system"
     unit: ClassVar[str] = "text"
 
     def measure(self, setting: Setting) -> ProbeReading:
+        """Return the facts 'description' (text and numbers by part of the system) and 'hash' (SHA-256 of the description)."""
         folders = folders_of(setting.folder, getattr(setting.dataset, "root", None)) | {"temporary": setting.temporary}
         described = describe_node(folders)
         return ProbeReading(

@@ -1,4 +1,4 @@
-"""Precisions that a device computes in: choice of `trainer.precision` by the device's hardware."""
+"""Choice of the training precision (option `trainer.precision`) by the hardware of a device."""
 
 from __future__ import annotations
 
@@ -11,32 +11,31 @@ from aiperf.system.host import cpu_features
 
 
 def precision_name(choice: str, device: torch.device) -> str:
-    """Return the precision for a device.
+    """Return the precision in which a device computes: fp32, tf32, bf16 or fp16. `choice`: one of these names, or auto.
 
-    `auto` is bf16 if the hardware multiplies bf16. Otherwise it is fp16 on CUDA capability 7 (V100, T4), whose tensor cores
-    multiply fp16 8 times as fast as FP32, and else fp32.
-
-    Raises BadConfiguration for tf32 without tensor cores that support it.
+    `auto` is bf16 if the hardware multiplies bf16. Otherwise it is fp16 on accelerators with CUDA capability 7 (V100, T4),
+    because their tensor cores multiply fp16 8 times as fast as FP32. In all other cases it is fp32. Raise BadConfiguration for
+    tf32 on a device without tensor cores that support TF32.
     """
     if choice == "auto":
         if has_native_bfloat16(device):
             return "bf16"
         return "fp16" if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (7, 0) else "fp32"
-    # ROCm reports capability 9 for MI300, whose convolutions have no TF32
+    # ROCm reports capability 9 for MI300, but its convolutions have no TF32
     is_nvidia = device.type == "cuda" and torch.version.hip is None
     if choice == "tf32" and not (is_nvidia and torch.cuda.get_device_capability(device) >= (8, 0)):
         raise BadConfiguration(
             f"trainer.precision='tf32' needs an NVIDIA accelerator from Ampere on, but found {device.type!r}: "
-            "take 'fp32' or 'bf16'"
+            "set trainer.precision to 'fp32' or 'bf16'"
         )
     return choice
 
 
 def has_native_bfloat16(device: torch.device) -> bool:
-    """Return True if the hardware multiplies bfloat16.
+    """Return True if the hardware of a device multiplies bfloat16 numbers.
 
-    That is CUDA compute capability 8 and above, x86 with AVX512_BF16 or AMX, and Arm with bf16. torch emulates bfloat16
-    on any other CPU, which is slower than FP32.
+    This holds for CUDA compute capability 8 and above, x86 processors with AVX512_BF16 or AMX, and Arm processors with bf16. On
+    any other CPU torch emulates bfloat16, which is slower than FP32.
     """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)

@@ -1,7 +1,7 @@
-"""Input, interface and result of a probe. A result holds the raw values of every repetition.
+"""Input, interface and result of a probe (a measurement on a node). A result holds the raw values of every repetition.
 
-A probe is a small class of this package. It runs in its own process on the node (`prober.py`), so that a hang, crash or lack
-of memory affects no other process. `aiperf.preflight.node_faults` judges the results.
+A probe is a small class of this package. It runs in its own process on the node (`prober.py`). A hang, a crash or a lack of
+memory therefore affects no other process. `aiperf.preflight.node_faults` judges the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aiperf.data.dataset_config import DataSetConf
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Input of every probe of a node."""
+    """Input of every probe of a node: its folders, its devices, the data set and the precision."""
 
     address: str
     """Address of the node in the cluster."""
@@ -43,7 +43,7 @@ MARK = "mark"
 
 
 class ProbeReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of one probe on one node."""
+    """Result of one probe (measurement) on one node: values in the probe's unit, or the reason for a failure."""
 
     probe: str
     unit: str
@@ -57,26 +57,26 @@ class ProbeReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Duration, including the first use of libraries."""
 
     def best(self) -> float | None:
-        """Return the least, over all measured objects, of the largest value of each, in the probe's unit. None without values.
+        """Return the rate of the slowest measured object (folder, device), in the probe's unit. None if there are no values.
 
-        The largest value is used because disturbances only reduce a measured speed.
+        The rate of an object is its largest value, because disturbances only reduce a measured speed.
         """
         tops = [max(values) for values in self.series.values() if values]
         return min(tops) if tops else None
 
 
 class Probe(Protocol):
-    """A measurement on a node."""
+    """Interface of a probe (one measurement on a node). `name` identifies the probe. `unit` is the unit of its values."""
 
     name: ClassVar[str]
     unit: ClassVar[str]
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """Measure, and return the result. It is called in a separate process. An exception becomes a failed reading."""
+        """Measure, and return the result. It is called in a separate process. An exception is reported as a failed result."""
 
 
 class NodeReadings(msgspec.Struct, frozen=True, kw_only=True):
-    """All readings of one node."""
+    """Results of all probes of one node, with the node's names."""
 
     node: str
     """Ray's identifier, or '' without Ray."""
@@ -92,6 +92,7 @@ class NodeReadings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def failed(probe: Probe, why: str, seconds: float = 0.0) -> ProbeReading:
+    """Return the reading (result) of a probe that failed. `why`: reason as text. `seconds`: time until the failure."""
     return ProbeReading(probe=probe.name, unit=probe.unit, failed=why, seconds=seconds)
 
 
@@ -105,7 +106,11 @@ class SharedFolderMark:
 
 @contextmanager
 def meeting(parent: Path) -> Iterator[SharedFolderMark]:
-    """Create a folder with a file MARK in `parent`, which is created if missing. Remove the folder at the end."""
+    """Return a context manager that creates a new folder in `parent` with a file MARK of random content.
+
+    Other nodes check with this file that they see the same folder. The context gives the folder and the content. `parent` is
+    created if it is missing. The new folder is removed at the end. Raise OSError if the folder or the file cannot be written.
+    """
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".preflight-", dir=parent.resolve()))
     try:

@@ -1,8 +1,8 @@
-"""Process that runs probes one after the other, each with a time limit, and its handle.
+"""Process that runs the probes (measurements) of a node one after the other, each with a time limit, and its handle.
 
-A process that does not answer in time is killed, and the next probe gets a new process. The process is started as `python
--m aiperf.measure.prober FD` and ends with its owner. The pipe carries pickles between processes of one user with the same
-release. This module does not import torch.
+A process that does not answer in time is killed, and the next probe gets a new process. The process is started as `python -m
+aiperf.measure.prober FD` and ends with its owner. The pipe carries pickles between processes of one user with the same release.
+This module does not import torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KILL_SECONDS = 5.0
 
 
 class Prober:
-    """Runner of probes. Use it in a `with` block, or call `close`. One thread at a time."""
+    """Handle of a child process that runs probes. Use it in a `with` block, or call `close`. It is not thread-safe."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
@@ -36,23 +36,34 @@ class Prober:
 
     @property
     def pid(self) -> int | None:
+        """Process id of the child process. None if it is not running: before the first probe, and after a failed one."""
         return None if self._process is None else self._process.pid
 
     def measure(self, probe: Probe, seconds: float) -> ProbeReading:
-        """Return the probe's reading. Return a failed reading if there is none after `seconds`, including process start."""
+        """Run a probe in the child process and return its reading (result). The process is started if it is not running.
+
+        `seconds`: time limit, including the start of the process. After the limit the process is killed, and a reading with the
+        reason is returned. The same happens if the process ends by itself. Errors of the probe are not raised here. Raise
+        OSError if the process cannot be started.
+        """
         began = time.monotonic()
         pipe = self._pipe or self._begin()
         try:
             pipe.send((probe, self._setting))
             if not pipe.poll(seconds):
                 self._kill()
-                return failed(probe, f"no answer in {seconds:g} s: it hung, and was killed", time.monotonic() - began)
+                return failed(
+                    probe,
+                    f"no answer in {seconds:g} s, and it was killed: raise preflight.seconds, or check dmesg on the node",
+                    time.monotonic() - began,
+                )
             reading: ProbeReading = pipe.recv()
         except (EOFError, ConnectionError):
             return failed(probe, f"its process {self._end_in_words()}", time.monotonic() - began)
         return reading
 
     def close(self) -> None:
+        """Kill the child process, and wait at most 5 s for its end. It may be called again."""
         self._kill()
 
     def _begin(self) -> Connection:
@@ -102,6 +113,10 @@ class Prober:
 
 
 def main() -> None:
+    """Run the probes that the owner sends, and answer with their readings, until the owner closes the pipe.
+
+    The first argument on the command line is the file descriptor of the pipe. The function never returns: the process exits.
+    """
     pipe = Connection(int(sys.argv[1]))
     signal_at_end_of_parent(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner

@@ -1,7 +1,7 @@
-"""Early checks of conditions under which workers would reject the configuration. This module does not import torch.
+"""Checks before a run starts that its workers can train with this configuration. This module does not import torch.
 
-Each check applies a rule of the component that builds (`train.execution_mode`, `train.precision`, `train.ceiling`), as far as
-the workers' shape decides it. The component still checks what only a device shows: compute capability, memory of a batch.
+Each check applies a rule of the module that builds the training (`train.execution_mode`, `train.precision`, `train.ceiling`).
+These modules also check properties that only a device shows: compute capability, memory of a batch.
 """
 
 from __future__ import annotations
@@ -23,12 +23,19 @@ _SIZES = ("image", "height", "width", "channels", "classes", "training_images", 
 
 
 def accelerators_of(conf: RunConf, accelerators: int) -> int:
-    """Return `accelerators`, or 0 for a worker in the driver's process, which trains on processors."""
+    """Return the number of accelerators that a worker uses: `accelerators`, or 0 with executor=inline.
+
+    With executor=inline, the worker is in the process of the driver and trains on processors.
+    `accelerators`: number of accelerators of a worker.
+    """
     return 0 if conf.executor == "inline" else accelerators
 
 
 def require_devices(conf: RunConf, accelerators: int) -> None:
-    """Raise BadConfiguration if an option needs an accelerator and the workers have none."""
+    """Raise BadConfiguration if an option, such as trainer.precision=tf32, needs accelerators and the workers have none.
+
+    `accelerators`: number of accelerators of a worker.
+    """
     if accelerators_of(conf, accelerators):
         return
     for option, value, remedy in _of_accelerators(conf):
@@ -50,7 +57,10 @@ def _of_accelerators(conf: RunConf) -> Iterator[tuple[str, str, str]]:
 
 
 def require_packages(conf: RunConf) -> None:
-    """Raise BadConfiguration if a chosen package is not installed on this machine. Nothing is imported."""
+    """Raise BadConfiguration if an option needs a Python package, such as horovod, that is not installed on this machine.
+
+    No package is imported.
+    """
     has_boxes = isinstance(conf.dataset, WeatherConf | WeatherSyntheticConf)
     for is_chosen, option, package, remedy in (
         (
@@ -66,11 +76,15 @@ def require_packages(conf: RunConf) -> None:
 
 
 def require_memory(conf: RunConf, network: Architecture, shape: WorkerShape) -> None:
-    """Raise BadConfiguration if the run's data cannot fit into memory.
+    """Raise BadConfiguration if the starting network or a generated data set is too large for the memory of a rank.
 
-    This is so if the starting network fits at no batch size into the allowed memory of a rank, or a synthetic set does not fit
-    into host memory. The check uses the model of `morphism.cost` with the precision that needs least memory. A rejected network
-    cannot be trained. An accepted one may still be too large.
+    A rank is one data-parallel process of a worker. The check estimates the smallest batch in the precision that needs least
+    memory. A rejected network cannot be trained. An accepted one may still be too large.
+
+    Args:
+        conf: configuration of the run.
+        network: starting network.
+        shape: accelerators, ranks and memory of a worker.
     """
     memory = conf.trainer.memory_limit_bytes
     if memory is None and conf.budget.memory_bytes is None:

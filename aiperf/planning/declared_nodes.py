@@ -32,7 +32,7 @@ MEMORY_TOLERANCE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Preview of a run whose nodes do not exist yet."""
+    """Known parts of the plan of a run before its nodes exist."""
 
     dataset: DataSet | None
     """Data set. None if it is not visible from this machine."""
@@ -44,10 +44,13 @@ class Preview:
 
 
 def preview(conf: RunConf, nodes: NodesAsked) -> Preview:
-    """Return the parts of a run's plan that the configuration and the declared properties of nodes determine.
+    """Return the parts of a run's plan that are known before its nodes exist. Nothing is started.
+
+    `conf`: configuration of the run. `nodes`: properties of the requested nodes that the configuration declares.
 
     Raises:
-        BadConfiguration, DataError: if the configuration cannot become a run, as far as this is known.
+        BadConfiguration: no run can have these options on such nodes.
+        DataError: the data set is visible from this machine and is damaged.
     """
     check_options(conf)
     if (accelerators := _accelerators(conf, nodes)) is not None:
@@ -68,7 +71,11 @@ def _accelerators(conf: RunConf, nodes: NodesAsked) -> int | None:
 
 
 def declared_shape(conf: RunConf, nodes: NodesAsked) -> WorkerShape | None:
-    """Return the shape of a worker on declared nodes. None if too little is declared."""
+    """Return the expected shape of a worker (accelerators, ranks, cores, memory) before its nodes exist.
+
+    `nodes`: properties of the requested nodes that the configuration declares. None if they do not determine the accelerators,
+    the ranks and the memory.
+    """
     accelerators, trainer = _accelerators(conf, nodes), conf.trainer
     has_ranks = accelerators or trainer.ranks is not None or trainer.collective == "none" or nodes.cores is not None
     if accelerators is None or not has_ranks:
@@ -93,7 +100,10 @@ def declared_shape(conf: RunConf, nodes: NodesAsked) -> WorkerShape | None:
 
 
 def workers_expected(conf: RunConf, nodes: NodesAsked) -> str | None:
-    """Return the expected number of workers as text. None if it depends on the actual nodes."""
+    """Return the expected number of workers as text, such as '8 on 2 nodes'. None if it depends on the actual nodes.
+
+    `nodes`: properties of the requested nodes that the configuration declares.
+    """
     each = conf.accelerators_per_worker
     if nodes.nodes is None or not nodes.accelerators or not (each is None or isinstance(each, int)):
         return None
@@ -105,10 +115,15 @@ def workers_expected(conf: RunConf, nodes: NodesAsked) -> str | None:
 
 
 def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: WorkerShape) -> None:
-    """Check the workers' actual shape against the accelerators that the configuration declares.
+    """Check that the nodes of a run have the accelerators that its configuration declares.
+
+    Args:
+        nodes: properties of the requested nodes that the configuration declares.
+        accelerators_per_worker: value of this option. The number of accelerators is checked only if it is None.
+        shape: actual accelerators and memory of a worker.
 
     Raises:
-        BadConfiguration: if the nodes have other accelerators.
+        BadConfiguration: another number or model of accelerators, or a memory that differs by more than 10 %.
     """
     actual = f"Found {shape.accelerators} of {shape.device} ({shape.source})"
     if nodes.accelerators is not None and accelerators_per_worker is None and shape.accelerators != nodes.accelerators:
@@ -132,10 +147,13 @@ def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: 
 
 
 def require_index(conf: RunConf, nodes: NodesAsked, dataset: DataSet) -> None:
-    """Check that a set of more than LISTED_AT_MOST (10,000) images has an index if the run uses several nodes.
+    """Check that a data set of more than LISTED_AT_MOST (10,000) images has an index file if the run uses several nodes.
+
+    Without an index, each process of each node would list all files.
+    `nodes`: requested nodes. `dataset`: description of the data set.
 
     Raises:
-        BadConfiguration: if the set has no index. Each rank of each node would list all files.
+        BadConfiguration: the data set has no index. The message names the command that creates one.
     """
     images = dataset.training_images + dataset.validation_images
     if (nodes.nodes == 1 and nodes.most_nodes in (None, 1)) or images <= LISTED_AT_MOST or is_indexed(conf.dataset):

@@ -1,4 +1,4 @@
-"""Disk space that a run needs under its folder, by part, and the check of the file system.
+"""Estimate of the disk space that a run needs in its folder, and the check that the file system has it.
 
 Estimates use values that are known before a run: parameters of the network, length of the run, number of workers. Limits that
 the file system does not report, such as most user quotas, are detected during the run.
@@ -48,7 +48,7 @@ TRIED = 4096
 
 @dataclass(frozen=True, slots=True)
 class DiskNeeds:
-    """Estimated bytes of a run, without its report of BYTES_OF_A_REPORT."""
+    """Estimated bytes in the folder of a run: checkpoints, journal and telemetry. The report (6 MB) is not included."""
 
     kept: int
     """Number of kept checkpoints of finished trials."""
@@ -64,7 +64,15 @@ class DiskNeeds:
 
 
 def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
-    """Return the estimated disk space of a run in bytes. `network`: starting network. `accelerators`: of one worker."""
+    """Return the estimated disk space of a run in bytes, by part.
+
+    Args:
+        conf: configuration of the run.
+        network: starting network.
+        data: description of the data set.
+        accelerators: number of accelerators of one worker, 0 without.
+        workers: number of workers.
+    """
     counted, trials = cost_of(network), conf.limits.trials
     epoch_flops = counted.epoch_flops(data.training_images, data.validation_images)
     epoch_seconds = max(SHORTEST_EPOCH_SECONDS, epoch_flops / (FLOPS_PER_ACCELERATOR * accelerators or FLOPS_WITHOUT))
@@ -87,15 +95,17 @@ def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators
 
 
 def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -> Path:
-    """Test with a temporary file that the folder of all runs can be written. Return its nearest existing parent folder.
+    """Check that a folder can be created and written. Return the folder itself, or its nearest existing parent folder.
+
+    A temporary file of 4 kB is written there and removed.
 
     Args:
-        runs: folder of all runs. It need not exist.
-        option: name of the option that sets the folder.
-        typed: how the option is typed, for error messages.
+        runs: folder to check, such as the folder of all runs. It need not exist.
+        option: name of the option that sets the folder, for error messages.
+        typed: form in which the option is typed, for error messages.
 
     Raises:
-        BadConfiguration: if it cannot. The message names the part of the path that is the reason.
+        BadConfiguration: the folder cannot be written. The message names the part of the path that is the reason.
     """
     at = _nearest(Path(runs).absolute(), runs, option, typed)
     tried: str | None = None
@@ -130,7 +140,10 @@ def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
 
 
 def require_room(needs: DiskNeeds, at: Path) -> None:
-    """Raise BadConfiguration if the file system of folder `at` has too little space, even if the networks never grow."""
+    """Raise BadConfiguration if a file system has less free space than a run and its report (6 MB) need.
+
+    `needs`: estimated bytes of the run, of which the growth of networks is not counted. `at`: existing folder to check.
+    """
     free, least = shutil.disk_usage(at).free, needs.checkpoints + needs.journal + needs.telemetry + BYTES_OF_A_REPORT
     if least > free:
         raise BadConfiguration(
@@ -140,6 +153,7 @@ def require_room(needs: DiskNeeds, at: Path) -> None:
 
 
 def in_words(needs: DiskNeeds) -> str:
+    """Return the estimated disk space of a run as one line of text: journal, telemetry, report and checkpoints, as '1.2 GB'."""
     workers = "1 worker" if needs.workers == 1 else f"{count(needs.workers)} workers"
     return (
         f"journal of {workers} {size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(BYTES_OF_A_REPORT)}; "

@@ -1,6 +1,7 @@
-"""Reading of a followed run, and the check that it can be followed here: equal data, start, training and ranks.
+"""Reading of a followed run (option follow=RUN: its trials are repeated) and the check that it can be repeated here.
 
-Differences that would change the work of the trials are rejected before the run starts, all in one message.
+Data, starting network, training and ranks must be equal. Differences that would change the work of the trials are rejected
+before the run starts, all in one message.
 """
 
 from __future__ import annotations
@@ -34,18 +35,21 @@ speed may differ, including precision, since speed is compared."""
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """A followed run, and its entry in the first line of the journal."""
+    """Trials of a followed run (an earlier run to repeat), and the entry about it in the first line of the new journal."""
 
     work: FollowedHistory
     recorded: FollowedRun
 
 
 def following(folder: Path, until: int | None = None) -> Following:
-    """Return the trials of the run in a folder, so that another run can repeat them. `until`: read only this number of lines.
+    """Read the trained trials (trainings of networks) of the run in a folder. Another run can repeat them with follow=RUN.
+
+    `until`: number of lines of the journal to read. Default: all.
 
     Raises:
         CannotFollow: the run has no trained trials, or its workers have different numbers of ranks.
-        JournalDamaged, NoSuchRun: see aiperf.journal.journal.
+        NoSuchRun: there is no journal, or it has no complete line.
+        JournalDamaged: a line of the journal was changed or removed.
     """
     reader = read(folder, until)
     with folding(reader):
@@ -64,10 +68,13 @@ def following(folder: Path, until: int | None = None) -> Following:
 
 
 def followed_again(recorded: FollowedRun, folder: Path) -> Following:
-    """Return the trials of the run that a resumed run repeats. `recorded`: from its first line. `folder`: current place.
+    """Read the trials of a followed run again when the run that repeats them is resumed.
+
+    `recorded`: entry about the followed run in the first line of the resumed run. `folder`: current folder of the followed run.
 
     Raises:
-        CannotFollow: the folder contains another run, or its lines were changed.
+        CannotFollow: the folder contains another run, or its journal has other lines than when the resumed run began.
+        NoSuchRun, JournalDamaged: the journal in the folder cannot be read.
     """
     current = following(folder, recorded.lines)
     if (current.recorded.run, current.recorded.last_hash) != (recorded.run, recorded.last_hash):
@@ -80,12 +87,18 @@ def followed_again(recorded: FollowedRun, folder: Path) -> Following:
 
 
 def require_same_work(conf: RunConf, mine: RunStarted, work: FollowedHistory, ranks: int, *, simulated: bool) -> None:
-    """Check that this run does the same work as the one that it repeats.
+    """Check that a new run does the same work as the earlier run that it repeats (follow=RUN).
 
-    `mine`: first line of this run's journal. `ranks`: ranks per worker.
+    Args:
+        conf: configuration of the new run.
+        mine: first line of the new run's journal.
+        work: trials of the earlier run.
+        ranks: ranks (data-parallel processes) of a worker of the new run.
+        simulated: True if the new run is simulated.
 
     Raises:
-        BadConfiguration: the trials of `work` would be different work here. The message names all differences.
+        BadConfiguration: data, starting network, training options or ranks differ, or only the earlier run is simulated. The
+            message names all differences.
     """
     theirs = work.first
     if theirs.simulated and not simulated:

@@ -1,4 +1,4 @@
-"""Plan of a run before it starts: starting graph, search space and the journal's first line.
+"""Plan of a run before it starts: starting network, search space and the journal's first line.
 
 A plan uses the workers' shape, which is an argument. This module inspects no machine (checked by an import contract).
 """
@@ -54,7 +54,7 @@ NETWORKS = (*STARTS, *DETECTORS)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run that can begin."""
+    """Plan of a run that can begin: its configuration, data set, starting network, search space and shape of workers."""
 
     conf: RunConf
     dataset: DataSet
@@ -68,10 +68,17 @@ class Plan:
 
 
 def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None) -> Plan:
-    """Return the plan of a run. The list of the data set is read unless `dataset` is given. No image is read.
+    """Return the plan of a run, after checking that the run can begin. Nothing is started, and no image is read.
+
+    Args:
+        conf: configuration of the run.
+        shape: accelerators, ranks, cores and memory of a worker.
+        dataset: description of the data set. Default: it is read from the files of the data set.
 
     Raises:
-        BadConfiguration, MissingData: if the configuration cannot become a run.
+        BadConfiguration: no run can have these options on such workers, with this data set or with the followed run.
+        MissingData: the data set does not exist.
+        NoSuchRun, CannotFollow: the run of follow=RUN cannot be read or repeated.
     """
     check_options(conf)
     require_devices(conf, shape.accelerators)
@@ -99,10 +106,10 @@ def _following(plan: Plan, word: str) -> Plan:
 
 
 def check_options(conf: RunConf) -> None:
-    """Check all rules for options that depend neither on a machine nor on a data set.
+    """Check the rules about several options of a run that depend neither on a machine nor on a data set.
 
     Raises:
-        BadConfiguration: an option has a value that no run can have.
+        BadConfiguration: options contradict each other, or `start` names no network and no file.
     """
     conf.schedule.check()
     if conf.start is not None and conf.start not in NETWORKS:
@@ -121,7 +128,7 @@ def check_options(conf: RunConf) -> None:
 
 
 def check_cluster(cluster: ClusterConf) -> None:
-    """Raise BadConfiguration if cluster options contradict each other or the allocation of this process."""
+    """Raise BadConfiguration if the options of a cluster contradict each other, or the allocation of this process."""
     try:
         cluster.check()
         cluster.place(os.environ)
@@ -137,9 +144,14 @@ def first_event(
     versions: Mapping[str, str] | None = None,
     machine: Mapping[str, Any] | None = None,
 ) -> RunStarted:
-    """Return the journal's first line. `run`: its name. `now_unix`: time of its start in seconds since 1970.
+    """Return the first line of a run's journal, which records its configuration, data set and machine. Nothing is written.
 
-    `versions`, `machine`: of the driver's host.
+    Args:
+        plan: plan of the run.
+        run: name of the run.
+        now_unix: start of the run in seconds since 1970.
+        versions: version of each library, by name, on the driver's host.
+        machine: description of the driver's host.
     """
     config = as_plain(plan.conf)
     config["space"] = recorded(plan.space)
@@ -165,17 +177,26 @@ def first_event(
 
 
 def new_folder(conf: RunConf, now: float) -> Path:
-    """Create a folder for a new run, runs/<time>-<name> or the next free name, and return it."""
+    """Create the folder of a new run, RUNS/TIME-NAME or the next free name, and return its path.
+
+    `now`: start of the run in seconds since 1970. Raise OSError if the folder cannot be created.
+    """
     return make_folder(folder_of(conf, now))
 
 
 def folder_of(conf: RunConf, now: float) -> Path:
-    """Return the folder of a run that begins at `now` (seconds since 1970). The folder need not exist."""
+    """Return the path of the folder of a new run, RUNS/TIME-NAME, without creating it.
+
+    RUNS and NAME are the options `runs` and `name`. `now`: start of the run in seconds since 1970.
+    """
     return Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{conf.name or conf.dataset.name}"
 
 
 def make_folder(folder: Path) -> Path:
-    """Create the folder, or the next one of its name that does not exist. Return the created folder."""
+    """Create a new folder and return its path: `folder`, or, if it exists, the first free one of FOLDER.2, FOLDER.3, ….
+
+    Missing parent folders are created too. Raise OSError if the folder cannot be created.
+    """
     for candidate in candidates(folder):
         try:
             candidate.mkdir(parents=True)
@@ -188,14 +209,17 @@ def make_folder(folder: Path) -> Path:
 
 
 def candidates(folder: Path) -> Iterator[Path]:
-    """Yield names for a new folder in the order of trying: '…-digits', '…-digits.2', '…-digits.3', …."""
+    """Yield paths for a new folder without end, in the order of trying: `folder`, FOLDER.2, FOLDER.3, …. Nothing is created."""
     yield folder
     for number in count(2):
         yield folder.with_name(f"{folder.name}.{number}")
 
 
 def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
-    """Return the starting network of a run. Raise BadConfiguration if none fits this data set."""
+    """Return the starting network of a run: that of the option `start`, else the usual one of the data set.
+
+    Raise BadConfiguration if the network does not fit the images, classes or boxes of the data set, or cannot be read.
+    """
     name = conf.dataset.usual_start if conf.start is None else conf.start
     _require_targets(name, dataset)
     if name in NETWORKS:
@@ -204,7 +228,9 @@ def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
                 name, image=dataset.image, width=dataset.width, channels=dataset.channels, classes=dataset.classes
             )
         except IllegalGraph as error:
-            raise BadConfiguration(f"start={name} does not fit dataset={dataset.name}: {error}") from error
+            raise BadConfiguration(
+                f"start={name} does not fit dataset={dataset.name}: {error}. Choose another start or dataset"
+            ) from error
     path = _graph_file(name)
     try:
         graph = load(path)
@@ -218,7 +244,7 @@ def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
     if Map(reads.channels, reads.height, reads.width) != wanted or graph.shapes[-1] != Vector(dataset.classes):
         raise BadConfiguration(
             f"a starting graph must fit the data set's images and number of classes: {wanted} and {dataset.classes}. "
-            f"'{path}' reads {reads} and ends in {graph.shapes[-1]}"
+            f"'{path}' reads {reads} and ends in {graph.shapes[-1]}: choose another start or dataset"
         )
     return graph
 
@@ -246,7 +272,10 @@ def _require_targets(name: str, dataset: DataSet) -> None:
 
 
 def require_fixed(conf: RunConf, network: Architecture) -> None:
-    """Raise BadConfiguration if options require to search, compile or simulate a detector, or to use CUDA graphs for it."""
+    """Raise BadConfiguration if options require to search, compile or simulate a detector, or to use CUDA graphs for it.
+
+    Do nothing if `network`, the starting network, is no detector.
+    """
     if not isinstance(network, Detector):
         return
     for option, value, needed in (
@@ -276,13 +305,13 @@ def _check_start(network: Architecture, budget: Budget) -> None:
 
 
 def require_batches(plan: Plan, words: Sequence[str]) -> None:
-    """Check the typed batch sizes against the images of a rank. `words`: arguments of the command line.
+    """Check that the typed batch sizes are at most the training images of a rank (one data-parallel process).
 
-    A batch size from a data set or schedule file is lowered to the images of a rank, and the plan shows it: the 448 images of
-    `schedule=ranking` exceed a rank's share of a small set. A typed batch size is not lowered.
+    `words`: arguments of the command line. Only their options are checked. A batch size from the YAML file of a data set or a
+    schedule is lowered to the images of a rank without an error.
 
     Raises:
-        BadConfiguration: a batch is larger than a rank's training images.
+        BadConfiguration: a typed batch size is larger than a rank's training images.
     """
     images, ranks = plan.dataset.training_images, plan.shape.ranks
     typed = {word.lstrip("+").partition("=")[0] for word in words}
@@ -305,7 +334,7 @@ def _space(conf: RunConf, dataset: DataSet, network: Architecture, budget: Budge
     default, largest = bounds(conf.batch.default, smallest, conf.batch.largest, dataset.training_images, ranks)
     if not 1 <= (1 if smallest is None else smallest) <= largest:
         raise BadConfiguration(
-            f"batch.smallest is at least 1 and at most batch.largest, but found {smallest} and {largest}"
+            f"batch.smallest is at least 1 and at most batch.largest, but found {smallest} and {largest}: change one of them"
         )
     return Space(
         start=network,

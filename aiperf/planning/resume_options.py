@@ -15,15 +15,16 @@ from aiperf.ranking.law import written
 
 
 def require_same(words: Sequence[str], given: RunConf, held: RunConf, run: str) -> None:
-    """Check that the typed options of a resumed run have the values of its journal.
+    """Check that the typed options of a resumed run have the values in its journal.
 
     Args:
-        words: arguments as typed.
-        given: configuration made of them.
+        words: arguments of the command line as typed.
+        given: configuration that these arguments describe.
         held: configuration in the run's journal.
+        run: name or folder of the run, for the message.
 
     Raises:
-        BadConfiguration: an argument differs from the journal. The message names all differences.
+        BadConfiguration: a typed option differs from the journal. The message names all differences.
     """
     differing = differences(words, as_plain(given), as_plain(held))
     if differing:
@@ -34,7 +35,11 @@ def require_same(words: Sequence[str], given: RunConf, held: RunConf, run: str) 
 
 
 def differences(words: Sequence[str], given: dict[str, Any], held: dict[str, Any]) -> list[str]:
-    """Return a text for each typed option that differs. A typed choice of a group covers all options of the group."""
+    """Return a text 'OPTION=JOURNAL, not TYPED' for each typed option with another value than in the journal.
+
+    A typed choice, such as dataset=imagenet, covers all options of its group.
+    `words`: arguments as typed. `given`, `held`: typed configuration and that of the journal, as nested JSON values.
+    """
     typed = {word.lstrip("+").partition("=")[0] for word in words}
     return [
         f"{option}={written(theirs)}, not {written(ours)}"

@@ -1,4 +1,4 @@
-"""Shape of workers, and the requirements of a plan. The value type is in the journal's first line: `events.WorkerShape`.
+"""Shape of workers (accelerators, ranks, cores, memory), and the requirements of a run's plan for new workers.
 
 A plan uses the workers' shape, not the machine where the command was typed. The number of ranks limits the batch. The memory
 of the smallest accelerator limits the proposed networks. A worker that joins later must fit the existing plan. A worker that
@@ -28,12 +28,18 @@ def shape_of(
     declared_bytes: int | None,
     source: str,
 ) -> WorkerShape:
-    """Return the shape of a worker with these accelerators and cores on a host.
+    """Return the shape of a worker on one host: its accelerators, ranks (data-parallel processes), cores, and memory per rank.
 
-    `declared_bytes`: budget.memory_bytes. If it is set, the memory is not read.
+    Args:
+        system: description of the host.
+        accelerators: number of accelerators of the worker, 0 without.
+        cores: number of processor cores of the worker.
+        trainer: options of the training, with the number of ranks and the memory limit.
+        declared_bytes: option budget.memory_bytes, the memory of a rank in bytes. With None, it is read from the host.
+        source: origin of the shape as text, for the plan.
 
     Raises:
-        BadConfiguration: more ranks than accelerators, or accelerators whose memory cannot be read.
+        BadConfiguration: there are more ranks than accelerators, or the memory of the accelerators cannot be read.
     """
     ranks = ranks_of_worker(trainer, accelerators, cores)
     if accelerators and ranks > accelerators:
@@ -68,10 +74,10 @@ def shape_of(
 
 
 def this_machine(conf: RunConf) -> WorkerShape:
-    """Return the shape of a worker on this machine, for a dry run and for a run in the driver's process.
+    """Return the shape of a worker on this machine: its accelerators, ranks, cores, and memory per rank.
 
     Raises:
-        BadConfiguration: this machine cannot hold such a worker.
+        BadConfiguration: the options need more accelerators or processors than this process may use, or a missing package.
     """
     system = describe_usable()
     declared = conf.accelerators_per_worker if isinstance(conf.accelerators_per_worker, int) else 0
@@ -94,7 +100,10 @@ def this_machine(conf: RunConf) -> WorkerShape:
 
 
 def together(hosts: Sequence[WorkerShape], source: str) -> WorkerShape:
-    """Return the shape of one worker on several hosts: sums of accelerators, ranks and cores, least memory of a rank."""
+    """Return the shape of one worker that uses several hosts: sums of accelerators, ranks and cores, least memory of a rank.
+
+    `hosts`: shape of the worker's part on each host. `source`: origin of the shape as text, for the plan.
+    """
     return WorkerShape(
         source=source,
         device=", ".join(sorted({shape.device for shape in hosts})),
@@ -106,7 +115,12 @@ def together(hosts: Sequence[WorkerShape], source: str) -> WorkerShape:
 
 
 def common(shapes: Sequence[WorkerShape], source: str) -> WorkerShape:
-    """Return the shape of a plan for all these workers: least memory and cores, most ranks."""
+    """Return one shape to plan for all these workers: least memory and cores, and ranks and accelerators of the widest worker.
+
+    The widest worker has the most ranks.
+
+    `shapes`: shape of each worker, at least one. `source`: origin of the shape as text, for the plan.
+    """
     widest = max(shapes, key=lambda shape: shape.ranks)
     return WorkerShape(
         source=source,
@@ -120,7 +134,7 @@ def common(shapes: Sequence[WorkerShape], source: str) -> WorkerShape:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequirements:
-    """Requirements of a run's plan for each worker."""
+    """Limits that a run's plan sets for each worker: least memory of a rank, and largest number of ranks."""
 
     memory_bytes: int | None
     """Least memory of one rank, from the budget that limits proposed networks. None if the user has set it."""
@@ -130,7 +144,7 @@ class WorkerRequirements:
 
 
 def terms_of(started: RunStarted) -> WorkerRequirements:
-    """Return the requirements of a run, from its first line."""
+    """Return the limits for workers of a run: least memory of a rank and most ranks. `started`: first line of the journal."""
     space: dict[str, Any] = started.config["space"]
     config, most = started.config, None
     if started.shape is not None and config["batch"]["largest"] is None:
@@ -142,9 +156,12 @@ def terms_of(started: RunStarted) -> WorkerRequirements:
 
 
 def breach(terms: WorkerRequirements, up: WorkerJoined, accelerators: int) -> str | None:
-    """Return the reason why a ready worker may not train in this run, as text. None if it may.
+    """Return the reason why a worker may not train in a run, as text with the fix. None if it may.
 
-    `accelerators`: those of the worker.
+    Args:
+        terms: limits of the run's plan.
+        up: event about the ready worker, with its ranks and memory.
+        accelerators: number of accelerators of the worker, 0 without.
     """
     if terms.most_ranks is not None and up.ranks > terms.most_ranks:
         return (

@@ -1,1 +1,1 @@
-"""Preflight: checks of each node before it may hold a worker."""
+"""Preflight: checks of each node before training processes may run on it."""

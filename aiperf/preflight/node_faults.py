@@ -1,4 +1,4 @@
-"""Faults of nodes, as a pure function of measurements and limits.
+"""Faults of nodes, found by comparing their measurements with limits and with other nodes. No measurement is made here.
 
 Missing measurements are not judged. Speed is compared only among three or more nodes of one kind on separate hosts. Otherwise a
 note gives the reason.
@@ -29,7 +29,7 @@ _SPEEDS = ("matrix product", "memory")
 
 @dataclass(frozen=True, slots=True)
 class NodeVerdict:
-    """Result for one node."""
+    """Faults and notes of one node, as text."""
 
     faults: tuple[str, ...]
     """Each begins with the probe's name. Empty if no measurement shows a fault."""
@@ -50,7 +50,11 @@ class _Case:
 
 
 def judge(nodes: Sequence[NodeReadings], conf: PreflightConf) -> dict[str, NodeVerdict]:
-    """Return the faults and notes of each node by its identifier. Nodes are compared with the head and with each other."""
+    """Return the faults and notes of each node, by node identifier (Ray's, or '' without Ray).
+
+    `nodes`: measurements of all nodes. `conf`: limits. Versions and data set are compared with those of the head node, and
+    speeds with the median of nodes with equal hardware.
+    """
     head = next((node for node in nodes if node.is_head), None)
     return {node.node: _verdict(node, head, nodes, conf) for node in nodes}
 
@@ -260,10 +264,11 @@ def _speed_of(name: str, reading: ProbeReading) -> float | None:
 
 
 def blamed(nodes: int, done: Sequence[tuple[int, int]], broken: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
-    """Return the nodes that are blamed for failed exchanges, each with the partners that it failed with.
+    """Return the nodes that are blamed for failed exchanges, each with the sorted list of the partners that it failed with.
 
-    A node with a successful exchange is not blamed for failures with nodes that have none. If both nodes of a failed pair have
-    a successful exchange, or neither has, the faulty node is unknown and both are blamed.
+    `nodes`: number of nodes. `done`, `broken`: pairs of node indices (from 0) with a successful and with a failed exchange. A
+    node with a successful exchange is not blamed for failures with nodes that have none. If both nodes of a failed pair have a
+    successful exchange, or neither has, the faulty node is unknown and both are blamed.
     """
     working = {node for pair in done for node in pair}
     partners: dict[int, list[int]] = {}

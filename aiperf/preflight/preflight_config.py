@@ -1,4 +1,4 @@
-"""Options of preflight: measurements, limits, and the treatment of faulty nodes."""
+"""Options of preflight (checks of the nodes before a run): measurements, limits, and the treatment of faulty nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preflight's result for a terminal: a table of the nodes, and their faults."""
+"""Preflight's result (checks of the nodes before a run) as text for a terminal: a table of the nodes, and their faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _COLUMNS = ("disk write", "disk read", "matrix product", "memory", PAIRS, ALL)
 
 
 def lines(checks: Sequence[NodeChecked]) -> Iterator[str]:
-    """Yield the lines of a text table of all nodes, with the best repetition of each speed, then their faults and notes."""
+    """Yield the lines of a text table with one row per node, then one line for each fault and each note.
+
+    The columns are node, verdict (well, kept or excluded), clock offset in seconds, and the best repetition of each speed.
+    """
     rows: list[tuple[str, ...]] = [("node", "verdict", "clock", *_COLUMNS)]
     rows += [
         (_name(check), _verdict(check), _clock(check), *(_best(check, name) for name in _COLUMNS)) for check in checks

@@ -1,1 +1,1 @@
-"""Rules of the ranking and of other divisions."""
+"""Rules of the ranking and of other divisions (sets of rules for comparable runs)."""

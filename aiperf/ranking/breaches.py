@@ -1,4 +1,4 @@
-"""Check of a run against a division: the outcome of each rule, and all breaches at once.
+"""Check of a run against a division (set of rules for comparable runs): the outcome of each rule, and all breaches at once.
 
 A run that breaks a rule still gets its figures, and the breaches are printed above them. An unknown outcome is no pass. A
 simulated run is never valid. Its breaches also include the rules that its configuration would break on a real machine.
@@ -32,7 +32,7 @@ class RuleViolation:
     is_unknown: bool = False
     """True if the value is unknown. An unknown value is no pass: it keeps a run out too."""
     option: str | None = None
-    """Option that the rule is about. None for a rule about a fact."""
+    """Option that the rule is about. None for a rule about another value of the run, such as its error."""
     id: str = ""
     """Id of the rule."""
     source: tuple[Source, ...] = ()
@@ -42,7 +42,7 @@ class RuleViolation:
 
 @dataclass(frozen=True, slots=True)
 class RuleOutcome:
-    """Outcome of one rule for a run, and the violation if the rule is broken or its outcome unknown."""
+    """Outcome of one rule for a run, and the violation if the rule is broken or its outcome is unknown."""
 
     rule: Rule
     outcome: Outcome
@@ -50,21 +50,21 @@ class RuleOutcome:
 
 
 def breaches(run: Candidate, by: Division | None = None) -> tuple[RuleViolation, ...]:
-    """Return one violation for each broken rule and each rule with an unknown outcome. Empty if the run keeps all rules.
+    """Return one violation for each rule that the run breaks, and for each rule with an unknown outcome, in order of the rules.
 
-    Args:
-        run: The run to check.
-        by: Division with the rules (default: ranking).
+    `run`: values of the run that rules check. `by`: division with the rules. Default: the built-in division 'ranking'. Empty if
+    the run keeps all rules.
     """
     outcomes = judgements(run, by or division("ranking"))
     return tuple(each.breach for each in outcomes if each.breach is not None)
 
 
 def judgements(run: Candidate, by: Division) -> tuple[RuleOutcome, ...]:
-    """Return the outcome of each rule, in the division's order.
+    """Return the outcome of each rule for a run, in the division's order: kept, broken, unknown or 'not looked at'.
 
-    A simulated run is checked as a real run of the same configuration and declared length. Its results are invented, so rules
-    about results are not applied.
+    'not looked at' means that the rule does not apply. `run`: values of the run that rules check. A simulated run is checked as
+    a real run of the same configuration and declared length. Rules about results do not apply to it, because its results are
+    invented.
     """
     if run.is_simulated:
         run = replace(
@@ -111,7 +111,7 @@ def _of_fact(rule: Rule, name: str, run: Candidate, values: Mapping[str, Any]) -
 
 
 def _line(law: Law, run: Candidate, name: str, value: Any) -> int | None:
-    """Return the journal line that shows a fact. For several values: the first line with a value that breaks the law."""
+    """Return the journal line that shows the value of a run. For several values: the first line with one that breaks a rule."""
     if not isinstance(value, frozenset):
         return run.lines.get((name, ""))
     wrong = [
@@ -148,7 +148,10 @@ def _outcome(
 
 
 def options(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a configuration by dotted names: {'schedule': {'patience': 6}} has 'schedule.patience'."""
+    """Return a nested configuration as one dict by dotted names: {'a': {'b': 6}} becomes {'a.b': 6}.
+
+    `prefix`: text before each name.
+    """
     flat: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""Facts of a run that the rules of a division check, each with its type and its line in the journal.
+"""Values of a run that the rules of a division check, each with its type and its line in the journal (event file).
 
-A rule names a fact by its field here. A division file with an unknown fact is rejected when it is loaded.
-`aiperf.report.candidate` computes a Candidate from a journal.
+They are called facts. A rule names a fact by its field here. A division file with an unknown fact is rejected when it is
+loaded. `aiperf.report.candidate` computes a Candidate from a journal.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ NO_END = "no end in the journal"
 
 
 def announced_seed(announcement: str) -> int:
-    """Return the seed of an announced run: the first 8 hexadecimal digits of the announcement's id as a number.
+    """Return the only permitted seed of an announced run: the first 8 hexadecimal digits of `announcement` as a number.
 
-    The ranking accepts no other seed, so that nobody chooses the best of several. The id is the SHA-256 of the signed
-    announcement, so nobody knows the seed before the announcement is signed.
+    `announcement` is the id of the run's announcement, the SHA-256 of its signed text. Nobody knows the seed before the
+    announcement is signed, and nobody can choose the best of several seeds.
 
     >>> announced_seed("0000002a" + 56 * "f")
     42
@@ -33,7 +33,7 @@ def announced_seed(announcement: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Facts of a run. None if the journal does not have the fact."""
+    """Values of a run that rules check. None if the journal (event file) does not have the value."""
 
     is_simulated: bool
     config: Mapping[str, Any]
@@ -95,22 +95,22 @@ class Candidate:
 
     @property
     def excluded_share(self) -> float:
-        """Excluded nodes ÷ nodes that preflight checked, 0 to 1. 0 if none was checked."""
+        """Nodes without a worker because of a fault ÷ nodes that were checked before the run, 0..1. 0 if none was checked."""
         return self.nodes_excluded / self.nodes_checked if self.nodes_checked else 0.0
 
     @property
     def lost_share(self) -> float:
-        """Lost attempts ÷ started attempts, 0 to 1. 0 without attempts."""
+        """Lost attempts ÷ started attempts (starts of a training), 0..1. 0 without attempts."""
         return self.attempts_lost / self.attempts if self.attempts else 0.0
 
     @property
     def given_up_share(self) -> float:
-        """Failed trials ÷ trials that are over, 0 to 1. 0 if no trial is over."""
+        """Failed trials ÷ trials (trainings of one network) that are over, 0..1. 0 if no trial is over."""
         return self.trials_given_up / self.trials_settled if self.trials_settled else 0.0
 
     @property
     def is_system_named(self) -> bool:
-        """True if the configuration names the site and its system. These identify the runs of one system."""
+        """True if the configuration names the site and the system (system.site, system.name) that the run measures."""
         system = self.config.get("system")
         return isinstance(system, Mapping) and all(
             isinstance(system.get(part), str) and system[part].strip() for part in ("site", "name")
@@ -118,7 +118,7 @@ class Candidate:
 
     @property
     def seed_source(self) -> str:
-        """Origin of the seed: 'announcement' if it follows from the announcement's id, 'another seed', or 'no announcement'."""
+        """Origin of the seed: 'announcement' if it follows from the announcement's id, 'another seed' or 'no announcement'."""
         if self.announcement is None:
             return "no announcement"
         return "announcement" if self.seed == announced_seed(self.announcement) else "another seed"
@@ -126,11 +126,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Kind of a fact, and texts about it."""
+    """Type of a value that rules check, and texts about it."""
 
     kind: Kind
     found: Callable[[Candidate], str]
-    """Text of the value that breaks a law."""
+    """Function that returns the text of a value that breaks a rule."""
     of_result: bool = False
     """True for a result of a run. Results of simulated runs are invented, so no rule is applied to them."""
     missing: str | None = None
@@ -140,7 +140,10 @@ class Fact:
 
 
 def losses(run: Candidate) -> str:
-    """Return a text on the lost attempts and the trials given up, shown next to a score."""
+    """Return the numbers and shares of lost attempts and of failed trials as text for display next to a score.
+
+    Example: `attempts lost: 1 of 40 (2.5 %), trials given up: 0 of 30 (0.0 %)`. An attempt is one start of a trial's training.
+    """
     return (
         f"attempts lost: {run.attempts_lost} of {run.attempts} ({share(run.lost_share)}), "
         f"trials given up: {run.trials_given_up} of {run.trials_settled} ({share(run.given_up_share)})"
@@ -234,9 +237,9 @@ FACTS: dict[str, Fact] = {
 
 
 def chosen(config: Mapping[str, Any], part: str) -> str | None:
-    """Return the name of the choice for a part of the configuration, such as 'imagenet' for 'dataset'.
+    """Return the name of the choice for a part of a configuration, such as 'imagenet' for the part 'dataset'.
 
-    None if it has no name.
+    None if the configuration lacks the part, or if its choice has no name.
     """
     choice = config.get(part)
     name = choice.get("name") if isinstance(choice, Mapping) else None
@@ -244,12 +247,15 @@ def chosen(config: Mapping[str, Any], part: str) -> str | None:
 
 
 def value_of(run: Candidate, name: str) -> Any:
-    """Return the value of the fact `name` of a run. None if unknown. Precisions are unknown if no attempt reported one."""
+    """Return the value that rules check under this name, such as 'error' or 'lost_share'. None if it is unknown.
+
+    `name`: key of FACTS. Precisions are unknown if no attempt reported one.
+    """
     found = getattr(run, name)
     return None if name == "precisions" and not found else found
 
 
 def why_missing(run: Candidate, name: str) -> str:
-    """Return a text with the reason why the fact `name` of a run is unknown."""
+    """Return the reason why a value of a run is unknown, as text. `name`: key of FACTS, such as 'largest_mfu'."""
     of_run = {"largest_mfu": _peak, "known_images": _fingerprint}.get(name)
     return of_run(run) if of_run is not None else FACTS[name].missing or "not in the journal"

@@ -1,4 +1,4 @@
-"""Divisions: rules for comparable runs, read from a YAML file, and the role of each option without a rule.
+"""Divisions: sets of rules for comparable runs, read from a YAML file, with the role of each option without a rule.
 
 Loading is strict. It rejects unknown keys and facts, laws that can never hold for their fact, and duplicate rules and keys.
 """
@@ -25,12 +25,12 @@ Source = Literal["paper", "predecessor", "decided"]
 
 
 class BadDivision(AiperfError):
-    """A division file with an error."""
+    """Invalid division file, or a name that is no division."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Law for one fact of a run, or for one option of its configuration."""
+    """Condition on one value of a run, or on one option of its configuration."""
 
     id: str
     text: str
@@ -45,7 +45,7 @@ class Rule:
 
     @property
     def about(self) -> str:
-        """Name of the fact or of the option that the rule is about."""
+        """Name of the value or of the option that the rule is about."""
         return self.fact or self.option or ""
 
 
@@ -59,16 +59,19 @@ class Division:
     chosen: Mapping[str, str]
     """Required choice by part of the configuration. If a run makes another choice, only the choice is a breach."""
     judged: Mapping[str, str]
-    """Options that are checked by a rule about a fact, with the rule's id."""
+    """Options that are checked by a rule about a fact (value of the run), with the rule's id."""
     free: Mapping[str, str]
     """Options, or whole parts of the configuration, without a rule, each with the reason."""
 
     def rule(self, id: str) -> Rule:
-        """Return the rule with this id. Raises StopIteration if the division has none."""
+        """Return the rule with this id. Raise StopIteration if the division has none."""
         return next(rule for rule in self.rules if rule.id == id)
 
     def options(self) -> Iterator[str]:
-        """Yield the name of every option that the division mentions: with a rule, judged by a fact's rule, or free."""
+        """Yield the name of every option that the division mentions.
+
+        An option has a rule, is checked by a rule about another value, or is free (without a rule).
+        """
         yield from (rule.option for rule in self.rules if rule.option is not None)
         yield from self.judged
         yield from self.free
@@ -94,14 +97,10 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def division(word: str, known_options: Collection[str] | None = None) -> Division:
-    """Return a built-in division by name, or read one from a file.
+    """Return a built-in division ('ranking' or 'quick'), or read one from a YAML file.
 
-    Args:
-        word: Name of a built-in division, or path of a YAML file.
-        known_options: All existing options. The options in a file are checked against them. None: no check.
-
-    Raises:
-        BadDivision: The file does not exist, cannot be read, is no valid division, or has the name of a built-in one.
+    `word`: name or path. `known_options`: all existing options, against which the options in a file are checked. None: no
+    check. Raise BadDivision if the file is missing, cannot be read, is invalid, or has the name of a built-in division.
     """
     if word in BUILT_IN:
         return _built_in(word)
@@ -109,7 +108,7 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
     if (wrong := what_is_wrong_with(path)) is not None:
         near = difflib.get_close_matches(word, BUILT_IN, n=1)
         raise BadDivision(
-            f"a division is one of {', '.join(BUILT_IN)}, or a YAML file of rules, but found {word!r}"
+            f"--division takes {', '.join(BUILT_IN)} or the path of a YAML file of rules, but found {word!r}"
             + ("" if wrong == "not there" else f", which is {wrong}")
             + (f" (did you mean {near[0]!r}?)" if near else "")
         )
@@ -117,7 +116,9 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
         with path.open("rb") as file:
             text = file.read(bounded_yaml.LARGEST_FILE + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadDivision(f"a division is a YAML file in UTF-8. {word!r} could not be read ({error})") from error
+        raise BadDivision(
+            f"a division is a YAML file in UTF-8. {word!r} could not be read ({error}): make it readable, or save it as UTF-8"
+        ) from error
     found = parsed(text, word, known_options)
     if found.name in BUILT_IN:
         raise BadDivision(f"{found.name!r} names a built-in division. {word!r} needs another name (division: NAME)")
@@ -131,26 +132,26 @@ def _built_in(name: str) -> Division:
 
 
 def largest_error() -> float:
-    """Return the largest error (1 − accuracy) that a ranked run may have."""
+    """Return the largest error (1 − top-1 accuracy, 0..1) that a run of the ranking may have."""
     law = division("ranking").rule("error").law
     assert isinstance(law, AtMost)
     return law.bound
 
 
 def parsed(text: str, where: str, known_options: Collection[str] | None = None) -> Division:
-    """Return the division in a YAML text. `where` names the text in errors.
+    """Return the division in a YAML text.
 
-    Raises:
-        BadDivision: The text is no valid division.
+    `where`: name of the text in error messages. `known_options`: all existing options, against which the options in the text
+    are checked. None: no check. Raise BadDivision if the text is no valid division.
     """
     try:
         document = msgspec.convert(bounded_yaml.load(text), _Document)
     except bounded_yaml.BadYaml as error:
-        raise BadDivision(f"a division is a YAML file. {where} is not YAML ({error})") from error
+        raise BadDivision(f"a division is a YAML file. {where} is not YAML ({error}): correct it") from error
     except msgspec.ValidationError as error:
         raise BadDivision(
-            f"a division has {_names(_Document)}, a rule {_names(_Rule)} (fact or option). {where}: {error}. Example: "
-            "aiperf/ranking/divisions/ranking.yaml"
+            f"a division has {_names(_Document)}, a rule {_names(_Rule)} (fact or option). {where}: {error}. Correct "
+            "this key after the example aiperf/ranking/divisions/ranking.yaml"
         ) from error
     found = Division(
         name=document.division,
@@ -171,10 +172,12 @@ def _names(of: type[msgspec.Struct]) -> str:
 def _rule(read: _Rule, where: str, known_options: Collection[str] | None) -> Rule:
     at = f"{where}, rule {read.id!r}"
     if (read.fact is None) == (read.option is None):
-        raise BadDivision(f"a rule names either a fact or an option. {at} names {read.fact} and {read.option}")
+        raise BadDivision(
+            f"a rule has either the key fact or the key option. {at} has {read.fact!r} and {read.option!r}: give one of them"
+        )
     for name in ("id", "text", "remedy", "source"):
         if not getattr(read, name):
-            raise BadDivision(f"a rule has an id, a text, a source and a remedy. {at} has an empty {name}")
+            raise BadDivision(f"a rule has an id, a text, a source and a remedy. {at} has an empty {name}: fill it in")
     try:
         law = law_of(read.law)
     except NoLaw as error:
@@ -183,24 +186,27 @@ def _rule(read: _Rule, where: str, known_options: Collection[str] | None) -> Rul
         _check_fact(read.fact, law, at)
     for option in (read.option, *_bounds(law)):
         if option is not None and known_options is not None and option not in known_options:
-            raise BadDivision(f"{at} names an unknown option: {option!r}{_near(option, known_options)}")
+            raise BadDivision(
+                f"{at} names an unknown option: {option!r}{_near(option, known_options)}. "
+                "`python -m aiperf help options` lists all"
+            )
     return Rule(read.id, read.text, tuple(read.source), law, read.remedy, read.fact, read.option)
 
 
 def _check_fact(name: str, law: Law, at: str) -> None:
     if name not in FACTS:
-        raise BadDivision(f"a fact is one of {', '.join(FACTS)}. {at} names {name!r}{_near(name, FACTS)}")
+        raise BadDivision(f"the key fact takes one of {', '.join(FACTS)}. {at} has {name!r}{_near(name, FACTS)}")
     if (why := fits(law, FACTS[name].kind)) is not None:
         raise BadDivision(
-            f"{at}: the law {law} does not fit the fact {name} ({FACTS[name].kind}), {why}: change the law"
+            f"{at}: the condition {str(law)!r} (key law) can never hold for {name}, {why}: change the condition"
         )
     wrong = [entry for entry, _ in law.values if entry not in IMAGES] if isinstance(law, Has) else []
     if wrong:
-        raise BadDivision(f"images have {', '.join(IMAGES)}. {at} names {wrong[0]!r}{_near(wrong[0], IMAGES)}")
+        raise BadDivision(f"a rule on images takes {', '.join(IMAGES)}. {at} has {wrong[0]!r}{_near(wrong[0], IMAGES)}")
 
 
 def _bounds(law: Law) -> Iterator[str]:
-    """Yield the options that are bounds of a law."""
+    """Yield the options with the limit of a condition."""
     match law:
         case AtMostOption(option):
             yield option
@@ -217,19 +223,25 @@ def _check(division: Division, where: str, known_options: Collection[str] | None
         raise BadDivision(f"a division has at least one rule, but {where} has none: add a rule")
     twice = [name for name in ids if ids.count(name) > 1]
     if twice:
-        raise BadDivision(f"rule ids are unique. {where} has {twice[0]!r} twice")
+        raise BadDivision(f"rule ids are unique. {where} has {twice[0]!r} twice: rename one")
     for option, id in division.judged.items():
         if id not in ids:
             raise BadDivision(
-                f"a judged option names the rule that checks it. {where}: {option} names {id!r}{_near(id, ids)}"
+                f"the key judged has the id of a rule for each option. {where}: {option} has {id!r}{_near(id, ids)}: give the "
+                "id of a rule in this file"
             )
     options = list(division.options())
     both = [name for name in options if options.count(name) > 1]
     if both:
-        raise BadDivision(f"an option has a rule, is judged or is free. {where} has {both[0]!r} twice")
+        raise BadDivision(
+            f"an option is listed once (in rules, judged or free). {where} has {both[0]!r} twice: remove one"
+        )
     unknown = [name for name in options if known_options is not None and name not in known_options]
     if unknown:
-        raise BadDivision(f"{where} names an unknown option: {unknown[0]!r}{_near(unknown[0], known_options or ())}")
+        raise BadDivision(
+            f"{where} names an unknown option: {unknown[0]!r}{_near(unknown[0], known_options or ())}. "
+            "`python -m aiperf help options` lists all"
+        )
 
 
 def _near(word: str, names: Collection[str]) -> str:

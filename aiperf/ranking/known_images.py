@@ -20,21 +20,20 @@ class _Published(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def known_images(fingerprint: object) -> str | None:
-    """Return the name of the data set with this published fingerprint. None if it is not listed."""
+    """Return the name of the data set with this published fingerprint (SHA-256 of its images). None if it is not published."""
     return published().get(fingerprint) if isinstance(fingerprint, str) else None
 
 
 @cache
 def published() -> dict[str, str]:
-    """Return all published data sets: name by fingerprint."""
+    """Return the names of all published data sets by fingerprint (SHA-256 of the images, 64 hexadecimal digits)."""
     return parsed(files("aiperf.ranking").joinpath("known_images.yaml").read_bytes())
 
 
 def parsed(text: bytes) -> dict[str, str]:
-    """Return the names of data sets by fingerprint, from a YAML text.
+    """Return the names of data sets by fingerprint, from a text in the form of known_images.yaml.
 
-    Raises:
-        msgspec.MsgspecError: the text has another form.
+    Raise msgspec.MsgspecError if the text has another form.
     """
     listed = msgspec.yaml.decode(text, type=dict[str, list[_Published]])
     return {each.fingerprint: name for name, entries in listed.items() for each in entries}

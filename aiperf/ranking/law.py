@@ -1,4 +1,4 @@
-"""Laws of rules: conditions on one value, written in the YAML of a division.
+"""Conditions of rules on one value (laws), written in the YAML of a division.
 
 equals: 6                   exactly this value. 1 does not equal true, and 20 equals 20.0
 at_most: 0.3                a number up to this one
@@ -22,15 +22,17 @@ Kind = Literal["truth", "number", "word", "words", "table"]
 
 
 class NoLaw(ValueError):
-    """Invalid law in a division file."""
+    """Invalid condition in a division file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equals:
+    """Condition that a value is exactly `value`."""
+
     value: Plain
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Return True if the found value equals the required one."""
+        """Return True if the found value equals the required one. 20 equals 20.0. 1 is not True. `options` is not used."""
         return _is_same(found, self.value)
 
     def __str__(self) -> str:
@@ -39,10 +41,12 @@ class Equals:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
+    """Condition that a number is at most `bound`."""
+
     bound: float
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Return True if the found value is a number of at most the bound."""
+        """Return True if the found value is a number of at most the bound. False for other types. `options` is not used."""
         return _is_number(found) and found <= self.bound
 
     def __str__(self) -> str:
@@ -51,12 +55,14 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True)
 class AtMostOption:
+    """Condition that a number is at most the value of the option `option` in the run's configuration."""
+
     option: str
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Return True if the found number is at most the value of an option. Also True if the option is missing.
+        """Return True if the found value is a number of at most the option's value. Also True if the option is missing.
 
-        Another rule, about the option itself, reports a missing option.
+        `options`: the run's configuration by dotted names. Another rule, about the option itself, reports a missing option.
         """
         bound = options.get(self.option)
         return _is_number(found) and (bound is None or (_is_number(bound) and found <= bound))
@@ -67,10 +73,12 @@ class AtMostOption:
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
+    """Condition that a number is at least `bound`."""
+
     bound: float
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Return True if the found value is a number of at least the bound."""
+        """Return True if the found value is a number of at least the bound. False for other types. `options` is not used."""
         return _is_number(found) and found >= self.bound
 
     def __str__(self) -> str:
@@ -79,10 +87,15 @@ class AtLeast:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
+    """Condition that a value, or each of several values, is one of `values`."""
+
     values: tuple[Plain, ...]
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Return True if the found value, or each of several values, is one of the permitted values."""
+        """Return True if the found value is one of the permitted values. `options` is not used.
+
+        If `found` is a frozenset or a tuple, each of its values must be permitted.
+        """
         several = found if isinstance(found, frozenset | tuple) else (found,)
         return all(any(_is_same(each, value) for value in self.values) for each in several)
 
@@ -92,10 +105,12 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Has:
+    """Condition that a table (values by name) has all entries of `values`. Other entries are permitted."""
+
     values: tuple[tuple[str, Plain], ...]
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Return True if the found table has all required names with their values."""
+        """Return True if the found table has all required names with their values. `options` is not used."""
         return all(name in found and _is_same(found[name], value) for name, value in self.values)
 
     def __str__(self) -> str:
@@ -104,8 +119,10 @@ class Has:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
+    """Condition that there is no value."""
+
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Return True if nothing was found."""
+        """Return True if the found value is empty, 0 or None. `options` is not used."""
         return not found
 
     def __str__(self) -> str:
@@ -114,10 +131,12 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
+    """Condition that all conditions in `laws` hold."""
+
     laws: tuple[Law, ...]
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Return True if all laws hold for the found value."""
+        """Return True if all conditions hold for the found value. `options`: the run's configuration by dotted names."""
         return all(law.holds(found, options) for law in self.laws)
 
     def __str__(self) -> str:
@@ -129,13 +148,14 @@ WORDS = ("equals", "at_most", "at_least", "one_of", "has", "empty", "all_of")
 
 
 def law_of(mapping: Any) -> Law:
-    """Return the law of a mapping with one key of WORDS, such as {at_most: 3}.
+    """Return the condition that a mapping from a division file describes, such as {'at_most': 3}.
 
-    Raises:
-        NoLaw: The mapping is no valid law.
+    Raise NoLaw if it does not have exactly one key of WORDS with a fitting value.
     """
     if not isinstance(mapping, dict) or len(mapping) != 1 or next(iter(mapping)) not in WORDS:
-        raise NoLaw(f"a law is one of {', '.join(WORDS)} with its value, but found {mapping!r}")
+        raise NoLaw(
+            f"the key law takes one of {', '.join(WORDS)} with its value, such as {{at_most: 3}}, but found {mapping!r}"
+        )
     ((word, value),) = mapping.items()
     match word, value:
         case "equals", _ if _is_plain(value):
@@ -169,7 +189,10 @@ _TAKES = {
 
 
 def fits(law: Law, kind: Kind) -> str | None:
-    """Return the reason why a law can never hold for a fact of this kind. None if it can hold."""
+    """Return the reason why a condition can never hold for values of this type. None if it can hold.
+
+    `kind`: 'truth' (true or false), 'number', 'word' (a text), 'words' (several texts) or 'table' (values by name).
+    """
     match law:
         case AtMost() | AtMostOption() | AtLeast():
             return None if kind == "number" else "it is about a number"
@@ -189,7 +212,7 @@ def fits(law: Law, kind: Kind) -> str | None:
 
 
 def written(value: Any) -> str:
-    """Return a value as text in the form of the command line, such as `true`, `null` or `[1,2]`."""
+    """Return a value as text in the form of the command line, such as `true`, `null`, `0.5` or `[1,2]`."""
     match value:
         case None:
             return "null"

@@ -1,4 +1,4 @@
-"""Levels of HPC AI500 (Figure 2, section 3.1): differences of a run from a reference, by layer of the system.
+"""Levels of HPC AI500 (Figure 2, section 3.1): which differences from a reference run they permit, by layer of the system.
 
 A level opens layers and rules. A run satisfies a level if all its differences from the reference are open there.
 """
@@ -37,18 +37,18 @@ class _Levels(msgspec.Struct, forbid_unknown_fields=True):
 
 @cache
 def rules() -> _Levels:
-    """Return the layers, levels and rules of the division hpc_ai500."""
+    """Return the layers, levels and rules in the file divisions/hpc_ai500.yaml."""
     text = files("aiperf.ranking").joinpath("divisions", f"{DIVISION}.yaml").read_text("utf-8")
     return msgspec.convert(bounded_yaml.load(text), _Levels)
 
 
 @dataclass(frozen=True, slots=True)
 class LayerDifference:
-    """One difference between a run and its reference."""
+    """One difference between a run and its reference, with the levels that permit it."""
 
     name: str
     layer: int | None
-    """None for a name without a layer, which no level opens."""
+    """Number of the layer, 1 (hardware) to 9 (data). None for a name without a layer, which no level opens."""
     run: str
     reference: str
     open_at: tuple[str, ...]
@@ -56,7 +56,7 @@ class LayerDifference:
 
 
 def layer_of(name: str) -> int | None:
-    """Return the number of the layer that an option or a described name belongs to. None if it belongs to no layer."""
+    """Return the number of the layer (1: hardware, …, 9: data) of an option or a machine's property. None without a layer."""
     rule = _rule_of(name)
     if rule is not None:
         return rules().rules[rule].layer
@@ -64,9 +64,10 @@ def layer_of(name: str) -> int | None:
 
 
 def layer_differences(run: Mapping[str, str], reference: Mapping[str, str]) -> tuple[LayerDifference, ...]:
-    """Return the names whose values differ between a run and its reference, in order of their layers.
+    """Return the names with different values in a run and its reference, in order of their layers (1: hardware, …, 9: data).
 
-    `run`, `reference`: value by name. Names that may differ at every level are left out.
+    `run`, `reference`: value as text by name of the option or property. Names without a layer come last. Names that may differ
+    at every level are left out.
     """
     found = []
     for name in dict.fromkeys((*run, *reference)):
@@ -80,7 +81,10 @@ def layer_differences(run: Mapping[str, str], reference: Mapping[str, str]) -> t
 
 
 def levels_of(differences: Iterable[LayerDifference]) -> tuple[str, ...]:
-    """Return the levels that permit all of these differences, the strictest first."""
+    """Return the names of the levels that permit all of these differences, the strictest first: hardware, system and free.
+
+    Empty if no level does. Without differences all levels are returned.
+    """
     return tuple(level for level in rules().levels if all(level in each.open_at for each in differences))
 
 

@@ -1,4 +1,4 @@
-"""The report of a run, from its journal alone: figures first (`facts`, `fold`), then pictures and pages (`write`).
+"""Report of a run, computed from its journal (event file): results (`facts`, `fold`), drawings and pages (`write`).
 
 Needs neither torch nor Ray nor the machine that the run was on.
 """

@@ -1,4 +1,4 @@
-"""Best architecture of a run, rebuilt from its lineage, and the layout of the tree of architectures.
+"""Best network of a run, rebuilt from the changes of all its ancestors, and the layout of the tree of networks.
 
 The tree shows generations from left to right. A tree of many trials is pruned to the best ones and their ancestors.
 """
@@ -17,9 +17,9 @@ from morphism.morphs import DamagedMorph
 
 
 def best_architecture(run: Collected) -> BestArchitecture | None:
-    """Return the architecture with the best measured accuracy, or None before the first evaluation.
+    """Return the network with the best measured accuracy of a run. None before the first evaluation.
 
-    If this release cannot rebuild the graph, the result has the reason instead of the graph.
+    `run`: data of the journal. If this release cannot rebuild the network, the result has the reason in place of the graph.
     """
     if run.best is None:
         return None
@@ -37,7 +37,10 @@ def best_architecture(run: Collected) -> BestArchitecture | None:
 
 
 def graph_of_trial(run: Collected, number: int) -> Graph | None:
-    """Return the graph of a trial, or None for a detector or if this release cannot rebuild it."""
+    """Return the network of a trial as a graph of layers. `number`: number of the trial.
+
+    None for an object detection network, or if this release cannot rebuild the network. Raise KeyError for an unknown trial.
+    """
     try:
         first = decode_architecture(json.dumps(run.started.start_graph))
         found = rebuilt(first, [decode_morph(morph) for morph in _lineage(run, number)])
@@ -56,7 +59,7 @@ def _lineage(run: Collected, number: int | None) -> tuple[dict[str, Any], ...]:
 
 
 def starting_network(graph: dict[str, Any]) -> Architecture | None:
-    """Decode the starting network of a journal, given as the JSON object of RunStarted. None if this release cannot read it."""
+    """Decode the starting network of a run, given as the JSON object in its journal. None if this release cannot read it."""
     try:
         return decode_architecture(json.dumps(graph))
     except (DamagedGraphFile, IllegalGraph):
@@ -64,13 +67,16 @@ def starting_network(graph: dict[str, Any]) -> Architecture | None:
 
 
 def start_fingerprint(graph: dict[str, Any]) -> str | None:
-    """Return the fingerprint of a journal's starting network, or None if this release cannot read it."""
+    """Return the fingerprint (hash of the structure) of a run's starting network. None if this release cannot read the network.
+
+    `graph`: the network as the JSON object in the journal.
+    """
     read = starting_network(graph)
     return None if read is None else read.fingerprint
 
 
 def graph_of(architecture: BestArchitecture) -> Graph | None:
-    """Return the graph of the best architecture as an object, or None if it could not be rebuilt."""
+    """Return the best network as a graph of layers. None if it could not be rebuilt."""
     return None if architecture.graph is None else decode(json.dumps(architecture.graph))
 
 
@@ -81,10 +87,10 @@ BEST_TRIALS = 60
 
 
 def tree(trials: Mapping[int, TrialResults], best: int | None) -> ArchitectureTree:
-    """Return the tree of inheritance with a position for each trial, for drawing. Its root is the starting network.
+    """Return the tree of trials (networks) with a position of each node for drawing. Its root is the starting network.
 
-    One row for each leaf, parents in the middle of their children, no two nodes at one position. Of many trials only some
-    are kept. `best`: number of the trial to mark.
+    Each leaf has a row of its own. A parent is in the middle of its children. Of more than 150 trials only the best 60 and
+    their ancestors are kept. `trials`: results by trial number. `best`: number of the trial to mark, or None.
     """
     kept = _shown(trials)
     children: dict[int | None, list[int]] = {}

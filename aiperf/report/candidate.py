@@ -1,4 +1,4 @@
-"""Candidate of a run: the facts that the rules of a division examine, from the fold of its journal."""
+"""Values of a run that the rules of a division (set of rules for comparable runs) check, computed from its journal."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from searchers.history import Space
 
 
 def candidate_of(events: Iterable[AnyEvent]) -> Candidate:
-    """Return the facts of a run that the rules of the ranking check.
+    """Return the values of a run that the rules of a division check, such as its error and its lost workers.
 
-    `events`: all events of the run's journal, read once and in order.
+    `events`: all events of the run's journal, read once and in order. Raise JournalDamaged if an event contradicts earlier
+    ones.
     """
     run = collect(events)
     inside = window(run.work_log)
@@ -35,13 +36,10 @@ def candidate_of(events: Iterable[AnyEvent]) -> Candidate:
 
 
 def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float | None) -> Candidate:
-    """Return the facts of a run that the rules of the ranking check, from its already collected events.
+    """Return the values of a run that the rules of a division check, from the already collected data of its journal.
 
-    Args:
-        run: facts collected from the journal.
-        inside: valid window.
-        result: score of that window.
-        largest_mfu: MFU during busy time, as a share. None if unknown.
+    `inside`: valid window. `result`: score in that window. `largest_mfu`: model FLOPS utilization during busy time, as a share,
+    0..1. None if unknown.
     """
     started, ended, work_log = run.started, run.work_log.ended, run.work_log
     config = started.config

@@ -1,4 +1,4 @@
-"""Text for the morphs of a proposal, one by one or as a summary."""
+"""Text for the morphs of a proposal, which are the changes from a network to its successor, one by one or as a summary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Morph = Mapping[str, Any]
 
 
 def morph(encoded: Morph) -> str:
-    """Return one morph as text, `deepen after stem.relu`. An unknown morph is returned as JSON."""
+    """Return one morph (change of a network) as text, such as `deepen after stem.relu`. An unknown morph is JSON."""
     match encoded:
         case {"kind": "deepen", "after": after}:
             return f"deepen after {after}"
@@ -29,12 +29,15 @@ def morph(encoded: Morph) -> str:
 
 
 def morphs(encoded: Sequence[Morph]) -> str:
-    """Return all morphs of a proposal as text, in order. Empty without morphs."""
+    """Return all morphs of a proposal (changes of its network) as text, in order, with semicolons. '' without morphs."""
     return "; ".join(morph(each) for each in encoded)
 
 
 def in_short(encoded: Sequence[Morph]) -> str:
-    """Return the morphs of a proposal in short: `16 × kernel, 1 × skip`, or a single morph itself. '' without morphs."""
+    """Return the number of morphs (changes of a network) of each kind as text, such as `16 × kernel, 1 × skip`.
+
+    A single morph is returned as its own text. '' without morphs.
+    """
     if len(encoded) < 2:
         return morphs(encoded)
     return ", ".join(
@@ -43,7 +46,10 @@ def in_short(encoded: Sequence[Morph]) -> str:
 
 
 def change(trial: TrialFacts) -> str:
-    """Return the change from a trial's parent to the trial as short text, `16 × kernel, 1 × skip` or `the starting graph`."""
+    """Return the change from the network of a trial's parent to that of the trial as short text: `16 × kernel, 1 × skip`.
+
+    Without a change it is `the starting graph` or `its parent again`.
+    """
     summary = in_short(trial.morphs) or ("the starting graph" if trial.parent is None else "its parent again")
     if trial.kernel_size is not None and not any(each.get("kind") == "kernel" for each in trial.morphs):
         summary += f"; kernel size {trial.kernel_size} unchanged"
@@ -51,9 +57,10 @@ def change(trial: TrialFacts) -> str:
 
 
 def lineage(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> Iterator[str]:
-    """Yield one line of text for each proposal from the starting graph to a trial: summaries, and all morphs of the last one.
+    """Yield one line of text for each ancestor of a trial and for the trial itself, from the starting network on.
 
-    >>> # trial 2: deepen after stem.relu
+    An ancestor has a summary of its changes. The last line has all changes of the trial: `trial 2: deepen after stem.relu`.
+    `trials`: trials by number.
     """
     chain = [trial]
     while (parent := chain[-1].parent) is not None and parent in trials:

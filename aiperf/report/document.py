@@ -22,12 +22,12 @@ HINT = '<p class="hint" aria-hidden="true">Swipe to the side for more →</p>'
 
 
 def text(words: str) -> str:
-    """Return text without control characters and escaped as HTML, for use between tags or in a quoted attribute."""
+    """Return plain text as HTML for use between tags or in a quoted attribute: escaped, without control characters."""
     return escape(sanitize_lines(words), quote=True)
 
 
 def policy(script: str) -> str:
-    """Return the content security policy of a page: load nothing, and run only this script."""
+    """Return the content security policy of a page: load nothing, and run only `script` (its JavaScript source)."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
@@ -38,10 +38,7 @@ def policy(script: str) -> str:
 def document(title: str, body: Iterable[str], kind: str = "") -> str:
     """Return the content of a whole HTML file with style sheet and script.
 
-    Args:
-        title: title as plain text.
-        body: lines of HTML.
-        kind: class of the body, for the style sheet ('': none).
+    `title`: plain text. `body`: lines of HTML. `kind`: CSS class of the body element, '' for none.
     """
     resources = files("aiperf.report")
     style = resources.joinpath("page.css").read_text("utf-8")
@@ -72,24 +69,24 @@ def document(title: str, body: Iterable[str], kind: str = "") -> str:
 
 
 def section(name: str, title: str, parts: Iterable[str]) -> str:
-    """Return a section as HTML, with `name` as its anchor. `title`: plain text. `parts`: HTML."""
+    """Return a section of the page as HTML. `name`: its id. `title`: plain text. `parts`: HTML, in order."""
     head = f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{text(title)}</h2>'
     return "\n".join([head, *parts, "</section>"])
 
 
 def note(kind: str, title: str, words: str, items: str) -> str:
-    """Return a framed remark as HTML. `kind`: CSS class. `title`: plain text. `words` and `items` (list items or ''): HTML."""
+    """Return a framed remark as HTML. `kind`: CSS class. `title`: plain text. `words`: HTML. `items`: HTML list items or ''."""
     listed = f"<ul>{items}</ul>" if items else ""
     return f'<div class="note {kind}"><h2>{text(title)}</h2>{words}{listed}</div>'
 
 
 def code_in_backticks(words: str) -> str:
-    """Return plain text as HTML, with everything between two backticks set as code."""
+    """Return plain text as HTML. Text between two backticks gets a code element, and all other text is escaped."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(words))
 
 
 def listed(warnings: Iterable[RunWarning]) -> str:
-    """Return warnings as HTML list items without their list, each with its remedy. Empty without warnings."""
+    """Return warnings as HTML list items (without the list element), each with its remedy. '' without warnings."""
     return "".join(
         f'<li><span class="severity">{text(each.severity)}:</span> {text(each.text)}'
         f'<span class="remedy">To do: {text(each.remedy)}</span></li>'
@@ -98,7 +95,7 @@ def listed(warnings: Iterable[RunWarning]) -> str:
 
 
 def table(shown: Table) -> str:
-    """Return a table as HTML, in a frame that scrolls in a narrow window, with its footnote."""
+    """Return a table with its footnote as HTML, in a frame that scrolls in a narrow window."""
     sortable = " data-sortable" if shown.is_sortable else ""
     pairs = ' class="pairs"' if len(shown.columns) == 2 else ""
     heads = "".join(_head(column) for column in shown.columns)

@@ -1,4 +1,4 @@
-"""Exchange of gradients of workers with several ranks: its least time at the measured bus bandwidth, and waiting."""
+"""Gradient exchange of workers with several ranks (processes): its minimum time at the measured bandwidth, and waiting."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from aiperf.report.fold import Collected
 
 @dataclass(frozen=True, slots=True)
 class ExchangeFacts:
-    """Exchange of all workers with several ranks inside the valid window. Times are of the first rank of each worker."""
+    """Gradient exchange of all workers with several ranks in the valid window. Times are of the first rank of each worker."""
 
     ranks: tuple[int, ...]
     """Numbers of ranks of these workers, each once."""
     bus_bytes_per_second: float
-    """Bus bandwidth that ranks measured at their start with the gradients of the starting network. The slowest worker's."""
+    """Bus bandwidth that ranks measured at their start with the gradients of the starting network. Of the slowest worker."""
     exchanged_bytes: float
-    """Gradients of all steps of one rank."""
+    """Bytes of the gradients of all steps of one rank."""
     least_seconds: float
-    """Bound of the links: bytes · 2(n − 1)/n ÷ bus bandwidth (Patarasu and Yuan 2009)."""
+    """Minimum time at that bandwidth: bytes · 2(n − 1)/n ÷ bus bandwidth (Patarasu and Yuan 2009)."""
     visible_seconds: float
     """Communication that the backward pass did not hide."""
     waiting_seconds: float
@@ -35,12 +35,17 @@ class ExchangeFacts:
 
 
 def gradient_bytes(parameters: int, config: Mapping[str, Any]) -> int:
-    """Return the size in bytes of one step's gradients as sent: 4 per parameter, or 2 if `config` has fp16 compression on."""
+    """Return the bytes of one step's gradients as sent: 4 per parameter, or 2 with trainer.fp16_compression.
+
+    `parameters`: number of the network's parameters. `config`: configuration of the run.
+    """
     return parameters * (2 if config.get("trainer", {}).get("fp16_compression") else 4)
 
 
 def all_reduce_seconds(size: float, ranks: int, bus_bytes_per_second: float) -> float:
-    """Return the seconds of an all-reduce of `size` bytes at a bus bandwidth: size · 2(n − 1)/n ÷ bandwidth.
+    """Return the seconds of an all-reduce at a bus bandwidth: size · 2(n − 1)/n ÷ bandwidth.
+
+    `size`: bytes of each rank. `ranks`: number n of processes.
 
     >>> all_reduce_seconds(1000, 4, 1500)
     1.0
@@ -49,7 +54,10 @@ def all_reduce_seconds(size: float, ranks: int, bus_bytes_per_second: float) -> 
 
 
 def exchange_facts(run: Collected, inside: Window) -> ExchangeFacts | None:
-    """Return the gradient exchange inside the window. None if no worker of several ranks worked, or without a bus bandwidth."""
+    """Return bytes and seconds of the gradient exchange inside the window, summed over all workers with several ranks.
+
+    `run`: data of the journal. None if no such worker worked in the window, or if a bus bandwidth is not in the journal.
+    """
     together = {number: joined for number, joined in run.workers.items() if joined.ranks > 1}
     bus = {number: joined.machine.get("measured_bus_bytes_per_second") for number, joined in together.items()}
     columns = run.work_log.intervals

@@ -1,4 +1,4 @@
-"""All facts of a report as values, without text, figures or open arithmetic.
+"""All results of a report as values (dataclasses), without text.
 
 `gather.gather` computes a Report, and the renderers only format it. report.json has the fields of Report.
 tools/report_schema.py writes report.schema.json from this file. Times are seconds since the start of the run unless a name
@@ -34,7 +34,7 @@ VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Decisions before the start of the run, and its end."""
+    """Properties of a run that were fixed before its start, and its end."""
 
     name: str
     started_unix: float
@@ -89,7 +89,7 @@ class InWindow:
 
 @dataclass(frozen=True, slots=True)
 class TrialFacts:
-    """One trial, from its proposal to its end."""
+    """One trial (training of one network), from its proposal to its end."""
 
     number: int
     round: int
@@ -136,7 +136,7 @@ class TrialFacts:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """Description and presence of one worker."""
+    """Description and presence of one worker (group of accelerators that trains one network at a time)."""
 
     number: int
     host: str
@@ -153,7 +153,7 @@ class WorkerFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """Preflight results of a node: best repetition, weakest device, best partner."""
+    """Results of a node in preflight, the check before a run: best repetition, weakest device, best partner."""
 
     address: str
     host: str
@@ -238,7 +238,7 @@ class ErrorPoint:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Uninterrupted activity of a worker: one bar of the Gantt chart."""
+    """Uninterrupted activity of a worker: one bar of the chart of workers over time."""
 
     row: int
     start: float
@@ -252,7 +252,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Gantt:
-    """Workers over time: bars for the first workers, and a grid of shares of busy time for many workers."""
+    """Activities of the workers over time: bars for the first workers, and a grid of shares of busy time for many workers."""
 
     workers: tuple[int, ...]
     """Worker number of each row of bars."""
@@ -274,7 +274,7 @@ class Gantt:
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """Trial in the tree of architectures, with its position."""
+    """Trial in the tree of networks, with its position."""
 
     trial: int | None
     """Number of the trial. None for the starting graph."""
@@ -288,7 +288,7 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class ArchitectureTree:
-    """Tree of architectures, or its best part."""
+    """Tree of networks, or its best part."""
 
     nodes: tuple[TreeNode, ...]
     """The starting graph first, parents before children."""
@@ -299,7 +299,7 @@ class ArchitectureTree:
 
 @dataclass(frozen=True, slots=True)
 class BestArchitecture:
-    """Best architecture, rebuilt from its lineage."""
+    """Best network, rebuilt from its changes since the starting network."""
 
     trial: int
     morphs: tuple[dict[str, Any], ...]
@@ -390,7 +390,7 @@ class Utilisation:
 
 @dataclass(frozen=True, slots=True)
 class PredictedLine:
-    """Line of the time breakdown, predicted and measured, as shares of all accelerator time."""
+    """One activity of the time breakdown, predicted and measured, as shares of all accelerator time."""
 
     name: str
     predicted: float
@@ -400,7 +400,7 @@ class PredictedLine:
 
     @property
     def gap(self) -> float:
-        """Measured less predicted time for the same operations, as a share of the predicted time."""
+        """Measured less predicted time for the same operations, as a share of all predicted accelerator time."""
         return self.same_work - self.predicted
 
 
@@ -423,7 +423,7 @@ class PredictionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All facts of a report."""
+    """All results of a run."""
 
     schema: str = SCHEMA
     version: int = VERSION

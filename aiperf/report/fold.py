@@ -1,4 +1,4 @@
-"""Fold of a run's events for the report: results of trials, descriptions of workers, errors over time.
+"""Data of a run for its report, collected from the events of its journal: results of trials, descriptions of workers, errors.
 
 One pass with bounded work for each event. The same pass fills the work log (`aiperf.accounting.work_log`), which has presences
 of workers, outcomes of trials and intervals of work.
@@ -20,7 +20,7 @@ from aiperf.run_warning import RunWarning
 
 @dataclass(slots=True)
 class TrialResults:
-    """Results of a trial. Its attempts, times and outcome are in the work log."""
+    """Results of a trial (training of one network). Its attempts, times and outcome are in the work log."""
 
     proposal: events.TrialProposed
     generation: int
@@ -34,11 +34,11 @@ class TrialResults:
 
 @dataclass(slots=True)
 class Collected:
-    """Facts of a run, collected from the events of its journal."""
+    """Data of a run, collected from the events of its journal."""
 
     started: events.RunStarted
     line: int = 1
-    """Number of the current line, and after the fold the number of all lines."""
+    """Number of the current line. After the last event, the number of all lines."""
     resumes: list[events.RunResumed] = field(default_factory=list)
     trials: dict[int, TrialResults] = field(default_factory=dict)
     workers: dict[int, events.WorkerJoined] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Collected:
     """First time breakdown of traced steps."""
     versions_changed: dict[str, None] = field(default_factory=dict)
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
-    """First line that shows each fact of the rules. Keys: fact, and value or ''."""
+    """First line that shows each value that rules check. Keys: name of the value, and value or ''."""
 
     torn: RunWarning | None = None
     """Warning about an incomplete last line that was dropped, or None."""
@@ -74,16 +74,22 @@ class Collected:
 
     @property
     def target(self) -> Target | None:
-        """Target quality of the run's workload. None for the AutoML benchmark."""
+        """Target quality of the run's workload. None for a neural architecture search."""
         return target_of(self.started.config)
 
     def shows(self, fact: str, value: str = "") -> None:
-        """Record the journal's current line as the one that shows a fact. The first line of each fact and value is kept."""
+        """Record that the journal's current line shows the value `fact` that rules check, such as 'precisions'.
+
+        `value`: one of several values, such as 'bf16'. The first line of each pair is kept.
+        """
         self.lines.setdefault((fact, value), self.line)
 
 
 def collect(journal: Iterable[events.AnyEvent]) -> Collected:
-    """Return the facts collected from all events of a journal, which are read once. The first must be RunStarted."""
+    """Return the data of a run, collected from all events of its journal, which are read once and in order.
+
+    The first event must be RunStarted. Raise JournalDamaged if an event of a journal file contradicts earlier ones.
+    """
     rest = iter(journal)
     started = next(rest)
     assert isinstance(started, events.RunStarted), "a journal begins with RunStarted"

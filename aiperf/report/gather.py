@@ -1,4 +1,4 @@
-"""Computation of a Report from a run's events: one pass over the journal, then sums over columns.
+"""Computation of the report of a run from its events: one pass over the journal, then sums over columns.
 
 This module and the modules that it calls do all arithmetic of a report. The renderers only format the result.
 """
@@ -68,16 +68,11 @@ ERROR_POINTS = 1500
 
 
 def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRoofs | None = None) -> Report:
-    """Compute the Report of a journal's events, which are read once and in order.
+    """Return the report of a run, computed from all events of its journal, which are read once and in order.
 
-    Args:
-        events: all events of the journal.
-        folder: folder with the telemetry and the power meters of the run (default: none were recorded).
-        roofs: measured peak FLOPS and memory bandwidth of the hosts (default: from the journal).
-
-    Raises:
-        BadConfiguration: `roofs` describe no rank of this run.
-        BadPower: the description or the table of a power meter is invalid.
+    `folder`: folder of the run with its device samples and power meters. None: none were recorded. `roofs`: measured peak FLOPS
+    and memory bandwidth of the hosts. None: those of the journal. Raise JournalDamaged for a contradictory journal. Raise
+    BadConfiguration if `roofs` do not fit this run, and BadPower for an invalid power meter file.
     """
     run = collect(events)
     work_log = run.work_log
@@ -248,11 +243,10 @@ def _errors(run: Collected) -> tuple[ErrorPoint, ...]:
 
 
 def thinned(best: npt.NDArray[np.float64], most: int) -> list[int]:
-    """Return the indices of the epochs to show: every improvement, first and last epoch, and every k-th other epoch.
+    """Return the indices of the epochs to draw: every improvement, the first, the last, and evenly spaced other epochs.
 
-    Args:
-        best: best error after each epoch, shape (epochs,).
-        most: approximate number of epochs to keep in addition to the improvements.
+    `best`: smallest error up to each epoch, shape (epochs,). `most`: approximate number of epochs in addition to improvements.
+    Empty without epochs.
     """
     if not len(best):
         return []

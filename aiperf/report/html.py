@@ -1,6 +1,6 @@
-"""The report as one HTML file: no network, no font and no script is loaded.
+"""The report of a run as one HTML file, which loads no network resource, no font and no script.
 
-A page of the report formats its head from the report's facts, and every section in order. It names no section.
+The page formats its head from the values of the report, and every section in order. It names no section.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RELEASE = "aiperf-cluster"
 
 
 def page(report: Report, sections: Sequence[Section]) -> str:
-    """Return the content of report.html: header, navigation and all given sections."""
+    """Return the content of report.html: header with the main results, navigation, and `sections` in their order."""
     title = f"{report.run.name}: {phrases.score_title(report.run)} {phrases.score(report)}"
     shown = (
         section(each.name, each.title, [part_as_html(part) for part in each.parts if part is not None])
@@ -50,19 +50,11 @@ def page(report: Report, sections: Sequence[Section]) -> str:
 def write_figures_page(
     folder: Path, name: str, kind: str, heading: str, sections: Sequence[Section], footer: str, values: Any
 ) -> Path:
-    """Write a page of figures that belongs to no single run: NAME.html, NAME.json and plots/. Return the path of the page.
+    """Write NAME.html, NAME.json and plots/ for results that belong to no single run. Return the path of the page.
 
-    Args:
-        folder: target folder. It is made if it does not exist.
-        name: name of the files.
-        kind: small text above the heading.
-        heading: machine or runs of the figures.
-        sections: content of the page.
-        footer: sentence on definitions and values.
-        values: content of NAME.json.
-
-    Raises:
-        OSError: the folder cannot be written.
+    `folder`: target folder, created if it does not exist. `name`: NAME. `kind`: small text above the heading. `heading`:
+    machine or runs of the results. `sections`: content of the page. `footer`: sentence on definitions. `values`: content of
+    NAME.json. Existing files are replaced. Raise OSError if the folder cannot be written.
     """
     body = [
         '<a class="skip" href="#main">To the figures</a>',
@@ -82,7 +74,7 @@ def write_figures_page(
 
 
 def part_as_html(part: Part) -> str:
-    """Return a part of a section as HTML."""
+    """Return a part of a section (table, figure, text or list) as HTML."""
     match part:
         case Table():
             return table(part)
@@ -211,7 +203,7 @@ def _of_which_peak(report: Report) -> str:
 
 
 def about(report: Report) -> tuple[tuple[str, str], ...]:
-    """Return the facts by which a reader compares two pages, as (name, text): machine, benchmark, run and release."""
+    """Return the properties by which a reader compares two pages, as (name, text): machine, benchmark, run and release."""
     run = report.run
     return (
         ("Machine", phrases.hardware(report.hardware)),
@@ -241,7 +233,10 @@ def benchmark(report: Report) -> str:
 
 
 def start_network(report: Report) -> str:
-    """Return the name of the starting graph, or a description of an unnamed one."""
+    """Return the name of the starting network as text. For one that is not built in: `a custom graph` with its fingerprint.
+
+    If this release cannot read it: `a graph that this release cannot read`.
+    """
     match report.run.start_network:
         case None:
             return "a graph that this release cannot read"
@@ -252,7 +247,7 @@ def start_network(report: Report) -> str:
 
 
 def release(report: Report) -> str:
-    """Return the versions as text: `aiperf 0.2.0 · journal schema 4 · report.json version 1`."""
+    """Return the versions of AIPerf and its file formats as text: `aiperf 0.2.0 · journal schema 4 · report.json version 1`."""
     version = report.run.versions.get(RELEASE)
     unknown = "no release named (simulated)" if report.run.is_simulated else "release of AIPerf not known"
     return " · ".join(

@@ -1,4 +1,7 @@
-"""Loss waterfall of a run with its peak and its telemetry. `aiperf.accounting.losses` computes the losses."""
+"""Loss waterfall of a run: the difference between the accelerators' peak FLOPS and the score by cause, with the energy.
+
+`aiperf.accounting.losses` computes the losses.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,12 @@ def losses(
     present: Mapping[int, float],
     workers: Collection[int],
 ) -> Waterfall | None:
-    """Return the losses from peak FLOPS to the score in the valid window, or None if they cannot be computed.
+    """Return the losses from the peak FLOPS to the score in the valid window, by cause, with the energy of each.
 
-    Args:
-        spent: accelerator time of the window by activity.
-        planned: number of planned accelerators.
-        flops_per_second: score of the run in FLOPS. None without a score.
-        used: figures of the window with the peak of an accelerator.
-        measured: telemetry of the window. None without telemetry.
-        present: seconds of presence in the window by worker.
-        workers: workers that worked in the window.
+    `spent`: accelerator time by activity. `planned`: planned accelerators. `flops_per_second`: score in FLOPS. `used`:
+    utilization with the peak of one accelerator. `measured`: device samples. `present`: seconds of presence in the window by
+    worker. `workers`: workers that worked there. None without a score, a window or an accelerator, or if there is no rate to
+    start at.
     """
     at_work = {worker: present[worker] for worker in workers if worker in present}
     top = AcceleratorPeak(used.peak_flops, used.peak_source, clock_share(used.peak_clock_mhz, measured, at_work))
@@ -42,9 +41,10 @@ def losses(
 
 
 def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collection[int]) -> Waterfall:
-    """Return a waterfall with the measured joules of its parts. Unchanged if a device was not measured.
+    """Return the loss waterfall with the measured joules of its parts. It is unchanged if a device was not measured.
 
-    Accelerators count, or without them the processors of hosts that run a single worker. `workers`: workers that were present.
+    Accelerators count. Without them the processors of hosts that run a single worker count. `measured`: device samples.
+    `workers`: numbers of the workers present in the window.
     """
     all_ = () if measured is None else tuple(one for one in measured.devices if one.worker in workers)
     devices = tuple(one for one in all_ if one.device.kind == "accelerator")
@@ -76,10 +76,10 @@ def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collecti
 
 
 def clock_share(peak_clock_mhz: float | None, measured: Telemetry | None, workers: Mapping[int, float]) -> float | None:
-    """Return the mean clock of the working accelerators ÷ the clock of their peak, as a share.
+    """Return the mean clock of the working accelerators ÷ the clock of their peak. 1: equal clocks.
 
-    `workers`: seconds of presence in the window of each worker that worked there. Return None if the clock of any of their
-    accelerators is unknown.
+    `peak_clock_mhz`: clock of the published peak. `measured`: device samples. `workers`: seconds of presence in the window of
+    each worker that worked there. None if a clock is unknown.
     """
     if peak_clock_mhz is None or measured is None or not workers:
         return None

@@ -1,4 +1,4 @@
-"""Nodes as preflight checked them, and warnings about nodes and system."""
+"""Results of preflight (the check of the nodes before a run), and warnings about nodes and system."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ MOST_NAMED = 4
 
 
 def nodes(checks: Sequence[NodeChecked]) -> tuple[NodeFacts, ...]:
-    """Return one entry for each check by preflight. A node has several if several sessions checked it."""
+    """Return one entry for each check of a node by preflight, in order of the journal.
+
+    It has the best repetition of each measurement. A node has several entries if several sessions checked it.
+    """
     return tuple(
         NodeFacts(
             address=check.address,
@@ -49,9 +52,9 @@ def _best(check: NodeChecked, probe: str, series: str | None = None, *, is_any: 
 
 
 def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]:
-    """Return the clock offset of each host from the driver in seconds, positive if the host is ahead. The last reading counts.
+    """Return the clock offset of each host from the driver's host in seconds, by host. Positive: the host is ahead.
 
-    Hosts whose offset is within its error are left out.
+    Offsets within their error are ignored. Of several other checks of a host, the last counts.
     """
     return {
         check.host: check.clock_offset_seconds
@@ -64,7 +67,10 @@ def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]
 def preflight_warnings(
     checks: Sequence[NodeChecked], config: dict[str, Any], *, is_simulated: bool
 ) -> list[RunWarning]:
-    """Return warnings about excluded or faulty nodes, notes of preflight, and a real run without preflight. Empty if none."""
+    """Return warnings about excluded and faulty nodes, notes of preflight, and a real run without preflight. Empty if none.
+
+    `checks`: results of preflight. `config`: configuration of the run.
+    """
     if (config.get("preflight") or {}).get("probes") == "none" and not is_simulated:
         text = "the nodes were not checked before the run (preflight.probes=none)"
         return [RunWarning(text, "note", "leave preflight.probes unset in the next run")]
@@ -87,7 +93,7 @@ def preflight_warnings(
 
 
 def system_warnings(system: SystemDescription) -> list[RunWarning]:
-    """Return warnings about differing nodes, incomplete `system.*` fields, and nodes without a description. Empty if none."""
+    """Return warnings about nodes that differ or have no description, and about missing `system.*` options. Empty if none."""
     alike = "set up all nodes alike, or exclude the differing ones (listed in the report under System)"
     found = [RunWarning(text, "note", alike) for text in in_words(system.differences, system.nodes)]
     if any(value is not None for value in system.form.values()) and system.unfinished:

@@ -1,4 +1,4 @@
-"""Text for facts of a report, shared by page, terminal and tables."""
+"""Texts for the results of a report, shared by page, terminal and tables."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ _OF_THE_SCHEDULE = ("data-set", "start", "warmup", "window")
 
 
 def score_title(run: RunFacts) -> str:
-    """Return the name of the score: `score` or `following score`, after `simulated ` for a simulated run."""
+    """Return the name of the score as text: `score` or `following score`, after `simulated ` for a simulated run.
+
+    A following run trains the trials of another run and does not search.
+    """
     return ("simulated " if run.is_simulated else "") + ("following score" if run.follows is not None else "score")
 
 
 def followed(run: RunFacts) -> str | None:
-    """Return `It did not search: it trained the 72 trials of …`, or None if the run searched."""
+    """Return the sentence `It did not search: it trained the 72 trials of …` on the followed run. None if the run searched."""
     if run.follows is None:
         return None
     return (
@@ -38,13 +41,16 @@ def followed(run: RunFacts) -> str | None:
 
 
 def score(report: Report) -> str:
-    """Return the score as text such as `41.2 TFLOPS`, or `no valid window`."""
+    """Return the score as text, such as `41.2 TFLOPS`, or `no valid window`."""
     value = report.score.flops_per_second
     return "no valid window" if value is None else units.flops_per_second(value)
 
 
 def score_interval(report: Report) -> str:
-    """Return `95 %: 40.1 to 42.0 TFLOPS within this run`, or the reason for a missing interval."""
+    """Return the 95 % interval of the score as text, such as `95 %: 40.1 to 42.0 TFLOPS within this run`.
+
+    If there is no interval: the reason, as `no 95 % interval: …`.
+    """
     between = report.score.flops_per_second_interval
     if between is None:
         return f"no 95 % interval: {report.score.interval_basis}"
@@ -68,16 +74,16 @@ def fixed_network(found: FixedNetworkResult) -> tuple[str, str]:
 
 
 def settled(report: Report) -> str:
-    """Return the time from which the score stayed within the narrowest share: `within 1 % after 1 h 10 min (21 %)`.
+    """Return the time from which the running score stays within ± 1 % of its final value, as text.
 
-    `no valid window` without one.
+    Example: `within 1 % after 1 h 10 min (21 %)`, with the share of the valid window until then. `no valid window` without one.
     """
     times = _settled(report)
     return times[-1] if times else "no valid window"
 
 
 def settled_meaning(report: Report) -> str:
-    """Return the explanation of the text of `settled`, with the times of the wider shares."""
+    """Return the explanation of the time to a stable score as text, with the times for the wider shares (± 5 % and ± 2 %)."""
     wider = "; ".join(_settled(report)[:-1])
     meaning = (
         "time from which the score stayed so close to the final score, and the share of the valid window until then"
@@ -94,7 +100,7 @@ def _settled(report: Report) -> list[str]:
 
 
 def interval_meaning(report: Report) -> str:
-    """Return the explanation of the score's 95 % interval, with its sample or the reason for a missing interval."""
+    """Return the explanation of the score's 95 % interval as text, with its basis, or the reason for a missing interval."""
     meaning = "how steady this run was; another run may differ by more"
     if report.score.flops_per_second_interval is None:
         return f"{meaning}; no interval: {report.score.interval_basis}"
@@ -102,17 +108,17 @@ def interval_meaning(report: Report) -> str:
 
 
 def metric(run: RunFacts) -> str:
-    """Return the readable name of the metric of a run's quality."""
+    """Return the readable name of the metric of a run's quality, such as `top-1 accuracy`."""
     return units.METRICS[run.metric]
 
 
 def quality(report: Report) -> str:
-    """Return the best quality as text, or `no evaluation`."""
+    """Return the best quality of a run as text, or `no evaluation`."""
     return "no evaluation" if report.score.quality is None else units.quality(report.score.quality)
 
 
 def regulated(report: Report) -> str:
-    """Return the regulated score as text in FLOPS, or `no evaluation` or `no valid window`."""
+    """Return the regulated score (−ln(error) × FLOPS) as text in FLOPS, or `no evaluation` or `no valid window`."""
     value = report.score.regulated_flops_per_second
     if value is not None:
         return units.flops_per_second(value)
@@ -120,23 +126,27 @@ def regulated(report: Report) -> str:
 
 
 def error(report: Report) -> str:
-    """Return the error of the score as text in percent (see `error_of`), or `no evaluation`."""
+    """Return the error of a run (1 − best accuracy) as text in percent, or `no evaluation`.
+
+    If every validation image was classified correctly: `≤ 0.14 % (no error in 360 images)`.
+    """
     return "no evaluation" if report.score.error is None else error_of(report.score.error, report.run)
 
 
 def error_of(value: float, run: RunFacts) -> str:
     """Return an error as text: `2.41 %`, or `≤ 0.14 % (no error in 360 images)` if every image was classified correctly.
 
-    `value`: error as a share from 0 to 1.
+    `value`: error as a share, 0..1. `run`: has the number of validation images.
     """
     figure, floor = error_parts(value, run)
     return f"{figure} ({floor})" if floor else figure
 
 
 def error_parts(value: float, run: RunFacts) -> tuple[str, str]:
-    """Return (`2.41 %`, ''), or (`≤ 0.14 %`, `no error in 360 images`) if every image was classified correctly.
+    """Return an error as two texts, (percent, remark): (`2.41 %`, '') or (`≤ 0.14 %`, `no error in 360 images`).
 
-    `value`: error as a share from 0 to 1.
+    The remark is for a run that classified every image correctly. `value`: error as a share, 0..1. `run`: has the number of
+    validation images.
     """
     images = run.dataset.get("validation_images")
     if isinstance(images, int) and images > 0 and value <= 1 / (2 * images):
@@ -154,12 +164,15 @@ OUTCOMES = {"epochs": "all epochs done", "early stop": "stopped early", "followe
 
 
 def outcome(code: str) -> str:
-    """Return readable text for the outcome of a trial as the journal names it. An unknown outcome is returned unchanged."""
+    """Return readable text for the outcome of a trial. `code`: outcome in the journal, such as 'early stop'.
+
+    An unknown outcome is returned unchanged.
+    """
     return OUTCOMES.get(code, code)
 
 
 def instantaneous(report: Report) -> str:
-    """Return the median FLOPS over equal parts of the valid window as text, or `no valid window`."""
+    """Return the median of the FLOPS in equal parts of the valid window as text, or `no valid window`."""
     found = report.instantaneous
     if found is None:
         return "no valid window"
@@ -167,12 +180,15 @@ def instantaneous(report: Report) -> str:
 
 
 def trials_finished(number: int) -> str:
-    """Return `1 trial finished` or `72 trials finished`."""
+    """Return the number of finished trials as text: `1 trial finished` or `72 trials finished`."""
     return f"{units.count(number)} trial{'' if number == 1 else 's'} finished"
 
 
 def peak(report: Report) -> str | None:
-    """Return the denominator of MFU as text, `144 GFLOPS per rank × 2`, or None if MFU or peak is unknown."""
+    """Return the peak that model FLOPS utilization (MFU) refers to as text, `144 GFLOPS per rank × 2`.
+
+    None if the utilization or the peak is unknown.
+    """
     used = report.utilisation
     if used.mfu is None or used.peak_flops is None:
         return None
@@ -180,30 +196,36 @@ def peak(report: Report) -> str | None:
 
 
 def noise(dataset: Mapping[str, object]) -> str | None:
-    """Return `with added noise of 30 % of the pixel range`, or None without noise."""
+    """Return the noise added to the images as text, such as `with added noise of 30 % of the pixel range`. None without noise.
+
+    `dataset`: properties of the data set in the journal.
+    """
     value = dataset.get("noise")
     return units.noise(value) if isinstance(value, float) and value > 0 else None
 
 
 def share(value: float | None) -> str:
-    """Return a share from 0 to 1 as percent, or `not measured` for None."""
+    """Return a share, 0..1, as text in percent, such as `12.3 %` for 0.123. `not measured` for None."""
     return units.NOT_MEASURED if value is None else units.share(value)
 
 
 def busy(report: Report) -> str:
-    """Return the busy share and the communication in it: `98.3 %, of this communication 15.5 %`."""
+    """Return the busy share of the accelerators as text, with its communication: `98.3 %, of this communication 15.5 %`."""
     text, communication = share(report.score.busy_share), report.utilisation.communication_share
     return f"{text}, of this communication {share(communication)}" if communication else text
 
 
 def adjusted(report: Report) -> str:
-    """Return the score in FLOPS scaled to all planned accelerators all the time, or `no valid window`."""
+    """Return the estimated score with all planned accelerators present all the time, as text in FLOPS, or `no valid window`."""
     value = report.availability.adjusted_flops_per_second
     return "no valid window" if value is None else units.flops_per_second(value)
 
 
 def availability_meaning(report: Report) -> str:
-    """Return `16 planned accelerators were present 83 % of the time; scaled to 100 %: 12.3 GFLOPS (not a score)`."""
+    """Return text on the presence of the planned accelerators, with the score scaled to all of them.
+
+    Example: `16 planned accelerators were present 83 % of the time; scaled to 100 %: 12.3 GFLOPS (not a score)`.
+    """
     available = report.availability
     if available.share is None:
         return "No valid window, or no accelerator in it"
@@ -218,9 +240,9 @@ MOST_LOSSES = 3
 
 
 def largest_losses(report: Report) -> str | None:
-    """Return `clocks and kernels 61.0 %, search 3.2 % and input 1.1 % of 12.3 TFLOPS (8 × dense peak of … in bf16)`.
+    """Return the three largest losses between the peak and the score as text. None if no loss is known.
 
-    None without a waterfall or without losses.
+    Example: `clocks and kernels 61.0 %, search 3.2 % and input 1.1 % of 12.3 TFLOPS (8 × dense peak of … in bf16)`.
     """
     fallen = report.losses
     if fallen is None or not fallen.largest:
@@ -231,13 +253,16 @@ def largest_losses(report: Report) -> str | None:
 
 
 def waterfall_top(fallen: Waterfall) -> str:
-    """Return the top of a waterfall: `2.50 PFLOPS (8 × dense peak of NVIDIA A100-SXM4-80GB in bf16)`."""
+    """Return the peak of all planned accelerators as text: `2.50 PFLOPS (8 × dense peak of NVIDIA A100-SXM4-80GB in bf16)`."""
     top = units.flops_per_second(fallen.top_flops_per_second)
     return f"{top} ({units.count(fallen.accelerators)} × {fallen.top_source})"
 
 
 def energy_by_activity(fallen: Waterfall) -> str:
-    """Return `Energy of the accelerators, 12.3 MJ: epochs 11.9 MJ, start-up 0.3 MJ.`, or a note that it was not measured."""
+    """Return the energy of the accelerators by activity as a sentence, or a sentence that it was not measured.
+
+    Example: `Energy of the accelerators, 12.3 MJ: epochs 11.9 MJ, start-up 0.3 MJ. Epochs are not split up.`
+    """
     if fallen.joules is None:
         return "Energy of these parts: not measured."
     parts = ", ".join(f"{part.activity} {units.si(part.joules, 'J')}" for part in fallen.energy)
@@ -249,9 +274,9 @@ SINGULAR = {"meters": "meter", "accelerators": "accelerator", "processors": "pro
 
 
 def power(report: Report) -> str | None:
-    """Return `power 2.41 kW of 8 accelerators, 99.8 % of the window measured · 17.2 GFLOPS/W of these only · …`.
+    """Return the mean power in the valid window as text. None if no power was measured.
 
-    None if no power was measured.
+    Example: `power 2.41 kW of 8 accelerators, 99.8 % of the window measured · 17.2 GFLOPS/W of these only · …`.
     """
     energy = report.energy
     if energy is None:
@@ -267,26 +292,26 @@ def power(report: Report) -> str | None:
 
 
 def energy_level(energy: EnergyFacts) -> str:
-    """Return the level of the measurement of power: `EEHPC Level 1`, or `below EEHPC Level 1, which the Green500 requires`."""
+    """Return the EEHPC level of the power measurement as text: `EEHPC Level 1`, or `below EEHPC Level 1, …`."""
     if energy.level.level:
         return f"EEHPC Level {energy.level.level}"
     return "below EEHPC Level 1, which the Green500 requires"
 
 
 def seconds(value: float | None) -> str:
-    """Return a duration in seconds as text, or `not measured` for None."""
+    """Return a duration in seconds as text, such as `1 h 10 min`. `not measured` for None."""
     return units.NOT_MEASURED if value is None else units.duration(value)
 
 
 def when(run: RunFacts) -> str:
-    """Return the start of the run as text in UTC, or `virtual clock` for a simulated run."""
+    """Return the start of a run as text in UTC: `21 November 2026, 12:00 UTC`. `virtual clock` for a simulated run."""
     if run.is_simulated:
         return "virtual clock"
     return datetime.fromtimestamp(run.started_unix, UTC).strftime("%-d %B %Y, %H:%M UTC")
 
 
 def end(run: RunFacts) -> str:
-    """Return text on the end of the run: its declared length, the time and reason of an early end, or that it has not ended."""
+    """Return text on the end of a run: its declared length, the time and reason of an early end, or that it has not ended."""
     match run.end_reason:
         case "duration":
             return f"ran its declared {units.duration(run.duration_seconds)}"
@@ -299,12 +324,15 @@ def end(run: RunFacts) -> str:
 
 
 def standing(report: Report) -> str:
-    """Return one line of text on the run's place in the ranking: simulated, outside the ranking, or no broken rule."""
+    """Return one line of text on the validity of a run in the ranking: simulated, outside the ranking, or no broken rule."""
     return ": ".join(part for part in standing_parts(report) if part)
 
 
 def standing_parts(report: Report) -> tuple[str, str]:
-    """Return the line of `standing` in two parts, (title, rest). The rest is '' if the title is the whole line."""
+    """Return the validity of a run in the ranking as (title, explanation): simulated, outside, or no broken rule.
+
+    The explanation is '' if no rule is broken.
+    """
     source_run = followed(report.run)
     follows = "" if source_run is None else f" {source_run}"
     if report.run.is_simulated:
@@ -318,10 +346,10 @@ def standing_parts(report: Report) -> tuple[str, str]:
 
 
 def broken_rules(report: Report) -> tuple[str, list[str]]:
-    """Return a heading and the broken rules of a ranked run, each with its remedy.
+    """Return a heading and the list of the ranking's rules that a run breaks, as texts with the remedies.
 
-    The list of a simulated run is that of a real run with its configuration, and has a heading. Otherwise the heading is ''.
-    Options of one part of the configuration share a line.
+    For a simulated run the rules are those that a real run with its configuration would break, and the heading states this. The
+    heading is '' for other runs and without a broken rule. Options of one part of the configuration share a text.
     """
     broken = [breach for breach in report.breaches if breach.id != REAL_MACHINE]
     listed = list(map(_in_one_line, _together(broken)))
@@ -331,9 +359,9 @@ def broken_rules(report: Report) -> tuple[str, list[str]]:
 
 
 def ranking_options(breaches: Sequence[RuleViolation]) -> str | None:
-    """Return the command that makes a ranked run, in place of several remedies.
+    """Return the command that starts a run for the ranking. None if at most one broken rule is about options.
 
-    None if at most one broken rule is about options.
+    `breaches`: broken rules of a run. The command replaces their remedies.
     """
     configured = [each for each in breaches if not each.is_unknown and (each.option or each.id in _OF_THE_SCHEDULE)]
     if len(configured) < 2:
@@ -370,7 +398,10 @@ def _not_met(breaches: Sequence[RuleViolation]) -> str:
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return a nested configuration or description as (dotted name, readable value) pairs. `prefix`: put before each name."""
+    """Return a nested configuration or description as (dotted name, readable value) pairs, in order.
+
+    `prefix`: text before each name. An element of a list of named objects gets its name: `storage.run.size_bytes`.
+    """
     rows: list[tuple[str, str]] = []
     for name, value in tree.items():
         if isinstance(value, Mapping) and value:
@@ -401,7 +432,7 @@ UNITS = ("_bytes", "_seconds", "_flops", "_celsius", "_watts", "_mhz", "_unix")
 
 
 def part(name: str) -> str:
-    """Convert a dotted name to words: `storage.run.size_bytes` to `storage · run · size`."""
+    """Return a dotted name as words, without its unit: `storage.run.size_bytes` becomes `storage · run · size`."""
     parts = []
     for each in name.split("."):
         unit = next((unit for unit in UNITS if each.endswith(unit)), "")
@@ -410,9 +441,9 @@ def part(name: str) -> str:
 
 
 def option(name: str, value: str) -> str:
-    """Return the value of an option as text, seconds of a minute or longer also in hours and minutes.
+    """Return the value of an option as text. Seconds get their unit, and from a minute on also hours and minutes.
 
-    `name`: dotted name of the option. A name ending in `_seconds` is a time.
+    `name`: dotted name of the option. A name that ends with `_seconds` is a time.
     """
     if not name.endswith("_seconds"):
         return value
@@ -447,7 +478,7 @@ def _plain(path: str, value: Any) -> str:
 
 
 def checkpoints(kept: KeptCheckpoints) -> str:
-    """Return text on the run's checkpoint files, kept and removed.
+    """Return text on the number and size of the run's checkpoint files, kept and removed, with the path of the best one.
 
     Example: `kept the best, 1.0 MB (checkpoints/trial-7.epoch-12.safetensors, accuracy 92.50 % …); removed 36, 337 MB`.
     """
@@ -473,7 +504,8 @@ SIMULATED = "simulated"
 def hardware(machines: Hardware) -> str:
     """Return text on the machine: `8 × NVIDIA A100-SXM4-80GB on 1 host · bf16 · horovod 0.28.1 (nccl)`.
 
-    Without accelerators: `2 processes on AMD EPYC 9R14, 1 host · fp32 · …`. The last part is the library of collectives.
+    Without accelerators: `2 processes on AMD EPYC 9R14, 1 host · fp32 · …`. The last part is the library that exchanges
+    gradients.
     """
     if not machines.devices:
         return "no worker came up"
@@ -491,5 +523,8 @@ def hardware(machines: Hardware) -> str:
 
 
 def source(report: Report) -> str:
-    """Return run and machine of a figure, for papers: `run digits, 2026-11-21 · 2 processes on AMD EPYC, 1 host · fp32`."""
+    """Return name and start of the run and its machine as text, for the line below a figure.
+
+    Example: `run digits, 21 November 2026, 12:00 UTC · 2 processes on AMD EPYC 9R14, 1 host · fp32 · …`.
+    """
     return sanitize(f"run {report.run.name}, {when(report.run)} · {hardware(report.hardware)}")

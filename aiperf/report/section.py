@@ -1,4 +1,4 @@
-"""Sections of a report: tables, figures and paragraphs, with the facts that report.json holds for them."""
+"""Sections of a report: tables, drawings and paragraphs, with the values that report.json holds for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiperf.report.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class DrawnFigure:
-    """One figure of a report, drawn as SVG, PNG and PDF."""
+    """One figure of a report, drawn as SVG, PNG and PDF, or a text in its place."""
 
     name: str
     """Name of its files under plots/, and anchor on the page."""
@@ -65,7 +65,7 @@ Part = Table | DrawnFigure | Paragraph | Steps | SideBySide | CollapsedTables
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section. The page, report.json and the folder plots/ loop over the sections of a report."""
+    """One section of a report: its parts for the page, and its values for report.json."""
 
     name: str
     """Anchor on the page, and the key of `facts` in report.json."""
@@ -79,5 +79,5 @@ class Section:
 
     @property
     def pictures(self) -> tuple[DrawnFigure, ...]:
-        """Return the figures of this section."""
+        """Drawn figures of this section, in order."""
         return tuple(part for part in self.parts if isinstance(part, DrawnFigure))

@@ -1,4 +1,4 @@
-"""Tables as values. The page and the leaderboard decide how they look."""
+"""Tables as values. The HTML page and the list of runs decide how they look."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Table cell: text, and the number that it is sorted by. None to sort by text."""
+    """Table cell: its text, and the number by which it is sorted. None to sort by text."""
 
     text: str
     key: float | None = None
@@ -53,15 +53,18 @@ class Table:
 
 
 def measured(value: float | None, shown: Callable[[float], str]) -> Cell:
-    """Return the table cell of a figure as text by `shown`. A missing figure is a dash, and is sorted below all others."""
+    """Return a table cell with the text of a number. `shown`: function that formats the number.
+
+    None gives a dash, which is sorted below all numbers.
+    """
     return Cell("—", -1.0) if value is None else Cell(shown(value), value)
 
 
 def row_of(*cells: Cell | str) -> tuple[Cell, ...]:
-    """Return a row of cells. A string becomes a cell."""
+    """Return the cells as a table row. A string becomes a cell that is sorted by its text."""
     return tuple(Cell(cell) if isinstance(cell, str) else cell for cell in cells)
 
 
 def pairs(name: str, caption: str, rows: Iterable[tuple[str, str]], heads: tuple[str, str]) -> Table:
-    """Return a table of names and values. `heads`: names of the two columns."""
+    """Return a table with two columns. `name`: id of the table. `rows`: (name, value). `heads`: headings of the columns."""
     return Table(name, caption, (Column(heads[0]), Column(heads[1])), tuple(row_of(*row) for row in rows))

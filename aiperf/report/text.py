@@ -1,4 +1,4 @@
-"""Closing lines of a run and of `aiperf score`: details and warnings first, then score, error and the report's path."""
+"""Lines of text that a run and `aiperf score` print at the end: details and warnings, then score, error and report."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ FULL = 0.995
 def closing_lines(report: Report, page: Path | None = None, run: str | Path | None = None) -> tuple[str, ...]:
     """Return the lines that a run prints at its end: details and warnings, then score, error and path of the report.
 
-    Args:
-        report: facts of the run.
-        page: path of the report that was written, if one was.
-        run: the run as a command takes it (default: its name).
+    `page`: path of the written report. None: without this line. `run`: name or folder of the run for printed commands. None:
+    its name.
     """
     return tuple(sanitize(line) for line in (*_details(report), *_result(report, page, run or report.run.name)))
 

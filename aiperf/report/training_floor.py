@@ -1,4 +1,4 @@
-"""Shortest time of the training steps of a run on its machine, by the roofline of each layer."""
+"""Minimum time of the training steps of a run on its machine, by the roofline (peak FLOPS, memory bandwidth) of each layer."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ class HostRoofs:
 
     @classmethod
     def parse(cls, content: Mapping[str, Any], name: str) -> HostRoofs:
-        """Return the figures of a file of `bops peak --json`. `name`: name of the file, for messages.
+        """Return FLOPS and memory bandwidth from the output of `bops peak --json`.
 
-        Raises:
-            BadConfiguration: the file has other content.
+        `content`: content of its file. `name`: name of the file for error messages. Raise BadConfiguration for other content.
         """
         try:
             rates = {
@@ -54,16 +53,11 @@ class HostRoofs:
 def training_floor(
     run: Collected, trials: Sequence[TrialFacts], peak_flops: float | None, roofs: HostRoofs | None = None
 ) -> TrainingFloor | None:
-    """Return the shortest possible time of the steps in the window. None without work, peak, bandwidth or readable graphs.
+    """Return the minimum time of the training and validation steps in the valid window, from the cost of each layer.
 
-    Args:
-        run: facts collected from the journal.
-        trials: facts of all trials.
-        peak_flops: peak of one rank in FLOPS, from the journal.
-        roofs: measured peak and bandwidth of each host, in place of those of the journal.
-
-    Raises:
-        BadConfiguration: `roofs` describe no rank of this run.
+    `trials`: all trials. `peak_flops`: peak FLOPS of one rank (process), from the journal. `roofs`: measured peak and bandwidth
+    of each host, in place of those of the journal. None without work, peak, bandwidth or a readable network. Raise
+    BadConfiguration if `roofs` do not fit this run.
     """
     if roofs is None:
         bandwidth, source = _bandwidth(run)
@@ -101,15 +95,10 @@ def training_floor(
 def step(
     graph: Graph, batch: int, element_bytes: int, peak_flops: float, bandwidth: float, passes: int
 ) -> tuple[float, float]:
-    """Return the operations of a batch and its shortest time in seconds, layer by layer the longer of arithmetic and memory.
+    """Return (operations, minimum seconds) of one batch. A layer takes the longer of its time for arithmetic and for memory.
 
-    Args:
-        graph: network.
-        batch: images of the batch.
-        element_bytes: bytes of one number.
-        peak_flops: peak of a rank in FLOPS.
-        bandwidth: memory bandwidth in bytes per second.
-        passes: 1 for a forward pass of validation, 2 for forward and backward.
+    `batch`: images. `element_bytes`: bytes of one number. `peak_flops`: peak of one rank. `bandwidth`: memory bandwidth in
+    bytes per second. `passes`: 1 for the forward pass of validation, 2 for forward and backward.
     """
     operations, floors = [], []
     for cost, traffic in zip(layer_costs(graph), layer_traffic(graph), strict=True):
@@ -134,7 +123,7 @@ def _of_rank(run: Collected, roofs: HostRoofs, precisions: set[str]) -> tuple[fl
     if len(shares) != 1 or len(used) != 1 or not used <= roofs.multiply_adds.keys():
         raise BadConfiguration(
             "--roofs needs equally many ranks on each host and one precision that the file has a rate for, but found "
-            f"{sorted(shares)} ranks and {sorted(used)}: draw a run with equal workers"
+            f"{sorted(shares)} ranks and {sorted(used)}: leave --roofs out, or report a run with equal workers"
         )
     ranks = shares.pop()
     return roofs.multiply_adds[used.pop()] / ranks, roofs.memory_bytes_per_second / ranks, "--roofs"

@@ -1,4 +1,4 @@
-"""Facts of each trial: outcome, work inside the valid window, and the Pareto front."""
+"""Results of each trial (training of one network): outcome, work inside the valid window, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ AT_THE_END = {"training": "cut off", "waiting": "never started"}
 
 
 def trials(run: Collected, inside: Window) -> tuple[TrialFacts, ...]:
-    """Return the facts of all proposed trials, in their order. `inside`: the valid window."""
+    """Return description, outcome and work of all proposed trials, in order of their numbers. `inside`: the valid window.
+
+    `run`: data of the journal.
+    """
     columns = run.work_log.intervals
     trial = columns.trial
     most = 1 + max(run.trials, default=0)
@@ -97,7 +100,10 @@ def _trial(
 
 
 def pareto_front(trials: Iterable[TrialFacts]) -> tuple[TrialFacts, ...]:
-    """Return the trials that no other beats in both operations and accuracy, cheapest first. Of equal trials only the first."""
+    """Return the evaluated trials that are more accurate than all cheaper ones, cheapest first.
+
+    The cost is the operations of one training image. Of trials with equal cost and accuracy only the first is returned.
+    """
     kept: list[TrialFacts] = []
     best = -1.0
     for trial in sorted(trials, key=lambda each: (operations(each), -(each.accuracy or 0.0), each.number)):

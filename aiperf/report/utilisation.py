@@ -1,4 +1,4 @@
-"""Utilization of the accelerators: MFU by tensor count, gaps between trials, time in communication and input.
+"""Utilization of the accelerators: MFU (model FLOPS utilization), pauses between trials, communication and input.
 
 The peak is from the table of dense peaks (`aiperf.system.peaks`). On a processor it is the matrix product that the worker
 measured. Without a known peak there is no MFU.
@@ -20,9 +20,9 @@ from aiperf.system.peaks import DataType, WorkerPeak, worker_peak
 
 
 def utilisation(run: Collected, inside: Window) -> Utilisation:
-    """Return MFU, communication, pauses and related figures of the valid window.
+    """Return model FLOPS utilization, communication, pauses and input of the valid window `inside`, with the peak of a rank.
 
-    A figure is None if the window has no length or nothing was measured.
+    `run`: data of the journal. A value is None if the window has no length, or if nothing was measured.
     """
     work_log = run.work_log
     columns = work_log.intervals
@@ -54,9 +54,9 @@ def utilisation(run: Collected, inside: Window) -> Utilisation:
 
 
 def pauses(run: Collected) -> Real:
-    """Return the pauses of workers between attempts in seconds, shape (pauses,).
+    """Return the pauses of workers between two attempts (starts of a training) in seconds, shape (pauses,).
 
-    A pause lasts from a worker's last interval of one attempt to its first interval of the next attempt with work.
+    A pause lasts from a worker's last interval of work in one attempt to its first interval in the next attempt with work.
     """
     columns = run.work_log.intervals
     worker = columns.worker
@@ -82,9 +82,10 @@ def _peak(run: Collected) -> WorkerPeak | None:
 
 
 def peak_of_rank(run: Collected, precision: DataType) -> WorkerPeak | None:
-    """Return the peak of one rank in a precision, if it is the same for all workers. None if a peak is unknown or they differ.
+    """Return the peak FLOPS of one rank (process with one accelerator) in a precision, if it is the same for all workers.
 
-    For processors of one model, return the fastest measurement, because other programs only slow a measurement down.
+    For processors of one model it is the fastest measurement, because other programs only slow a measurement down. None if a
+    peak is unknown, or if the workers have different peaks.
     """
     found = [worker_peak(joined.device, joined.machine, precision) for joined in run.workers.values()]
     known = {one for one in found if one is not None}

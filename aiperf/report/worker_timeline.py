@@ -1,4 +1,4 @@
-"""Workers over time from the work log: bars for a few workers, a grid of shares of busy time for thousands.
+"""Activities of the workers over time: bars for a few workers, a grid of busy shares for thousands.
 
 Invisible details are left out: pauses shorter than 1/2000 of the run are bridged, and many workers share the rows of a grid.
 """
@@ -29,9 +29,10 @@ Indices = npt.NDArray[np.int64]
 
 
 def gantt(work_log: WorkLog, end: float) -> Gantt:
-    """Return the Gantt chart of the workers from the start of the run until `end` seconds, rows in order of worker numbers.
+    """Return the activities of the workers over time as bars, one row for each worker, in order of worker numbers.
 
-    Many workers are shown as a grid of busy shares, and only the first of them as rows.
+    `end`: end of the chart in seconds since the start of the run. More than 40 workers are shown as a grid of busy shares, and
+    only the first 20 as rows.
     """
     presences = {presence.worker: presence for presence in work_log.presences}
     numbers = sorted(presences)
@@ -115,16 +116,10 @@ def _alternating(pieces: Sequence[tuple[int, float, float, str, int]]) -> list[B
 def busy_grid(
     work_log: WorkLog, groups: Sequence[Sequence[int]], end: float, columns: int
 ) -> tuple[tuple[float | None, ...], ...]:
-    """Return busy ÷ present accelerator time of groups of workers in equal parts of the run. None where nobody was present.
+    """Return the busy share of the accelerator time, 0..1, for each group of workers in equal parts of the run.
 
-    Args:
-        work_log: work of all workers.
-        groups: worker numbers of each row.
-        end: end of the run in seconds.
-        columns: number of parts.
-
-    An interval's busy seconds are spread evenly over the interval. The grid is complete: Σ cell · capacity of the cell
-    equals Σ busy seconds · ranks of the intervals before `end`.
+    `groups`: worker numbers of each row. `end`: end of the run in seconds. `columns`: number of parts. Shape (groups, columns).
+    None if no worker of the group was present. Busy seconds are spread evenly over their interval.
     """
     row_of = np.full(max(max(group) for group in groups) + 1, -1, dtype=np.int64)
     for row, group in enumerate(groups):

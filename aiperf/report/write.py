@@ -1,4 +1,4 @@
-"""Atomic writing of a report into a folder: report.html, report.json, plots/*.svg, *.png and *.pdf.
+"""Writing of a report into a folder: report.html, report.json, plots/*.svg, *.png and *.pdf, each file atomically.
 
 matplotlib is loaded only to draw figures. Computing a report does not need it.
 """
@@ -37,23 +37,21 @@ class Paths:
 
 
 def report_of(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
-    """Return the report of a run, computed from its journal, telemetry, power meters and remaining checkpoints.
+    """Return the report of a run, computed from its journal, device samples, power meters and remaining checkpoints.
 
-    Arguments and errors: see `recomputed`.
+    `roofs`: measured peak FLOPS and memory bandwidth of the hosts. None: those of the journal. Raise NoSuchRun without a
+    journal, JournalDamaged for a damaged one, BadConfiguration if `roofs` do not fit the run, and BadPower for an invalid power
+    meter file.
     """
     return dataclasses.replace(recomputed(run_folder, roofs), checkpoints=kept(run_folder))
 
 
 def recomputed(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
-    """Return the part of a run's report that needs no checkpoint files. Another machine computes the same from a submission.
+    """Return the report of a run without its checkpoint files. Another machine can compute the same from a submission.
 
-    `roofs`: measured peak FLOPS and memory bandwidth of the hosts (default: from the journal).
-
-    Raises:
-        BadConfiguration: `roofs` describe no rank of this run.
-        NoSuchRun: no journal exists.
-        JournalDamaged: a line does not follow from the previous line.
-        BadPower: the description or the table of a power meter is invalid.
+    `roofs`: measured peak FLOPS and memory bandwidth of the hosts. None: those of the journal. Raise NoSuchRun without a
+    journal, JournalDamaged for a damaged one, BadConfiguration if `roofs` do not fit the run, and BadPower for an invalid power
+    meter file.
     """
     with _without_cycle_collection():
         return gather(read(run_folder), run_folder, roofs)
@@ -72,17 +70,10 @@ def _without_cycle_collection() -> Iterator[None]:
 
 
 def write(report: Report, folder: Path, run: Path | None = None) -> Paths:
-    """Write a report into a folder, and return the paths. Equal reports give equal bytes.
+    """Write report.html, report.json and plots/ into a folder, and return their paths. Equal reports give equal bytes.
 
-    An earlier report is replaced file by file.
-
-    Args:
-        report: facts of the run.
-        folder: target folder.
-        run: folder of the run. Default: `folder`.
-
-    Raises:
-        ReportNotWritten: the folder cannot be written.
+    An earlier report is replaced file by file. `run`: folder of the run, for the error message. None: `folder`. Raise
+    ReportNotWritten if a file cannot be written.
     """
     try:
         return _written(report, folder)
@@ -120,6 +111,6 @@ def _written(report: Report, folder: Path) -> Paths:
 
 
 def as_document(report: Report, sections: Sequence[Section]) -> Any:
-    """Return the content of report.json (report.schema.json) as an object: the report's fields, and the facts of sections."""
+    """Return the content of report.json as a dict: the fields of the report, and the values of its sections."""
     fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
     return {**fields, **{each.name: each.facts for each in sections if each.facts is not None}}

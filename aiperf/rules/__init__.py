@@ -1,1 +1,1 @@
-"""The rules of a run as functions of values: no torch, no Ray, no clock, no file."""
+"""Rules of a run as functions of values: no torch, no Ray, no clock, no file."""

@@ -1,4 +1,4 @@
-"""Next decisions, as a pure function of the run and the time.
+"""Next decisions of a run (start a trial, request a proposal, end the run, …), as a function of its state and the time.
 
 It examines only the ordered sets that events maintain: lost trials, idle workers, workers with proposal demand, the trials
 longest without a message, unneeded checkpoints. It never iterates over all workers. A decision therefore costs the same for
@@ -19,10 +19,11 @@ from aiperf.rules.state import Run
 
 
 def decide(run: Run, now: float, replay: ReplayQueue | None = None) -> list[events.AnyEvent]:
-    """Return the decisions that follow from the run's state and the time, as the events that record them.
+    """Return the next decisions of a run, as the journal events that record them. Empty if nothing is to be decided now.
 
-    `now`: seconds since the start of the run. `replay`: trials still to repeat, if the run follows another. The run is not
-    changed. Call again after these events were applied. Empty if nothing is to be decided now.
+    `now`: seconds since the start of the run. `replay`: trials of an earlier run that this run has to train again, None if it
+    searches. The run is not changed. Apply the returned events to the run, then call again, because they may allow further
+    decisions.
     """
     if run.ended is not None:
         return []

@@ -1,8 +1,8 @@
-"""Application of one event to the state of a run.
+"""Application of one journal event to the state of a run, and the state of a run at each line of a journal.
 
 `evolve` works in place. Its cost depends neither on the number of workers nor on the length of the run. No other code may
 hold a Run during the change. The functions in `aiperf/rules/changes/` maintain the sets that decide reads (idle workers,
-workers with proposal demand, lost trials, droppable checkpoints), so that decide scans nothing.
+workers with proposal demand, lost trials, droppable checkpoints), because decide must not scan all workers.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from aiperf.rules.state import Run, begin
 
 
 def evolve(run: Run, event: events.AnyEvent) -> None:
-    """Apply one event to `run`, which is changed in place.
+    """Apply the next journal event to the state `run`, which is changed in place.
 
-    Raises:
-        IllegalLine: it does not fit the state of its trial or of its worker. The run is unchanged.
+    Raise IllegalLine if the event does not fit the state of its trial or of its worker. The run is then unchanged.
     """
     # Nearly all events pass with this one check.
     if not ((type(event) is events.EpochFinished or type(event) is events.Progress) and event.trial in run.running):
@@ -84,12 +83,11 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
 
 
 def replay(events: Iterable[AnyEvent]) -> Iterator[tuple[Run, AnyEvent]]:
-    """Yield each event with the run before the event. The first event is yielded with the run that it creates.
+    """Yield (run, event) for each event of a journal, in order: the state of the run before the event, and the event.
 
-    The run is always the same object. It takes the event when the next pair is requested.
-
-    Raises:
-        IllegalLine: an event does not fit the run.
+    The first event must be RunStarted. It is yielded with the state that it creates. The state is always the same object, and
+    the event is applied to it when the next pair is requested. Raise IllegalLine if an event does not fit the state, and
+    BadConfiguration if the first event has an impossible schedule.
     """
     lines = iter(events)
     first = next(lines, None)

@@ -1,4 +1,4 @@
-"""Trials of an earlier run that another run can follow, in the order of their start, from its journal alone."""
+"""Trials of an earlier run that another run trains again (follows), read from the earlier journal alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WHY_LEFT_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class FollowedTrial:
-    """Trial of the earlier run that is to be trained again."""
+    """Trial (a network in training) of the earlier run that is to be trained again."""
 
     number: int
     """Number in the earlier run."""
@@ -46,13 +46,13 @@ class FollowedTrial:
 
     @property
     def is_start(self) -> bool:
-        """True if it is the starting network itself."""
+        """True if the trial is the starting network itself, without a parent and without changes."""
         return self.proposal.parent is None and not self.proposal.morphs
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedHistory:
-    """Part of an earlier run that another run follows."""
+    """Part of an earlier run that another run follows: its trials and its workers."""
 
     first: RunStarted
     trials: tuple[FollowedTrial, ...]
@@ -64,9 +64,10 @@ class FollowedHistory:
     workers: int
 
     def recorded(self, path: str, lines: int, last_hash: str) -> FollowedRun:
-        """Return the description of the followed run, for the first line of the run that follows it.
+        """Return the description of the followed run that goes into the first line of the following run's journal.
 
-        `path`, `lines`, `last_hash`: of the followed run's journal. Raises ValueError if its workers had different ranks.
+        `path`: folder of the followed run. `lines`: number of lines read from its journal. `last_hash`: hash of the last of
+        them. Raise ValueError if the workers of the followed run had different numbers of ranks, or if it had no worker.
         """
         (ranks,) = self.ranks
         return FollowedRun(
@@ -81,14 +82,11 @@ class FollowedHistory:
 
 
 def followed(events: Iterable[AnyEvent]) -> FollowedHistory:
-    """Return the trials of a journal that can be followed, for any schema.
+    """Return the trials that another run can train again. `events`: all events of the earlier run's journal, in order.
 
     A finished trial is followed with its number of epochs. A trial that the end of the run cut off is followed up to the
-    maximum of its round, because the epoch of an early stop is unknown. Proposals that were rejected, never started or failed
-    are not followed.
-
-    Raises:
-        IllegalLine: an event does not fit the run.
+    largest number of epochs of its round, because the epoch of an early stop is unknown. Proposals that were rejected, never
+    started or failed are left out. Raise IllegalLine if an event does not fit the run.
     """
     order: dict[int, None] = {}
     proposals: dict[int, TrialProposed] = {}
@@ -139,9 +137,10 @@ def _left_out(run: Run) -> dict[str, int]:
 
 
 def check_followed(first: RunStarted, work: FollowedHistory, last_hash: str) -> FollowedHistory:
-    """Return `work` if its journal is the one that the run with this first line follows. Otherwise raise CannotFollow.
+    """Return `work` if it was read from the journal that the run with the first line `first` follows.
 
-    `last_hash`: last hash of the journal that `work` was read from. It must equal the hash in `first`.
+    `last_hash`: hash of the last line of the journal that `work` was read from. Raise CannotFollow if it differs from the
+    hash in `first`.
     """
     assert first.follows is not None, "checked by the caller"
     followed = f"'{first.follows.run}' (hash {first.follows.last_hash[:12]}…)"

@@ -1,4 +1,4 @@
-"""Conversion of executor messages to events, by the run's state and the driver's clock.
+"""Conversion of messages from workers to journal events, by the state of the run and the clock of the driver (main process).
 
 Late messages of an ended attempt, repeated and outdated messages yield no event. Sums become intervals that tile the
 attempt's time: an interval ends when its message arrives and begins at the end of the previous interval. The worker's clock
@@ -19,9 +19,10 @@ FILES_OF_A_LINE = 100
 
 
 def interpret(run: Run, message: messages.Word, now: float) -> list[events.AnyEvent]:
-    """Return the events of a message that arrives at `now` seconds after the start of the run.
+    """Return the journal events of a message from a worker that arrives `now` seconds after the start of the run.
 
-    Empty if it reports nothing new. Not for the answers to a request, which the driver first checks against their lineage.
+    Empty if the message is late or reports nothing new. The run is not changed. Answers to a request for a proposal
+    (ProposalReturned, ProposalFailed) are not accepted, because the driver checks them first.
     """
     match message:
         case messages.CorruptImagesFound():
@@ -189,9 +190,9 @@ def _done(run: Run, trial: Trial, message: messages.TrialDone, now: float) -> li
 
 
 def end(run: Run, trial: Trial, reason: str, now: float) -> list[events.AnyEvent]:
-    """Return TrialFinished of a trial whose epochs were all reported, and CheckpointDropped if it was never saved.
+    """Return the events that end a trial after its last epoch: TrialFinished, and CheckpointDropped if it was never saved.
 
-    `reason`: see `procedure.end_of_trial`. `now`: seconds since the start of the run.
+    `reason`: 'epochs', 'early stop' or 'followed'. `now`: seconds since the start of the run. The run is not changed.
     """
     result: list[events.AnyEvent] = [finish(run, trial, reason, now)]
     if not trial.saved_epoch:
@@ -202,7 +203,10 @@ def end(run: Run, trial: Trial, reason: str, now: float) -> list[events.AnyEvent
 
 
 def finish(run: Run, trial: Trial, reason: str, now: float) -> events.TrialFinished:
-    """Return the event with the result of a trial: its best accuracy, and the accuracy that is reported to the search."""
+    """Return the event with the result of a trial: its best accuracy, and the accuracy that is reported to the search.
+
+    `reason`: 'epochs', 'early stop' or 'followed'. `now`: seconds since the start of the run. The run is not changed.
+    """
     return events.TrialFinished(
         at=now,
         trial=trial.number,

@@ -1,4 +1,4 @@
-"""Workload, schedule and limits of a run, as configured and as recorded in its first event.
+"""Options of the workload, of the schedule and of the limits of a run, as configured and as recorded in its journal.
 
 The journal alone therefore determines the decisions of a run.
 """
@@ -71,9 +71,10 @@ class HpcAi500Conf(BenchmarkConf):
         hold(self, "benchmark")
 
     def with_target(self, dataset: str, start: str | None) -> HpcAi500Conf:
-        """Return the workload with the given target quality, otherwise with the published one.
+        """Return these options with a target quality: the configured one, otherwise the published one.
 
-        `start`: name of the starting network. Raises BadConfiguration if no target is given or published.
+        `dataset`, `start`: names of the configured data set and starting network (None: not given). Raise BadConfiguration if
+        no target is configured and none is published for them.
         """
         published = WORKLOADS[self.name]
         if self.target_quality is not None:
@@ -105,7 +106,11 @@ class HpcAi500EwaConf(HpcAi500Conf):
 
 
 def is_published_workload(benchmark: str | None, dataset: Mapping[str, Any], start: str | None) -> bool:
-    """Return True for the data (RunStarted.dataset) and the starting network that HPC AI500 publishes for a benchmark."""
+    """Return True if data set and starting network are those that HPC AI500 publishes for `benchmark`.
+
+    `benchmark`: 'hpc_ai500_ic', 'hpc_ai500_ewa', or a benchmark without a published workload. `dataset`: description of the
+    data set in the journal's first line. `start`: name of the starting network.
+    """
     published = WORKLOADS.get(benchmark or "")
     if published is None or (dataset.get("name"), start) != (published.dataset, published.start):
         return False
@@ -145,7 +150,7 @@ class ScheduleConf:
         hold(self, "schedule")
 
     def check(self) -> None:
-        """Raise BadConfiguration if the rounds' epochs decrease, or the warm-up is not shorter than the run."""
+        """Raise BadConfiguration if `epochs` decreases, or if the warm-up is not shorter than the run."""
         if sorted(self.epochs) != list(self.epochs):
             raise BadConfiguration(
                 f"schedule.epochs are the rounds' limits, none below the one before, but found {list(self.epochs)}: sort them"
@@ -182,20 +187,26 @@ class LimitsConf:
 
 
 def limits_of(started: RunStarted) -> LimitsConf:
-    """Return the limits of the configuration in the journal's first line."""
+    """Return the limits of a run (attempts, silence, rejections, …) from the journal's first line.
+
+    Raise BadConfiguration if a value is out of range.
+    """
     return msgspec.convert(started.config["limits"], LimitsConf)
 
 
 def schedule_of(started: RunStarted) -> ScheduleConf:
-    """Return the schedule in the journal's first line, with the duration and the warm-up of the line itself."""
+    """Return the schedule of a run (duration, warm-up, epochs and patience of the rounds) from the journal's first line.
+
+    Raise BadConfiguration if a value is out of range or values contradict each other.
+    """
     schedule = msgspec.convert(started.config["schedule"], ScheduleConf)
     schedule.check()
     return schedule
 
 
 def progress_seconds(limits: LimitsConf, workers: int) -> float:
-    """Return the approximate seconds between two reports of work of one worker. Default: max(5 s, workers/50 s).
+    """Return the approximate seconds between two reports of work by one worker. Default: max(5 s, workers/50 s).
 
-    Shorter epochs have one interval each, for any number of workers.
+    `workers`: number of workers of the run. A shorter epoch is reported once, at its end.
     """
     return max(limits.progress_seconds, workers / limits.progress_per_second)

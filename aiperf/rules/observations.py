@@ -1,4 +1,4 @@
-"""Observations that the searchers get from an event, given the run before the event."""
+"""Observations that the searchers get from a journal event, such as a proposed trial or its accuracy."""
 
 from __future__ import annotations
 
@@ -23,12 +23,9 @@ from searchers.history import (
 
 
 def observations(run: Run, event: events.AnyEvent) -> list[Observation]:
-    """Return the observations that an event adds to the searchers' history, in order. Empty for most events.
+    """Return the observations that a journal event adds to the searchers' history, in order. Empty for most events.
 
-    `run`: the state before the event.
-
-    Raises:
-        IllegalLine: the event does not fit the run.
+    `run`: state of the run before the event, which is not changed. Raise IllegalLine if the event does not fit the run.
     """
     match event:
         case events.Progress() | events.EpochFinished():

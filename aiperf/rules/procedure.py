@@ -1,4 +1,4 @@
-"""Rules of one trial and one round: number of epochs, early stop, and accuracy reported to the search.
+"""Rules of one trial (a network in training): number of epochs, early stop, and accuracy reported to the search.
 
 Sources: docs/benchmark.md, "Procedure". All are pure functions. The trainer and the driver execute the results.
 """
@@ -14,22 +14,31 @@ from aiperf.rules.limits import ScheduleConf
 
 
 def epoch_limit(schedule: ScheduleConf, round_: int) -> int:
-    """Return the maximum number of epochs of a trial of this round (from 1). The last limit holds for later rounds."""
+    """Return the maximum number of epochs of a trial.
+
+    `round_`: number of the trial in the series of its worker, from 1. The last limit of the schedule holds for all later
+    rounds.
+    """
     return schedule.epochs[min(round_, len(schedule.epochs)) - 1]
 
 
 def patience(schedule: ScheduleConf, round_: int) -> int:
-    """Return the number of consecutive epochs without improvement that end a trial. Default: min(6 + 2·(round − 1), 20)."""
+    """Return the number of successive epochs without improvement that end a trial. Default: min(6 + 2·(round − 1), 20).
+
+    `round_`: number of the trial in the series of its worker, from 1.
+    """
     return min(schedule.patience + schedule.patience_step * (round_ - 1), schedule.largest_patience)
 
 
 def judged_loss(validation: float | None, training: float) -> float:
-    """Return the loss that decides on divergence and early stop: the validation loss, or the training loss if it is None."""
+    """Return the loss that decides on divergence and early stop: the validation loss, or for None the training loss."""
     return training if validation is None else validation
 
 
 def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: float) -> bool:
-    """Return True if none of the last `epochs` validation losses is `improvement` below the best loss before them.
+    """Return True if none of the last `epochs` losses is at least `improvement` below the best loss before them.
+
+    `losses`: validation loss of each epoch, in order.
 
     >>> has_stopped_improving([1.0, 0.5, 0.4999, 0.5], epochs=2, improvement=0.001)
     True
@@ -44,9 +53,11 @@ def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: flo
 
 
 def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float], epochs: int | None = None) -> str | None:
-    """Return the reason for the end of a trial with these validation losses: 'epochs' or 'early stop'. None if it continues.
+    """Return the reason for which a trial ends now: 'epochs', 'early stop' or 'followed'. None if it continues.
 
-    `epochs`: exact number of epochs of a trial that follows an earlier run. It ends after them, for any losses: 'followed'.
+    `round_`: number of the trial in the series of its worker, from 1. `losses`: validation loss of each epoch until now.
+    `epochs`: exact number of epochs of a trial that repeats one of an earlier run. It ends after them ('followed'), for any
+    losses. None for other trials.
     """
     if epochs is not None:
         return "followed" if len(losses) >= epochs else None
@@ -58,9 +69,10 @@ def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float], e
 
 
 def nears_its_end(schedule: ScheduleConf, round_: int, losses: Sequence[float]) -> bool:
-    """Return True if a trial of this round ends after the next epoch, at the latest if that epoch improves nothing.
+    """Return True if a trial may end after the next epoch: it is the last one, or the patience ends if it improves nothing.
 
-    The proposal for the worker's next round is then requested.
+    `round_`: number of the trial in the series of its worker, from 1. `losses`: validation loss of each epoch until now. The
+    proposal for the worker's next trial is then requested.
     """
     epochs, still = len(losses) + 1, patience(schedule, round_)
     if epochs >= epoch_limit(schedule, round_):
@@ -70,10 +82,10 @@ def nears_its_end(schedule: ScheduleConf, round_: int, losses: Sequence[float]) 
 
 
 def ends_interval(since: float, left: float, every: float) -> bool:
-    """Return True if an interval of work ends `since` seconds after its start, with `left` seconds of its epoch to come.
+    """Return True if a worker should report its work now, `since` seconds after its last report.
 
-    An interval lasts about `every` seconds and always ends with its epoch. It continues to the end of the epoch if less than
-    half an interval would remain. An interval therefore lasts at most 1.5 · every.
+    `left`: seconds until the end of the epoch. `every`: wanted seconds between reports. The report waits for the end of the
+    epoch if less than half of `every` is left. Two reports are therefore at most 1.5 · every apart.
 
     >>> [ends_interval(10.0, left, every=10.0) for left in (20.0, 5.0, 4.9)], ends_interval(9.9, 20.0, every=10.0)
     ([True, True, False], False)
@@ -82,12 +94,13 @@ def ends_interval(since: float, left: float, every: float) -> bool:
 
 
 def reported_accuracy(schedule: ScheduleConf, accuracies: Sequence[float]) -> float:
-    """Return the accuracy of a finished trial that is reported to the search, at the last epoch of round 1 for all rounds.
+    """Return the accuracy of a finished trial that is reported to the search, 0..1, at an epoch that is equal for all trials.
 
-    `accuracies`: top-1 validation accuracy of each epoch, 0..1, at least one value. The curve of `predicted_accuracy` is
-    fitted to the first epochs, as many as round 1 has, and evaluated at the last of them. The length of the trial does not
-    matter: a prediction from 15 epochs and a measurement after 60 have different scales, and comparing them would rank rounds
-    instead of networks. With fewer than 5 epochs there is no fit, and the best accuracy is reported.
+    `accuracies`: validation accuracy of each epoch, 0..1, at least one value. The epoch is the last one of round 1 (first
+    trial of a worker), `schedule.epochs[0]`. The curve of `predicted_accuracy` is fitted to the epochs up to it and evaluated
+    there. The length of the trial does not matter: a prediction from 15 epochs and a measurement after 60 have different
+    scales, and comparing them would rank rounds instead of networks. With fewer than 5 epochs there is no fit, and the best
+    accuracy is reported.
     """
     seen = accuracies[: schedule.epochs[0]]
     fitted = predicted_accuracy(seen, schedule.epochs[0])
@@ -95,10 +108,11 @@ def reported_accuracy(schedule: ScheduleConf, accuracies: Sequence[float]) -> fl
 
 
 def predicted_accuracy(accuracies: Sequence[float], epoch: int) -> float | None:
-    """Return the expected accuracy at an epoch: c − a·x^(−b), c ≤ 1, a ≥ 0, by least squares. None under 5 epochs.
+    """Return the accuracy expected at an epoch by a least-squares fit of c − a·x^(−b), c ≤ 1, a ≥ 0. None below 5 epochs.
 
-    For each b of a geometric grid the best (a, c) is a linear regression. The grid is refined twice around its best value.
-    Arithmetic in a fixed order gives the same number on every machine.
+    `accuracies`: measured accuracy of epochs 1, 2, …, in 0..1. `epoch`: number of the epoch, from 1. For each b of a
+    geometric grid the best (a, c) is a linear regression. The grid is refined twice around its best value. Arithmetic in a
+    fixed order gives the same number on every machine. The result may be below 0.
 
     >>> round(predicted_accuracy([0.9 - 0.5 * x**-0.7 for x in range(1, 9)], 60), 4)
     0.8715

@@ -1,4 +1,7 @@
-"""Proposals: from a request to a proposal, and from a proposal to an event. Used by workers, the driver and the audit."""
+"""Proposals of networks to train: from a request to a proposal, and from a proposal to a journal event.
+
+Workers, the driver and the verification use these functions.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +43,20 @@ class Proposer:
 
 
 def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
-    """Return the proposer of a configuration. Raises BadConfiguration for a value out of range."""
+    """Return the searcher and the tuner that the options describe. The call imports their libraries.
+
+    Raise BadConfiguration if a value is out of range.
+    """
     hold(searcher, "searcher")
     hold(hpo, "hpo")
     return Proposer(searcher.build(), hpo.build())
 
 
 def check_rules(first: RunStarted) -> None:
-    """Raise OtherRules if this code has another version of the proposal rules than the run."""
+    """Raise OtherRules if this installation has another version of the proposal rules than the run.
+
+    `first`: first line of the run's journal.
+    """
     if first.proposal_rules != RULES:
         made_by = [f"{name} {first.versions[name]}" for name in ("aiperf-cluster", "optuna") if name in first.versions]
         raise OtherRules(
@@ -57,7 +66,10 @@ def check_rules(first: RunStarted) -> None:
 
 
 def make(proposer: Proposer, history: History, order: ProposalRequested) -> ProposalReturned | ProposalFailed:
-    """Return the proposal for an order, or ProposalFailed with the reason if the searcher has nothing to propose."""
+    """Return the proposal for the request `order`, or ProposalFailed with the reason if the search finds nothing new.
+
+    `history`: trials and results up to the request. The result depends only on the arguments, except for its processor time.
+    """
     began = time.perf_counter()
     try:
         request = Request(order.number, order.round, order.seed, order.starting_network)
@@ -80,10 +92,12 @@ def make(proposer: Proposer, history: History, order: ProposalRequested) -> Prop
 def check(
     history: History, request: ProposalRequested, word: ProposalReturned, at: float
 ) -> TrialProposed | TrialRejected:
-    """Rebuild a proposal from its lineage. Return TrialProposed with its counted operations, or TrialRejected with the reason.
+    """Check a proposal: return TrialProposed with its counted operations, or TrialRejected with the reason.
 
-    Rejected are proposals that are illegal, exceed the budget, inherit missing weights, have kernels larger than their maps,
-    or repeat the architecture of another trial (searchers.History.holder). `at`: time of the event in seconds.
+    `history`: trials and results before the proposal, which is not changed. `word`: answer to `request`. The network is
+    rebuilt from its ancestors. Rejected are proposals that are illegal, exceed the budget, inherit missing weights, have
+    kernels larger than their maps, or repeat the architecture of another trial. `at`: time of the event in seconds since the
+    start of the run.
     """
 
     def rejected(reason: str) -> TrialRejected:
@@ -114,7 +128,7 @@ def check(
 
 
 def returned(event: TrialProposed) -> ProposalReturned:
-    """Return the message of the proposal that was recorded as `event`."""
+    """Return the message with which a worker returned the proposal that is recorded as `event`."""
     values = {name: getattr(event, name) for name in ProposalReturned.__struct_fields__}
     return ProposalReturned(**values | {"morphs": tuple(event.morphs), "pruned": tuple(event.pruned)})
 
@@ -127,9 +141,11 @@ def described(
     at: float,
     follows: FollowedValues | None = None,
 ) -> TrialProposed:
-    """Return the event of a checked proposal, with its counted operations. `at`: time of the event in seconds.
+    """Return the journal event of a checked proposal, with the counted operations of its network.
 
-    `network`: its rebuilt architecture. `follows`: values of the trial that it repeats. None in a run that searches.
+    `history`: its budget decides if the network can grow. `word`: the proposal. `network`: its rebuilt architecture. `at`:
+    time of the event in seconds since the start of the run. `follows`: values of the trial of an earlier run that it repeats,
+    None in a run that searches.
     """
     graph = network if isinstance(network, Graph) else None
     return recorded(
@@ -148,7 +164,10 @@ def described(
 
 
 def counts_of(network: Architecture) -> dict[str, Any]:
-    """Return the fingerprint of an architecture and its counts of operations and parameters, by field of TrialProposed."""
+    """Return fingerprint, floating-point operations per image and parameters of an architecture.
+
+    The keys are fields of TrialProposed: `fingerprint`, `validation_flops` and the names in COUNTS.
+    """
     counted = cost_of(network)
     costs = {name: getattr(counted, name) for name in COUNTS if name != "validation_flops"}
     return {"fingerprint": network.fingerprint, "validation_flops": counted.forward_validation_flops, **costs}

@@ -1,8 +1,8 @@
-"""Replay queue: the trials of a followed run that are still to be trained, as a fold of the following run's journal.
+"""Queue of the trials of an earlier run (followed run) that this run still has to train again.
 
-A trial is ready once its parent is settled in this run, because it inherits the parent's weights. The next trial is the first
-ready one in the order of the followed run. One worker therefore trains them in the same order, and no worker waits while a
-trial is ready.
+It is a function of this run's journal. A trial is ready after its parent has finished or failed in this run, because it
+inherits the parent's weights. The next trial is the first ready one in the order of the followed run. One worker therefore
+trains them in the same order, and no worker waits while a trial is ready.
 
 The driver answers each request from the earlier journal (`answer`). A trial that would be different work is rejected with the
 reason in the journal.
@@ -27,12 +27,10 @@ from searchers.history import History
 
 @dataclass(slots=True)
 class ReplayQueue:
-    """Replay queue.
+    """Queue of the trials of a followed run that are still to be trained.
 
-    Call `take` with each event of this run after its first. `first` and `is_done` then describe the remaining trials.
-    Trials are named by their numbers in the followed run, except in `here`.
-
-    `take` raises IllegalLine if an event requests a trial that is not due.
+    Call `take` with each event of this run after its first. `first` and `is_done` then describe the remaining trials. Trials
+    are identified by their numbers in the followed run, except in `here`.
     """
 
     trials: Sequence[FollowedTrial]
@@ -66,18 +64,17 @@ class ReplayQueue:
 
     @property
     def first(self) -> FollowedTrial | None:
-        """The first trial of the followed run that can be requested now. None if none can."""
+        """First trial of the followed run that can be requested now. None if none can."""
         return self.trials[self.ready[0]] if self.ready else None
 
     def trial(self, number: int) -> FollowedTrial:
-        """Return the trial with this number in the followed run. Raises KeyError if it is not followed."""
+        """Return the trial with this number in the followed run. Raise KeyError if it is not to be trained again."""
         return self.trials[self._places[number]]
 
     def take(self, event: events.AnyEvent) -> None:
-        """Update the queue by the next event of this run.
+        """Update the queue by the next event of this run's journal.
 
-        Raises:
-            IllegalLine: the event requests a trial that is not due.
+        Raise IllegalLine if the event requests a trial that is not ready.
         """
         match event:
             case events.ProposalRequested():
@@ -136,8 +133,9 @@ def answer(
 ) -> TrialProposed | TrialRejected:
     """Return the requested trial of the followed run as a proposal of this run, or a rejection with the reason.
 
-    Rejected if its parent's weights are missing, its batch exceeds the memory here, its morphs are illegal, or its counts
-    differ from those of the followed run. `at`: time of the event in seconds.
+    `history`: trials and results of this run before the request. Rejected if the parent's weights are missing, the batch
+    exceeds the measured largest batch, the morphs are illegal, or the counted operations differ from those of the followed
+    run. `at`: time of the event in seconds since the start of the run. No argument is changed.
     """
     assert request.follows is not None, "a run that follows asks for nothing else"
     wanted = replay.trial(request.follows)

@@ -1,4 +1,4 @@
-"""Search space of a run, as recorded in the first line of its journal."""
+"""Search space of a run (starting network, budget, batch sizes), as recorded in the first line of its journal."""
 
 from __future__ import annotations
 
@@ -18,17 +18,24 @@ _NUMBERS = ("default_batch_size", "smallest_batch_size", "largest_batch_size", "
 
 
 def metric_of(network: Architecture) -> Metric:
-    """Return the metric of a network's quality: 'map50' for a detector, 'top1' otherwise."""
+    """Return the metric of a network's quality: 'map50' (mean average precision) for a detector, else 'top1' (accuracy)."""
     return "map50" if isinstance(network, Detector) else "top1"
 
 
 def recorded(space: Space) -> dict[str, Any]:
-    """Return the part of the first line that `space_of` reads, in addition to the starting graph."""
+    """Return the budget and the limits of the search space as JSON values, for the first line of the journal.
+
+    `space_of` reads them. The starting network is recorded separately.
+    """
     return {"budget": asdict(space.budget), **{name: getattr(space, name) for name in _NUMBERS}}
 
 
 def space_of(started: RunStarted) -> Space:
-    """Return the search space of a run from its first line: starting network, budget and limits."""
+    """Return the search space of a run (starting network, budget and batch sizes) from the first line of its journal.
+
+    Raise KeyError if a member is missing, DamagedGraphFile if the starting network is damaged, and ValueError if values
+    contradict each other.
+    """
     config: dict[str, Any] = started.config["space"]
     numbers = {name: config[name] for name in _NUMBERS}
     return Space(decode_architecture(json.dumps(started.start_graph)), Budget(**config["budget"]), **numbers)

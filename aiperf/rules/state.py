@@ -1,4 +1,4 @@
-"""State of a run, as a fold of its journal: the complete input of decide.
+"""State of a run after a line of its journal: the complete input of the next decisions (`decide`).
 
 It has no behaviour: `aiperf.rules.evolve` changes it by the functions in `aiperf/rules/changes/`.
 """
@@ -16,28 +16,35 @@ from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, schedule_of
 
 @dataclass(slots=True)
 class Worker:
-    """One placement of accelerators. A worker that returns after a loss has a new number."""
+    """State of a worker (a group of accelerators that trains one network at a time).
+
+    A worker that returns after a loss has a new number.
+    """
 
     number: int
     host: str
     ranks: int
+    """Data-parallel processes, one per accelerator."""
     device: str
     joined: float
+    """Seconds from the start of the run to its arrival."""
     round: int = 0
     """Number of trials that it has started. Retries do not count."""
     trial: int | None = None
+    """Trial that it trains. None if it is idle."""
     nears_end: bool = False
     """True if its trial may be over after the current epoch."""
     waiting: list[int] = field(default_factory=list)
     """Proposals made for it, in the order of their requests."""
     requested: set[int] = field(default_factory=set)
+    """Numbers of the proposals that are requested for it and not answered."""
     rejected_in_a_row: int = 0
     """Consecutive rejected requests since the last proposal."""
 
 
 @dataclass(slots=True)
 class Trial:
-    """Proposal and its progress. The score's work log counts its images."""
+    """State of a trial (a network that was proposed for training) and its progress."""
 
     number: int
     round: int
@@ -83,13 +90,13 @@ class Trial:
 
     @property
     def epochs(self) -> int | None:
-        """Exact number of epochs of a following trial. None if its round and its losses decide."""
+        """Exact number of epochs of a trial that repeats one of an earlier run. None if its round and its losses decide."""
         return None if self.follows is None else self.follows.epochs
 
 
 @dataclass(slots=True)
 class Run:
-    """Input of decide. Created by RunStarted and changed by evolve only."""
+    """State of a run: input of `decide`. Created by `begin` and changed by `evolve` only."""
 
     started: RunStarted
     limits: LimitsConf
@@ -150,6 +157,7 @@ class Run:
     """Names of the images skipped since the start or the last resume. Files may be repaired in between."""
 
     def state_of(self, number: int) -> TrialState | None:
+        """Return the state of proposal `number`: requested, rejected, waiting, running, … None if it was never requested."""
         if (trial := self.trials.get(number)) is not None:
             return trial.state
         if number in self.requests:
@@ -157,12 +165,18 @@ class Run:
         return TrialState.REJECTED if 0 <= number < self.next_number else None
 
     def attempt_of(self, trial: int) -> int:
+        """Return the number of the last attempt at a trial (try to train it), 0 before the first.
+
+        Raise KeyError for an unknown trial.
+        """
         return self.trials[trial].attempt
 
     def made_for(self, trial: int) -> int:
+        """Return the number of the worker for which a trial was proposed. Raise KeyError for an unknown trial."""
         return self.trials[trial].made_for
 
     def presence_of(self, worker: int) -> Presence:
+        """Return the state of worker `worker`: 'idle', 'training', 'lost', or 'unknown' if it never joined."""
         if worker in self.workers:
             return "idle" if worker in self.idle else "training"
         return "lost" if worker in self.departed else "unknown"
@@ -174,7 +188,7 @@ class Run:
 
     @property
     def most_corrupt_images(self) -> int | None:
-        """Configured limit of corrupt images (`dataset.corrupt_limit`). None if the data set is not read from files."""
+        """Largest number of corrupt images before the run ends (`dataset.corrupt_limit`). None for data without files."""
         most: int | None = self.started.config.get("dataset", {}).get("corrupt_limit")
         return most
 
@@ -182,16 +196,16 @@ class Run:
     def start_is_due(self) -> bool:
         """True if the next request must be for the starting network.
 
-        True until it is requested, and again after each failure, up to `limits.attempts` failures.
+        It is True until that request, and again after each failure, up to `limits.attempts` failures.
         """
         return self.start is None and self.start_failures < self.limits.attempts
 
     def short_of(self, worker: Worker) -> tuple[int, int]:
-        """Return the number of missing proposals of a worker: (for its next trial, as spares).
+        """Return the number of proposals that a worker lacks: (for its next trial, as spares).
 
-        One for the next trial if it trains none, or one that may be over after the current epoch. In addition spares up to
-        the limit, once a trial of the run has finished: before that a search has no observations. A following run has no
-        spares.
+        One for the next trial is due if the worker is idle, or if its trial may end after the current epoch. Spares are
+        proposals requested in advance, up to `limits.spares`, once a trial of the run has finished: before that a search has
+        no observations. A run that repeats an earlier run has no spares.
         """
         is_due = worker.trial is None or worker.nears_end
         held = len(worker.requested) + len(worker.waiting)
@@ -202,21 +216,27 @@ class Run:
 
     @property
     def room_for_trials(self) -> int | None:
-        """Number of further trials that can be among those that `limits.trials` lets finish. None if there is no limit."""
+        """Number of further proposals that may be requested before `limits.trials` is reached. None if there is no limit.
+
+        Trials and requests in progress count as if they finished.
+        """
         if self.limits.trials is None:
             return None
         in_progress = len(self.requests) + len(self.trials) - self.settled
         return max(0, self.limits.trials - self.finished - in_progress)
 
     def next_of(self, worker: Worker) -> int:
-        """Return the number of the waiting proposal that a worker trains next. It must have one.
+        """Return the number of the proposal that a worker trains next. The worker must have a waiting proposal.
 
-        The starting network, otherwise the latest request, which has the longest history.
+        It is the starting network if that waits, otherwise the latest request, which was made from the longest history.
         """
         return self.start if self.start is not None and self.start in worker.waiting else worker.waiting[-1]
 
     def lineage(self, number: int | None) -> tuple[dict[str, Any], ...]:
-        """Return all morphs from the starting graph to a trial's graph, in order. Empty for None."""
+        """Return all morphs (changes of the network) from the starting graph to the graph of trial `number`, in order.
+
+        Empty for None. Raise KeyError for an unknown trial.
+        """
         morphs: list[dict[str, Any]] = []
         while number is not None:
             trial = self.trials[number]
@@ -226,5 +246,8 @@ class Run:
 
 
 def begin(event: RunStarted) -> Run:
-    """Return the state of a run after its first line. Raise BadConfiguration for an inconsistent schedule."""
+    """Return the state of a run after the first line of its journal.
+
+    Raise BadConfiguration if a limit or the schedule is out of range or contradicts itself.
+    """
     return Run(started=event, limits=limits_of(event), schedule=schedule_of(event), lines=1)

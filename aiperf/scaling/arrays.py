@@ -1,4 +1,4 @@
-"""Share of a square matrix unit that the layers of a network fill, by their shapes alone."""
+"""Share of a square unit of multipliers (matrix unit) that the layers of a network fill, by their shapes alone."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class ArrayLayer:
-    """Forward matrix product of one layer: its weights are rows × columns, for each group of a convolution."""
+    """Forward matrix product of one layer. Its weight matrix is rows × columns, for each group of a convolution."""
 
     layer: str
+    """Name of the layer in the graph."""
     rows: int
     """K²·input channels of a group, or input features."""
     columns: int
@@ -27,14 +28,14 @@ class ArrayLayer:
 
     @property
     def share(self) -> float:
-        """Share of the multipliers that the layer fills: operations ÷ occupied operations, from 0 to 1."""
+        """Share of the multipliers that do useful work in the layer, 0..1: operations ÷ occupied operations."""
         return self.flops / self.occupied_flops
 
 
 def array_layers(graph: Graph, array: int) -> tuple[ArrayLayer, ...]:
-    """Return the forward matrix products of a graph's convolutions and dense layers, in order.
+    """Return the forward matrix products of the convolutions and dense layers of a graph, in order.
 
-    `array`: the machine has `array` × `array` multipliers.
+    `array`: edge of the matrix unit, which has `array` × `array` multipliers.
     """
     found = []
     for node, cost in zip(graph.nodes, layer_costs(graph), strict=True):
@@ -54,12 +55,18 @@ def array_layers(graph: Graph, array: int) -> tuple[ArrayLayer, ...]:
 
 
 def array_share(layers: tuple[ArrayLayer, ...]) -> float:
-    """Return the share of the multipliers that all layers together fill: operations ÷ occupied operations, from 0 to 1."""
+    """Return the share of the multipliers that do useful work in all layers together, 0..1: operations ÷ occupied operations.
+
+    There must be a layer.
+    """
     return sum(each.flops for each in layers) / sum(each.occupied_flops for each in layers)
 
 
 def most_wasteful(layers: tuple[ArrayLayer, ...]) -> list[ArrayLayer]:
-    """Return the five layers with the most unused operations, the worst first. Layers that fill the array are left out."""
+    """Return the five layers (or fewer) with the most unused operations per image, most first.
+
+    Layers that fill the matrix unit are left out.
+    """
     wasteful = [each for each in layers if each.occupied_flops > each.flops]
     return sorted(wasteful, key=lambda each: each.flops - each.occupied_flops)[:LISTED]
 

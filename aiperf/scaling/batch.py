@@ -1,4 +1,4 @@
-"""Steps and seconds to a target quality over the global batch, and the batch that needs the least time.
+"""Steps and seconds to a target quality over the global batch (images per step of all accelerators), and the fastest batch.
 
 The regions are those of Shallue et al. (arXiv:1811.03600). The curve is S = S_min·(1 + B_c/B) of McCandlish et al.
 (arXiv:1812.06162).
@@ -28,7 +28,7 @@ DOUBLINGS = 3
 
 @dataclass(frozen=True, slots=True)
 class BatchPoint:
-    """Runs with one global batch."""
+    """Results of the runs with one global batch (images per step of all accelerators)."""
 
     global_batch: int
     images_per_second: float
@@ -49,18 +49,20 @@ class BatchCurve:
     """Steps to the target by global batch B: least_steps · (1 + critical_batch/B), fitted to the logarithms of the steps."""
 
     least_steps: float
+    """Steps that remain at a very large batch."""
     critical_batch: float
+    """Batch in images at which the steps are twice the least steps."""
     interval: tuple[float | None, float | None]
     """95 % interval of critical_batch by the F test. None: no end on this side within the examined values."""
 
     def steps(self, global_batch: float) -> float:
-        """Return the fitted number of steps to the target at a global batch in images."""
+        """Return the fitted number of steps to the target quality at a global batch in images."""
         return self.least_steps * (1 + self.critical_batch / global_batch)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchStudy:
-    """Runs of several global batches to one target."""
+    """Results of runs that train with several global batches to one target quality."""
 
     target: float
     learning_rates: str
@@ -78,10 +80,10 @@ class BatchStudy:
 
 
 def batch_study(points: Sequence[Point], evaluation: Fraction) -> BatchStudy | None:
-    """Return steps and time to the target by global batch, with the best one.
+    """Return steps and seconds to the target quality by global batch (images per step of all accelerators), and the best.
 
-    None for runs with several targets or none, several numbers of accelerators, or one batch. `evaluation`: share of the
-    evaluation's time that counts, from 0 to 1.
+    `points`: runs. `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all). None if the runs have
+    several targets or none, several numbers of accelerators, or one batch.
     """
     targets, sizes = {each.target for each in points}, {each.accelerators for each in points}
     batches = sorted({each.global_batch for each in points})

@@ -1,4 +1,4 @@
-"""Resources that bound a run: from two machines or settings of different speed, and from one run at its roofline."""
+"""Resources that bound the speed of runs (cores, memory, exchange, …), from two machines or from one run and its roofline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAST_DIFFERENCE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class CoreShare:
-    """Share of the first machine's time that was bound by its cores and not by its memory."""
+    """Share of the time on a first machine that was bound by its cores and not by its memory, by comparison with another."""
 
     first: str
     other: str
@@ -42,7 +42,7 @@ class CoreShare:
 
 @dataclass(frozen=True, slots=True)
 class BoundParts:
-    """Shares of the time of equal runs. Their sum is 1."""
+    """Shares of the time of equal runs, as fractions. Their sum is 1."""
 
     least_arithmetic: float | None
     """Share of the least time for arithmetic: operations ÷ peak. None without a peak and a memory bandwidth."""
@@ -55,12 +55,11 @@ class BoundParts:
 
 
 def core_share(m: float, k: float, s: float) -> tuple[float | None, str]:
-    """Return the share, from 0 to 1, of the first machine's time that was bound by its cores, and ''.
+    """Return (share, ''): the share of a machine's time that was bound by its cores and not by its memory, 0..1.
 
-    The arguments are ratios of another machine to the first: memory bandwidth m, matrix product k and images per second s.
-    If they permit no share, return None and the reason.
+    If the ratios determine no share, the result is (None, reason). `m`, `k`, `s`: memory bandwidth, speed of a matrix product
+    and images per second of another machine, each ÷ that of this machine.
 
-    `m`, `k`, `s`: ratios of memory bandwidth, matrix product and speed, new ÷ old.
     >>> [round(100 * (core_share(1.35, 2.7, s)[0] or 0), 1) for s in (1.4, 1.6, 1.8, 2.3)]
     [7.1, 31.2, 50.0, 82.6]
     """
@@ -72,9 +71,10 @@ def core_share(m: float, k: float, s: float) -> tuple[float | None, str]:
 
 
 def core_shares(groups: dict[str, tuple[Point, ...]], evaluation: Fraction) -> list[CoreShare]:
-    """Return, for each further group of runs, the share of the first group's time that was bound by the cores.
+    """Return for each group of runs but the first the share of the first group's time that was bound by the cores, 0..1.
 
-    Groups with unknown figures of a machine are left out. `evaluation`: share of the evaluation's time that counts.
+    `groups`: runs by the name of their machine or setting. `evaluation`: share of the evaluation's time that counts, 0 (none)
+    to 1 (all). Groups without a known peak or memory bandwidth are left out.
     """
     (first, base), *others = groups.items()
     found = []
@@ -94,9 +94,10 @@ def core_shares(groups: dict[str, tuple[Point, ...]], evaluation: Fraction) -> l
 
 
 def bound_parts(points: Sequence[Point], evaluation: Fraction) -> BoundParts:
-    """Return the parts of the time of equal runs (arithmetic, memory, the rest, and others), as means of their shares.
+    """Return the shares of the time of equal runs: least arithmetic, least memory access, other time in steps, and the rest.
 
-    `evaluation`: share of the evaluation's time that counts, from 0 to 1.
+    `points`: the runs. `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all). The shares are
+    fractions of 1, as means over the runs.
     """
     runs = [_parts(point, evaluation) for point in points]
     least = [(arithmetic, memory) for arithmetic, memory, _, _ in runs if arithmetic is not None and memory is not None]

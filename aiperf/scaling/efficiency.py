@@ -1,4 +1,4 @@
-"""Efficiency of points with more accelerators, and the points that each line lost. Definitions: docs/scaling.md."""
+"""Efficiency of runs with more accelerators, and the efficiency lost in each part of the time. Definitions: docs/scaling.md."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ EQUAL = ("network", "data", "precision", "threads", "is_simulated")
 
 @dataclass(frozen=True, slots=True)
 class ScalingPair:
-    """Runs with more accelerators against those with the fewest."""
+    """Comparison of the runs with one number of accelerators to the runs with the fewest."""
 
     base: int
     """Accelerators of the runs with the fewest."""
     accelerators: int
+    """Accelerators of the compared runs."""
     efficiency: float
     """Accelerator-seconds per image with the fewest accelerators ÷ those with these, of all runs together."""
     efficiency_with_evaluation: float
@@ -37,12 +38,12 @@ class ScalingPair:
     karp_flatt: float
     """Serial fraction (1/speed-up − 1/p)/(1 − 1/p), with p the ratio of the accelerators."""
     points_lost: dict[str, float]
-    """Percentage points of efficiency lost, by line of the time. Their sum is 100·(1 − efficiency)."""
+    """Percentage points of efficiency lost by part of the time (arithmetic, …). Their sum is 100·(1 − efficiency)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Scaling of several runs."""
+    """Speed-up, efficiency and losses of several runs that differ in their number of accelerators."""
 
     form: str
     """'strong': equal global batch. 'weak': equal batch per accelerator."""
@@ -54,18 +55,17 @@ class Scaling:
 
     @property
     def is_amdahl_refuted(self) -> bool:
-        """True if the serial fraction falls with more accelerators, which Amdahl's law excludes."""
+        """True if the serial fraction falls with the next larger number of accelerators. Amdahl's law excludes this."""
         serial = [each.karp_flatt for each in self.pairs]
         return any(later < earlier for earlier, later in pairwise(serial))
 
 
 def scaling(points: Sequence[Point], evaluation: Fraction = Fraction(0)) -> Scaling:
-    """Return speed-up, efficiency and losses of runs that differ in their number of accelerators only.
+    """Return speed-up, efficiency and losses of runs (`points`) that differ only in their number of accelerators.
 
-    `evaluation`: share of the evaluation's time that counts, from 0 (none) to 1.
-
-    Raises:
-        CannotCompare: one size alone, or points that differ in anything else. The message lists every difference.
+    `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all), 1/N for one evaluation every N epochs.
+    Raise CannotCompare if all runs have one number of accelerators, or if they differ in anything else. The message lists
+    every difference.
     """
     sizes = sorted({each.accelerators for each in points})
     if len(sizes) < 2:
@@ -81,7 +81,11 @@ def scaling(points: Sequence[Point], evaluation: Fraction = Fraction(0)) -> Scal
 
 
 def karp_flatt(speed_up: float, accelerators: float) -> float:
-    """Return the serial fraction (1/speed-up − 1/p)/(1 − 1/p) of a program on p > 1 accelerators (Karp and Flatt 1990)."""
+    """Return the serial fraction (1/speed-up − 1/p)/(1 − 1/p) of a program on p accelerators, 0..1 (Karp and Flatt 1990).
+
+    `speed_up`: time with one accelerator ÷ time with p. `accelerators`: p, above 1. The fraction is negative if the speed-up
+    exceeds p.
+    """
     return (1 / speed_up - 1 / accelerators) / (1 - 1 / accelerators)
 
 
@@ -105,12 +109,10 @@ def _form(points: Sequence[Point]) -> str:
 
 
 def mean_lines(points: Sequence[Point], evaluation: Fraction, *, is_split: bool) -> dict[str, Fraction]:
-    """Return accelerator-seconds per image by line of the time breakdown (arithmetic, exchange, …), of all runs together.
+    """Return accelerator-seconds per training image for each part of the time (arithmetic, exchange, …), of all runs together.
 
-    Args:
-        points: runs.
-        evaluation: share of the evaluation's time that counts.
-        is_split: every run separates exchange and waiting. Otherwise the line "communication" has both.
+    `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all). `is_split`: True to return "exchange" and
+    "waiting", which every run must have measured. False to return their sum as "communication".
     """
     images = sum(each.images for each in points)
     sums: dict[str, Fraction] = {}
@@ -122,26 +124,28 @@ def mean_lines(points: Sequence[Point], evaluation: Fraction, *, is_split: bool)
 
 
 def images_per_second(points: Sequence[Point], evaluation: Fraction) -> float:
-    """Return the images per second of equal runs together: their images ÷ their time.
+    """Return the training images per second of equal runs together: their images ÷ their time.
 
-    `evaluation`: share of the evaluation's time that counts.
+    `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all).
     """
     return float(points[0].accelerators / sum(mean_lines(points, evaluation, is_split=False).values()))
 
 
 def points_lost(one: Mapping[str, Fraction], many: Mapping[str, Fraction]) -> dict[str, float]:
-    """Return the percentage points of efficiency lost from `one` to `many`, by line of the time breakdown.
+    """Return the percentage points of efficiency that more accelerators lost in each part of the time (arithmetic, …).
 
-    Both are accelerator-seconds per image by line. The sum of the result is 100·(1 − efficiency).
+    `one`, `many`: accelerator-seconds per image by part, with the fewest and with more accelerators. A negative value is a
+    gain. The sum is 100·(1 − efficiency).
     """
     time = sum(many.values())
     return {line: float(100 * (many[line] - one[line]) / time) for line in many}
 
 
 def ratios_of_rounds(group: Sequence[Point], base: Sequence[Point], evaluation: Fraction) -> list[float]:
-    """Return images per second of each run of `group` ÷ those of the run of `base` in the same round, in order of the starts.
+    """Return the images per second of each run of `group` ÷ those of a run of `base`, in the order of their starts.
 
-    `evaluation`: share of the evaluation's time that counts.
+    The first run of one list is compared with the first of the other, and so on. Surplus runs are left out. `evaluation`:
+    share of the evaluation's time that counts, 0 (none) to 1 (all).
     """
     ordered = [sorted(points, key=lambda each: each.started_unix) for points in (group, base)]
     return [

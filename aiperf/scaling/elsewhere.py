@@ -1,4 +1,4 @@
-"""Figures that no run of this program measured: reported points of others, and the prediction of a rehearsal."""
+"""Figures of scaling that this program did not measure: points reported by others (--points), a prediction (--predicted)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Whole = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 
 
 class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of a file of --points. Its fields but the last are the columns. Its lines of time are unknown."""
+    """One line of a CSV file of --points. All fields but the last are columns."""
 
     label: Annotated[str, msgspec.Meta(min_length=1)]
     """Source of the figures. Points with one label are compared with each other."""
@@ -36,13 +36,13 @@ class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def step_seconds(self) -> float:
-        """Seconds of one training step: global batch ÷ images per second."""
+        """Seconds of one training step: images per step of all accelerators ÷ images per second."""
         return self.global_batch / self.images_per_second
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedPoint:
-    """Prediction for one number of accelerators."""
+    """Prediction for runs with one number of accelerators."""
 
     accelerators: int
     efficiency: float
@@ -55,10 +55,10 @@ COLUMNS = ReportedPoint.__struct_fields__[:-1]
 
 
 def read_points(path: Path) -> tuple[ReportedPoint, ...]:
-    """Return the points of a CSV file of --points with the header COLUMNS. Only steps_to_target may be empty.
+    """Return the points reported by others, from a CSV file of --points. The field names of ReportedPoint are its header.
 
-    Raises:
-        BadConfiguration: no readable file, another header, a gap or a wrong value, or a repeated point.
+    Only the column steps_to_target may have empty cells. Raise BadConfiguration if the path is no file, the header is another
+    one, a cell is missing or wrong, or a point is repeated.
     """
     if (wrong := what_is_wrong_with(path)) is not None:
         raise BadConfiguration(f"--points is a CSV file, but found {str(path)!r}, which is {wrong}: name such a file")
@@ -103,12 +103,11 @@ def _with_efficiency(point: ReportedPoint, alike: Sequence[ReportedPoint]) -> Re
 
 
 def read_prediction(folder: Path, measured: Scaling) -> tuple[PredictedPoint, ...]:
-    """Return the predicted efficiency by number of accelerators, from a folder of `rehearse --within-worker`.
+    """Return the predicted efficiency for each number of accelerators, from a folder that `rehearse --within-worker` wrote.
 
-    The prediction is for weak or strong scaling, as the measured runs.
-
-    Raises:
-        BadConfiguration: no such file, another format, or no prediction for the fewest measured accelerators.
+    `measured`: the measured runs. The prediction is for strong or weak scaling, as in these runs, and relative to their
+    fewest accelerators. Raise BadConfiguration if the file is missing or of another format, or has no prediction for the
+    fewest accelerators.
     """
     path = folder / PREDICTION
     if (wrong := what_is_wrong_with(path)) is not None:

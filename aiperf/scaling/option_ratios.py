@@ -1,4 +1,4 @@
-"""Runs that differ in one option: ratios of images per second in pairs, MFU, and the difference of their quality."""
+"""Comparison of runs that differ in one option: ratios of images per second, and the difference of their quality."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MACHINE = "machine"
 
 @dataclass(frozen=True, slots=True)
 class OptionValue:
-    """Runs with one value of the option, against those with its first value."""
+    """Comparison of the runs with one value of the option to the runs with its first value."""
 
     value: str
     ratio: float
@@ -40,27 +40,22 @@ class OptionValue:
 
 @dataclass(frozen=True, slots=True)
 class OptionRatios:
-    """Runs grouped by one option."""
+    """Runs grouped by the values of one option, and the comparison of the groups."""
 
     option: str
     follows: tuple[str, ...]
-    """Options that change together with it, so that their effect cannot be separated."""
+    """Options that change together with it. Their effects cannot be separated."""
     groups: dict[str, tuple[Point, ...]]
     """Runs by value, in the order of their first starts."""
     values: tuple[OptionValue, ...]
 
 
 def option_ratios(points: Sequence[Point], option: str, evaluation: Fraction) -> OptionRatios:
-    """Return runs grouped by the values of an option, and the speed of each group relative to the first.
+    """Return runs (`points`) grouped by the values of an option, and the speed of each group relative to the first group.
 
-    Args:
-        points: runs.
-        option: dotted name such as trainer.precision, or MACHINE for the model of the accelerator or processor.
-        evaluation: share of the evaluation's time that counts.
-
-    Raises:
-        BadConfiguration: no run has this option.
-        CannotCompare: the option has one value, or runs that differ elsewhere do not have all of its values.
+    `option`: dotted name such as 'trainer.precision', or 'machine' for the model of the accelerator or processor.
+    `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all). Raise BadConfiguration if not all runs have
+    the option. Raise CannotCompare if it has one value, or if runs that also differ elsewhere do not have all of its values.
     """
     described = [_described(each) for each in points]
     if not all(option in each for each in described):

@@ -1,4 +1,4 @@
-"""scale.html: the results of `scale` as one page with its figures."""
+"""Page scale.html: the results of `scale` (runs with more accelerators, or with several values of an option) with figures."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
 
 def write(found: ScalingStudy, folder: Path) -> Path:
-    """Write scale.html, scale.json and plots/ into a folder, and return the path of the page.
+    """Write scale.html, scale.json and the figures (plots/) into a folder, and return the path of scale.html.
 
-    Raises:
-        OSError: the folder cannot be written.
+    `found`: results of the runs. Raise OSError if the folder cannot be written.
     """
     first = found.points[0]
     simulated = ", simulated" if first.is_simulated else ""

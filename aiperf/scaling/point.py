@@ -1,4 +1,4 @@
-"""Values of one run for its scaling: the time of the starting network's trial by line, from the journal."""
+"""Figures of one run for a study of scaling: the time of the starting network's training by part, from the journal."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ OF_ONE_RUN = frozenset({"name", "runs", "seed", "system", "space"})
 
 @dataclass(frozen=True, slots=True)
 class RankMachine:
-    """Figures of one rank, measured at its start or published. None if unknown."""
+    """Figures of one rank (one accelerator and its process), measured at its start or published. None if unknown."""
 
     device: str
     peak_flops: float | None
     """Peak in FLOPS of a matrix product in the run's precision."""
     memory_bytes_per_second: float | None
+    """Memory bandwidth."""
     bus_bytes_per_second: float | None
     """Bus bandwidth of all ranks together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run. Times are those of the starting network's last attempt without its first epoch."""
+    """Figures of one run. Times are those of the last attempt to train the starting network, without its first epoch."""
 
     run: str
     started_unix: float
@@ -58,7 +59,10 @@ class Point:
     images: int
     """Number of processed training images, of all accelerators."""
     line_seconds: dict[str, Fraction]
-    """Accelerator-seconds by line, exact, by the clock of rank 0. A slow rank 0 does not wait, so its loss is arithmetic."""
+    """Accelerator-seconds by part of the time (LINES), exact, on the clock of rank 0.
+
+    A slow rank 0 does not wait. Its loss is arithmetic.
+    """
     machine: RankMachine
     proposal: events.TrialProposed
     start_graph: dict[str, Any]
@@ -74,25 +78,25 @@ class Point:
 
     @property
     def global_batch(self) -> int:
-        """Images per step of all accelerators together."""
+        """Images per training step of all accelerators together."""
         return self.batch * self.accelerators
 
     @property
     def quality(self) -> float:
-        """Quality after the last epoch, such as the accuracy from 0 to 1."""
+        """Quality after the last epoch, 0..1: accuracy, or mean average precision of a detector."""
         return self.epochs[-1].accuracy
 
     @property
     def steps_to_target(self) -> int | None:
-        """Number of steps to the end of the first epoch that reached the target. None if no epoch reached it."""
+        """Number of training steps to the end of the first epoch that reached the target quality. None if none did."""
         reached = (each.epoch for each in self.epochs if self.target is not None and each.accuracy >= self.target)
         epoch = next(reached, None)
         return None if epoch is None else epoch * max(1, self.training_images // self.global_batch)
 
     def seconds_per_image(self, evaluation: Fraction) -> dict[str, Fraction]:
-        """Return accelerator-seconds per training image by line of the time breakdown (arithmetic, exchange, …).
+        """Return accelerator-seconds per training image for each part of the time (arithmetic, exchange, waiting, input, …).
 
-        `evaluation`: share of the evaluation's time that counts, from 0 (none) to 1.
+        `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all), 1/N for one evaluation every N epochs.
         """
         shares = {"evaluation": evaluation}
         return {
@@ -100,40 +104,44 @@ class Point:
         }
 
     def images_per_second(self, evaluation: Fraction) -> float:
-        """Return the training images per second of all accelerators. `evaluation`: share of the evaluation that counts."""
+        """Return the training images per second of all accelerators together.
+
+        `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all).
+        """
         return float(self.accelerators / sum(self.seconds_per_image(evaluation).values()))
 
     def mfu(self, evaluation: Fraction) -> float | None:
-        """Return the MFU as a share: operations of convolutions and matrix products ÷ (time · peak). None without a peak.
+        """Return the model FLOPS utilization, 0..1: operations of convolutions and matrix products ÷ (time · peak).
 
-        `evaluation`: share of the evaluation's time that counts.
+        `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all). None if the peak is unknown.
         """
         peak, own = self.machine.peak_flops, self.proposal
         rate = self.images_per_second(evaluation) / self.accelerators
         return None if peak is None else (own.tensor_forward_flops + own.tensor_backward_flops) * rate / peak
 
     def images_per_joule(self, evaluation: Fraction) -> float | None:
-        """Return the training images per joule. None without a power. `evaluation`: share of the evaluation that counts."""
+        """Return the training images per joule. None if the power was not measured.
+
+        `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all).
+        """
         return self.images_per_second(evaluation) / self.watts if self.watts else None
 
 
 def point_of(folder: Path) -> Point:
-    """Return the figures of a run's folder for a study of scaling.
+    """Return the figures of the run in `folder` for a study of scaling.
 
-    Raises:
-        CannotCompare: the run has not ended, or its starting network trained for fewer than two epochs.
-        AiperfError: the journal cannot be read.
+    Raise CannotCompare if the run has not ended, or if its starting network was trained for fewer than two epochs. Raise
+    AiperfError if the journal cannot be read.
     """
     return point_of_events(read(folder), str(folder), folder)
 
 
 def point_of_events(run_events: Iterable[events.AnyEvent], name: str, folder: Path | None = None) -> Point:
-    """Return the figures of a run for a study of scaling, from the events of its journal. Errors as in `point_of`.
+    """Return the figures of a run for a study of scaling, from the events of its journal.
 
-    Args:
-        run_events: all events, in order.
-        name: name of the run in messages.
-        folder: folder of the run's telemetry. None: no power is read.
+    `run_events`: all events, in order. `name`: name of the run in messages. `folder`: folder of the run, from which its power
+    is read, None for no power. Raise CannotCompare if the run has not ended, or if its starting network was trained for fewer
+    than two epochs.
     """
     first: events.RunStarted | None = None
     workers: dict[int, events.WorkerJoined] = {}

@@ -1,4 +1,4 @@
-"""JSON and lines of the terminal for the scaling of runs, and its five closing sentences."""
+"""Text for the terminal and JSON of the results of `scale`, with its five conclusions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiperf.units import NOT_MEASURED, change, change_interval, duration, share
 
 
 def scale_json(found: ScalingStudy) -> dict[str, Any]:
-    """Return the JSON object that --json prints. Rates and times are per image of the training set."""
+    """Return the results of `scale` as the JSON object of --json. Times are accelerator-seconds per training image."""
     points = []
     for each in found.points:
         lines = each.seconds_per_image(found.evaluation)
@@ -65,7 +65,7 @@ def scale_json(found: ScalingStudy) -> dict[str, Any]:
 
 
 def scale_lines(found: ScalingStudy) -> list[str]:
-    """Return the study as lines of text for a terminal: the results, five sentences, and warnings."""
+    """Return the results of `scale` as lines of text for a terminal: figures, five conclusions, and warnings."""
     compared = "" if found.ratios is None else found.ratios.option
     if found.scaling is not None:
         compared = f"{found.scaling.form} scaling"
@@ -96,12 +96,12 @@ def scale_lines(found: ScalingStudy) -> list[str]:
 
 
 def sentences(found: ScalingStudy) -> list[str]:
-    """Return the five conclusions: what is left, what took the rest, best batch, precision, bound."""
+    """Return the five conclusions of `scale` as sentences: remaining efficiency, largest loss, best batch, precision, bound."""
     return [*_left(found), _best_batch(found.batch), _precision(found), _bound(found)]
 
 
 def warnings(found: ScalingStudy) -> list[str]:
-    """Return warnings about doubtful figures, one sentence each. Empty if there are none."""
+    """Return warnings about doubtful results of `scale`, one sentence each. Empty if there are none."""
     if found.ratios is not None and found.ratios.follows:
         return [
             f"Warning: {', '.join(found.ratios.follows)} changed together with {found.ratios.option}. Their effects are not "

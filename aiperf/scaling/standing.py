@@ -1,4 +1,4 @@
-"""Place that runs would have in a published list of supercomputers, by FLOPS and by FLOPS per watt."""
+"""Place that a run would have in a published list of supercomputers, by FLOPS and by FLOPS per watt."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ NUMBER = re.compile(r"\d{1,3}([, \u00a0\u202f]\d{3})+(\.\d+)?|\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class ListedSystem:
-    """One entry of a list."""
+    """One system of a published list."""
 
     rank: int
     name: str
     flops_per_second: float
     """Measured FLOPS of HPL (Rmax)."""
     watts: float | None
+    """Power in watts. None if the list does not give it."""
 
     @property
     def flops_per_watt(self) -> float | None:
-        """Rmax ÷ power, in FLOPS per watt. None without a power."""
+        """Measured FLOPS of HPL (Rmax) ÷ power, in FLOPS per watt. None without a power."""
         return None if self.watts is None else self.flops_per_second / self.watts
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Place by one figure. Equal figures share a place."""
+    """Place in a list by one figure. Equal figures share a place."""
 
     place: int | None
     """1 + entries with a larger figure. None if all are larger: further entries may not be in the list."""
@@ -56,7 +57,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Place of one run. Without a place, `lacks` has the reason."""
+    """Places of one run in a list. If it has none, `lacks` is the reason."""
 
     run: str
     lacks: str
@@ -74,14 +75,11 @@ class Standing:
 
 
 def read_list(path: Path, headers: Mapping[str, str]) -> list[ListedSystem]:
-    """Return the entries of a CSV file, in its order.
+    """Return the systems of a published list in a CSV file, in its order.
 
-    Args:
-        path: file with a header line, separated by commas, semicolons or tabs.
-        headers: header by column, for columns that are not recognised. Keys are those of COLUMNS.
-
-    Raises:
-        BadConfiguration: not a readable file, a missing column or unit, a value that is no number, or no entry.
+    `path`: file with a header line, separated by commas, semicolons or tabs. `headers`: header of a column that is not
+    recognised, by column ('rank', 'name', 'rmax', 'power'). Raise BadConfiguration if the file is not readable, a column or
+    unit is missing, a value is no number above 0, or there is no system.
     """
     if (wrong := what_is_wrong_with(path)) is not None:
         raise BadConfiguration(f"--list is a CSV file, but found {str(path)!r}, which is {wrong}: name such a file")
@@ -117,10 +115,9 @@ def read_list(path: Path, headers: Mapping[str, str]) -> list[ListedSystem]:
 
 
 def named_entry(entries: Sequence[ListedSystem], name: str) -> ListedSystem:
-    """Return the entry whose name contains `name`, without regard to case.
+    """Return the one system of a list with `name` in its name, without regard to case.
 
-    Raises:
-        BadConfiguration: no entry or several entries match.
+    Raise BadConfiguration if no system or several systems match.
     """
     matching = [each for each in entries if name.lower() in each.name.lower()]
     if len(matching) != 1:
@@ -133,12 +130,10 @@ def named_entry(entries: Sequence[ListedSystem], name: str) -> ListedSystem:
 
 
 def standing(report: Report, entries: Sequence[ListedSystem], to: ListedSystem | None) -> Standing:
-    """Return the place that a run's score and FLOPS per watt would have in a list. A simulated or invalid run has none.
+    """Return the places that the score (FLOPS) and the FLOPS per watt of a run would have in a list of systems.
 
-    Args:
-        report: report of the run.
-        entries: systems of the list.
-        to: entry whose Rmax the score is divided by. None for no ratio.
+    `report`: report of the run. `entries`: systems of the list. `to`: system by whose Rmax the score is divided, None for no
+    ratio. A simulated run and a run without a valid score have no place.
     """
     run, score, energy = report.run, report.score, report.energy
     lacks = "the run is simulated" if run.is_simulated else "" if score.valid else "the run has no valid score"
@@ -161,7 +156,10 @@ def standing(report: Report, entries: Sequence[ListedSystem], to: ListedSystem |
 
 
 def place_of(figure: float, listed: Sequence[tuple[str, float]]) -> Place:
-    """Return the place that a figure would have among the (name, figure) pairs of a list, the largest figure first."""
+    """Return the place of `figure` in a list, with the largest figure first: 1 + the number of larger figures.
+
+    `listed`: (name, figure) of each entry. The place is None if all figures of the list are larger.
+    """
     larger = sorted((each for each in listed if each[1] > figure), key=lambda each: each[1])
     others = sorted((each for each in listed if each[1] <= figure), key=lambda each: -each[1])
     return Place(

@@ -1,4 +1,4 @@
-"""All results of `scale` for one set of runs."""
+"""All results of the command `scale` for one set of runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ OF_MACHINE = (MACHINE, "trainer.threads")
 
 @dataclass(frozen=True, slots=True)
 class ScalingStudy:
-    """Results of one set of runs. Parts that the runs do not show are None or empty."""
+    """Results of `scale` for one set of runs. Results that the runs do not give are None or empty."""
 
     evaluation: Fraction
+    """Share of the evaluation's time that counts, 0 (none) to 1 (all)."""
     points: tuple[Point, ...]
     """Runs in order of accelerators and starts."""
     groups: dict[str, tuple[Point, ...]]
@@ -47,18 +48,13 @@ def study(
     reported: Path | None = None,
     predicted: Path | None = None,
 ) -> ScalingStudy:
-    """Return all results on the scaling of a set of runs.
+    """Return all results on the scaling of a set of runs: efficiency or ratios by an option, best batch, and bounds.
 
-    Args:
-        points: runs.
-        evaluation: share of the evaluation's time that counts, from 0 (none) to 1.
-        by: option by whose values the runs are compared. None for no such comparison.
-        reported: file of --points with figures from elsewhere.
-        predicted: folder of --predicted with a prediction.
-
-    Raises:
-        CannotCompare: the runs cannot be compared, or a prediction is given without numbers of accelerators.
-        BadConfiguration: an unknown option, or a file of another form.
+    `points`: runs. `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all), 1/N for one evaluation
+    every N epochs. `by`: option to compare by its values, None to compare numbers of accelerators. `reported`: CSV file with
+    figures from elsewhere (--points). `predicted`: folder of a prediction by `rehearse --within-worker`. Raise CannotCompare
+    if the runs cannot be compared, or if `by` and `predicted` are both given. Raise BadConfiguration for an unknown option,
+    or for a file of another form.
     """
     if by is not None and predicted is not None:
         raise CannotCompare(
@@ -86,5 +82,5 @@ def study(
 
 
 def _is_of_batches(ratios: OptionRatios | None) -> bool:
-    """Return whether the runs differ in their batch and in nothing that is independent of it."""
+    """Return True if the runs differ in their batch and in nothing that is independent of it."""
     return ratios is not None and ratios.option == "batch.default" and len(ratios.values[0].block_ratios) == 1

@@ -1,4 +1,4 @@
-"""Lines of the terminal and JSON for the figures of scaling."""
+"""Lines of the terminal and JSON for figures of networks of links, of matrix units, and of places in published lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ NO_FORM = "not in closed form"
 
 
 def topology_lines(name: str, figures: dict[str, Any]) -> list[str]:
-    """Return a network's figures as lines of text. `figures`: the JSON object of --json."""
+    """Return the figures of a network of links as lines of text.
+
+    `name`: description of the network, such as 'torus:32x32'. `figures`: result of `topology.as_json`.
+    """
     links, one_way = figures["bisection_links"], figures["bisection_bytes_per_second"]
     lines = [
         f"{name}: {count(figures['nodes'])} nodes, {count(figures['links'])} links, diameter {figures['diameter']}",
@@ -41,7 +44,10 @@ def topology_lines(name: str, figures: dict[str, Any]) -> list[str]:
 
 
 def array_json(layers: tuple[ArrayLayer, ...], array: int | None) -> dict[str, Any]:
-    """Return the entries on the filled share of an array of multipliers that --array adds to --json. Empty without --array."""
+    """Return the members that --array adds to the JSON object: edge, filled share (0..1), and the layers with most waste.
+
+    `layers`: the layers of a network. `array`: edge of the matrix unit. The result is empty if it is None.
+    """
     if array is None:
         return {}
     return {
@@ -52,7 +58,10 @@ def array_json(layers: tuple[ArrayLayer, ...], array: int | None) -> dict[str, A
 
 
 def array_lines(layers: tuple[ArrayLayer, ...], array: int | None) -> list[str]:
-    """Return the lines of text on the filled share of an array of multipliers that --array adds. Empty without --array."""
+    """Return the lines of text that --array adds: share of the matrix unit that is filled, and the layers with most waste.
+
+    `layers`: the layers of a network. `array`: edge of the matrix unit. The result is empty if it is None.
+    """
     if array is None:
         return []
     lines = [
@@ -68,7 +77,10 @@ def array_lines(layers: tuple[ArrayLayer, ...], array: int | None) -> list[str]:
 
 
 def note(precision: str) -> str:
-    """Return the sentence that belongs to every place: the list and this run differ in precision and problem."""
+    """Return the sentence for each place in a list: the list (HPL in FP64) and this run differ in precision and problem.
+
+    `precision`: precision of the run, such as 'bf16'.
+    """
     return (
         f"precision and problem differ: the list has HPL (a dense system of equations in FP64), this run trains in "
         f"{precision}. The place is a comparison of rates, and no rank of the list"
@@ -76,7 +88,7 @@ def note(precision: str) -> str:
 
 
 def standing_json(path: str, entries: Sequence[ListedSystem], runs: Sequence[Standing]) -> dict[str, Any]:
-    """Return the JSON object that --json prints for the places of runs. `path`: file of the list."""
+    """Return the places of runs in a list as the JSON object of --json. `path`: file of the list. `entries`: its systems."""
     return {
         "list": path,
         "entries": len(entries),
@@ -85,7 +97,10 @@ def standing_json(path: str, entries: Sequence[ListedSystem], runs: Sequence[Sta
 
 
 def standing_lines(found: Standing, to: str | None) -> list[str]:
-    """Return a run's place in a list as lines of text. `to`: name of the entry whose ratio is given."""
+    """Return the place of a run in a list as lines of text.
+
+    `to`: name of the system to which a ratio is given, None for no ratio.
+    """
     if found.lacks or found.place is None or found.flops_per_second is None:
         return [f"{found.run}: no place, because {found.lacks}"]
     lines = [f"{found.run}: {si(found.flops_per_second, 'FLOPS')}, {_place(found.place)}"]

@@ -1,7 +1,7 @@
-"""Links, diameter and bisection of networks, and the time of an all-reduce on them by closed forms.
+"""Networks of links between nodes: links, diameter, bisection, and the time of an all-reduce by closed forms.
 
-A link carries β bytes per second in each direction at the same time. A message of n bytes takes α + n/β.
-The formulas and their sources are in docs/scaling.md.
+A link carries β bytes per second in each direction at the same time. A message of n bytes takes α + n/β. The formulas and
+their sources are in docs/scaling.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LARGEST_EDGE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network of equal links. In a torus, an edge of 2 has two wires and an edge of 1 none."""
+    """A network of nodes and equal links. In a torus, an edge of 2 has two wires and an edge of 1 none."""
 
     kind: Kind
     edges: tuple[int, ...]
@@ -30,7 +30,7 @@ class Network:
 
     @property
     def nodes(self) -> int:
-        """Number of nodes."""
+        """Number of nodes of the network."""
         return math.prod(self.edges)
 
     @property
@@ -40,7 +40,7 @@ class Network:
 
     @property
     def links(self) -> int:
-        """Number of wires. Each carries data in both directions."""
+        """Number of links (wires). Each carries data in both directions."""
         match self.kind:
             case "torus" | "ring":
                 return self.nodes * len(self._wired)
@@ -51,12 +51,12 @@ class Network:
 
     @property
     def outgoing_links(self) -> int:
-        """Number of directions of links in which a node sends."""
+        """Number of link directions in which the nodes send: one per link of a switch, two per link of other networks."""
         return self.links if self.kind == "switch" else 2 * self.links
 
     @property
     def diameter(self) -> int:
-        """Number of links between the two nodes that are farthest apart."""
+        """Largest number of links on a shortest path between two nodes."""
         match self.kind:
             case "torus" | "ring":
                 return sum(edge // 2 for edge in self.edges)
@@ -69,7 +69,10 @@ class Network:
 
     @property
     def bisection_links(self) -> int | None:
-        """Least number of links between two halves of the nodes, which differ by one node at most. None: not in closed form."""
+        """Least number of links between two halves of the nodes. The halves differ by one node at most.
+
+        0 for one node. None if no closed form is known.
+        """
         if self.nodes == 1:
             return 0
         match self.kind:
@@ -82,10 +85,9 @@ class Network:
 
 
 def network_of(text: str) -> Network:
-    """Return the network of a text such as `torus:32x32`.
+    """Return the network that a text describes: 'torus:32x32', 'torus:8x8x8', 'ring:N', 'tree:N' or 'switch:N'.
 
-    Raises:
-        BadConfiguration: another form, or an edge outside 1 to 1,000,000.
+    Raise BadConfiguration for another form, or for an edge outside 1 to 1,000,000.
     """
     found = re.fullmatch(rf"({'|'.join(get_args(Kind))}):(\d+(?:x\d+)*)", text)
     edges = tuple(int(edge) for edge in found[2].split("x")) if found else ()
@@ -100,9 +102,10 @@ def network_of(text: str) -> Network:
 
 
 def bisection_seconds(network: Network, size: float, bytes_per_second: float) -> float | None:
-    """Return the least seconds of an all-reduce of `size` bytes, in which each half must receive the sum of the other half.
+    """Return the least seconds of an all-reduce by the bisection: each half of the nodes must receive the other half's sum.
 
-    None if the bisection has no closed form. `bytes_per_second`: rate of one link in one direction.
+    `size`: bytes that each node contributes. `bytes_per_second`: rate of one link in one direction. None if the bisection has
+    no closed form.
     """
     links = network.bisection_links
     return None if links is None else size / (links * bytes_per_second) if links else 0.0
@@ -111,7 +114,8 @@ def bisection_seconds(network: Network, size: float, bytes_per_second: float) ->
 def links_seconds(network: Network, size: float, bytes_per_second: float) -> float:
     """Return the least seconds in which the links of all nodes can send the 2(n−1)·size bytes of an all-reduce.
 
-    With l links at each node this is 2(n−1)/n · size/(l·β) (Patarasu and Yuan 2009), with β in bytes per second.
+    `size`: bytes that each node contributes. `bytes_per_second`: rate of one link in one direction, β. With l links at each
+    node this is 2(n−1)/n · size/(l·β) (Patarasu and Yuan 2009).
     """
     if network.nodes == 1:
         return 0.0
@@ -119,18 +123,20 @@ def links_seconds(network: Network, size: float, bytes_per_second: float) -> flo
 
 
 def ring_seconds(network: Network, size: float, bytes_per_second: float, alpha: float) -> float:
-    """Return the seconds of an all-reduce of `size` bytes by a ring through all nodes. `alpha`: latency of a link in seconds.
+    """Return the seconds of an all-reduce along a ring through all nodes.
 
-    In a torus or ring, half of the data goes each way round.
+    `size`: bytes that each node contributes. `bytes_per_second`: rate of one link in one direction. `alpha`: latency of a
+    link in seconds. In a torus or ring, half of the data goes in each direction.
     """
     ways = 2 if network.kind in ("torus", "ring") else 1
     return exchange_seconds(size, network.nodes, [LinkConf(network.nodes, alpha, ways * bytes_per_second)])
 
 
 def torus_seconds(network: Network, size: float, bytes_per_second: float, alpha: float) -> float | None:
-    """Return the seconds of an all-reduce of `size` bytes by dimensions (`cluster.topology.torus_seconds`).
+    """Return the seconds of an all-reduce in a torus or ring that proceeds dimension by dimension. None for other networks.
 
-    None for networks that are not tori or rings. `alpha`: latency of a link in seconds.
+    `size`: bytes that each node contributes. `bytes_per_second`: rate of one link in one direction. `alpha`: latency of a
+    link in seconds.
     """
     if network.kind not in ("torus", "ring"):
         return None
@@ -138,9 +144,10 @@ def torus_seconds(network: Network, size: float, bytes_per_second: float, alpha:
 
 
 def tree_seconds(network: Network, size: float, bytes_per_second: float, alpha: float) -> float:
-    """Return the seconds of an all-reduce by a pipelined double binary tree: 2·log₂(n)·α + 2·size/β.
+    """Return the seconds of an all-reduce by a pipelined double binary tree: 2·log₂(n)·α + 2·size/β. 0 for one node.
 
-    Sanders, Speck and Träff 2009. `size`: bytes. `alpha`: latency of a link in seconds.
+    `size`: bytes that each node contributes. `bytes_per_second`: rate β of one link in one direction. `alpha`: latency α of a
+    link in seconds (Sanders, Speck and Träff 2009).
     """
     if network.nodes == 1:
         return 0.0
@@ -148,9 +155,10 @@ def tree_seconds(network: Network, size: float, bytes_per_second: float, alpha: 
 
 
 def as_json(network: Network, bytes_per_second: float | None, alpha: float, size: float | None) -> dict[str, Any]:
-    """Return the JSON object that --json prints: nodes, links, bisection and seconds of an all-reduce.
+    """Return the figures of a network as the JSON object of --json: nodes, links, diameter, bisection, all-reduce seconds.
 
-    Figures that need a missing link or size, or have no closed form, are None.
+    `bytes_per_second`: rate of one link in one direction. `alpha`: latency of a link in seconds. `size`: bytes that each node
+    contributes. Figures that need a missing rate or size, or have no closed form, are None.
     """
     links, beta = network.bisection_links, bytes_per_second
     bisection = None if beta is None or links is None else links * beta

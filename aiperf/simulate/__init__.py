@@ -1,1 +1,1 @@
-"""Simulated cluster: the real driver, rules and searchers under a virtual clock, with injected faults."""
+"""Simulated cluster: the real main loop, rules and searchers under a virtual clock, with simulated faults."""

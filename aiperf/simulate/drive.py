@@ -1,4 +1,4 @@
-"""Simulation of a run to its end: the real driver and journal under a virtual clock, and their processor time."""
+"""Simulation of one run to its end under a virtual clock. The processor time of the simulation is measured."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from aiperf.journal.journal import Journal
 from aiperf.simulate.model.simulated_executor import SimulatedExecutor, SimulatedWorld
 
 Around = Callable[[Driver], AbstractContextManager[object]]
-"""Return a context manager around a driver's work. At a terminal: the one that makes Ctrl-C end the run properly."""
+"""Function that returns a context manager around the main loop, for example one that ends the run after Ctrl-C."""
 
 
 class SimulatedJournal(Journal):
-    """Journal that is not flushed to the disk."""
+    """Journal (event log of a run) that is not flushed to the disk."""
 
     def continuation(self) -> str:
+        """Return the advice for the user if the journal could not be written: a simulated run must be started again."""
         return "simulate it again, from its beginning (a simulated run is not resumed)"
 
 
@@ -39,12 +40,12 @@ class SimulationCost:
 
     @property
     def driver_seconds(self) -> float:
-        """Processor seconds of the driver: interpreting messages, deciding, checking proposals, and writing the journal."""
+        """Processor seconds of the main loop (driver) without the simulated machines: messages, decisions and journal."""
         return self.seconds - self.executor_seconds
 
     @property
     def proposals_per_second(self) -> float:
-        """Proposals per second of the searcher's processor time. 0 if that time is 0."""
+        """Proposals of networks per second of the searcher's processor time. 0 if that time is 0."""
         return self.proposals / self.proposing_seconds if self.proposing_seconds else 0.0
 
 
@@ -55,12 +56,15 @@ def drive(
     after_turn: Callable[[Driver], None] = lambda driver: None,
     around: Around = nullcontext,
 ) -> SimulationCost:
-    """Simulate a run, write its journal to `path`, a new file, and return the cost.
+    """Simulate a run to its end, write its journal (event log) to the new file `path`, and return the processor time.
 
-    `first`: first line of the journal. `after_turn`: called after each turn of the driver, which works inside of `around`.
+    `world`: state of the simulation, with its clock. `first`: first line of the journal. `after_turn`: called after each
+    turn of the main loop. `around`: returns a context manager in which the main loop runs. The result also counts events
+    and proposals.
 
     Raises:
-        NoWorkers: no worker started in the first minutes.
+        NoWorkers: no worker started in the first 300 simulated seconds.
+        JournalNotWritten: the journal could not be written.
     """
     began = time.process_time()
     with SimulatedJournal(path, durable=False) as journal:

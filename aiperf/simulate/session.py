@@ -1,7 +1,7 @@
-"""Simulated run from a configuration: `python -m aiperf +cluster=simulated …`.
+"""Simulated run from its options to a complete journal: `python -m aiperf +cluster=simulated …`.
 
-No data set is read and no network is trained. The first line of the journal marks it as simulated and holds no properties of
-the host or the time. Equal configurations therefore write equal journals, byte for byte.
+No data set is read and no network is trained. The first line of the journal marks it as simulated and contains no
+properties of the host or the time. Equal configurations therefore write equal journals, byte for byte.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_EPOCHS = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Simulated run that is ready to start."""
+    """Simulated run that is ready to start: its cluster, its plan and the first line of its journal."""
 
     conf: SimulatedConf
     plan: Plan
@@ -49,7 +49,14 @@ class Opening:
 
 
 def simulate(opening: Opening, after_turn: Callable[[Driver], None]) -> Path:
-    """Simulate a whole run and print its cost. Return the run's folder."""
+    """Simulate a whole run, print its processor time, and return the new folder with its journal.
+
+    `after_turn`: called after each turn of the main loop. Ctrl-C once ends the run with a complete journal.
+
+    Raises:
+        NotAsAnnounced, AnnouncementsDamaged, AnnouncementsNotWritten: the announcement cannot be used.
+        NoWorkers, JournalNotWritten: no worker started, or the journal could not be written.
+    """
     folder = new_folder(opening.plan.conf, time.time())
     use_announcement(opening.plan.conf, folder, (opening.first.run, opening.first.started_unix))
     world = world_of(opening)
@@ -63,11 +70,14 @@ def simulate(opening: Opening, after_turn: Callable[[Driver], None]) -> Path:
 
 
 def open_run(conf: RunConf, dataset: DataSet | None = None) -> Opening:
-    """Return a simulated run that is ready to start: its plan and first line. `dataset`: default: the configured one.
+    """Return a simulated run that is ready to start, with its plan and the first line of its journal. Nothing is written.
+
+    `conf`: options, with +cluster=simulated. `dataset`: description of the data set. None: that of `conf`.
 
     Raises:
-        BadConfiguration: an option out of its range, `resume` or `predict`, a starting graph too large for the memory, or a run
-            of more epochs than can be simulated.
+        BadConfiguration: an option is out of its range, resume= or predict= is set, the starting network is too large for
+            the memory, or the run has more than 20 million epochs.
+        NoSuchRun, JournalDamaged: the run of cluster.profile cannot be read.
     """
     cluster = conf.cluster
     assert isinstance(cluster, SimulatedConf), "the choice of the group has made it one"
@@ -98,15 +108,16 @@ def open_run(conf: RunConf, dataset: DataSet | None = None) -> Opening:
 
 
 def first_line(plan: Plan) -> RunStarted:
-    """Return the journal's first line without values that differ between hosts or times."""
+    """Return the first event of a simulated run's journal. Values that differ between hosts or times are empty or 0."""
     name = plan.conf.name or "simulated"
     return msgspec.structs.replace(first_event(plan, name, 0.0), simulated=True, versions={}, machine={})
 
 
 def world_of(opening: Opening, proposer: Proposer | None = None, learning: Learning | None = None) -> SimulatedWorld:
-    """Return the state outside of the executor for a new run: clock, checkpoints, faults and networks.
+    """Return the state of a new simulation: clock, checkpoints, faults and networks. `drive` simulates with it.
 
-    `proposer` and `learning` replace the configured ones.
+    `opening`: the run to simulate. `proposer`: makes proposals. `learning`: model of learning. None: those of the
+    configuration.
     """
     plan, conf = opening.plan, opening.conf
     return SimulatedWorld(

@@ -1,1 +1,1 @@
-"""Statistics of runs: uncertainty, spread and its causes, and significance of differences."""
+"""Statistics of runs: uncertainty of a figure, spread between runs and its causes, and significance of differences."""

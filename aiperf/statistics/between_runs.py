@@ -1,7 +1,8 @@
-"""Uncertainty of a score over runs: from repeats, or from a documented prior if there are fewer than three.
+"""Uncertainty of a score over runs: from repeats, or from a documented assumption (prior) for fewer than three runs.
 
 The 95 % interval of one run covers the steadiness of that run only. Another run of the same machine has another seed, other
-networks and another order of events, and so differs by more. A comparison of machines needs the variance between runs.
+networks and another sequence of events, and therefore differs by more. A comparison of machines needs the variance between
+runs.
 
 - Three or more runs: their own spread.
 - Fewer: a prior coefficient of variation, combined with the spread of two runs and with each run's own interval.
@@ -26,7 +27,7 @@ MEDIAN = math.sqrt(math.pi / 2)
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Assumed spread between runs of one machine."""
+    """Assumed spread of the score between runs of one machine, for sets of fewer than three runs."""
 
     variation: float
     """Coefficient of variation of the score."""
@@ -35,7 +36,7 @@ class Prior:
 
     @property
     def text(self) -> str:
-        """Text of the assumption, printed next to each result that uses it."""
+        """Sentence with the assumed spread in percent and its degrees of freedom, printed next to each result that uses it."""
         return f"assumed spread between runs of one machine: {100 * self.variation:g} % ({self.freedom} degrees of freedom)"
 
 
@@ -45,13 +46,20 @@ LONG_WINDOW_SECONDS = 3600.0
 
 
 def prior_of(window_seconds: float) -> Prior:
-    """Return the assumed spread between runs with a valid window of this many seconds: 2 % from an hour on, else 6 %."""
+    """Return the assumed spread of the score between runs of one machine: 2 % for long windows, 6 % for others.
+
+    `window_seconds`: length of the valid window (the time that is scored). Long means one hour or more.
+    """
     return LONG if window_seconds >= LONG_WINDOW_SECONDS else SHORT
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredRun:
-    """Score of a run with its own 95 % interval."""
+    """Score of a run in FLOPS, with the run's own 95 % interval.
+
+    The interval and its Student's degrees of freedom (`freedom`) are None if the run was too short for an interval.
+    `window_seconds`: length of the valid window (the time that is scored).
+    """
 
     score: float
     interval: tuple[float, float] | None
@@ -60,10 +68,10 @@ class ScoredRun:
 
 
 def over_runs(runs: Sequence[ScoredRun], *, of_median: bool = False) -> Estimate | None:
-    """Return the mean or the median of the scores in FLOPS with its uncertainty over runs.
+    """Return the mean of the scores in FLOPS with its uncertainty over runs.
 
-    Fewer than three runs use an assumed spread. None without runs, for a single run without an interval of its own, or if a
-    score is not positive.
+    `of_median`: return the median in place of the mean. Three or more runs use their own spread. Fewer runs use an assumed
+    spread. None without runs, for a single run without an interval, or if a score is not positive.
     """
     if not runs or min(run.score for run in runs) <= 0:
         return None

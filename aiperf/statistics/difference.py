@@ -1,4 +1,4 @@
-"""Tests of differences of figures: of two, of a regression beyond a margin, and of all pairs of a list.
+"""Tests of differences between figures: of two figures, of a regression beyond a margin, and of all pairs of a list.
 
 Welch's test on the logarithms, because the result is a ratio and each side has its own uncertainty. A difference that is not
 significant does not prove equality: "no regression" requires that the whole interval is within the margin.
@@ -19,7 +19,7 @@ from aiperf.statistics.estimate import LEVEL, Estimate, quantile
 
 @dataclass(frozen=True, slots=True)
 class RelativeChange:
-    """Relative change from one figure to another."""
+    """Relative change from a first figure to a second one, with its uncertainty."""
 
     relative: float
     """Second ÷ first − 1, as a share: 0.1 means 10 % more."""
@@ -30,7 +30,7 @@ class RelativeChange:
 
     @property
     def is_real(self) -> bool | None:
-        """True if the change is significant at 5 %, False if not. None if it cannot be tested."""
+        """True if the change is significant at 5 % (p-value below 0.05), False if not. None if the p-value is unknown."""
         return None if self.p_value is None else self.p_value < 0.05
 
 
@@ -38,13 +38,10 @@ Verdict = Literal["no regression", "regression", "cannot be determined"]
 
 
 def change(first: float, second: float, of_first: Estimate | None, of_second: Estimate | None) -> RelativeChange | None:
-    """Return second ÷ first − 1 with its 95 % interval and p-value. None if the first is not positive.
+    """Return the relative change second ÷ first − 1 with its 95 % interval and p-value. None if `first` is not positive.
 
-    Args:
-        first: First figure.
-        second: Second figure.
-        of_first: Uncertainty of the first figure. None if unknown.
-        of_second: Uncertainty of the second figure. None if unknown.
+    `of_first`, `of_second`: uncertainty of each figure, None if unknown. If one is None, or if `second` is not positive,
+    interval and p-value are None.
     """
     if first <= 0:
         return None
@@ -64,28 +61,28 @@ def change(first: float, second: float, of_first: Estimate | None, of_second: Es
 
 
 def welch_freedom(variances: list[float], freedoms: tuple[int, int]) -> float:
-    """Return the degrees of freedom by Welch and Satterthwaite: (Σ v)² ÷ Σ (v² ÷ f).
+    """Return the degrees of freedom of a difference of two means, by Welch and Satterthwaite: (Σ v)² ÷ Σ (v² ÷ f).
 
-    Args:
-        variances: variances v of the two means, whose sum is positive.
-        freedoms: degrees of freedom f of each variance.
+    `variances`: squared standard errors v of the two means, with a positive sum. `freedoms`: degrees of freedom f of each.
     """
     total = math.fsum(variances)
     return 1 / math.fsum((each / total) ** 2 / freedom for each, freedom in zip(variances, freedoms, strict=True))
 
 
 def two_sided(t: float, freedom: float) -> float:
-    """Return the two-sided p-value, from 0 to 1, of t in Student's distribution with these degrees of freedom."""
+    """Return the two-sided p-value, 0..1, of the value `t` in Student's distribution with `freedom` degrees of freedom."""
     from scipy.special import stdtr
 
     return 2 * float(stdtr(freedom, -abs(t)))
 
 
 def verdict(measured: RelativeChange, largest_regression: float, *, more_is_better: bool = True) -> Verdict:
-    """Return the verdict on a change against a margin, given as a share: the largest relative decrease that is no regression.
+    """Return "regression", "no regression" or "cannot be determined" for a change, by its 95 % interval and a margin.
 
-    "regression" if the whole interval is beyond the margin, "no regression" if the whole interval is within it. An interval
-    across the margin "cannot be determined", because a wide interval does not prove equality.
+    `largest_regression`: the margin, as a share from 0 to below 1. It is the largest relative decrease that is no regression.
+    `more_is_better`: False for figures such as an error, for which an increase is the regression. The verdict is "regression"
+    if the whole interval is beyond the margin, and "no regression" if the whole interval is within it. In all other cases, and
+    without an interval, it is "cannot be determined".
     """
     if measured.interval is None:
         return "cannot be determined"
@@ -102,7 +99,7 @@ Real = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class PlaceRange:
-    """Places of one entry."""
+    """Place of one entry in a ranking, and the range of places that its uncertainty allows."""
 
     place: int
     """Place by the figure only, from 1. Equal figures share a place."""
@@ -113,11 +110,12 @@ class PlaceRange:
 
 
 def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bool = True) -> tuple[PlaceRange, ...]:
-    """Return the place of each entry with the range of places that its uncertainty allows, in order of the entries.
+    """Return the place of each entry in a ranking, with the range of places that its uncertainty allows.
 
-    Each entry is (figure, uncertainty or None). Each pair is tested by Welch's t, with Holm's step-down (1979) over all pairs:
-    at most 5 of 100 lists separate a pair that is equal. An entry without an uncertainty is not compared. It has no range, and
-    it widens the ranges of others.
+    The result is in the order of `entries`. Each entry is (figure, uncertainty or None). `more_is_better`: True if the largest
+    figure has place 1. Each pair is tested by Welch's t, with Holm's correction (1979) over all pairs: at most 5 of 100 lists
+    separate a pair that is equal. An entry without an uncertainty is not compared. It has no range, and it widens the ranges of
+    other entries.
     """
     values = np.array([value for value, _ in entries], dtype=np.float64)
     if not more_is_better:
@@ -138,7 +136,10 @@ def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bo
 
 
 def surely_apart(estimates: Sequence[Estimate]) -> npt.NDArray[np.bool_]:
-    """Return True at [i, j] if i and j differ significantly, at 5 % over all pairs together. Shape (n, n), symmetric."""
+    """Return a symmetric array (n, n) that is True at [i, j] if the estimates i and j differ significantly.
+
+    The level is 5 % over all pairs together: Welch's t for each pair, with Holm's correction (1979).
+    """
     from scipy.special import stdtr
 
     size = len(estimates)
@@ -163,9 +164,10 @@ def surely_apart(estimates: Sequence[Estimate]) -> npt.NDArray[np.bool_]:
 
 
 def holm(p_values: Real, level: float) -> npt.NDArray[np.bool_]:
-    """Return True for each rejected hypothesis, in order of `p_values`, at `level` for all together (Holm 1979).
+    """Return True for each rejected hypothesis, in the order of `p_values`, by Holm's step-down method (1979).
 
-    The p-values are compared in ascending order with level ÷ number of remaining ones, up to the first that is larger.
+    `p_values`: one per hypothesis, 0..1. `level`: probability of at least one false rejection, such as 0.05. The p-values are
+    compared in ascending order with level ÷ number of remaining ones, up to the first that is larger.
     """
     order = np.argsort(p_values, kind="stable")
     is_kept = p_values[order] > level / (len(p_values) - np.arange(len(p_values)))

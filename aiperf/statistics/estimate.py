@@ -1,7 +1,7 @@
-"""Figure with its uncertainty, from repeated runs or from the steadiness of one run, and the spread of repeats.
+"""Figure with its uncertainty, from repeated runs or from the steadiness of one run, and the spread of repeated runs.
 
-Both have a value, a standard error and Student's degrees of freedom, so one method compares them. The basis is stored with the
-number, because an interval from the steadiness of one run does not cover other runs.
+Both kinds of figure have a value, a standard error and Student's degrees of freedom. One method compares them. The basis is
+stored with the number, because an interval from the steadiness of one run does not cover other runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Basis = Literal["repeats", "evenness", "prior"]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure and its uncertainty."""
+    """A figure, its standard error in the same unit, and the source of that uncertainty."""
 
     value: float
     standard_error: float
@@ -31,13 +31,16 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Lower and upper end of the 95 % interval: value ± t · standard error, in the unit of the figure."""
+        """Lower and upper end of the 95 % interval, in the unit of the figure: value ± t · standard error."""
         half = quantile(self.freedom) * self.standard_error
         return self.value - half, self.value + half
 
 
 def of_repeats(values: Sequence[float]) -> Estimate | None:
-    """Return the mean of a figure over equal runs with its standard error. None for fewer than two runs."""
+    """Return the mean of a figure over equal runs, with its standard error. None for fewer than two runs.
+
+    `values`: one value per run.
+    """
     runs = len(values)
     if runs < 2:
         return None
@@ -45,9 +48,9 @@ def of_repeats(values: Sequence[float]) -> Estimate | None:
 
 
 def of_one_run(value: float | None, interval: tuple[float, float] | None, freedom: int | None) -> Estimate | None:
-    """Return a score as an Estimate from its own 95 % interval (`aiperf.accounting.confidence`).
+    """Return the score of one run in FLOPS as an Estimate, with the standard error that follows from its 95 % interval.
 
-    None if value, interval or its degrees of freedom are None.
+    `interval`: lower and upper end. `freedom`: Student's degrees of freedom of the interval. None if any argument is None.
     """
     if value is None or interval is None or freedom is None:
         return None
@@ -56,13 +59,15 @@ def of_one_run(value: float | None, interval: tuple[float, float] | None, freedo
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation of two or more values, as a sample with n − 1."""
+    """Return the sample standard deviation (n − 1) of the values, in their unit. At least two values are needed."""
     middle = fmean(values)
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
 def quantile(freedom: float, level: float = LEVEL) -> float:
-    """Return Student's t at `freedom` degrees of freedom for a two-sided interval with confidence `level`, a share.
+    """Return the factor t of Student's distribution: a two-sided interval is the mean ± t · standard error.
+
+    `freedom`: degrees of freedom. `level`: confidence level as a share, 0..1.
 
     >>> round(quantile(4), 3)
     2.776
@@ -91,7 +96,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Return mean, standard deviation and coefficient of variation of values.
+    """Return the mean, the standard deviation and the coefficient of variation of a figure. `values`: one value per run.
 
     None for fewer than two values, or if the mean is not positive.
     """
@@ -102,10 +107,11 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def variation_interval(variation: float, runs: int) -> tuple[float, float] | None:
-    """Return the 95 % interval of a coefficient of variation K from n runs of a normal figure (Vangel 1996, modified McKay).
+    """Return the 95 % interval of a coefficient of variation (standard deviation ÷ mean) of a normal figure.
 
-    K ÷ √(((u + 2) ÷ n − 1) K² + u ÷ (n − 1)), with u the χ² quantiles of n − 1 degrees of freedom at 97.5 and 2.5 %.
-    None if K is not positive or above 0.33, for which the approximation does not hold, or if the upper end is infinite.
+    `variation`: the coefficient K, as a share. `runs`: number n of runs from which it was computed. Formula (Vangel 1996,
+    modified McKay): K ÷ √(((u + 2) ÷ n − 1) K² + u ÷ (n − 1)), with u the χ² quantiles of n − 1 degrees of freedom at 97.5 and
+    2.5 %. None if K is not positive or above 0.33, for which the approximation does not hold, or if the upper end is infinite.
 
     >>> low, high = variation_interval(0.05, 5) or (0.0, 0.0)
     >>> round(low, 4), round(high, 4)
@@ -124,11 +130,12 @@ def variation_interval(variation: float, runs: int) -> tuple[float, float] | Non
 
 
 def more_runs(of: Spread, precision: float) -> int:
-    """Return the number of further runs for a 95 % interval of the mean of ± `precision` (a share of the mean).
+    """Return the number of further runs that are needed for a 95 % interval of the mean of ± `precision`. 0 if none is needed.
 
-    Stein's second sample (1945): with s and t of the present runs, n = ⌈(t · s ÷ (precision · mean))²⌉ runs in total give this
-    width for any true deviation, if the interval uses s of the first runs. After two runs the number is large, because two runs
-    determine s badly.
+    `of`: spread of the present runs. `precision`: half width of the interval as a share of the mean, above 0. Stein's second
+    sample (1945): with s and t of the present runs, n = ⌈(t · s ÷ (precision · mean))²⌉ runs in total give this width for any
+    true deviation, if the interval uses s of the first runs. After two runs the number is large, because two runs determine s
+    badly.
 
     >>> more_runs(spread([100.0, 101.0, 99.0, 100.5, 99.5]), 0.005)  # s = 0.79, t(4) = 2.776: (4.39)² = 19.3
     15

@@ -1,7 +1,7 @@
-"""Interleaved pairs of measurements: the median of their ratio and its 95 % interval.
+"""Comparison of two operations by alternating measurements: the median of their ratio and its 95 % interval.
 
-A machine's speed drifts (frequency, neighbours, caches), so a and b are never measured in two separate blocks. Each pair
-measures both, in alternating order, and only ratios within a pair are compared.
+A machine's speed drifts (frequency, neighbours, caches). The operations a and b are therefore never measured in two separate
+blocks. Each pair measures both, in alternating order, and only ratios within a pair are compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FEWEST_PAIRS = 6
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Ratio of the measurements of a to those of b. For times, a ratio below 1 means that a is faster."""
+    """Ratio of the measurements of a to those of b, over pairs. For times, a ratio below 1 means that a is faster."""
 
     median: float
     low: float
@@ -39,16 +39,16 @@ def interleaved(
     pairs: int = 10,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Ratio:
-    """Measure `a` and `b` alternately (a b, b a, a b, …) and return the ratio a / b.
+    """Measure `a` and `b` alternately (a b, b a, a b, …) and return the median of the ratio a / b with its 95 % interval.
 
-    The number that a callable returns is its measurement. A callable that returns None is timed by `clock`. Both are called
-    once before, unmeasured, as a warm-up.
-
-    Raises:
-        ValueError: for fewer than 6 pairs, which give no 95 % interval of a median, or a measurement that is not positive.
+    Each callable is called once as a warm-up and then once per pair. The number that it returns is its measurement. If it
+    returns None, its duration by `clock` (seconds) is the measurement. Raise ValueError for fewer than 6 pairs, which give no
+    95 % interval of a median, or for a measurement that is not positive.
     """
     if pairs < FEWEST_PAIRS:
-        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} pairs, but found {pairs!r}")
+        raise ValueError(
+            f"a 95 % interval of the median needs at least {FEWEST_PAIRS} pairs, but found {pairs!r}: measure more pairs"
+        )
     a()
     b()
     of_a: list[float] = []
@@ -63,17 +63,17 @@ def interleaved(
 
 
 def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval of a median: the narrowest order statistics x(k) to x(n + 1 − k) that contain it so probably.
+    """Return the lower and upper end of the 95 % interval of a median: two of the sorted values, x(k) and x(n + 1 − k).
 
-    Exact for any continuous distribution: the number of values below the median is binomial(n, ½), so the interval misses
-    with probability 2·P(X < k). For n = 10 it is x(2) to x(9), with 97.9 %.
-
-    Raises:
-        ValueError: for fewer than 6 values.
+    They are the narrowest such pair that contains the median with at least 95 % probability. This is exact for any continuous
+    distribution: the number of values below the median is binomial(n, ½), and the interval misses with probability 2·P(X < k).
+    For n = 10 it is x(2) to x(9), with 97.9 %. Raise ValueError for fewer than 6 values.
     """
     n = len(values)
     if n < FEWEST_PAIRS:
-        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} values, but found {n}")
+        raise ValueError(
+            f"a 95 % interval of the median needs at least {FEWEST_PAIRS} values, but found {n}: measure more values"
+        )
     k = 1
     while 2 * sum(comb(n, below) for below in range(k + 1)) <= 0.05 * 2**n:
         k += 1
@@ -86,5 +86,7 @@ def _measure(measured: Callable[[], float | None], clock: Callable[[], float]) -
     own = measured()
     value = clock() - begin if own is None else own
     if not value > 0:
-        raise ValueError(f"a measurement must be above zero to form a ratio, but {measured!r} gave {value!r}")
+        raise ValueError(
+            f"a measurement must be above zero to form a ratio, but {measured!r} gave {value!r}: measure more work at once"
+        )
     return value

@@ -1,4 +1,4 @@
-"""Predicted score of a run: its figures, its file, and the run that it belongs to."""
+"""Prediction of a run's score, made before the run: its figures, its JSON file, and the comparison with the run's options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OTHER_OPTIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ScorePrediction:
-    """A predicted score with the input that reproduces it."""
+    """A predicted score, with the input of the simulations that reproduces it."""
 
     format: int
     release: str
@@ -51,44 +51,45 @@ class ScorePrediction:
 
     @property
     def score(self) -> float:
-        """Return the predicted score in FLOPS: the mean of the simulations."""
+        """Predicted score in FLOPS: the mean of the simulations."""
         return fmean(self.scores)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval of one run in FLOPS, from the spread of the simulations and without the machine's spread."""
+        """Lower and upper end of the 95 % interval of one run's score in FLOPS, at least 0. It needs two or more simulations.
+
+        It comes from the spread of the simulations, without the spread between real runs of the machine.
+        """
         count = len(self.scores)
         half = quantile(count - 1) * deviation(self.scores) * sqrt(1 + 1 / count)
         return max(0.0, self.score - half), self.score + half
 
 
 def as_json(of: ScorePrediction) -> dict[str, Any]:
-    """Return the content of a prediction's file as a JSON object: all fields, score and interval."""
+    """Return the content of a prediction's file as a JSON object: all fields, `score` and `interval` (FLOPS)."""
     content: dict[str, Any] = json.loads(json.dumps(asdict(of) | {"score": of.score, "interval": of.interval}))
     return content
 
 
 def read_prediction(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a prediction's file, written by `predict --out`.
+    """Return the JSON object in a prediction's file, as written by `predict --out`: the fields, score and interval (FLOPS).
 
-    Raises:
-        BadConfiguration: the file holds no prediction.
-        OSError: the file cannot be read.
+    Raise BadConfiguration if the file holds no prediction of this format, and OSError if it cannot be read.
     """
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:
         raise BadConfiguration(
-            f"a prediction is a JSON file of `predict --out`, but {shown(path)} is none ({error})"
+            f"a prediction is a JSON file of `predict --out`, but {shown(path)} is none ({error}): name such a file"
         ) from error
     return require_prediction(content, shown(path))
 
 
 def require_prediction(content: object, name: str) -> dict[str, Any]:
-    """Return `content` unchanged if it is an object with the fields of a prediction. `name`: name of the file, for messages.
+    """Return `content` unchanged if it is a JSON object with the fields of a prediction.
 
-    Raises:
-        BadConfiguration: it is no prediction, or one of another format.
+    `name`: name of the file, for the error message. Raise BadConfiguration if a field is missing, or if the format has another
+    version.
     """
     keys = {*ScorePrediction.__dataclass_fields__, "score", "interval"}
     if not isinstance(content, dict) or not keys <= content.keys() or content["format"] != FORMAT:
@@ -100,22 +101,24 @@ def require_prediction(content: object, name: str) -> dict[str, Any]:
 
 
 def release() -> str:
-    """Return the version of the installed program, or `not installed as a package`."""
+    """Return the version of the installed package, or 'not installed as a package'."""
     return versions().get("aiperf-cluster", "not installed as a package")
 
 
 def node_hashes(checks: Iterable[NodeChecked]) -> tuple[str, ...]:
-    """Return the sorted hashes of the nodes' descriptions in preflight checks. Empty if no node was described."""
+    """Return the sorted hashes of the nodes' system descriptions, without repeats. Empty if no node was described.
+
+    `checks`: results of the nodes' checks before the run.
+    """
     found = (check.readings.get(PROBE, {}) for check in checks)
     return tuple(sorted({hash for each in found if (hash := each.get("facts", {}).get(HASH)) is not None}))
 
 
 def differing_options(content: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-    """Return the sorted names of options that differ between a prediction and a run, except for seed, names, folders and place.
+    """Return the sorted names of the options that differ between a prediction and a run.
 
-    Args:
-        content: JSON object of the prediction's file.
-        config: configuration of the run.
+    `content`: JSON object of the prediction's file. `config`: configuration of the run. Options that may differ are not listed:
+    seed, names, folders and the place of the run.
     """
     predicted = content["config"]
     names = (predicted.keys() | config.keys()) - OTHER_OPTIONS

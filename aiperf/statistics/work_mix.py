@@ -1,4 +1,7 @@
-"""Work of a run by trial inside the valid window: factors of the score, and comparison of runs by pairs of equal trials."""
+"""Work of a run by trial (training of one network): factors of the score, and comparison of two runs by pairs of equal trials.
+
+Only work inside the valid window (the time that is scored) counts.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from aiperf.statistics.estimate import deviation, quantile
 
 @dataclass(frozen=True, slots=True)
 class TrialWork:
-    """Work of one trial inside the window, including lost work that was repeated."""
+    """Work of one trial (training of one network) inside the valid window. Work that was lost and repeated counts each time."""
 
     network: str
     """Fingerprint of the architecture."""
@@ -28,7 +31,7 @@ class TrialWork:
 
 @dataclass(frozen=True, slots=True)
 class RunWork:
-    """Work of one run in its valid window."""
+    """Work of one run in its valid window (the time that is scored)."""
 
     flops_per_second: float
     """Score of the run in FLOPS."""
@@ -40,7 +43,7 @@ class RunWork:
 
     @property
     def factors(self) -> dict[str, float]:
-        """Return the factors of the score by the names in FACTORS: accelerators, busy share, share not repeated, and speed.
+        """Factors of the score, by the names in FACTORS: accelerators, busy share, share of counted work, and speed.
 
         Their product is the score in FLOPS. The speed is in FLOPS too, the others have no unit. The run must have work in its
         window.
@@ -66,7 +69,7 @@ FACTORS = {
 
 @dataclass(frozen=True, slots=True)
 class ScoreFactor:
-    """Factor of the ratio of two scores."""
+    """One factor of the ratio of two scores."""
 
     name: str
     change: float
@@ -74,9 +77,10 @@ class ScoreFactor:
 
 
 def ratio_factors(first: Sequence[RunWork], second: Sequence[RunWork]) -> tuple[ScoreFactor, ...]:
-    """Return the factors of second score ÷ first score. Each is given as its change: a factor of 1.05 as +0.05.
+    """Return the factors of the ratio second score ÷ first score, in the order of FACTORS, each as a change: 1.05 as +0.05.
 
-    The score of several runs is their geometric mean. Empty if a run has no work in its window.
+    `first`, `second`: the runs of each side. The score of several runs is their geometric mean. Empty if a run has no work in
+    its valid window.
     """
     if not all(run.flops_per_second > 0 and run.trials for run in (*first, *second)):
         return ()
@@ -93,7 +97,7 @@ EQUAL_WORK = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Speed ratio of two runs over pairs of equal trials."""
+    """Speed of a second run relative to a first one, over pairs of equal trials (same network and batch size)."""
 
     pairs: int
     left_out: int
@@ -106,9 +110,10 @@ class Pairs:
 
 
 def pairs(first: RunWork, second: RunWork) -> Pairs | None:
-    """Return the speed of the second run relative to the first over pairs of equal trials (network and batch size).
+    """Return the speed of the second run relative to the first, over pairs of trials with equal network and batch size.
 
-    None if there is no pair.
+    The speed is operations per busy accelerator-second, as a geometric mean over pairs. A pair is left out if the operations of
+    its trials differ by more than 1 %. None if there is no pair.
     """
     ones, others = _by_cell(first.trials), _by_cell(second.trials)
     both = [pair for cell, trials in ones.items() for pair in zip(trials, others.get(cell, ()), strict=False)]

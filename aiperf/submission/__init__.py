@@ -1,1 +1,1 @@
-"""Runs that are announced, signed, bundled for others, and judged by them."""
+"""Announcement of runs before they begin, signatures, and submission files of runs for others, who inspect them."""

@@ -1,11 +1,11 @@
-"""A run and its announcement: the entry that announces a configuration, and the differences of a run from its announcement.
+"""Comparison of a run with its announcement, a signed entry of its options in the site's log before the run.
 
-A run is checked against its announcement before anything starts. The driver then adds a `begun` entry to the site's log, so
-that the announcement serves one run. No second run can begin with it, unless that entry is cut off the log; a submission that
-holds a later or another copy of the log shows this.
+A run is checked against its announcement before anything starts. The driver then adds a `begun` entry to the site's log.
+The announcement therefore serves one run. No second run can begin with it, unless that entry is cut off the log. A
+submission that contains a later or another copy of the log shows this.
 
-A run is published as announced if its journal names the announcement, its first line has no difference from it, and the log has
-this run as the one that began with it.
+A run is published as announced if its journal names the announcement, its first line has no difference from it, and the log
+has this run as the one that began with it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CLOCK_SECONDS = 1.0
 
 
 def announced_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a configuration that an announcement holds.
+    """Return the options in `config` that an announcement contains, by name. The others are left out.
 
     Left out are the seed, the folder of the runs, the search space, and options of one command line or announcement.
     """
@@ -50,12 +50,13 @@ def announced_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnounced:
-    """Return the next entry of a log of announcements, not yet signed: a future run of this configuration.
+    """Return the next entry for a log of announcements, not yet signed and not yet written: a future run with options `conf`.
 
-    `now_unix`: time of the entry in seconds since 1970.
+    `log`: present content of the log. `now_unix`: time of the entry in seconds since 1970.
 
     Raises:
-        BadConfiguration: No run can begin with this configuration, or an option depends on the start of the run.
+        BadConfiguration: no run can begin with these options, or they contain the seed, another announcement, resume=,
+            dry_run= or cluster.profile.
     """
     check_options(conf)
     given = [name for name in ("announcement", "announcement_log", "resume") if getattr(conf, name) is not None]
@@ -83,13 +84,10 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnou
 
 
 def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, started_unix: float | None) -> list[str]:
-    """Return the differences of a run from its announcement, one text each. Empty if it agrees.
+    """Return the differences of a run from its announcement, one text each. Empty if there are none.
 
-    Args:
-        announced: entry of the announcement.
-        config: configuration of the run.
-        rules: number of its proposal rules.
-        started_unix: its start in seconds since 1970. None for a simulated run.
+    `announced`: entry of the announcement. `config`: configuration of the run. `rules`: version number of the run's
+    proposal rules. `started_unix`: its start in seconds since 1970. None: the start is not compared (simulated run).
     """
     entry = announced.entry
     assert isinstance(entry, RunAnnounced)
@@ -109,9 +107,9 @@ def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, starte
 
 
 def breaks_of(log: Announcements, announced: SignedEntry, first: RunStarted) -> list[str]:
-    """Return the differences of a run from its announcement and from the log's record of its start, one text each.
+    """Return the differences of a run from its announcement and from the log's entry about its start, one text each.
 
-    `first`: first line of the run's journal. Empty if it agrees.
+    `announced`: entry of the announcement. `first`: first line of the run's journal. Empty if there are no differences.
     """
     found = breaks(announced, first.config, first.proposal_rules, None if first.simulated else first.started_unix)
     begun, withdrawn = log.begun().get(announced.id), log.withdrawn().get(announced.id)
@@ -127,13 +125,14 @@ def breaks_of(log: Announcements, announced: SignedEntry, first: RunStarted) -> 
 
 
 def require_announced(conf: RunConf, now_unix: float | None = None) -> None:
-    """Check a run that is about to begin against its announcement, if it names one. Returns nothing.
+    """Check that a run with options `conf` may begin as announced. Nothing is checked if it has no announcement=ID.
 
-    `now_unix`: start of the run in seconds since 1970 (default: now).
+    `now_unix`: start of the run in seconds since 1970. None: now. Nothing is written.
 
     Raises:
-        NotAsAnnounced: The run differs, the announcement was withdrawn or used, or the log does not have it.
-        AnnouncementsDamaged: The log is damaged.
+        NotAsAnnounced: the run differs, the announcement was withdrawn or used, or the log does not contain it.
+        AnnouncementsDamaged: the log is damaged.
+        BadConfiguration: only one of announcement= and announcement_log= is given, or the id is no id.
     """
     named = _named(conf)
     if named is not None:
@@ -142,13 +141,14 @@ def require_announced(conf: RunConf, now_unix: float | None = None) -> None:
 
 
 def use_announcement(conf: RunConf, folder: Path, first: tuple[str, float]) -> None:
-    """Record in the log of announcements that the run of this folder begins. Called last, before the journal exists.
+    """Add an entry to the log of announcements that the run in `folder` begins. Nothing if `conf` has no announcement=ID.
 
-    `first`: `run` and `started_unix` of the journal's first line.
+    It is called immediately before the journal is created. `first`: name of the run, and its start in seconds since 1970.
 
     Raises:
-        NotAsAnnounced: Another run has used the announcement since `require_announced`.
-        AnnouncementsNotWritten: The entry could not be added.
+        NotAsAnnounced: another run has used the announcement, or it was withdrawn, since `require_announced`.
+        AnnouncementsDamaged: the log is damaged.
+        AnnouncementsNotWritten: the entry could not be added.
     """
     named = _named(conf)
     if named is None:
@@ -200,7 +200,10 @@ def _require_same(found: SignedEntry, conf: RunConf, now_unix: float) -> None:
 def _free(log: Announcements, wanted: str, path: Path) -> SignedEntry:
     found = log.by_id(wanted)
     if found is None or not isinstance(found.entry, RunAnnounced):
-        raise NotAsAnnounced(f"an announcement is named by its id. '{path}' holds no announced run {wanted!r}")
+        raise NotAsAnnounced(
+            f"an announcement is named by its id. '{path}' holds no announced run {wanted!r}. "
+            f"List the ids: python -m aiperf announce --log '{path}' --show"
+        )
     if (withdrawn := log.withdrawn().get(wanted)) is not None:
         raise NotAsAnnounced(f"announcement {wanted} was withdrawn ({withdrawn.reason}): announce the run again")
     if (begun := log.begun().get(wanted)) is not None:
@@ -213,7 +216,7 @@ def _free(log: Announcements, wanted: str, path: Path) -> SignedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Announced run that is not published."""
+    """Announced run without a published journal that agrees with the announcement."""
 
     id: str
     number: int
@@ -245,14 +248,15 @@ class Announced:
 
     @property
     def words(self) -> str:
-        """Counts as text: `3 of 4 announced runs published`."""
+        """Counts of runs as text: `3 of 4 announced runs published`."""
         return f"{self.published} of {self.announced} announced runs published"
 
 
 def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
-    """Return the comparison of a site's log of announcements with its published runs.
+    """Return a comparison of all announced runs of a site with its published runs.
 
-    `runs`: first lines of their journals. Copies of a journal count once.
+    `log`: content of the site's log of announcements. `runs`: first line of the journal of each published run. Copies of a
+    journal count once.
     """
     entries = {each.id: each for each in log.entries if isinstance(each.entry, RunAnnounced)}
     by_id: dict[str, list[RunStarted]] = {}
@@ -288,10 +292,10 @@ def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
 
 
 def witnessed_unix(log: Announcements, wanted: SignedEntry, signers: Mapping[str, Sequence[str]]) -> float | None:
-    """Return the time, in seconds since 1970, at which another principal first confirmed an entry. None if nobody did.
+    """Return the earliest time (seconds since 1970) at which another person confirmed by signature that an entry existed.
 
-    `signers`: principals by the id of each entry (`signers_of`). A second key of the same principal, or a key of an unknown
-    one, is no witness.
+    `wanted`: the entry. `signers`: names of the signers by id of each entry (`signers_of`). A second key of the same
+    person, or a key of an unknown person, is no confirmation. None if there is no confirmation.
     """
     own = set(signers.get(wanted.id, ()))
     witnesses = (each for each in log.entries[wanted.entry.number :] if isinstance(each.entry, HeadWitnessed))

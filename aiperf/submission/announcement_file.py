@@ -1,4 +1,4 @@
-"""Log of announcements on disk. One writer at a time adds a complete line or nothing."""
+"""File of a site's log of announcements: read it, and add signed entries, one writer at a time."""
 
 from __future__ import annotations
 
@@ -23,32 +23,36 @@ _LOOK_SECONDS = 0.05
 
 
 def log_path(word: str | Path) -> Path:
-    """Return the path of the log that --log names: a file, or announcements.jsonl in a folder or in a name ending with '/'."""
+    """Return the path of the log of announcements that `word` (option --log or announcement_log=) names.
+
+    It is the file itself. For a folder, or a name with '/' at its end, it is announcements.jsonl in this folder.
+    """
     path = Path(word)
     return path / NAME if path.is_dir() or str(word).endswith("/") else path
 
 
 def make_folder(word: str) -> None:
-    """Create the folder that --log names, if the word ends with '/'.
+    """Create the folder that `word` (option --log) names, if it ends with '/'. Nothing otherwise, or if it exists.
 
     Raises:
-        AnnouncementsNotWritten: The folder cannot be created.
+        AnnouncementsNotWritten: the folder cannot be created.
     """
     try:
         if word.endswith("/"):
             Path(word).mkdir(exist_ok=True)
     except OSError as error:
         raise AnnouncementsNotWritten(
-            f"--log names a file or a folder. '{word}' cannot be created ({error.strerror})"
+            f"--log names a file or a folder. '{word}' cannot be created ({error.strerror}). Name another folder"
         ) from error
 
 
 def read_log(path: Path) -> Announcements:
-    """Return the checked content of a log of announcements.
+    """Return the content of the log of announcements in the file `path`, after a check of all its lines.
 
     Raises:
-        NotAsAnnounced: The file cannot be read.
-        AnnouncementsDamaged: See `parse`.
+        NotAsAnnounced: the file cannot be read.
+        AnnouncementsDamaged: a line was changed or removed, or has a wrong signature.
+        KeyUnusable: ssh-keygen is not installed.
     """
     try:
         require_file(path)
@@ -61,20 +65,16 @@ def read_log(path: Path) -> Announcements:
 
 
 def add(path: Path, key: Path | None, entry_of: Callable[[Announcements], AnyEntry]) -> tuple[SignedEntry, Path | None]:
-    """Sign an entry, add it to the log, and return it.
+    """Sign one entry and add it to the log of announcements in the file `path`, which is created if it is missing.
 
-    Args:
-        path: File of the log.
-        key: Key that signs. None for an entry without a signature.
-        entry_of: Creates the entry from the present log.
-
-    Returns:
-        The entry, and the file next to the log that keeps a torn last line (None if no line was torn).
+    `key`: file of the key that signs. None for an entry without a signature. `entry_of`: creates the entry from the present
+    log. Return the entry, and the file next to the log to which an incomplete last line was moved, or None. Waits up to 30
+    s for another writer.
 
     Raises:
-        AnnouncementsNotWritten: Another writer holds the log, or the disk refuses the line. The log is unchanged.
-        AnnouncementsDamaged: See `parse`.
-        KeyUnusable: See `sign`.
+        AnnouncementsNotWritten: another writer holds the log, or the file cannot be written. The log is unchanged.
+        AnnouncementsDamaged: a line of the log was changed or removed, or has a wrong signature.
+        KeyUnusable: the key cannot sign.
     """
     with _locked(path) as file:
         content = file.read()
@@ -123,7 +123,8 @@ def _locked(path: Path) -> Iterator[IO[bytes]]:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise AnnouncementsNotWritten(
-            f"a log of announcements is a file in an existing folder. '{path}' cannot be opened ({error.strerror})"
+            f"a log of announcements is a file in an existing folder. '{path}' cannot be opened ({error.strerror}). "
+            "Create its folder, or name another file"
         ) from error
     with open(number, "r+b", buffering=0) as file:  # noqa: PTH123  # a descriptor, not a path
         deadline = time.monotonic() + LOCK_SECONDS

@@ -1,9 +1,12 @@
-"""Log of a site's announcements, as values. It is a sealed log (`aiperf.journal.sealed_log`) of signed entries.
+"""Content of a site's log of announcements: signed entries about future, begun and withdrawn runs.
+
+It is a sealed log (`aiperf.journal.sealed_log`): each line contains a hash over itself and the previous line.
 
     {"entry":{"entry":"announced","number":3,"previous":"<id of entry 2>",…},"signature":"-----BEGIN SSH …","chain":"<id>"}
 
-The seal of a line is the entry's id. A run's journal names its announcement by this id. The signature covers the entry, and so
-also `previous`. A cut at the end breaks neither seal nor signature. A head that others keep reveals it.
+This hash is the entry's id. A run's journal names its announcement by this id. The signature covers the entry with
+`previous`. A cut at the end of the log breaks neither hash nor signature. An id of the last entry that others keep reveals
+it.
 """
 
 from __future__ import annotations
@@ -101,7 +104,7 @@ class SignedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Announcements:
-    """Complete content of a log."""
+    """Complete content of a log of announcements, checked."""
 
     entries: tuple[SignedEntry, ...]
     end: int
@@ -111,45 +114,50 @@ class Announcements:
 
     @property
     def head(self) -> str:
-        """Id of the last entry, or a fixed text for an empty log. A known head reveals a log that was cut."""
+        """Id of the last entry. 64 zeros if the log is empty. A known id reveals that entries after it were removed."""
         return self.entries[-1].id if self.entries else ORIGIN.decode()
 
     def by_id(self, wanted: str) -> SignedEntry | None:
-        """Return the entry with this id. None if there is none."""
+        """Return the entry with the id `wanted`. None if there is none."""
         return next((each for each in self.entries if each.id == wanted), None)
 
     def withdrawn(self) -> dict[str, RunWithdrawn]:
-        """Return the first withdrawal of each announcement that was withdrawn, by the announcement's id."""
+        """Return the first withdrawal entry of each withdrawn announcement, by the announcement's id."""
         found = [each.entry for each in self.entries if isinstance(each.entry, RunWithdrawn)]
         return {each.announcement: each for each in reversed(found)}
 
     def begun(self) -> dict[str, RunBegun]:
-        """Return the run that used each announcement, by the announcement's id."""
+        """Return the entry about the run that began with an announcement, by the announcement's id.
+
+        Unused ones are left out.
+        """
         return {each.entry.announcement: each.entry for each in self.entries if isinstance(each.entry, RunBegun)}
 
 
 def content_of(entry: AnyEntry) -> bytes:
-    """Return the bytes of an entry that are signed: its compact JSON."""
+    """Return the bytes of an entry over which the signature is made: its JSON without spaces."""
     return msgspec.json.encode(entry)
 
 
 def line_of(log: Announcements, content: bytes, signature: str) -> bytes:
-    """Return the bytes of the next line of a log, sealed to the previous line, with its newline.
+    """Return the bytes of the next line of a log of announcements, with the hash over the previous line and a newline.
 
-    Args:
-        log: present content of the log.
-        content: signed bytes of the entry (`content_of`).
-        signature: text of the signature. '' for an entry without one.
+    `log`: present content of the log. `content`: signed bytes of the entry (`content_of`). `signature`: text of its
+    signature, '' for an entry without one.
     """
     body = msgspec.json.encode(_Line(entry=msgspec.Raw(content), signature=signature))
     return sealed(log.head.encode(), body)[0]
 
 
 def parse(content: bytes, name: str) -> Announcements:
-    """Return the content of a log after a check of its seals, its order and its signatures. `name`: name for messages.
+    """Return the content of a log of announcements after a check of its hashes, its sequence and its signatures.
+
+    `content`: bytes of the file. `name`: name of the file for messages. An incomplete last line is not checked, and is
+    returned as `torn`.
 
     Raises:
-        AnnouncementsDamaged: A line is no entry, does not follow from the previous one, or has no valid signature.
+        AnnouncementsDamaged: a line is no entry, does not follow from the previous one, or has no valid signature.
+        KeyUnusable: ssh-keygen is not installed.
     """
     entries: list[SignedEntry] = []
     of = (f"entry of format {FORMAT}", "site")
@@ -175,9 +183,10 @@ def parse(content: bytes, name: str) -> Announcements:
 
 
 def signers_of(log: Announcements, allowed: Path) -> dict[str, tuple[str, ...]]:
-    """Return, by the id of each signed entry, the names in `allowed` for which its key could sign at the entry's time.
+    """Return the names of the people that may have signed each entry, by the id of the entry. Unsigned entries are left out.
 
-    `allowed`: file of allowed signers, in the format of ssh-keygen.
+    `allowed`: file of allowed signers, in the format of ssh-keygen. A name counts if its key was valid at the entry's time.
+    The names of an entry are empty if its key is not in the file.
     """
     signed = [each for each in log.entries if each.key is not None]
     with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:

@@ -1,7 +1,8 @@
-"""Archive of a submission: a gzipped tar of regular files. Its first member, MANIFEST, lists the SHA-256 of each other member.
+"""Archive file of a submission: a gzipped tar of regular files with a list of their SHA-256 digests (MANIFEST).
 
-Equal contents give equal bytes. `tar xzf` and `sha256sum -c` read it too. A reader accepts regular files with the names of
-members only, each once and listed, and takes nothing but their content: no link, device, folder, owner, mode or time.
+MANIFEST is the first member. Equal contents give equal bytes. `tar xzf` and `sha256sum -c` read it too. A reader accepts
+regular files with the names of members only, each once and listed, and takes nothing but their content: no link, device,
+folder, owner, mode or time.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ Content = Path | bytes
 
 
 class DiskTooSmall(AiperfError):
-    """The disk has too little free space to unpack a submission."""
+    """Too little free space on the disk to unpack a submission."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnpackedSubmission:
-    """Unpacked submission."""
+    """Submission that was unpacked into a folder: its manifest, signature, and names of files."""
 
     manifest: bytes
     signature: str | None
@@ -49,7 +50,9 @@ class UnpackedSubmission:
 
 
 def manifest_of(contents: Mapping[str, Content]) -> bytes:
-    """Return the manifest of files in the format of sha256sum, one line each: digest, two blanks, name.
+    """Return the manifest of a submission as bytes: one line per file with its SHA-256, two blanks and its name.
+
+    `contents`: content of each file, or its path, by its name in the archive.
 
     Raises:
         OSError: a file cannot be read.
@@ -58,11 +61,14 @@ def manifest_of(contents: Mapping[str, Content]) -> bytes:
 
 
 def pack(path: Path, contents: Mapping[str, Content], manifest: bytes, signature: str | None) -> None:
-    """Write a new archive. `manifest`: `manifest_of(contents)`.
+    """Write the archive of a submission to the file `path`, which must not exist.
+
+    `contents`: content of each file, or its path, by its name in the archive. `manifest`: result of `manifest_of` for these
+    contents. `signature`: text of its signature. None for no signature.
 
     Raises:
-        BundleRefused: A file changed since the manifest was made, or is too large for a member.
-        OSError: The disk refuses the archive. The incomplete file is removed.
+        BundleRefused: a file changed since the manifest was made, or has 8 GiB or more.
+        OSError: the archive cannot be written. An incomplete file is removed.
     """
     members: dict[str, Content] = {MANIFEST: manifest}
     members |= {} if signature is None else {SIGNATURE: signature.encode()}
@@ -88,25 +94,33 @@ def _add(tar: tarfile.TarFile, name: str, content: Content) -> None:
     with _opened(content) as source:
         member.size = source.seek(0, io.SEEK_END)
         if member.size > LARGEST_MEMBER:
-            raise BundleRefused(f"a member has at most {LARGEST_MEMBER} bytes, but {name!r} has {member.size}")
+            raise BundleRefused(
+                f"a member has at most {LARGEST_MEMBER} bytes, but {name!r} has {member.size}. "
+                "Leave telemetry out (--no-telemetry), or submit a shorter run"
+            )
         source.seek(0)
         tar.addfile(member, source)
 
 
 def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> UnpackedSubmission:
-    """Unpack a submission into an empty folder, and check each member against the manifest. Return manifest and members.
+    """Unpack the submission in the file `path` into the empty folder `folder`. Return its manifest, signature and file names.
+
+    `most_bytes`: maximum unpacked size. Files that differ from their SHA-256 in the manifest are listed in the result. This
+    is no error.
 
     Raises:
-        BundleRefused: The file breaks a rule of submissions. The message has the member and the rule.
-        DiskTooSmall: The members do not fit on the disk.
-        OSError: It is no regular file or cannot be read, or the folder cannot be written.
+        BundleRefused: the file breaks a rule of submissions. The message has the member and the rule.
+        DiskTooSmall: the files do not fit on the disk.
+        OSError: `path` is no regular file or cannot be read, or the folder cannot be written.
     """
     require_file(path)
     try:
         with gzip.open(path) as file, tarfile.open(fileobj=file, mode="r|", tarinfo=_Member) as tar:
             return _extract(tar, folder, most_bytes)
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise BundleRefused(f"a submission is a complete gzipped tar, but this file is not: {error}") from error
+        raise BundleRefused(
+            f"a submission is a complete gzipped tar, but this file is not: {error}. Get the file again from its sender"
+        ) from error
 
 
 class _Member(tarfile.TarInfo):
@@ -117,12 +131,16 @@ class _Member(tarfile.TarInfo):
         member = super().frombuf(buf, encoding, errors)
         if member.type != tarfile.REGTYPE:
             kind = _KINDS.get(member.type, f"of type {member.type!r}")
-            raise BundleRefused(f"a submission holds plain files alone, but {member.name[:200]!r} is {kind}")
+            raise BundleRefused(
+                f"a submission holds plain files alone, but {member.name[:200]!r} is {kind}. Ask its sender for a new file"
+            )
         if member.name not in (MANIFEST, SIGNATURE):
             _require_name(member.name)
         largest = LARGEST.get(member.name, LARGEST_MEMBER)
         if not 0 <= member.size <= largest:
-            raise BundleRefused(f"{member.name} has at most {largest} bytes, but found {member.size}")
+            raise BundleRefused(
+                f"{member.name} has at most {largest} bytes, but found {member.size}. Ask its sender for a new file"
+            )
         return member
 
 
@@ -134,7 +152,7 @@ def _extract(tar: tarfile.TarFile, folder: Path, most_bytes: int) -> UnpackedSub
         name = member.name
         if member.size > left:
             raise BundleRefused(
-                f"a submission unpacks to at most {most_bytes} bytes, but this one is larger: see --most-bytes"
+                f"a submission unpacks to at most {most_bytes} bytes, but this one is larger. Raise the limit: --most-bytes"
             )
         left -= member.size
         if manifest is None:
@@ -145,9 +163,11 @@ def _extract(tar: tarfile.TarFile, folder: Path, most_bytes: int) -> UnpackedSub
         elif name == SIGNATURE and signature is None and not found:
             signature = _content(tar, member)
         elif name in found or name in (MANIFEST, SIGNATURE):
-            raise BundleRefused(f"a member occurs once, but {name!r} occurs again")
+            raise BundleRefused(f"a member occurs once, but {name!r} occurs again. Ask its sender for a new file")
         elif name not in wanted:
-            raise BundleRefused(f"a submission holds what its {MANIFEST} lists, but {name!r} is not listed")
+            raise BundleRefused(
+                f"a submission holds what its {MANIFEST} lists, but {name!r} is not listed. Ask its sender for a new file"
+            )
         elif member.size > (free := shutil.disk_usage(folder).free):
             raise DiskTooSmall(
                 f"a submission is unpacked to be inspected. {name!r} has {member.size} bytes, but '{folder}' has room for "
@@ -157,9 +177,13 @@ def _extract(tar: tarfile.TarFile, folder: Path, most_bytes: int) -> UnpackedSub
             tar.extract(member, folder, set_attrs=False, filter="data")
             found[name] = _sha256(folder / name)
     if manifest is None:
-        raise BundleRefused(f"the first member of a submission is {MANIFEST}, but found another or none")
+        raise BundleRefused(
+            f"the first member of a submission is {MANIFEST}, but found another or none. Ask its sender for a new file"
+        )
     if missing := [name for name in wanted if name not in found]:
-        raise BundleRefused(f"a submission holds what its {MANIFEST} lists, but {missing[0]!r} is missing")
+        raise BundleRefused(
+            f"a submission holds what its {MANIFEST} lists, but {missing[0]!r} is missing. Ask its sender for a new file"
+        )
     changed = tuple(name for name in wanted if found[name] != wanted[name])
     return UnpackedSubmission(
         manifest, None if signature is None else signature.decode(errors="replace"), tuple(wanted), changed
@@ -186,7 +210,9 @@ def _opened(content: Content) -> io.BufferedReader | io.BytesIO:
 
 def _require_name(name: str) -> None:
     if not MEMBER.fullmatch(name):
-        raise BundleRefused(f"members have the names that docs/ranking.md lists, but found {name[:200]!r}")
+        raise BundleRefused(
+            f"members have the names that docs/ranking.md lists, but found {name[:200]!r}. Ask its sender for a new file"
+        )
 
 
 def _listed(manifest: bytes) -> dict[str, str]:
@@ -196,7 +222,8 @@ def _listed(manifest: bytes) -> dict[str, str]:
         match = _LINE.fullmatch(line)
         if match is None or match[2] in found:
             raise BundleRefused(
-                f"each line of {MANIFEST} is one of sha256sum's for another file, but found {line[:200]!r}"
+                f"each line of {MANIFEST} is one of sha256sum's for another file, but found {line[:200]!r}. "
+                "Ask its sender for a new file"
             )
         _require_name(match[2])
         found[match[2]] = match[1]

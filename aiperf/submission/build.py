@@ -1,4 +1,4 @@
-"""Creation of a submission from run folders. The file is kept only if it passes its receiver's inspection."""
+"""Creation of a submission file from the folders of runs. It is kept only if it passes the inspection of a receiver."""
 
 from __future__ import annotations
 
@@ -46,21 +46,19 @@ def build(
     with_telemetry: bool = True,
     signers: Path | None = None,
 ) -> Inspection:
-    """Create the submission of runs, inspect it, and return the inspection. After a bad finding, no file remains.
+    """Create the submission file `path` of several runs, inspect it, and return the findings.
 
-    Args:
-        runs: Folders of the runs.
-        path: New file.
-        key: Signing key. None for no signature.
-        log: Log of the site's announcements. None: the log in the runs' configuration.
-        with_telemetry: True to include the samples.
-        signers: File of allowed signers. Default: any key may sign.
+    After a bad finding it is removed. `runs`: folders of the runs. `key`: key file that signs. None: no signature. `log`:
+    file or folder with the log of the site's announcements. None: the log in the runs' configuration. `with_telemetry`:
+    include the recorded machine samples. `signers`: file of allowed signers. None: any key may sign.
 
     Raises:
-        BadConfiguration: The file exists, or the log of an announced run is missing.
-        JournalDamaged, NoSuchRun: See aiperf.journal.journal.
-        BundleRefused: See `pack`.
-        OSError: The file cannot be written.
+        BadConfiguration: `path` exists, or the log of an announced run cannot be read.
+        JournalDamaged, NoSuchRun: a run's journal cannot be read.
+        AnnouncementsDamaged: the log of announcements is damaged.
+        KeyUnusable: the key cannot sign.
+        BundleRefused: a file of a run changed meanwhile, or has 8 GiB or more.
+        OSError: the file cannot be written.
     """
     if path.exists():
         raise BadConfiguration(f"a submission is a new file, but '{path}' exists: name another by --out")

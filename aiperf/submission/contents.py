@@ -1,4 +1,4 @@
-"""Members of a submission, and submission.json, which lists its runs.
+"""Names of the files in a submission, and the content of submission.json, which lists its runs.
 
 MANIFEST  MANIFEST.sig  submission.json  announcements.jsonl
 runs/1/  journal.jsonl  report.html  telemetry/<worker>.jsonl  power/<meter>.yaml  power/<meter>.csv
@@ -35,7 +35,7 @@ TelemetryHeld = Literal["included", "left out", "none recorded"]
 
 
 class SubmittedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a submission. The first is in runs/1, the second in runs/2, and so on."""
+    """One run of a submission, as an entry of submission.json. The first is in the folder runs/1, the second in runs/2."""
 
     run: str
     """Name of the run."""
@@ -43,7 +43,7 @@ class SubmittedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of submission.json."""
+    """Content of submission.json: release, last announcement and list of runs."""
 
     format: int = FORMAT
     release: str
@@ -54,10 +54,10 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def submission_of(content: bytes) -> Submission:
-    """Return the checked content of submission.json.
+    """Return the list of runs in submission.json, after a check. `content`: bytes of the file.
 
     Raises:
-        BundleRefused: It is invalid, has an unknown format, or names no run.
+        BundleRefused: it is no valid JSON of this kind, has an unknown format, or names no run.
     """
     try:
         document = msgspec.json.decode(content, type=dict[str, Any])
@@ -68,7 +68,11 @@ def submission_of(content: bytes) -> Submission:
             )
         found = msgspec.convert(document, Submission)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        raise BundleRefused(f"{SUBMISSION} lists the runs of a submission. This one cannot be read: {error}") from error
+        raise BundleRefused(
+            f"{SUBMISSION} lists the runs of a submission. This one cannot be read: {error}. Ask its sender for a new file"
+        ) from error
     if not found.runs:
-        raise BundleRefused(f"a submission is of one run or more. {SUBMISSION} names none")
+        raise BundleRefused(
+            f"a submission is of one run or more. {SUBMISSION} names none. Ask its sender for a new file"
+        )
     return found

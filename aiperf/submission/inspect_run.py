@@ -1,4 +1,4 @@
-"""Result of an inspection, and inspection of one run."""
+"""Inspection of one run of a submission by its receiver, and the types of its result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ signers."""
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """Further requirements on a submission."""
+    """Requirements of a receiver on a submission, in addition to the general ones."""
 
     signers: Path | None = None
     """File of allowed signers (`read_allowed`). Default: any key may sign."""
@@ -42,7 +42,7 @@ class Requirements:
     sample: int | None = DEFAULT
     """Number of recomputed proposals per run. None for all."""
     division: Division | None = None
-    """Division whose rules each run must keep. Default: count the broken rules of the ranking."""
+    """Class of the ranking (division) with rules that each run must keep. Default: count the broken rules of the ranking."""
     most_bytes: int = MOST_BYTES
     """Largest unpacked size in bytes."""
 
@@ -82,7 +82,7 @@ class Inspection:
 
     @property
     def is_good(self) -> bool:
-        """True if no finding is bad. Notes do not count."""
+        """True if no finding is bad. Findings that are notes do not count."""
         return all(finding.outcome != "bad" for finding in self.findings)
 
 
@@ -100,12 +100,10 @@ class RunInspection:
 
 
 def judge_run(run: SubmittedRun, folder: Path, requirements: Requirements) -> RunInspection:
-    """Return the inspection of one run. An unreadable journal is a bad finding, not an error.
+    """Inspect one run of a submission: journal, recomputed proposals, source code and rules. Return the findings.
 
-    Args:
-        run: entry of the run in submission.json.
-        folder: its unpacked folder.
-        requirements: further requirements on the submission.
+    `run`: entry of the run in submission.json. `folder`: its unpacked folder. `requirements`: limits for this inspection.
+    An unreadable journal is a bad finding, not an error.
     """
     if not (folder / JOURNAL).is_file():
         finding = InspectionFinding("members", "bad", f"{JOURNAL} is missing", run.run)
@@ -150,7 +148,7 @@ def _verified(folder: Path, requirements: Requirements) -> Iterator[InspectionFi
     for each in found.findings:
         where = "" if each.line is None else f"line {each.line}: "
         outcome: Outcome = "bad" if each.certainty == "contradiction" else "note"
-        yield InspectionFinding("verify", outcome, f"{each.check}: {where}{each.found}. Law: {each.law}")
+        yield InspectionFinding("verify", outcome, f"{each.check}: {where}{each.found}. Rule: {each.law}")
     if found.is_sound:
         again = f"{len(found.sample)} proposals recomputed" if found.sample else "no proposal recomputed"
         text = f"no contradictions. {len(found.checks)} checks, {again}"

@@ -1,7 +1,7 @@
-"""Inspection of a submission by its receiver, in a temporary folder. Everything that can be recomputed is recomputed.
+"""Inspection of a submission file by its receiver. Everything that can be recomputed is recomputed.
 
-Each check adds its findings and stops no other check. Unreadable files are not checked further. `inspect_run.py` has the checks
-of one run.
+The file is unpacked into a temporary folder. Each check adds its findings and stops no other check. Unreadable files are
+not checked further. `inspect_run.py` has the checks of one run.
 """
 
 from __future__ import annotations
@@ -32,10 +32,14 @@ from aiperf.submission.signatures import principals, signing_key
 
 
 def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None) -> list[Inspection]:
-    """Return the inspections of several submissions, with a bad finding for an announcement that several runs use.
+    """Inspect several submission files. Return their findings, in the sequence of `paths`.
+
+    An announcement that different runs of two files use is a bad finding. `requirements`: requirements of the receiver.
 
     Raises:
-        OSError, DiskTooSmall: See `inspect`.
+        OSError: a file cannot be read, or the temporary folder cannot be written.
+        DiskTooSmall: there is no room to unpack a file.
+        KeyUnusable: ssh-keygen is not installed.
     """
     found: list[Inspection] = []
     users: dict[str, tuple[str, str, str]] = {}
@@ -52,13 +56,15 @@ def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None)
 
 
 def inspect(path: Path, requirements: Requirements | None = None) -> Inspection:
-    """Return the inspection of the submission in a file. A file that breaks a rule is a bad finding, not an error.
+    """Inspect the submission in the file `path`, and return all findings.
 
-    `requirements`: further requirements (default: requirements of the submission itself only).
+    A file that breaks a rule is a bad finding, not an error. `requirements`: requirements of the receiver. None: only the
+    general ones. The temporary folder is removed.
 
     Raises:
-        OSError: It is no regular file or cannot be read, or the temporary folder cannot be written.
-        DiskTooSmall: There is no room to unpack it.
+        OSError: `path` is no regular file or cannot be read, or the temporary folder cannot be written.
+        DiskTooSmall: there is no room to unpack it.
+        KeyUnusable: ssh-keygen is not installed.
     """
     requirements = requirements or Requirements()
     require_file(path)
@@ -122,7 +128,7 @@ def _judged(
 
 def _submission(folder: Path, unpacked: UnpackedSubmission) -> Submission:
     if SUBMISSION not in unpacked.names:
-        raise BundleRefused(f"a submission has a {SUBMISSION}, but this one has none")
+        raise BundleRefused(f"a submission has a {SUBMISSION}, but this one has none. Ask its sender for a new file")
     return submission_of((folder / SUBMISSION).read_bytes())
 
 

@@ -1,4 +1,4 @@
-"""Ed25519 signatures by OpenSSH: `ssh-keygen -Y sign`, `ssh-keygen -Y verify` and its file of allowed signers."""
+"""Ed25519 signatures by the program ssh-keygen of OpenSSH, and its file of allowed signers."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ z8KaisNDYAy4VK2Cw2d+XJjwU=
 def sign(key: Path, content: bytes) -> str:
     """Return a signature of `content`, as the text of a signature file of ssh-keygen.
 
-    `key`: a private key, or the .pub file of a key that ssh-agent holds.
+    `key`: file of a private key, or the .pub file of a key in ssh-agent. It may ask for a passphrase.
 
     Raises:
-        KeyUnusable: the key cannot be read, is no Ed25519 key, or is rejected by ssh-keygen.
+        KeyUnusable: the key cannot be read, is no Ed25519 key, or is rejected by ssh-keygen, or ssh-keygen is not
+            installed.
     """
     try:
         require_file(key)
@@ -64,7 +65,10 @@ def sign(key: Path, content: bytes) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def signing_key(signature: str, content: bytes) -> str | None:
-    """Return the fingerprint of the Ed25519 key that signed `content`. None if the signature is not valid."""
+    """Return the fingerprint (SHA256:…) of the Ed25519 key that signed `content`. None if the signature is not valid.
+
+    `signature`: text of the signature file. Raise KeyUnusable if ssh-keygen is not installed.
+    """
     if len(signature) > LONGEST:
         return None
     with _file(signature) as file:
@@ -74,7 +78,7 @@ def signing_key(signature: str, content: bytes) -> str | None:
 
 
 def read_allowed(path: Path) -> Path:
-    """Check a file of allowed signers and return its path.
+    """Check a file of allowed signers (format of ssh-keygen) and return its path unchanged.
 
     Raises:
         KeyUnusable: the file cannot be read, or ssh-keygen rejects one of its lines. The message names the line.
@@ -83,7 +87,9 @@ def read_allowed(path: Path) -> Path:
         require_file(path)
         lines = path.read_text().split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise KeyUnusable(f"a file of allowed signers is a text file. '{path}' cannot be read ({error})") from error
+        raise KeyUnusable(
+            f"a file of allowed signers is a text file. '{path}' cannot be read ({error}). Name another file: --allowed FILE"
+        ) from error
     for number, line in enumerate(lines, 1):
         if re.match(r"[^#\s]\S*\s+(\S+,)?cert-authority\b", line):
             raise KeyUnusable(
@@ -102,15 +108,14 @@ def read_allowed(path: Path) -> Path:
 
 
 def principals(allowed: Path, signature: str, content: bytes, at_unix: float) -> tuple[str, ...]:
-    """Return the names in a file of allowed signers for which a signature's key may sign at a time.
+    """Return the names in a file of allowed signers that may have made a signature at a certain time. Empty if there are none.
 
-    Empty if there are none, or if the signature is not valid.
+    `allowed`: file of allowed signers, in the format of ssh-keygen. `signature`: text of the signature. `content`: signed
+    bytes. `at_unix`: time in seconds since 1970, at which the key of the name must be valid. Empty also if the signature is
+    not valid.
 
-    Args:
-        allowed: file of allowed signers, in the format of ssh-keygen.
-        signature: text of the signature.
-        content: signed bytes.
-        at_unix: time in seconds since 1970.
+    Raises:
+        KeyUnusable: ssh-keygen is not installed.
     """
     if signing_key(signature, content) is None:
         return ()

@@ -1,1 +1,1 @@
-"""Training of one trial on one worker. torch is imported here and in `aiperf.data` only."""
+"""Training of one trial (one network) on one worker. torch is imported here and in `aiperf.data` only."""

@@ -1,4 +1,7 @@
-"""Order of an attempt's messages: an epoch's end is reported at once, its checkpoint when the file is written."""
+"""Sequence of an attempt's messages: an epoch's end is reported at once, its checkpoint when the file is written.
+
+An attempt is one execution of a trial.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ from aiperf.train.stages import Stage
 
 @dataclass(frozen=True, slots=True)
 class EpochMessage:
-    """Message of an epoch. Its `checkpoint` becomes true when the file is written."""
+    """Message on the end of an epoch, with the future of its checkpoint file.
+
+    `word.checkpoint` is set when the file is written.
+    """
 
     word: EpochDone
     file: Future[bool]
@@ -32,12 +38,12 @@ AttemptMessages = Generator["Word | EpochMessage | None", None, None]
 
 
 def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iterator[Word]:
-    """Yield the messages of an attempt in the order in which the driver receives them. `order`: the attempt's order.
+    """Yield the messages of an attempt (one execution of a trial) in the sequence in which the driver receives them.
 
-    The end of an epoch is reported at once, and its checkpoint later if the file is not written yet. The last epoch's
-    message and all messages after it wait for the file, because a finished trial can be inherited from. The waiting
-    time is reported meanwhile. Corrupt images are reported before the message of the step that read them. Raises what
-    `words` raises.
+    `words`: the messages as they arise, None after each step. `order`: command to train the trial. The end of an epoch is
+    reported at once, and its checkpoint later if the file is not written yet. The last epoch's message and all messages after
+    it wait for the file, because another trial can inherit from a finished one. The waiting time is reported meanwhile. Corrupt
+    images are reported before the message of the step that read them. All errors of `words` are raised.
     """
     awaiting_file: deque[EpochMessage] = deque()
     delayed: deque[Word | EpochMessage] = deque()

@@ -1,7 +1,7 @@
-"""Time and image sums of an attempt, and the messages that report them.
+"""Sums of seconds and images over an attempt (one execution of a trial), and the messages that report them.
 
-The input is finished steps, with begin and end in seconds since the order was taken. Time between two steps of a pass
-is input time, a step is busy time, and the rest of an epoch is neither. Steps are measured in `device_timer.py`.
+The input is finished steps, with begin and end in seconds since the order was taken. Time between two steps of a pass is input
+time, a step is busy time, and the rest of an epoch is neither. Steps are measured in `device_timer.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aiperf.rules.procedure import ends_interval
 
 @dataclass(slots=True)
 class Sums:
-    """Images of all ranks since the epoch began, and seconds of rank 0 since the order was taken."""
+    """Images of all ranks since the epoch began, and seconds of rank 0 since the command to train was received."""
 
     training_images: int = 0
     validation_images: int = 0
@@ -28,12 +28,12 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """A finished step. Times are seconds since the order was taken."""
+    """A finished step. Times are seconds since the command to train was received."""
 
     begin: float
     end: float
     images: int
-    """Images that all ranks have processed since the previous step. Ranks are not exactly in step, so some may belong to other
+    """Images that all ranks have processed since the previous step. Ranks are not exactly in step, and some may belong to other
     steps. Padding and corrupt images are never counted."""
     is_training: bool
     communication_seconds: float = 0.0
@@ -43,7 +43,8 @@ class StepTimes:
 class Reports:
     """Schedule of a trial's progress reports: about every `progress_seconds`, and at each edge of the measured window.
 
-    One object serves the whole order, because intervals continue across epochs.
+    All times are seconds since the command to train was received. `edges`: begin and end of the measured window. One object
+    serves the whole attempt, because intervals continue across epochs.
     """
 
     def __init__(self, trial: int, attempt: int, progress_seconds: float, edges: tuple[float, ...]) -> None:
@@ -55,15 +56,16 @@ class Reports:
         self.sums = Sums()
 
     def begin_epoch(self) -> Sums:
-        """Return the sums with image counts reset to 0. Seconds continue."""
+        """Set the image counts of the sums to 0, and return the sums. The seconds continue."""
         self.sums.training_images = self.sums.validation_images = 0
         return self.sums
 
     def is_due(self, now: float, left: float) -> bool:
-        """Return True if a report is due at a step that ended at `now`, with about `left` seconds of its epoch remaining.
+        """Return True if a progress report is due at a step that ended at `now`.
 
-        The driver's interval ends when it receives the report. So the first step that ends after an edge of the window
-        reports at once, and the interval across the edge is no longer than one step.
+        `left`: estimated seconds until the end of the epoch. The interval of the driver (the main process) ends when it
+        receives the report. The first step that ends after an edge of the window therefore reports at once, and the interval
+        across the edge is no longer than one step.
         """
         return ends_interval(now - self._last, left, self._every) or any(
             self._last < edge <= now for edge in self._edges
@@ -75,10 +77,13 @@ class Reports:
 
 
 class EpochClock:
-    """Sums of one epoch. Call `begin_pass` and then `step` for each step of the pass, for both passes, and then `finish`."""
+    """Sums of one epoch. For each of the two passes, call `begin_pass`, then `step` for each step. Call `finish` at the end.
+
+    All times are seconds since the command to train was received.
+    """
 
     def __init__(self, reports: Reports, epoch: int, batch_size: int, images: int) -> None:
-        """`batch_size`: per accelerator. `images`: of both passes, over all ranks."""
+        """Begin an epoch. `batch_size`: images per accelerator. `images`: of both passes, over all ranks."""
         self._reports = reports
         self._epoch = epoch
         self._batch_size = batch_size
@@ -88,13 +93,19 @@ class EpochClock:
         self._now = 0.0
 
     def begin_pass(self, now: float) -> None:
-        """Begin a pass over a split at time `now`. The time until its first step is input time."""
+        """Begin the training or the validation pass at time `now`.
+
+        The time until its first step is input time.
+        """
         self._now = now
         if self._began is None:
             self._began = now
 
     def step(self, span: StepTimes, *, is_asked: bool = False) -> Advanced | None:
-        """Add a finished step and the waiting time before it. Return a report if one is due or requested."""
+        """Add a finished step, and the waiting time before it. Return a progress report if one is due, otherwise None.
+
+        `is_asked`: return a report in any case.
+        """
         sums, begin = self._sums, max(span.begin, self._now)
         seconds = max(0.0, span.end - begin)
         sums.input_seconds += begin - self._now
@@ -122,18 +133,18 @@ class EpochClock:
         self._sums.training_images += images
 
     def exchanged(self, seconds: float) -> None:
-        """Add the time of averaging statistics or summing results. It is training time, as is the exchange of gradients."""
+        """Add seconds in which ranks averaged statistics or summed results. They are busy and communication time."""
         self._sums.busy_seconds += seconds
         self._sums.communication_seconds += seconds
 
     def stood_still(self, seconds: float) -> None:
-        """Add the time for which training was paused to copy a checkpoint."""
+        """Add seconds in which training was paused to copy a checkpoint."""
         self._sums.checkpoint_seconds += seconds
 
     def finish(self, now: float, training_images: int, validation_images: int) -> Advanced:
-        """Return the epoch's final sums, with the images that all ranks counted.
+        """Return the final sums of the epoch. `training_images`, `validation_images`: as counted by all ranks.
 
-        Other ranks may have processed more images than were reported. Sums never decrease.
+        A sum that was reported larger before is kept, because sums must never decrease.
         """
         self._now = max(now, self._now)
         self._sums.training_images = max(self._sums.training_images, training_images)

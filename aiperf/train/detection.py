@@ -1,4 +1,7 @@
-"""Detection as a task: torchvision's Faster R-CNN for images with boxes. Quality: mean average precision at 0.5."""
+"""Training and evaluation of object detectors: torchvision's Faster R-CNN for images with boxes.
+
+The quality is the mean average precision at an intersection over union of 0.5.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class _Fp32Anchors(AnchorGenerator):  # type: ignore[misc]  # torchvision has no
 
 
 class _Fp32Proposals(RPNHead):  # type: ignore[misc]  # torchvision has no type hints
-    """Region proposal head whose outputs are FP32, so that boxes are computed in FP32."""
+    """Region proposal head with FP32 outputs, from which boxes are computed in FP32."""
 
     def forward(self, levels: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         scores, boxes = super().forward(levels)
@@ -49,7 +52,7 @@ class _Fp32Proposals(RPNHead):  # type: ignore[misc]  # torchvision has no type 
 
 
 class _Fp32Predictor(FastRCNNPredictor):  # type: ignore[misc]  # torchvision has no type hints
-    """Last layers of the head, whose outputs are FP32."""
+    """Last layers of the head, with FP32 outputs."""
 
     def forward(self, regions: Tensor) -> tuple[Tensor, Tensor]:
         scores, boxes = super().forward(regions)
@@ -57,10 +60,10 @@ class _Fp32Predictor(FastRCNNPredictor):  # type: ignore[misc]  # torchvision ha
 
 
 class DetectorNetwork(FasterRCNN):  # type: ignore[misc]  # torchvision has no type hints
-    """Faster R-CNN of a detector, without torchvision's resizing, which interpolates even to an equal size.
+    """Faster R-CNN network of a detector, without torchvision's resizing, which interpolates even to an equal size.
 
-    In training it takes images (batch, channels, height, width) and targets (batch, rows, 5), as in `Batch`, and returns
-    the sum of the four losses. In evaluation it takes images and returns boxes, labels and scores of each.
+    In training it takes images (batch, channels, height, width) and targets (batch, rows, 5), as in `Batch`, and returns the
+    sum of the four losses. In evaluation it takes images and returns boxes, labels and scores of each.
     """
 
     def __init__(self, detector: Detector) -> None:
@@ -94,6 +97,11 @@ class DetectorNetwork(FasterRCNN):  # type: ignore[misc]  # torchvision has no t
         self._regions = len(regions[0])
 
     def forward(self, images: Tensor, targets: Tensor | None = None) -> Any:
+        """Return the sum of the four losses, a scalar, in training. In evaluation, return one dict of detections per image.
+
+        `images`: (batch, channels, height, width). `targets`: (batch, rows, 5) with x1, y1, x2, y2 in pixels and the class, 0
+        in empty rows. They are needed in training only. A dict has 'boxes' (n, 4) in pixels, 'labels' (n,) and 'scores' (n,).
+        """
         sides = [(images.shape[2], images.shape[3])] * len(images)
         truth = None if targets is None else [_truth(rows) for rows in targets]
         levels = self.backbone(images)
@@ -113,35 +121,54 @@ def _truth(rows: Tensor) -> dict[str, Tensor]:
 
 
 class Detection:
-    """Detection of boxes with classes. A detector's weights come from the seed alone."""
+    """Task of detecting boxes with classes. The initial weights of a detector depend on the seed only."""
 
     def __init__(self) -> None:
         require_pycocotools()  # before the first epoch
 
     def build(self, architecture: Architecture) -> DetectorNetwork:
+        """Return the network of a detector in host memory, with random weights from torch's global generator."""
         assert isinstance(architecture, Detector)
         return DetectorNetwork(architecture)
 
     def initial_network(self, architecture: Architecture, seed: int) -> DetectorNetwork:
+        """Return the network of a detector in host memory, with initial weights that depend only on `seed`."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return self.build(architecture)
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
+        """Return the sum of the detector's four training losses over a batch, a scalar.
+
+        `module`: the network in training mode.
+        """
         loss: Tensor = module(batch.images, batch.targets)
         return loss
 
     def validation_sums(self, network: nn.Module, images: int) -> _DetectionSums:
+        """Return empty sums for a validation pass of all ranks over `images` images.
+
+        The network's counts of regions are reset.
+        """
         assert isinstance(network, DetectorNetwork)
         return _DetectionSums(network, images)
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
+        """Return the mean average precision, 0..1, and the counts of regions, from a validation pass over `images` images.
+
+        `sums`: results of `read` of the validation sums, added over all ranks. Raise BadConfiguration if no image has a true
+        box.
+        """
         missing, regions = sums[:_COUNTS]
         found = self.detections(sums)
         assert len(found) == images, "each image has a slot"
         return Quality(mean_average_precision(found), None, round(regions), round(missing))
 
     def detections(self, sums: Sequence[float]) -> list[ImageDetections]:
+        """Return the true boxes and the detections of each validation image, in the order of the images.
+
+        `sums`: results of `read` of the validation sums, added over all ranks.
+        """
         return [_unpacked(slot) for slot in np.array(sums[_COUNTS:]).reshape(-1, _SLOT)]
 
 

@@ -1,4 +1,7 @@
-"""Classes of device errors of torch and its libraries, by their text if torch has no exception class for them."""
+"""Classification of errors of torch and its libraries: full memory, failed device, or another error.
+
+The text is searched if torch has no exception class for an error.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_of_device(error: BaseException) -> bool:
-    """Return True if the accelerator itself failed. Full memory and a kernel's own fault are no failure of the device."""
+    """Return True if the error means that the accelerator itself failed.
+
+    Full memory and a kernel's own fault are no failure of the device.
+    """
     if is_out_of_memory(error) or not isinstance(error, RuntimeError):
         return False
     text = str(error)

@@ -1,9 +1,9 @@
-"""Begin and end of steps on the device, measured without synchronizing it.
+"""Begin and end times of training steps on the device (GPU or CPU), measured without synchronizing it.
 
-On a CPU the host's clock is used. On CUDA, kernels run after the host has queued them. A mark is an event recorded in
-the stream (about 2 µs, no synchronization) and is read after it has passed. The training loop reads the mark of two
-steps earlier. This limits the number of queued steps, so a heartbeat shows real progress of the accelerator, and it
-never empties the queue, so it costs no accelerator time.
+On a CPU the host's clock is used. On CUDA, kernels run after the host has queued them. A mark is an event recorded in the
+stream (about 2 µs, no synchronization) and is read after it has passed. The training loop reads the mark of two steps earlier.
+This limits the number of queued steps, and a heartbeat shows real progress of the accelerator. It never empties the queue, and
+therefore costs no accelerator time.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ Mark = float | torch.cuda.Event
 
 
 class Timeline(Protocol):
-    """Marks on a device's time, and the host's time (time.monotonic() in seconds) at which each passed."""
+    """Interface of a device's clock: marks between its queued work, and the host's time at which the device passed each."""
 
     behind: int
     """Number of steps that the host may be ahead of the device."""
 
     def mark(self) -> Mark:
-        """Return a mark after the work queued so far."""
+        """Return a mark (a point of the device's time) after all work queued up to now. The call does not wait."""
 
     def anchor(self) -> None:
-        """Synchronize the device and relate its clock to the host's.
+        """Wait for the device, and relate its clock to the host's. Call it regularly, such as once per epoch.
 
-        An event's time is a float32 in ms: one hour after its anchor it is accurate to 0.25 ms.
+        The time of a CUDA event is a float32 in ms: one hour after its anchor it is accurate to 0.25 ms.
         """
 
     def second(self, mark: Mark) -> float:
@@ -36,23 +36,25 @@ class Timeline(Protocol):
 
 
 class HostTimeline:
-    """Timeline of a CPU."""
+    """Time of a CPU. A mark is the time of its creation, and nothing waits."""
 
     behind = 0
 
     def mark(self) -> Mark:
+        """Return the current time.monotonic() in seconds."""
         return time.monotonic()
 
     def anchor(self) -> None:
         return None
 
     def second(self, mark: Mark) -> float:
+        """Return the time of the mark in seconds (time.monotonic())."""
         assert isinstance(mark, float), mark
         return mark
 
 
 class CudaTimeline:
-    """Timeline of a CUDA device's current stream."""
+    """Time of a CUDA device's current stream. A mark is a CUDA event."""
 
     behind = 2
 
@@ -61,9 +63,11 @@ class CudaTimeline:
         self.anchor()
 
     def mark(self) -> Mark:
+        """Return an event recorded in the stream after all work queued up to now. The call does not wait."""
         return self._recorded()
 
     def anchor(self) -> None:
+        """Wait for the device, and relate its clock to the host's."""
         event = self._recorded()
         event.synchronize()
         self._anchor, self._anchored_at = event, time.monotonic()
@@ -75,6 +79,7 @@ class CudaTimeline:
         return event
 
     def second(self, mark: Mark) -> float:
+        """Wait until the device passes the mark. Return the host's time of that moment in seconds (time.monotonic())."""
         assert isinstance(mark, torch.cuda.Event), mark
         mark.synchronize()
         milliseconds: float = self._anchor.elapsed_time(mark)
@@ -82,4 +87,5 @@ class CudaTimeline:
 
 
 def timeline_of(device: torch.device) -> Timeline:
+    """Return the clock of a device for time marks: CUDA events for a GPU, the host's clock otherwise."""
     return CudaTimeline(device) if device.type == "cuda" else HostTimeline()

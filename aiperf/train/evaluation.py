@@ -45,13 +45,12 @@ def evaluate(
     precision: str,
     batch: int,
 ) -> Evaluation:
-    """Return the quality of a checkpoint on all validation images, by the trainer's task.
+    """Return the quality of a checkpoint on all validation images: top-1 accuracy, or mean average precision of a detector.
 
-    Args:
-        precision: precision of the training. TF32 becomes FP32 on a processor.
-        batch: images per step.
-
-    Raises NoCheckpoint, DamagedCheckpoint and all errors of `open_data`.
+    The checkpoint is the one in `folder` of `trial` after `epoch`. `network`: its architecture. `trainer`: options of the
+    training. `precision`: of the training: fp32, tf32, bf16 or fp16. tf32 becomes fp32 on a processor. `batch`: images per
+    step. A GPU is used if there is one. Raise NoCheckpoint or DamagedCheckpoint if the checkpoint cannot be read, and DataError
+    or BadConfiguration if the data set cannot be used.
     """
     weights = load(folder, trial, network.fingerprint, epoch, with_momentum=False).weights
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

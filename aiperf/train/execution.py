@@ -1,4 +1,4 @@
-"""Execution of a network's training step in a mode of `execution_mode.py`, and measurement of the fastest mode.
+"""Execution of a network's training step eagerly, compiled or with CUDA graphs, and measurement of the fastest of these modes.
 
 A mode counts only if it was really used: torch.compile by itself falls back to eager execution without an error.
 """
@@ -28,19 +28,22 @@ _TIMED_STEPS = 3
 
 
 class ModeUnavailable(Exception):
-    """The network cannot be executed in this mode. All ranks raise it together."""
+    """Error of a network that cannot be executed in a mode (compiled, CUDA graphs). All ranks raise it together."""
 
 
 class Execution:
-    """Network in an execution mode. Only training steps with a whole batch use the mode. All other passes are eager."""
+    """Network in an execution mode (eager, compiled, CUDA graphs). Only training steps with a whole batch use the mode.
+
+    All other passes are eager.
+    """
 
     def __init__(
         self, network: nn.Module, mode: ExecutionMode, images: Tensor, precision: Precision, compiler: str = "inductor"
     ) -> None:
-        """`images`: a whole batch (batch, channels, height, width) in the training dtype.
+        """Put the network into the mode. Code is compiled at the first call. CUDA graphs are captured here.
 
-        Values do not matter. `compiler`: the backend of torch.compile. Capturing graphs changes running statistics. Compilation
-        happens at the first call.
+        `images`: a whole batch (batch, channels, height, width) in the training dtype, with any values. `compiler`: the backend
+        of torch.compile. Capturing graphs changes running statistics. Raise ModeUnavailable if the capture fails.
         """
         self.mode = mode
         self._network = network
@@ -56,14 +59,14 @@ class Execution:
 
     @classmethod
     def eager(cls, network: nn.Module, precision: Precision) -> Execution:
-        """Return the execution of a network that has no other mode."""
+        """Return the eager execution of a network. No code is compiled."""
         return cls(network, EAGER, torch.empty(0), precision)
 
     @contextmanager
     def eager_if(self, eager: bool) -> Iterator[None]:
-        """Execute the network eagerly within the context if `eager`.
+        """Return a context manager in which the network is executed eagerly if `eager` is True. Otherwise nothing changes.
 
-        A batch of another size would be compiled again, and does not fit a captured graph. cuDNN's algorithm search is
+        A batch of another size would be compiled again, and does not fit a captured graph. The algorithm search of cuDNN is
         also off, because it takes longer than the one step.
         """
         if not eager:
@@ -77,36 +80,39 @@ class Execution:
             self.install()
 
     def install(self) -> None:
+        """Put the network into the mode again, after `remove`. Nothing is compiled or captured again."""
         self._network._compiled_call_impl = self._compiled
         if self._forward is not None:
             self._network.__dict__["forward"] = self._forward
 
     def remove(self) -> None:
-        """Make the network eager again, as it was built."""
+        """Make the network eager. Compiled code and captured graphs are kept for `install`."""
         _strip(self._network)
 
     def compilations(self) -> int:
+        """Return the number of compiled versions of the network's forward pass. 0 if torch.compile did not compile it."""
         from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
         assert isinstance(self._network, Network)
         return len(_debug_get_cache_entry_list(self._network.straight_line.__code__))
 
     def verify(self) -> None:
-        """Raise ModeUnavailable if the first run did not use this mode."""
+        """Raise ModeUnavailable if the first run did not use this mode. Call it after the first run."""
         if self.mode.compiled and not self.compilations():
-            raise ModeUnavailable(
-                "torch.compile left the network as it is (TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE?)"
-            )
+            raise ModeUnavailable("torch.compile compiled nothing: unset TORCH_COMPILE_DISABLE and TORCHDYNAMO_DISABLE")
         if self.mode.compiled and self.mode.cuda_graphs and _graphs_left_out() > self._graphs_left_out:
-            raise ModeUnavailable("torch.compile took no CUDA graphs for a part of the network")
+            raise ModeUnavailable("torch.compile captured no CUDA graphs for a part of the network")
 
     def close(self) -> None:
-        """Make the network eager again and release compiled code and captured graphs. Called when the trial is over."""
+        """Make the network eager, and release compiled code and captured graphs. Call it at the end of the trial."""
         self.remove()
         self.release()
 
     def release(self, *, keep_compiled: bool = False) -> None:
-        """Release compiled code and captured graphs. `keep_compiled`: other compiled code of this process is still in use."""
+        """Release compiled code and captured graphs. `install` must not be called afterwards.
+
+        `keep_compiled`: True if other compiled code of this process is still in use. Compiled code is then not released.
+        """
         self._forward = self._compiled = None
         if self.mode.compiled and not keep_compiled:
             _forget_compiled()
@@ -175,11 +181,12 @@ def fastest(
     steps_ahead: int,
     eager_passes: Callable[[], None] = lambda: None,
 ) -> Execution:
-    """Return the execution in the first mode, or in another one that was expected to save time and measured faster.
+    """Return the execution of the network in the fastest mode that was measured. All ranks must call it and get the same mode.
 
-    Rank 0's measurements decide, so all ranks must call it and get the same mode. `run`: one forward and backward pass, without
-    gradient exchange. `eager_passes`: the eager passes that need memory in addition to a captured graph. Raises ModeUnavailable
-    and DoesNotFit, on all ranks alike, if the first mode is required and does not work.
+    `open_modes`: allowed modes. The first one is always prepared. Another one is measured only if it is expected to save time
+    over `steps_ahead` training steps. `images`: a whole batch. `run`: called without arguments, runs one forward and backward
+    pass without gradient exchange. `eager_passes`: runs the eager passes that need memory in addition to a captured graph.
+    Raise ModeUnavailable or DoesNotFit, on all ranks, if the first mode does not work.
     """
 
     def tried(mode: ExecutionMode) -> tuple[Execution | None, str]:
@@ -253,7 +260,7 @@ def _tried(
 def _required(
     mode: ExecutionMode, network: Network, batch: int, context: RankContext, execution: Execution | None, problem: str
 ) -> Execution:
-    """Return the execution in a required mode. Raises ModeUnavailable and DoesNotFit, on all ranks alike."""
+    """Return the execution in a required mode. Raise ModeUnavailable or DoesNotFit on all ranks if the mode does not work."""
     fits, is_available = context.all_agree(problem != _FULL), context.all_agree(problem in ("", _FULL))
     if fits and is_available:
         assert execution is not None
@@ -265,12 +272,12 @@ def _required(
         raise DoesNotFit(f"a batch of {batch} does not fit as {mode}")
     raise ModeUnavailable(
         f"the training step cannot run as {mode} here: {problem or 'another rank of the worker reported it'}. "
-        "Set this option to auto or off"
+        "Set trainer.compile and trainer.cuda_graphs to auto or off"
     )
 
 
 def _first_run(execution: Execution, run: Callable[[], None], eager_passes: Callable[[], None]) -> None:
-    """Run once, which compiles. Raises ModeUnavailable."""
+    """Run once, which compiles. Raise ModeUnavailable if the mode was not used."""
     with _refusals_are_not_had():
         run()
     execution.verify()

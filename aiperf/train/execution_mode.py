@@ -1,9 +1,9 @@
-"""Modes in which a training step can be executed, and the measured choice between them.
+"""Choice of the mode in which a training step is executed: eager, CUDA graphs, compiled (torch.compile), or both.
 
-The modes are eager, CUDA graphs, compiled (torch.compile), or both. `auto` tries a mode if its expected gain over the
-remaining steps exceeds its expected cost. It keeps the fastest mode and uses the measurement as expectation for the
-next trial. On CPUs `auto` never compiles: eager channels_last is as fast there (ratio 1.0 for ResNet-50 at 224×224,
-torch 2.13, 2-core AVX-512 machine, where compiling took 35–59 s). `execution.py` executes a mode. No torch here.
+`auto` tries a mode if its expected gain over the remaining steps exceeds its expected cost. It keeps the fastest mode and uses
+the measurement as expectation for the next trial. On CPUs `auto` never compiles: eager channels_last is as fast there (ratio
+1.0 for ResNet-50 at 224×224, torch 2.13, 2-core AVX-512 machine, where compiling took 35–59 s). `execution.py` executes a mode.
+No torch here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiperf.train.trainer_config import TrainerConf
 
 @dataclass(frozen=True, slots=True)
 class ExecutionMode:
-    """Launch mode of a training step."""
+    """Mode in which a training step is executed. It is eager if both fields are False."""
 
     compiled: bool = False
     """Compiled by torch.compile."""
@@ -29,12 +29,12 @@ EAGER = ExecutionMode()
 
 
 def modes_of(conf: TrainerConf, *, on_cuda: bool) -> tuple[ExecutionMode, ...]:
-    """Return the modes that `trainer.compile` and `trainer.cuda_graphs` allow, the cheapest to prepare first.
+    """Return the execution modes that the options trainer.compile and trainer.cuda_graphs allow, the cheapest to prepare first.
+
+    `on_cuda`: True if the device is a GPU. Raise BadConfiguration if the device does not support a required mode.
 
     >>> modes_of(TrainerConf(), on_cuda=False)
     (ExecutionMode(compiled=False, cuda_graphs=False),)
-
-    Raises BadConfiguration if the device does not support a required mode.
     """
     if conf.cuda_graphs == "on" and not on_cuda:
         raise BadConfiguration(
@@ -55,7 +55,7 @@ def _open(choice: str, *, on_cuda: bool) -> tuple[bool, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Cost and gain of a mode, as last measured on this worker."""
+    """Cost and gain of an execution mode, as last measured on this worker."""
 
     seconds: float
     """Seconds to prepare the mode and to measure its step."""
@@ -75,16 +75,17 @@ GUESSES: Mapping[ExecutionMode, Expectation] = {
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """Expectations of all modes."""
+    """Expected cost and gain of each execution mode (eager, compiled, CUDA graphs)."""
 
     of: Mapping[ExecutionMode, Expectation]
 
     def next_to_try(
         self, modes: Sequence[ExecutionMode], measured: Mapping[ExecutionMode, float], steps_ahead: int
     ) -> ExecutionMode | None:
-        """Return the unmeasured mode that is expected to save most time, net of its own cost. None if no mode saves time.
+        """Return the mode to measure next: the one that is expected to save most time after its own cost.
 
-        `measured`: seconds of a step by mode, including eager.
+        None if none saves time. `modes`: allowed modes. `measured`: seconds of a step by mode, including eager. A measured mode
+        is not returned. `steps_ahead`: number of remaining training steps.
 
         >>> expected = Expectations({EAGER: Expectation(0, 1.0), ExecutionMode(compiled=True): Expectation(60, 0.8)})
         >>> [expected.next_to_try((EAGER, ExecutionMode(compiled=True)), {EAGER: 0.1}, steps) for steps in (2999, 3001)]
@@ -100,9 +101,9 @@ class Expectations:
         return best if best is not None and saved(best) > 0.0 else None
 
     def learn(self, mode: ExecutionMode, seconds: float, eager_step: float, step: float) -> Expectations:
-        """Return the expectations after a measurement of `mode`, all times in seconds.
+        """Return new expectations in which `mode` has its measured cost and gain. The object itself is not changed.
 
-        `seconds`: time to prepare and measure the mode. `eager_step`, `step`: time of a step in eager mode and in this mode,
-        infinite if the mode did not work.
+        `seconds`: time to prepare and measure the mode. `eager_step`, `step`: seconds of a training step in eager mode and in
+        this mode. `step` is infinite if the mode did not work.
         """
         return replace(self, of={**self.of, mode: Expectation(seconds, step / eager_step)})

@@ -1,8 +1,8 @@
-"""Heartbeats: a small shared file in which each rank writes until when it may be silent. No torch here.
+"""Heartbeats of ranks (training processes): a small shared file in which each writes until when it may be silent.
 
-A rank writes (a microsecond, no system call), and its group's supervisor reads. Times are time.monotonic() in seconds, which
-all processes of a host share. The file also carries requests for the current sums. If a worker has several hosts, each host
-has such a file with a line for every rank, and the leading host copies the lines of the others.
+No torch here. A rank writes (a microsecond, no system call), and its group's supervisor reads. Times are time.monotonic() in
+seconds, which all processes of a host share. The file also carries requests for the current sums. If a worker has several
+hosts, each host has such a file with a line for every rank, and the leading host copies the lines of the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LINE = np.dtype([(name, "f8") for name in (*_COUNTS, "deadline", "since", "stag
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """State of a rank, with times relative to the observation."""
+    """State of a rank as read from the heartbeat file. Times are seconds relative to the observation."""
 
     deadline_in: float | None
     """Seconds until the deadline. None before the first heartbeat."""
@@ -33,10 +33,14 @@ class Sign:
 
 
 class HeartbeatFile:
-    """The file as one process sees it: a line for each rank, then the group's."""
+    """Shared file of heartbeats, opened in one process. It has one line for each rank, and one for requests to all ranks."""
 
     def __init__(self, path: Path | None, ranks: int, *, create: bool = False) -> None:
-        """`path`: None for a group of one process, in its own memory."""
+        """Open the file. `create`: create it, or clear it. `ranks`: number of ranks.
+
+        `path`: None for a group of one process, which keeps the lines in its own memory. Raise OSError if the file cannot be
+        opened.
+        """
         shape = ranks + 1
         lines: Any = np.zeros(shape, _LINE)
         if path is not None:
@@ -45,62 +49,72 @@ class HeartbeatFile:
         self.ranks = ranks
 
     def enter(self, rank: int, stage: Stage, silent_seconds: float) -> None:
-        """Record a rank's stage from now on, and the maximum silence in seconds."""
+        """Record that `rank` is in `stage` from now on, and may be silent for at most `silent_seconds`."""
         line, now = self._lines[rank], time.monotonic()
         line["stage"], line["since"], line["deadline"] = stage, now, now + silent_seconds
 
     def beat(self, rank: int, step: int, stage: Stage, silent_seconds: float) -> None:
+        """Record the number of steps of `rank`, its stage from now on, and the seconds for which it may be silent."""
         self._lines[rank]["step"] = step
         self.enter(rank, stage, silent_seconds)
 
     def overdue(self, now: float) -> tuple[int, ...]:
-        """Return the ranks past their deadline, the longest overdue first. A rank without a heartbeat is not overdue."""
+        """Return the ranks that have been silent for longer than they announced, the longest overdue first.
+
+        `now`: time.monotonic(). A rank without a heartbeat is not overdue.
+        """
         deadlines = sorted(zip(self._of_ranks("deadline"), range(self.ranks), strict=True))
         return tuple(rank for deadline, rank in deadlines if 0 < deadline < now)
 
     def meet(self, rank: int) -> None:
-        """Count an exchange that the rank has reached."""
+        """Add 1 to the number of exchanges that `rank` has reached."""
         self._lines[rank]["meetings"] += 1
 
     def meetings(self) -> tuple[int, ...]:
-        """Return the number of exchanges that each rank has reached. All ranks have the same sequence of exchanges."""
+        """Return the number of exchanges that each rank has reached, by rank. All ranks have the same sequence of exchanges."""
         return tuple(map(int, self._of_ranks("meetings")))
 
     def steps(self) -> tuple[int, ...]:
+        """Return the number of training steps that each rank reported last, by rank."""
         return tuple(map(int, self._of_ranks("step")))
 
     def processed(self, rank: int, training: int, validation: int) -> None:
+        """Add to the numbers of training and validation images that `rank` has processed."""
         line = self._lines[rank]
         line["trained"] += training
         line["validated"] += validation
 
     def images(self) -> tuple[int, int]:
-        """Return (training images, validation images) of all ranks since their start."""
+        """Return (training images, validation images) of all ranks since the start of the ranks."""
         return int(sum(self._of_ranks("trained"))), int(sum(self._of_ranks("validated")))
 
     def images_of(self, rank: int) -> tuple[int, int]:
+        """Return (training images, validation images) of `rank` since the start of the ranks."""
         line = self._lines[rank]
         return int(line["trained"]), int(line["validated"])
 
     def stages(self) -> tuple[tuple[Stage, float], ...]:
-        """Return the stage of each rank, and since when (time.monotonic())."""
+        """Return (stage, time at which it began) of each rank, by rank. Times are time.monotonic() in seconds."""
         pairs = zip(self._of_ranks("stage"), self._of_ranks("since"), strict=True)
         return tuple((Stage(int(stage)), since) for stage, since in pairs)
 
     def announced(self) -> tuple[float, ...]:
-        """Return the maximum silence that each rank announced for its stage, in seconds."""
+        """Return the seconds for which each rank may be silent in its current stage, by rank."""
         pairs = zip(self._of_ranks("deadline"), self._of_ranks("since"), strict=True)
         return tuple(deadline - since for deadline, since in pairs)
 
     def sign(self, rank: int, now: float) -> Sign:
-        """Return a rank's line with times relative to `now` (time.monotonic()), which are valid on another host."""
+        """Return the line of `rank` with times relative to `now` (time.monotonic()). Such times are valid on another host."""
         line = self._lines[rank]
         deadline = float(line["deadline"])
         counts = tuple(float(line[name]) for name in _COUNTS)
         return Sign(deadline - now if deadline else None, now - float(line["since"]), int(line["stage"]), counts)
 
     def copy(self, rank: int, sign: Sign, now: float) -> None:
-        """Write a rank's line as observed on its own host. `now`: time of the observation, by this host's clock."""
+        """Write the line of a rank on another host into this file. `sign`: its state, as observed there.
+
+        `now`: time of the observation, by this host's time.monotonic().
+        """
         line = self._lines[rank]
         for name, value in zip(_COUNTS, sign.counts, strict=True):
             line[name] = value
@@ -108,9 +122,11 @@ class HeartbeatFile:
         line["deadline"] = 0.0 if sign.deadline_in is None else now + sign.deadline_in
 
     def ask_for_sums(self) -> None:
+        """Request all ranks to report their current sums of images and seconds."""
         self._lines[-1]["requests"] += 1
 
     def asked_for_sums(self) -> int:
+        """Return the number of requests for the current sums since the file was created."""
         return int(self._lines[-1]["requests"])
 
     def _of_ranks(self, name: str) -> list[float]:
@@ -119,7 +135,7 @@ class HeartbeatFile:
 
 
 class RankHeartbeat:
-    """Line of one rank, as the rank writes it. Default: of a single rank without a supervisor."""
+    """Line of one rank in the heartbeat file, as the rank writes it. Default: a single rank without a supervisor."""
 
     def __init__(self, file: HeartbeatFile | None = None, rank: int = 0) -> None:
         self._file = file or HeartbeatFile(None, 1)
@@ -127,17 +143,19 @@ class RankHeartbeat:
         self._requests = 0
 
     def enter(self, stage: Stage, silent_seconds: float) -> None:
-        """Report the current stage and the maximum silence in it, in seconds."""
+        """Report that this rank is in `stage` from now on, and may be silent for at most `silent_seconds`."""
         self._file.enter(self._rank, stage, silent_seconds)
 
     def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
+        """Report the number of steps of this rank, its stage from now on, and the seconds for which it may be silent."""
         self._file.beat(self._rank, step, stage, silent_seconds)
 
     def meet(self) -> None:
-        """Count an exchange that this rank has reached."""
+        """Report that this rank has reached one more exchange with the other ranks."""
         self._file.meet(self._rank)
 
     def processed(self, training: int, validation: int) -> None:
+        """Add to the numbers of training and validation images that this rank has processed."""
         self._file.processed(self._rank, training, validation)
 
     def images(self) -> tuple[int, int]:
@@ -148,9 +166,10 @@ class RankHeartbeat:
         return self._file.images()
 
     def own_images(self) -> tuple[int, int]:
+        """Return (training images, validation images) of this rank since its start."""
         return self._file.images_of(self._rank)
 
     def is_asked_for_sums(self) -> bool:
-        """Return True if a report of the sums was requested since the last call."""
+        """Return True if a report of the current sums was requested since the last call of this method."""
         before, self._requests = self._requests, self._file.asked_for_sums()
         return self._requests > before

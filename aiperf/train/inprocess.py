@@ -1,4 +1,4 @@
-"""Training in this process, on one device and without ranks: for the inline executor, tests and benchmarks.
+"""Training in this process, on one device and without other processes: for the inline executor, tests and benchmarks.
 
 with open_data(conf.dataset) as data:
     for word in train_here(order, TrainerConf(), data, start(...), folder):
@@ -33,10 +33,11 @@ def train_here(
     device: torch.device | None = None,
     taken: float | None = None,
 ) -> Iterator[Word]:
-    """Execute one order and yield its messages. The last is Done, Crashed or CheckpointGone.
+    """Train one trial in this process and yield its messages. The last one is TrialDone, Crashed or CheckpointGone.
 
-    `start`: the run's starting network. `checkpoints`: the run's folder of checkpoints. `device`: default: the CPU.
-    `taken`: time.monotonic() when the order was taken, default: now.
+    `order`: command to train the trial. `start`: the run's starting network. `checkpoints`: the run's folder of checkpoints.
+    `device`: default: the CPU. `taken`: time.monotonic() at which the command was received, default: now. Raise
+    BadConfiguration for options that the device does not support, and DataError for an unusable data set.
     """
     taken = time.monotonic() if taken is None else taken
     writer = Writer(CheckpointFolder(checkpoints), conf.keep_checkpoints_seconds)

@@ -1,7 +1,7 @@
-"""One rank's training of one trial: epochs, validation after each, and the messages that report them.
+"""Training of one trial on one rank: epochs, validation after each, and the messages that report them.
 
-No step synchronizes the device: losses are summed on the device and read once per epoch. Rank 0's messages are the
-trial's. The other ranks execute the same steps and send none.
+No step synchronizes the device: losses are summed on the device and read once per epoch. Rank 0's messages are the trial's. The
+other ranks execute the same steps and send none.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from aiperf.train.trainer_config import learning_rate
 
 
 class RankOutOfMemory(Exception):
-    """One of several ranks ran out of memory within a step. The others wait for it, so the group must be restarted."""
+    """Error of one of several ranks that ran out of memory within a step. The others wait for it, and must be restarted."""
 
     def __init__(self, batch: int, word: BatchReduced | None) -> None:
         super().__init__(f"out of memory at batch {batch}")
@@ -51,11 +51,11 @@ class RankOutOfMemory(Exception):
 
 
 def train(order: Train, context: RankContext, taken: float) -> Iterator[Word]:
-    """Train a trial to its end and yield its messages. The last is Done, Crashed or CheckpointGone.
+    """Train a trial to its end and yield its messages. The last one is TrialDone, Crashed or CheckpointGone.
 
-    `taken`: time.monotonic() when the order was taken. `attempt_messages.py` defines the order of messages. Raises
-    RankFailed if another rank is lost, RankOutOfMemory if several ranks cannot agree on a smaller batch any more, and
-    all errors of the data set and of torch.
+    `order`: command to train the trial. `taken`: time.monotonic() at which the command was received. Raise RankFailed if
+    another rank is lost, RankOutOfMemory if this one of several ranks ran out of memory, DataError for an unusable data set,
+    and other errors of torch unchanged.
     """
     yield from in_order(_Attempt(order, context, taken).run(), order, context)
 

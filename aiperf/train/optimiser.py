@@ -1,4 +1,4 @@
-"""Stochastic gradient descent, as the benchmark prescribes."""
+"""Stochastic gradient descent (SGD) with momentum, as the benchmark prescribes."""
 
 from __future__ import annotations
 
@@ -17,26 +17,29 @@ _zero_grad: Callable[..., None] = inspect.unwrap(torch.optim.SGD.zero_grad)
 
 
 class EagerSgd(torch.optim.SGD):
-    """torch.optim.SGD whose step is never compiled. The arithmetic is bit-identical.
+    """torch.optim.SGD with a step that is never compiled. The arithmetic is bit-identical.
 
-    torch wraps these three methods for compilation. The wrappers import torch._dynamo at first use, including SymPy and
-    half of the compiler. This costs each starting rank more than a second of processor time (torch 2.13).
+    torch wraps these three methods for compilation. The wrappers import torch._dynamo at first use, including SymPy and half of
+    the compiler. This costs each starting rank more than a second of processor time (torch 2.13).
     """
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is used
+        """Update all parameters by one step of SGD. A closure is not supported."""
         assert closure is None
         _step(self)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters, as in torch.optim.SGD."""
         _add_param_group(self, param_group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
+        """Set the gradients to None, or to zero if `set_to_none` is False."""
         _zero_grad(self, set_to_none)
 
 
 def sgd(module: nn.Module, conf: TrainerConf) -> EagerSgd:
-    """Return SGD for the module's parameters with the rate, momentum and weight decay of `conf`, in one fused kernel."""
+    """Return SGD for the module's parameters with learning rate, momentum and weight decay of `conf`, in one fused kernel."""
     return EagerSgd(
         module.parameters(),
         lr=conf.learning_rate,
@@ -47,12 +50,13 @@ def sgd(module: nn.Module, conf: TrainerConf) -> EagerSgd:
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of all parameters from the next step on."""
     for group in optimiser.param_groups:
         group["lr"] = rate
 
 
 def momentum_of(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the momentum buffers by parameter name. Empty before the first step."""
+    """Return the optimiser's momentum buffers, by parameter name. They are not copied. Empty before the first step."""
     found = {}
     for name, parameter in module.named_parameters():
         buffer = optimiser.state[parameter].get("momentum_buffer") if parameter in optimiser.state else None
@@ -62,9 +66,10 @@ def momentum_of(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str
 
 
 def give_momentum(optimiser: torch.optim.Optimizer, module: nn.Module, momentum: Mapping[str, torch.Tensor]) -> None:
-    """Set the optimiser's momentum buffers by parameter name, copied to the device and memory format of their parameters.
+    """Set the optimiser's momentum buffers from `momentum` (tensors by parameter name).
 
-    Shapes must equal the parameters'.
+    They are copied to the device and memory format of their parameters. Parameters without an entry keep their buffer. Shapes
+    must equal the parameters'.
     """
     for name, parameter in module.named_parameters():
         if name in momentum:

@@ -1,4 +1,7 @@
-"""Precision of convolutions and matrix products. Weights, running statistics and the optimiser's state are always FP32."""
+"""Precision in which convolutions and matrix products compute.
+
+Weights, running statistics and optimiser state are always FP32.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """A precision on a device."""
+    """A precision of computation on a type of device (cpu or cuda)."""
 
     name: str
     """fp32, tf32, bf16 or fp16, as the run records it. Nothing below 16 bits is supported."""
@@ -24,25 +27,29 @@ class Precision:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Data type of activations and input images."""
+        """Data type of activations and input images: float32, bfloat16 or float16. It is float32 for tf32."""
         return _DTYPES[self.name]
 
     @property
     def bytes_per_element(self) -> int:
+        """Bytes of one activation value: 4 or 2."""
         return ELEMENT_BYTES[self.name]
 
     def computing(self) -> AbstractContextManager[object]:
-        """Context in which forward passes compute in this precision (autocast for the 16-bit types)."""
+        """Return a context manager in which forward passes compute in this precision (autocast for the 16-bit types)."""
         if self.dtype is torch.float32:
             return nullcontext()
         return torch.autocast(self.device_type, dtype=self.dtype)
 
     def scaler(self) -> torch.amp.GradScaler | None:
-        """Return the loss scaling that FP16's narrow exponent range needs. None for the other types."""
+        """Return new loss scaling, which FP16 needs for its narrow exponent range. None for the other precisions."""
         return torch.amp.GradScaler(self.device_type) if self.name == "fp16" else None
 
     def switch_on(self) -> None:
-        """Set torch's process-wide switches. TF32 is on only if it was chosen."""
+        """Set torch's process-wide switches for this precision: TF32 for FP32 products is off for fp32, and on for all others.
+
+        On CUDA, cuDNN's algorithm search is switched on.
+        """
         torch.backends.cuda.matmul.allow_tf32 = self.name != "fp32"
         torch.backends.cudnn.allow_tf32 = self.name != "fp32"
         # default: cuDNN's first heuristic algorithm. Shapes are fixed within a trial, so a search pays at once
@@ -51,10 +58,10 @@ class Precision:
 
 @contextmanager
 def unsearched() -> Iterator[None]:
-    """Context in which cuDNN uses its first heuristic algorithm.
+    """Return a context manager in which cuDNN uses its first heuristic algorithm, without a search. The setting is restored.
 
-    For a shape that occurs once per epoch: a search takes seconds per network and would be part of the busy time. Whole
-    batches are searched in the rehearsal before a trial.
+    Use it for a shape that occurs once per epoch: a search takes seconds per network and would be part of the busy time. Whole
+    batches are searched before a trial begins.
     """
     before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
     try:
@@ -64,5 +71,8 @@ def unsearched() -> Iterator[None]:
 
 
 def choose(choice: str, device: torch.device) -> Precision:
-    """Return the precision for a device. Raises BadConfiguration for tf32 without tensor cores that support it."""
+    """Return the precision for a device. `choice`: option trainer.precision: auto, fp32, tf32, bf16 or fp16.
+
+    Raise BadConfiguration for tf32 on a device without tensor cores that support TF32.
+    """
     return Precision(precision_name(choice, device), device.type)

@@ -1,4 +1,4 @@
-"""State of a rank for the whole run: the opened data set, the device and the collective."""
+"""State of a rank (training process) for the whole run: the opened data set, the device and the exchange with other ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from morphism import Architecture, Graph
 
 @dataclass(slots=True)
 class RankContext:
-    """State of one rank. `RankContext.make` derives it from the configuration."""
+    """State of one rank (training process). `RankContext.make` derives it from the configuration."""
 
     conf: TrainerConf
     data: OpenData
@@ -56,10 +56,12 @@ class RankContext:
         liveness: RankHeartbeat | None = None,
         on_host: int = 1,
     ) -> RankContext:
-        """Build the context.
+        """Build the state of a rank. Set torch's process-wide precision switches. All ranks must call it.
 
-        Also set torch's process-wide precision switches and, on a CPU, keep the process's freed memory. `on_host`: number of
-        ranks on this rank's host. Raises BadConfiguration for a precision or execution mode that the device lacks.
+        `start`: the run's starting network. `writer`: of checkpoints, on rank 0 only. `liveness`: heartbeat of this rank,
+        default: one that no process reads. `on_host`: number of ranks on this rank's host. On a CPU, the process keeps freed
+        memory from now on. Raise BadConfiguration for a precision or execution mode that the device lacks, and RankFailed if
+        another rank is lost.
         """
         modes_of(conf, on_cuda=device.type == "cuda")
         precision = choose(conf.precision, device)
@@ -82,15 +84,18 @@ class RankContext:
 
     @property
     def is_first(self) -> bool:
-        """True for rank 0, which reports for all."""
+        """True for rank 0, which reports for all ranks."""
         return self.collective.rank == 0
 
     def scaler(self) -> Scaler | None:
-        """Return new loss scaling for a trial. None if the precision needs none or `trainer.loss_scaling` is off."""
+        """Return new FP16 loss scaling for a trial.
+
+        None if the precision needs none, or if the option trainer.loss_scaling is off.
+        """
         return None if self.conf.loss_scaling == "off" else self.precision.scaler()
 
     def all_agree(self, own: bool) -> bool:
-        """Return True if `own` is true on every rank. All ranks must call it."""
+        """Return True if `own` is True on every rank. All ranks must call it. Raise RankFailed if another rank is lost."""
         return self.collective.total([0.0 if own else 1.0])[0] == 0.0
 
 
@@ -109,11 +114,11 @@ _NEVER: Final = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Keep freed memory in this process for later allocations. Return False if the C library cannot.
+    """Keep freed memory in this process for later allocations. Return True if that was set, False if the C library cannot.
 
-    Only glibc supports it. The setting affects the whole process and is permanent: resident memory stays at its
-    maximum. ResNet-50 at 224×224, batch 16, BF16 has 80,000 page faults per step without it and none with it, which is
-    0.15 of 2.7 s of processor time (2-core AMD EPYC, one thread).
+    Only glibc supports it. The setting affects the whole process and is permanent: resident memory stays at its maximum.
+    ResNet-50 at 224×224, batch 16, BF16 has 80,000 page faults per step without it and none with it, which is 0.15 of 2.7 s of
+    processor time (2-core AMD EPYC, one thread).
     """
     if sys.platform != "linux":
         return False

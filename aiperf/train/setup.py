@@ -1,7 +1,8 @@
-"""Preparation of a trial: from an order to a network on its device, with weights, ready for the first step.
+"""Preparation of a trial: from the command to train it to a network on its device, with weights, ready for the first step.
 
-The graph is rebuilt from its lineage. Weights come from the trial's own checkpoint, from its parent's through the
-weight plans of its morphs, or from a seed. Rank 0 reads or creates them and broadcasts them.
+The graph is rebuilt from its lineage (the changes since the starting network). Weights come from the trial's own checkpoint,
+from its parent's through the weight plans of its morphs (changes of the graph), or from a seed. Rank 0 reads or creates them
+and broadcasts them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from morphism import Architecture, Graph, Lineage, WeightPlan, apply, decode_mor
 
 
 class CheckpointMissing(Exception):
-    """A checkpoint that the attempt needs does not exist or cannot be read."""
+    """Error for a checkpoint that the trial needs and that does not exist or cannot be read."""
 
     def __init__(self, trial: int, reason: str) -> None:
         super().__init__(reason)
@@ -43,7 +44,7 @@ class CheckpointMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PreparedNetwork:
-    """A network that is ready to train."""
+    """Network that is ready for its first training step, with its optimiser, exchange and execution mode."""
 
     architecture: Architecture
     network: nn.Module
@@ -56,6 +57,7 @@ class PreparedNetwork:
     prepared: TrialPrepared
 
     def close(self) -> None:
+        """Release the exchange, compiled code and CUDA graphs. Call it when the trial is over or begins again."""
         self.exchange.close()
         self.execution.close()
 
@@ -63,9 +65,10 @@ class PreparedNetwork:
 def descend(
     start: Architecture, lineage: Sequence[Mapping[str, Any]], morphs: Sequence[Mapping[str, Any]]
 ) -> tuple[Architecture, Architecture, list[WeightPlan]]:
-    """Return (parent's architecture, trial's architecture, weight plans from one to the other, one per morph).
+    """Return (parent's architecture, trial's architecture, weight plans from parent to trial, one per morph).
 
-    `lineage`: encoded morphs from `start` to the parent. `morphs`: from the parent to the trial. Raises IllegalMorph or
+    A morph is a change of a network's graph. `lineage`: encoded morphs from `start` to the parent. `morphs`: encoded morphs
+    from the parent to the trial. For a detector, both architectures are `start`, and there are no plans. Raise IllegalMorph or
     DamagedMorph if the lineage does not belong to this starting network.
     """
     if not isinstance(start, Graph):
@@ -84,10 +87,11 @@ def descend(
 def prepare(
     order: Train, context: RankContext, epoch: int, batch: int, snapshot: Snapshot | None = None
 ) -> PreparedNetwork:
-    """Make the trial ready to begin `epoch` at `batch` images per rank.
+    """Return the network of a trial with weights, ready to begin `epoch` with `batch` images per rank. All ranks must call it.
 
-    `snapshot`: state in memory to continue from, on rank 0. Default: the checkpoint of the previous epoch. Raises
-    DoesNotFit and CheckpointMissing, on all ranks alike.
+    `order`: command to train the trial. `snapshot`: state in memory to continue from, on rank 0. Default: the checkpoint of the
+    previous epoch, for epoch 1 the parent's weights or initial ones. Raise DoesNotFit, ModeUnavailable or CheckpointMissing on
+    all ranks, RankFailed if another rank is lost, and IllegalMorph or DamagedMorph if the lineage is wrong.
     """
     began = time.monotonic()
     context.liveness.beat(0, Stage.BUILD, context.conf.start_seconds)
@@ -140,7 +144,7 @@ def prepare(
 
 
 def walk(context: RankContext) -> RankBatches:
-    """Return the arguments of `OpenData.training` and the like that all passes of a rank share."""
+    """Return the keyword arguments for `OpenData.training` and `validation` that all passes of a rank over the data share."""
     return {
         "rank": context.collective.rank,
         "ranks": context.collective.ranks,
@@ -242,7 +246,7 @@ def _from_first_rank(
 ) -> None:
     """Run `read` on rank 0, which fills `tensors`, and broadcast them.
 
-    Raises CheckpointMissing for `trial` on all ranks alike.
+    Raise CheckpointMissing for `trial` on all ranks if `read` finds no usable checkpoint.
     """
     problem = ""
     if context.is_first:

@@ -1,4 +1,7 @@
-"""Stages of a rank, by which its silence is judged: computing, waiting for storage, waiting for other ranks. No torch here."""
+"""Stages of a rank (training process), such as training, opening the data set or waiting.
+
+They decide when its silence is a hang. No torch here.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from enum import IntEnum
 
 
 class Stage(IntEnum):
-    """Activity of a rank. `DOING` has the text for reports."""
+    """Current activity of a rank. `DOING` has the text of each for reports."""
 
     IDLE = 0
     STEPS = 1

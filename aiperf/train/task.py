@@ -1,6 +1,6 @@
-"""Training task: initial weights, the loss of a batch, and the quality of a validation pass. Classification is one task.
+"""Task that a network is trained for: initial weights, the loss of a batch, and the quality of a validation pass.
 
-Detection is in `detection.py`.
+Classification is defined here, detection in `detection.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from morphism import Architecture, Graph
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Result of a validation pass over the images of all ranks."""
+    """Quality of a network: result of a validation pass over the images of all ranks."""
 
     value: float
     """Quality in the metric of the network, 0..1."""
@@ -35,65 +35,80 @@ class Quality:
 
 
 class ValidationSums(Protocol):
-    """Sums over one rank's validation pass. They stay on the device until they are read."""
+    """Interface of the sums over one rank's validation pass. They stay on the device until they are read."""
 
     def add(self, network: nn.Module, batch: Batch) -> None:
-        """Evaluate a batch with the network and add its results to the sums."""
+        """Evaluate a batch with the network, and add its results to the sums. The network must be in evaluation mode."""
 
     def read(self) -> list[float]:
-        """Return the sums, equally many on every rank. Synchronizes the device."""
+        """Return the sums, equally many on every rank, for summation over the ranks. The call waits for the device."""
 
 
 class Task(Protocol):
-    """Task that a trial's network is trained for."""
+    """Interface of the task that a trial's network is trained for."""
 
     def build(self, architecture: Architecture) -> nn.Module:
-        """Return a network in host memory. Its weights have no meaning until they are set."""
+        """Return the network of an architecture in host memory. Its weights have no meaning until they are set."""
 
     def initial_network(self, architecture: Architecture, seed: int) -> nn.Module:
-        """Return a network with initial weights, on the host."""
+        """Return the network of an architecture in host memory, with initial weights that depend only on `seed`."""
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
-        """Return the mean training loss of a batch, a scalar."""
+        """Return the mean training loss of a batch, a scalar. `module`: the network in training mode."""
 
     def validation_sums(self, network: nn.Module, images: int) -> ValidationSums:
         """Return empty sums for a validation pass of all ranks over `images` images."""
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
-        """Return the quality from the sums of all ranks over `images` validation images."""
+        """Return the quality of the network from a validation pass over `images` images.
+
+        `sums`: results of `ValidationSums.read`, added over all ranks.
+        """
 
     def detections(self, sums: Sequence[float]) -> Sequence[ImageDetections]:
-        """Return true boxes and detections from the sums of all ranks. Empty for classification."""
+        """Return true boxes and detections of each validation image. Empty for classification.
+
+        `sums`: results of `ValidationSums.read`, added over all ranks.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """Classification of images by cross entropy. Quality: top-1 accuracy. A batch's targets are its classes."""
+    """Task of classifying images, trained by cross entropy. The quality is top-1 accuracy, 0..1. Targets are class numbers."""
 
     label_smoothing: float
     """Share of a training target that is spread over all classes, 0..1."""
 
     def build(self, architecture: Architecture) -> Network:
+        """Return the network of a graph in host memory. Its convolution and dense weights are NaN until they are set."""
         assert isinstance(architecture, Graph)
         return build(architecture)
 
     def initial_network(self, architecture: Architecture, seed: int) -> Network:
+        """Return the network of a graph in host memory, with initial weights that depend only on `seed`."""
         network = self.build(architecture)
         initialise(network, seed)
         return network
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
+        """Return the mean cross entropy of a batch with label smoothing, a scalar. `module`: the network in training mode."""
         return F.cross_entropy(module(batch.images).float(), batch.targets, label_smoothing=self.label_smoothing)
 
     def validation_sums(self, network: nn.Module, images: int) -> _ClassificationSums:
+        """Return empty sums of loss and correct images, on the device of the network. `images` is not used."""
         return _ClassificationSums(next(network.parameters()).device)
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
+        """Return the top-1 accuracy, 0..1, and the mean loss per image, from a validation pass over `images` images.
+
+        `sums`: results of `read` of the validation sums, added over all ranks.
+        """
         loss, correct = sums
         return Quality(correct / images, loss / images)
 
     def detections(self, sums: Sequence[float]) -> Sequence[ImageDetections]:
+        """Return an empty sequence: a classification has no boxes."""
         return ()
 
 

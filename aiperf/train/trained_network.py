@@ -1,4 +1,4 @@
-"""A network trained by a run, loaded from a checkpoint and the graph file in the same folder."""
+"""Reader of a network trained by a run: its checkpoint, and the graph file in the same folder."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from morphism import load as load_graph
 def trained_network(checkpoint: Path, graph: Path | None = None) -> Network:
     """Return the network of a checkpoint file with its weights, in host memory and in evaluation mode.
 
-    `graph`: default: `trial-N.graph.json` in the checkpoint's folder.
-
-    The network takes images (batch, channels, height, width) in FP32, normalised as in `aiperf.data`, and returns
-    logits (batch, classes).
-
-    Raises:
-        NoCheckpoint: the file does not exist, or its name is not a checkpoint's.
-        DamagedCheckpoint: the file cannot be read, or belongs to another network.
-        OSError: the graph file does not exist.
+    `graph`: file of the network's graph. Default: `trial-N.graph.json` in the checkpoint's folder. The network takes images
+    (batch, channels, height, width) in FP32, normalised as in `aiperf.data`, and returns logits (batch, classes). Raise
+    NoCheckpoint if the checkpoint does not exist or has another name than `trial-N.epoch-N.safetensors`. Raise
+    DamagedCheckpoint if it cannot be read or belongs to another graph. Raise OSError or DamagedGraphFile if the graph file
+    cannot be read.
     """
     if (number_and_epoch := checkpoint_of(checkpoint.name)) is None:
-        raise NoCheckpoint(f"a checkpoint is called trial-N.epoch-N.safetensors, but found {str(checkpoint)!r}")
+        raise NoCheckpoint(
+            f"a checkpoint is called trial-N.epoch-N.safetensors, but found {str(checkpoint)!r}: give the path of such a file"
+        )
     trial, epoch = number_and_epoch
     architecture = load_graph(graph or checkpoint.with_name(f"trial-{trial}.graph.json"))
     folder = CheckpointFolder(checkpoint.parent)

@@ -30,7 +30,7 @@ A module is imported only when it is needed. `auto` uses the first that is avail
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 """Bytes of one activation value in each precision."""
 
-COLLECTIVES_IN_WORDS = " or ".join(f"collective={name}" for name in COLLECTIVES)
+COLLECTIVES_IN_WORDS = " or ".join(f"trainer.collective={name}" for name in COLLECTIVES)
 
 LARGEST_BATCH = 8192
 """Images per accelerator. Larger batches are not tried: they are no faster and train worse."""
@@ -38,7 +38,7 @@ LARGEST_BATCH = 8192
 PEER_SECONDS = 7 * 86400.0
 """Time that Horovod, Gloo or NCCL may wait for a rank.
 
-Far above the group's own limits, because only the group can tell which rank hangs.
+Far above the group's own limits, because only the group can find the rank that hangs.
 """
 
 
@@ -143,12 +143,15 @@ class TrainerConf:
         if self.collective == "none" and self.ranks is not None and self.ranks > 1:
             raise BadConfiguration(
                 f"trainer.collective='none' is one rank, but found trainer.ranks={self.ranks!r}: "
-                f"leave ranks out, or take {COLLECTIVES_IN_WORDS}"
+                f"leave trainer.ranks out, or take {COLLECTIVES_IN_WORDS}"
             )
 
 
 def ranks_of_worker(conf: TrainerConf, accelerators: int, cores: int) -> int:
-    """Return the number of ranks of a worker: `conf.ranks`, else one per accelerator, else 2 on 2 or more cores.
+    """Return the number of ranks (training processes) of a worker on one host.
+
+    It is `conf.ranks`. By default it is one per accelerator, and without accelerators 2, or 1 on a single core. It is 1 if
+    trainer.collective is 'none'. `accelerators`, `cores`: of the worker.
 
     >>> ranks_of_worker(TrainerConf(), accelerators=8, cores=64), ranks_of_worker(TrainerConf(), accelerators=0, cores=2)
     (8, 2)
@@ -161,13 +164,13 @@ def ranks_of_worker(conf: TrainerConf, accelerators: int, cores: int) -> int:
 
 
 def ranks_of_hosts(conf: TrainerConf, hosts: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the number of ranks on each host of a worker. `hosts`: accelerators and cores of the worker on each host.
+    """Return the number of ranks (training processes) on each host of a worker, in the order of `hosts`.
+
+    `hosts`: (accelerators, cores) of the worker on each host. Raise BadConfiguration if `conf.ranks` is no multiple of the
+    number of hosts or exceeds the accelerators, or for trainer.collective=none with several hosts.
 
     >>> ranks_of_hosts(TrainerConf(), [(8, 64), (4, 64)]), ranks_of_hosts(TrainerConf(ranks=6), [(0, 2), (0, 2)])
     ([8, 4], [3, 3])
-
-    Raises:
-        BadConfiguration: `conf.ranks` is no multiple of the hosts, or exceeds the accelerators.
     """
     if conf.ranks is not None and conf.ranks % len(hosts):
         raise BadConfiguration(
@@ -191,12 +194,13 @@ def ranks_of_hosts(conf: TrainerConf, hosts: Sequence[tuple[int, int]]) -> list[
 
 
 def learning_rate(conf: TrainerConf, epoch: int, global_batch: int, done: float = 0.0) -> float:
-    """Return the learning rate of a step. `epoch`: from 1. `done`: share of the epoch's steps before this one, 0..1.
+    """Return the learning rate of a training step.
 
-    It falls by epoch from `learning_rate` towards zero at `decay_epochs`, in each trial: linearly, or by half a cosine that
-    begins after the warm-up of a scaled rate. Later epochs keep the last rate above zero. If it is scaled by k = global
-    batch / reference batch > 1, the factor rises from 1 to k, by the same amount at each step, in the first
-    `warmup_epochs` (gradual warm-up: Goyal et al. 2017, arXiv:1706.02677, section 2.2).
+    `epoch`: from 1. `global_batch`: images of all ranks in a step. `done`: share of the epoch's steps before this one, 0..1.
+    The rate falls by epoch from `learning_rate` towards zero at `decay_epochs`, in each trial: linearly, or by half a cosine
+    that begins after the warm-up of a scaled rate. Later epochs keep the last rate above zero. If it is scaled by k = global
+    batch / reference batch > 1, the factor rises from 1 to k, by the same amount at each step, in the first `warmup_epochs`
+    (gradual warm-up: Goyal et al. 2017, arXiv:1706.02677, section 2.2).
 
     >>> [round(learning_rate(TrainerConf(), epoch, 256), 4) for epoch in (1, 31, 60)]
     [0.1, 0.05, 0.0017]

@@ -1,4 +1,4 @@
-"""State of the running attempts, line by line, for the checks of intervals.
+"""State of the running attempts (tries to train a network), line by line, for the checks of intervals.
 
 It is smaller and faster than the rules' state (`aiperf.rules.state`): a long run has two million intervals.
 """
@@ -12,9 +12,11 @@ from aiperf.verify.check import handles
 
 
 def whole_epoch(images: int, batch_size: int, ranks: int) -> int:
-    """Return the number of training images that an epoch processes in whole steps.
+    """Return the number of training images that an epoch processes, which fill whole steps.
 
-    A set smaller than one step is one step (docs/benchmark.md).
+    `images`: size of the training set. `batch_size`: images per rank and step. A set smaller than one step is one step
+    (docs/benchmark.md).
+
     >>> whole_epoch(1000, 128, 2), whole_epoch(100, 128, 2)
     (768, 100)
     """
@@ -24,7 +26,7 @@ def whole_epoch(images: int, batch_size: int, ranks: int) -> int:
 
 @dataclass(slots=True)
 class OpenAttempt:
-    """An attempt that runs, or was lost and is not retried yet."""
+    """Attempt at a trial (one try to train it) that runs, or that was lost and is not retried yet."""
 
     worker: int
     ranks: int
@@ -43,7 +45,7 @@ class OpenAttempt:
 
 @dataclass(slots=True)
 class Attempts:
-    """Running attempts by trial, as before the current line. Pass the line to `handlers` afterwards."""
+    """Running attempts by trial, before the current line. After its checks, pass each event to `handlers(attempts)`."""
 
     running: dict[int, OpenAttempt] = field(default_factory=dict)
     ranks: dict[int, int] = field(default_factory=dict)

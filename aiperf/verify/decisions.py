@@ -1,9 +1,9 @@
 """Check of the driver's decisions: each recorded decision is required by the rules, and each required decision is recorded.
 
 Decisions are a function of the run's state and the time (`aiperf/rules/decide.py`). The driver carries out all of them, in
-their order, before it receives the next message. An added, removed, exchanged or moved line leads to other decisions, and so
-does a changed worker, seed or option. `times.py` checks decisions from silence, because this pass skips the intervals of
-work, which end a silence.
+their order, before it receives the next message. An added, removed, exchanged or moved line leads to other decisions, and a
+changed worker, seed or option does as well. `times.py` checks decisions from silence, because this pass skips the intervals
+of work, which end a silence.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ FROM_OUTSIDE = ("interrupted", "no workers")
 
 
 class Decisions(StateCheck):
-    """Check the driver's decisions against the rules."""
+    """Check that the driver (main process of a run) carried out the decisions of its rules, and no others."""
 
     looks_at_epochs = True
 
     def __init__(self, run: Run, replay: ReplayQueue | None, why_not: str | None) -> None:
-        """Begin with a run without lines.
+        """Begin with the state `run` after the first line of the journal. Its limit of silence is removed.
 
-        `replay`: replay queue of a run that follows another, else None. `why_not`: reason to examine nothing.
+        `replay`: queue of the earlier run's trials, None for a run that searches. `why_not`: reason for examining nothing,
+        None otherwise.
         """
         self._agenda = replay
         # The intervals of work, which end a silence, are not passed to this check.
@@ -46,6 +47,10 @@ class Decisions(StateCheck):
         self._due_since: float | None = None
 
     def before(self, line: int, run: Run, event: events.AnyEvent) -> None:
+        """Examine an event, and add findings to the result.
+
+        `line`: its line in the journal, from 1. `run`: state of the run before the event.
+        """
         goes_with = self._goes_with
         if self._notes.not_checked is not None:
             return
@@ -70,7 +75,7 @@ class Decisions(StateCheck):
             self._received(line, run, event)
 
     def after(self, run: Run, event: events.AnyEvent) -> None:
-        """Update the pending decisions. `run`: state after the event."""
+        """Update the decisions that are still required. Call this after the event was applied to `run`."""
         if self._agenda is not None:
             self._agenda.take(event)
         if _is_due(run):

@@ -1,4 +1,4 @@
-"""File of detections: true and found boxes of each validation image, from which anyone can compute the mAP again."""
+"""File of detections: true and found boxes of each validation image, from which anyone can compute the quality again."""
 
 from __future__ import annotations
 
@@ -28,11 +28,9 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def write_detections(path: Path, images: Sequence[ImageDetections]) -> None:
-    """Write the detections of images to a new JSON file.
+    """Write the true and found boxes of images to a new JSON file at `path`.
 
-    Raises:
-        BadConfiguration: the file exists already.
-        OSError: the file cannot be written.
+    Raise BadConfiguration if the file exists already, and OSError if it cannot be written.
     """
     if path.exists():
         raise BadConfiguration(
@@ -49,11 +47,10 @@ def write_detections(path: Path, images: Sequence[ImageDetections]) -> None:
 
 
 def read_detections(path: Path) -> list[ImageDetections]:
-    """Return the detections of images in a JSON file.
+    """Return the true and found boxes of each image from the JSON file that `write_detections` wrote.
 
-    Raises:
-        BadConfiguration: the file has another content.
-        OSError: the file cannot be read.
+    Arrays of an image: `truth` with rows x1, y1, x2, y2, class, and `found` with rows x1, y1, x2, y2, score, class. Raise
+    BadConfiguration if the file has another content, and OSError if it cannot be read.
     """
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_File)

@@ -1,4 +1,4 @@
-"""Checks of epochs: images and results, learning rates, and checkpoints of parents."""
+"""Checks of the epochs in a journal: images and results, learning rates, and checkpoints of parents."""
 
 from __future__ import annotations
 
@@ -47,6 +47,10 @@ class Images(Check):
         self._detector: Detector | None = None
 
     def checked(self) -> CheckResult:
+        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
+
+        Results of simulated workers are reported as not checked.
+        """
         if self._simulated:
             self._notes.not_checked = "accuracies and losses: they come from simulated curves"
         return self._notes.close()
@@ -187,7 +191,7 @@ class LearningRates(Check):
 
 
 class Weights(Check):
-    """Check that a checkpoint of the parent precedes each child."""
+    """Check that a checkpoint of the parent was written before each child was proposed."""
 
     def __init__(self) -> None:
         self._notes = CheckResult("weights", WEIGHTS, "children")

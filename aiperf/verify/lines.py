@@ -1,4 +1,4 @@
-"""One pass over all lines of a journal: hashes, laws of reading, and the checks that examine each interval.
+"""One pass over all lines of a journal: hashes, rules of reading, and the checks that examine each interval of work.
 
 The pass also returns the work log.
 """
@@ -22,29 +22,32 @@ from aiperf.verify.machines import Machines, Presence, Rates
 from aiperf.verify.plan import Plan, PredictedScore, RecordedDataSet
 from aiperf.verify.times import Clocks, Edges, Intervals, Silences
 
-LAW = "every line has the hash that follows from the previous line, is an event of the schema, and keeps the laws of reading"
+LAW = "every line has the hash that follows from the previous line, is an event of the schema, and keeps the rules of reading"
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Result of the pass over all lines."""
+    """Result of the pass over all lines of a journal."""
 
     work_log: WorkLog
     """Work up to the last readable line."""
     chain: str
+    """Hash of the last line. Empty if a line is damaged."""
     lines: int
+    """Number of valid lines."""
     answered: tuple[int, ...]
     """Numbers of the accepted and rejected proposals, in the journal's order."""
     is_whole: bool
+    """True if no line is damaged."""
     checked: tuple[CheckResult, ...]
+    """Results of the checks."""
 
 
 def read_lines(path: Path) -> Lines:
-    """Read a journal to its end or to the first damaged line. Return its work log and the results of the checks by line.
+    """Read the journal at `path` to its end or to the first damaged line. Return its work log and the results of the checks.
 
-    Raises:
-        NoSuchRun: no journal exists, or it is empty.
-        JournalDamaged: this release does not read the journal's schema.
+    A damaged line is a finding. Raise NoSuchRun if no journal exists or it is empty, and JournalDamaged if it has another
+    schema.
     """
     attempts, work_log = Attempts(), WorkLog()
     rates = Rates()

@@ -1,4 +1,4 @@
-"""Checks of machines: equal descriptions in all places of the journal, ranks, and training rates.
+"""Checks of machines in a journal: equal descriptions in all places, ranks, and training rates.
 
 The driver, its preflight and each worker describe their hosts independently. A device, version or data set that is changed in
 one place contradicts the others. A change in all places is not found here.
@@ -45,7 +45,7 @@ OF_A_BOOT = ("cpu_model", "kernel", "architecture")
 
 
 class Machines(Check):
-    """Check that all descriptions of a machine agree."""
+    """Check that all descriptions of a machine in a journal agree."""
 
     def __init__(self) -> None:
         self._notes = CheckResult("machines", LAW, "descriptions")
@@ -151,7 +151,7 @@ class Machines(Check):
 
 
 class Presence(Check):
-    """Check that workers use no more accelerators than their hosts have."""
+    """Check that the workers of a host use no more accelerators at once than the host has."""
 
     def __init__(self) -> None:
         self._notes = CheckResult("workers", RANKS, "workers")
@@ -161,6 +161,10 @@ class Presence(Check):
         """Number of workers whose host lists no accelerators."""
 
     def checked(self) -> CheckResult:
+        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
+
+        Workers of hosts without listed accelerators are reported as not checked.
+        """
         if self._without:
             self._notes.not_checked = (
                 f"{self._without} workers: their hosts list no accelerators (processors, or simulated)"
@@ -236,7 +240,7 @@ LEAST_SECONDS = 1.0
 
 
 class Rates(Check):
-    """Check training rates. Call `add_work` after the last line."""
+    """Check that no trial was trained faster than the peak of its accelerators. Call `add_work` after the last line."""
 
     def __init__(self) -> None:
         self._notes = CheckResult("rates", RATE, "trials")
@@ -245,7 +249,11 @@ class Rates(Check):
         """Precision of each trial's last attempt."""
 
     def add_work(self, work_log: WorkLog) -> None:
-        """Check the training rate of each trial against its device's peak, and count trials on devices of unknown peak."""
+        """Check for each trial that the FLOPS of its busy time do not exceed the peak of its accelerators.
+
+        Call this once, after the last line. `work_log`: work of all lines. Trials on devices with an unknown peak are
+        reported as not checked. Trials shorter than LEAST_SECONDS (1 s) are left out.
+        """
         rows = work_log.intervals
         trials, busy, tensor = rows.trial, rows.busy, rows.tensor_flops
         peaks = {number: self._peak(number, record.worker) for number, record in work_log.trials.items()}

@@ -1,4 +1,4 @@
-"""Checks of the first line: its data set, and its plan against its own configuration, data set and workers."""
+"""Checks of the first line of a journal: its data set, and its plan against its own configuration, data set and workers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PredictedScore(Check):
 
 
 class RecordedDataSet(Check):
-    """Check the recorded data set against the configured one and against known numbers."""
+    """Check the data set in the first line against the configured one and against known numbers."""
 
     def __init__(self) -> None:
         self._notes = CheckResult("data set", DATA_SET, "values")
@@ -98,7 +98,7 @@ class RecordedDataSet(Check):
 
 
 class Plan(Check):
-    """Check the recorded plan against the plan that its own line gives."""
+    """Check the plan (start, budget, batch sizes) in the first line against the plan that its configuration gives."""
 
     def __init__(self) -> None:
         self._notes = CheckResult("plan", PLAN, "values")

@@ -1,12 +1,12 @@
-"""Checks of proposals: recompute a sample, or all, from seed and history, and rebuild architectures from their lineage.
+"""Checks of proposals (networks chosen by the search): recompute a sample, or all, from seed and history.
 
-The last bits of floating point differ between processors and library versions. A searcher may then choose otherwise, so an
-unequal proposal on such a machine is no contradiction. Choices are rounded to make this rare (docs/searchers.md). If most of a
-sample is unequal with equal versions, another processor is no explanation.
+Architectures are rebuilt from their lineage. The last bits of floating point differ between processors and library versions.
+A searcher may then choose otherwise, and an unequal proposal on such a machine is no contradiction. Choices are rounded to
+make this rare (docs/searchers.md). If most of a sample is unequal with equal versions, another processor is no explanation.
 
 An architecture takes 2 ms. In a long run a sample is rebuilt, and the others are compared with their parents and the budget,
-because morphs only add operations. The check of the driver is repeated for a searcher's architecture: legal morphs,
-existing weights, budget, no duplicate. All counts are whole numbers, without tolerance.
+because morphs only add operations. The check of the driver is repeated for a searcher's architecture: legal morphs, existing
+weights, budget, no duplicate. All counts are whole numbers, without tolerance.
 """
 
 from __future__ import annotations
@@ -45,10 +45,13 @@ NOT_COMPARED = frozenset({"at", "seconds"})
 
 
 class Graphs(StateCheck):
-    """Check architectures, fingerprints and operation counts."""
+    """Check architectures, fingerprints and operation counts of proposals."""
 
     def __init__(self, history: History, drawn: frozenset[int], *, is_searched: bool) -> None:
-        """Keep `drawn`: numbers of the trials to rebuild. `is_searched`: False for a run that follows another."""
+        """Begin before the first line. `history`: trials before the current line, updated by the caller.
+
+        `drawn`: numbers of the trials to rebuild. `is_searched`: False for a run that repeats an earlier run.
+        """
         self._history = history
         self._drawn = drawn
         self._counts: dict[int | None, tuple[int, ...]] = {None: _counts(history.space.start)}
@@ -57,6 +60,7 @@ class Graphs(StateCheck):
         self._notes = CheckResult("graphs", ARCHITECTURE, "architectures")
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
+        """Examine a proposed network. `line`: its line in the journal, from 1. `run`: state before the event."""
         if isinstance(event, TrialProposed):
             self._check_growth(line, event)
             if event.number not in self._drawn:
@@ -66,6 +70,10 @@ class Graphs(StateCheck):
                 self._notes.add(line, f"trial {event.number}: {name} {found}")
 
     def checked(self) -> CheckResult:
+        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
+
+        Architectures that were not rebuilt are reported as not checked.
+        """
         notes = self._notes
         notes.of = len(self._counts) - 1
         left_out = (
@@ -126,23 +134,23 @@ LIBRARIES = ("numpy", "scipy", "optuna", "scikit-learn")
 
 @dataclass(frozen=True, slots=True)
 class VerifiedProposal:
-    """Recorded answer to a request and the recomputed answer."""
+    """Recorded answer to a request for a proposal, and the recomputed answer."""
 
     recorded: TrialProposed | TrialRejected
     again: TrialProposed | TrialRejected
     is_in_turn: bool = True
-    """False if a following run requested another trial than the first one that was ready."""
+    """False if a run that repeats an earlier run requested another trial than the first ready one."""
 
     @property
     def number(self) -> int:
-        """Number of the proposal."""
+        """Number of the proposal in its run."""
         return self.recorded.number
 
     @property
     def difference(self) -> str | None:
         """First difference between the recorded and the recomputed answer, as text. None if they agree.
 
-        A recorded rejection of a request that got no answer agrees with every recomputed answer.
+        A recorded rejection for silence or for a lost generator process agrees with every recomputed answer.
         """
         recorded, again = self.recorded, self.again
         if not self.is_in_turn:
@@ -158,7 +166,7 @@ class VerifiedProposal:
 
     @property
     def is_equal(self) -> bool:
-        """True if the two answers agree."""
+        """True if the recorded and the recomputed answer agree."""
         return self.difference is None
 
 
@@ -167,13 +175,17 @@ def _named(answer: TrialProposed | TrialRejected) -> str:
 
 
 class ProposalReplay:
-    """Recomputation of proposals during a replay. Call `take` with each event and the run before it.
+    """Recomputation of proposals, line by line. Call `take` with each event of the journal, in order.
 
-    `numbers`: proposals to recompute. None for all. `history` is the searcher's history at each line.
+    The attribute `history` has the trials and results up to the current line.
     """
 
     def __init__(self, started: RunStarted, proposer: Proposer | None, numbers: Container[int] | None = None) -> None:
-        """`proposer`: None to keep the history alone. Raises OtherRules for proposals by other rules than this code's."""
+        """Begin before the first line, `started`. `numbers`: proposals to recompute, None for all.
+
+        `proposer`: searcher and tuner, None to recompute nothing and only keep the history. Raise OtherRules if this
+        installation has another version of the proposal rules.
+        """
         check_rules(started)
         self.history = History(space_of(started))
         self._proposer = proposer
@@ -181,9 +193,9 @@ class ProposalReplay:
         self._made: dict[int, ProposalReturned | ProposalFailed] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
-        """Process the next event. Return the recorded and the recomputed answer to a request. None if nothing was recomputed.
+        """Process the next event. If it answers a recomputed request, return the recorded and the recomputed answer.
 
-        `run`: state before the event.
+        None for other events. `run`: state of the run before the event.
         """
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):
@@ -203,18 +215,22 @@ class ProposalReplay:
 
 
 class FollowedReplay:
-    """Recomputation of the proposals of a following run from the followed trials. `take` and `history` as above."""
+    """Recomputation of the proposals of a run that repeats an earlier run, line by line, from the earlier run's trials.
+
+    Call `take` with each event of the journal, in order. The attribute `history` has the trials and results up to the current
+    line.
+    """
 
     def __init__(self, started: RunStarted, replay: ReplayQueue) -> None:
-        """`replay`: replay queue of the followed run before its first event."""
+        """Begin before the first line, `started`. `replay`: all trials of the earlier run. This object updates the queue."""
         self.history = History(space_of(started))
         self._agenda = replay
         self._turns: dict[int, bool] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
-        """Process the next event. Return the recorded and the recomputed answer if the event answers a request, else None.
+        """Process the next event. If it answers a request, return the recorded and the recomputed answer.
 
-        `run`: state before the event.
+        None for other events. `run`: state of the run before the event.
         """
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):
@@ -229,12 +245,15 @@ class FollowedReplay:
 
 
 class RecomputedProposals(StateCheck):
-    """Check proposals. The check also keeps the searchers' history."""
+    """Check that recorded proposals equal recomputed ones. The check also keeps the searchers' history."""
 
     def __init__(
         self, started: RunStarted, again: ProposalReplay | FollowedReplay, answered: int, why_not: str | None
     ) -> None:
-        """`again`: recomputes the sample. `answered`: number of accepted and rejected proposals. `why_not`: no sample."""
+        """Begin before the first line `started`. `again`: recomputes the proposals.
+
+        `answered`: number of accepted and rejected proposals. `why_not`: reason for recomputing none, None otherwise.
+        """
         self._notes = CheckResult("proposals", LAW, "proposals")
         self._notes.of = answered
         self._notes.not_checked = why_not
@@ -244,10 +263,14 @@ class RecomputedProposals(StateCheck):
 
     @property
     def history(self) -> History:
-        """The searchers' history at the current line."""
+        """Trials and results up to the current line, as the searchers see them."""
         return self._again.history
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
+        """Process an event, and compare a recorded proposal with the recomputed one.
+
+        `line`: its line in the journal, from 1. `run`: state before the event.
+        """
         if isinstance(event, WorkerJoined | RunResumed):
             self._machines.append(event.machine)
         verified = self._again.take(run, event)
@@ -257,6 +280,11 @@ class RecomputedProposals(StateCheck):
                 self._unequal.append((line, f"proposal {verified.number}: {verified.difference}"))
 
     def checked(self) -> CheckResult:
+        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
+
+        An unequal proposal is a contradiction. It cannot be determined if this machine's libraries differ from the run's, or
+        if its processor differs and at most half of the sample is unequal.
+        """
         notes = self._notes
         differs = _differences(self._machines)
         certainty = self._certainty(differs)

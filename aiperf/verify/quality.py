@@ -1,4 +1,4 @@
-"""Audit of a run's quality: its kept checkpoint is evaluated again and compared with the journal."""
+"""Audit of a run's quality (accuracy or mean average precision): a kept checkpoint is evaluated again."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class QualityAudit:
 
     @property
     def differing_images(self) -> int | None:
-        """Difference between the numbers of correct images in both evaluations, rounded. None for a detector."""
+        """Difference between the numbers of correctly classified images in both evaluations, rounded. None for a detector."""
         if self.metric != "top1":
             return None
         return round(abs(self.quality_again - self.quality_in_journal) * self.images)
 
     @property
     def is_confirmed(self) -> bool:
-        """True if the qualities and the evaluated regions are equal within the tolerances."""
+        """True if qualities and evaluated regions are equal within the tolerances."""
         if self.differing_images is not None:
             return self.differing_images <= TOLERATED_IMAGES
         regions = abs(self.regions_again - self.regions_in_journal)
@@ -65,21 +65,12 @@ class QualityAudit:
 
 
 def audit(folder: Path, root: str | None = None, detections: Path | None = None) -> QualityAudit:
-    """Evaluate a checkpoint of a run again. Return its quality in the journal and in the new evaluation.
+    """Evaluate a checkpoint of the run in `folder` again. Return its quality in the journal and in the new evaluation.
 
-    The checkpoint is that of the last epoch in the journal that has one. After the end of a run with storage.checkpoints=best
-    this is the best epoch.
-
-    Args:
-        folder: folder of the run.
-        root: folder of the data set. Default: the run's `dataset.root`.
-        detections: new file for the boxes of a detector. Default: none is written.
-
-    Raises:
-        NoCheckpoint: no epoch of the journal has a checkpoint.
-        BadConfiguration: `root` is given and the data set has no folder, `detections` is given and the run has none, or the
-            file of detections exists.
-        OtherData: the data set differs from the run's.
+    The checkpoint is the last one in the journal that still exists. After the end of a run with storage.checkpoints=best this
+    is the best epoch. `root`: folder of the data set, None for the run's `dataset.root`. `detections`: path of a new file for
+    the boxes of a detector, None for no file. Raise NoCheckpoint if no checkpoint exists, BadConfiguration if `root` or
+    `detections` does not fit the run or the file exists, and OtherData if the data set differs from the run's.
     """
     epochs: dict[tuple[int, int], EpochFinished] = {}
     saved: list[EpochFinished] = []

@@ -1,7 +1,7 @@
-"""Second pass over the run by its rules, for the checks of decisions, architectures, proposals and results.
+"""Second pass over a journal by the rules of its run, for the checks of decisions, networks, proposals and results.
 
-The accuracy reported to the search is the value of a fitted learning curve. In a long run it is recomputed for a sample.
-Most lines are intervals of work. They do not matter to these checks and are not decoded (`read_again`).
+The accuracy reported to the search is the value of a fitted learning curve. In a long run it is recomputed for a sample. Most
+lines are intervals of work. They do not matter to these checks and are not decoded (`read_again`).
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ REPORTED_ROUNDING = 1e-9
 
 
 class Results(StateCheck):
-    """Check the results of trials."""
+    """Check that each trial ended when the rules end it, with the best of its accuracies."""
 
     looks_at_epochs = True
 
     def __init__(self, sample: Container[int]) -> None:
-        """Keep `sample`: trials whose reported accuracy is recomputed."""
+        """Begin before the first line. `sample`: numbers of the trials with a reported accuracy to recompute."""
         self._sample = sample
         self._notes = CheckResult("results", RESULTS, "trials")
         self._curves = 0
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
+        """Examine the end of an epoch or of a trial. `line`: its line in the journal, from 1. `run`: state before the event."""
         if type(event) is EpochFinished:
             trial = run.trials[event.trial]
             assert trial.worker is not None, "checked by the reader"
@@ -59,6 +60,10 @@ class Results(StateCheck):
             self._finished(line, run, event)
 
     def checked(self) -> CheckResult:
+        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
+
+        Accuracies reported to the search are recomputed for a sample. The others are reported as not checked.
+        """
         notes = self._notes
         if self._curves < notes.examined:
             notes.not_checked = f"reported accuracies, except those of {self._curves} trials (use --all)"
@@ -96,7 +101,7 @@ LAW = "every line fits the state of its trial and worker, and the rules accept i
 
 @dataclass(frozen=True, slots=True)
 class CostlySamples:
-    """Samples of the costly checks."""
+    """Samples of proposals and trials for the costly checks."""
 
     chain: str
     """Last hash of the journal, which determines the samples."""
@@ -113,7 +118,11 @@ class CostlySamples:
 
 
 def follow(path: Path, samples: CostlySamples) -> tuple[CheckResult, ...]:
-    """Replay a journal, without unreadable lines, by the rules of its run. Return the results of the checks."""
+    """Apply the rules of a run to all lines of its journal at `path`, and return the results of the checks.
+
+    Every line must be readable. `samples`: proposals and trials for the costly checks. A line that the rules do not accept is
+    a finding, and the lines after it are not checked.
+    """
     fitting = CheckResult("states", LAW, "lines")
     checks: Sequence[StateCheck] = ()
     line = 0

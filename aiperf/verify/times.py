@@ -1,7 +1,7 @@
-"""Checks of recorded times: intervals of an attempt, start of the valid window, clock across restarts, silences.
+"""Checks of recorded times in a journal: intervals of work, start of the valid window, clock across restarts, silences.
 
-The driver makes intervals exactly so on its own clock (`aiperf/rules/interpret.py`): a removed, added, moved or stretched
-interval leaves two that do not meet.
+The driver makes intervals exactly this way on its own clock (`aiperf/rules/interpret.py`): a removed, added, moved or
+stretched interval leaves two that do not meet.
 
 Workers know the edges of the window in advance and report at the first step after an edge. If an edge was moved afterwards,
 intervals contain it without an end there. This needs intervals that are long compared with a step.
@@ -27,10 +27,10 @@ GENERATOR = "a proposal is lost with its generator, whose loss has a line of its
 
 
 class Silences(Check):
-    """Check decisions from silence."""
+    """Check that workers were declared lost, and proposals rejected, only after the configured time without a message."""
 
     def __init__(self, attempts: Attempts, work_log: WorkLog) -> None:
-        """`work_log`: work of all lines before the current one."""
+        """Begin before the first line. `attempts`, `work_log`: results of the earlier lines, updated by the caller."""
         self._attempts = attempts.running
         self._present = work_log.present
         self._notes = CheckResult("silences", LAW, "decisions")
@@ -124,7 +124,7 @@ CLOCK_ROUNDING = 1e-6
 
 
 class Intervals(Check):
-    """Check that the intervals of an attempt follow one another without a gap."""
+    """Check that the intervals of work of an attempt follow one another without a gap."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._running = attempts.running
@@ -157,7 +157,7 @@ class Intervals(Check):
 
 
 class Edges(Check):
-    """Check that intervals end at the start of the valid window."""
+    """Check that intervals of work end at the start of the valid window (the end of the warm-up)."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._running = attempts.running
@@ -168,7 +168,10 @@ class Edges(Check):
         """Late intervals: line, seconds and description."""
 
     def checked(self) -> CheckResult:
-        """Return the result. Late intervals are a contradiction only if most intervals are late."""
+        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
+
+        Intervals that end late are a contradiction only if most of them are late. Otherwise they cannot be determined.
+        """
         notes, late = self._notes, self._late
         is_most = 2 * len(late) > notes.examined
         is_moved = is_most and (len(late) >= SEVERAL_LATE or max(seconds for _, seconds, _ in late) > STALL_SECONDS)
@@ -200,7 +203,7 @@ class Edges(Check):
 
 
 class Clocks(Check):
-    """Check the driver's clock across restarts against the host's boot clock."""
+    """Check the run's clock at each resume against the boot clock of the driver's host."""
 
     def __init__(self) -> None:
         self._notes = CheckResult("clocks", CLOCKS, "resumes")
@@ -211,6 +214,10 @@ class Clocks(Check):
         self._other_boots = 0
 
     def checked(self) -> CheckResult:
+        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
+
+        Resumes on another boot are reported as not checked.
+        """
         if self._other_boots:
             self._notes.not_checked = (
                 f"{self._other_boots} resumes on another boot: only the wall clock measured the time between"

@@ -1,4 +1,4 @@
-"""Verification of a journal by everything in it that follows from the rest.
+"""Verification of a journal (the event log of a run) by everything in it that follows from the rest.
 
 One pass reads all lines (`lines.py`), another applies the rules (`replayed_rules.py`). For a long journal the two run in
 parallel, in a process each. `report.json` next to the journal is compared with the journal.
@@ -59,9 +59,10 @@ _decoder = msgspec.json.Decoder(_Report)
 
 
 def scores(work_log: WorkLog, journal: Path, lines: int) -> CheckResult:
-    """Check the figures of report.json in the journal's folder against the journal. Return the result.
+    """Compare score, error and interval in report.json, next to the journal, with those of the journal. Return the result.
 
-    `work_log`: work log of all `lines` lines of the journal.
+    `journal`: path of the journal. `lines`: number of its lines. `work_log`: work of all these lines. Without report.json
+    nothing is compared.
     """
     notes = CheckResult("score", SCORE_LAW, "figures")
     file = journal.parent / REPORT_FILE
@@ -137,9 +138,10 @@ _CHAIN = re.compile(rb'"chain":"([0-9a-f]{64})"\}\n$')
 
 
 def drawn(chain: str, numbers: Sequence[int], size: int | None) -> tuple[int, ...]:
-    """Return `size` of the numbers, in ascending order, or all of them if `size` is None or larger.
+    """Return a sample of `size` of the numbers, ascending. Return all of them if `size` is None or not below their count.
 
-    These are the numbers of the smallest SHA-256 over the chain and the number, both as text.
+    `chain`: last hash of the journal, which determines the sample: the numbers with the smallest SHA-256 over hash and
+    number, both as text.
     """
     if size is None or size >= len(numbers):
         return tuple(sorted(numbers))
@@ -151,10 +153,10 @@ def _rank(chain: str, number: int) -> bytes:
 
 
 def expected(path: Path) -> tuple[str, list[int]]:
-    """Return the last hash and the numbers of the answered proposals, from a fast scan of the lines.
+    """Return (last hash, numbers of the answered proposals) of the journal at `path`, from a fast scan of its lines.
 
-    The scan is right for every journal that a driver wrote. The caller must compare it with the parsed lines, because a forger
-    can write lines in another form.
+    The hash is '' without a complete line. The result is right for every journal that a driver wrote. The caller must compare
+    it with the parsed lines, because a forger can write lines in another form.
     """
     numbers: list[int] = []
     last = b""
@@ -180,15 +182,12 @@ REPORTED = 1000
 
 
 def verify(path: Path, sample: int | None = DEFAULT, followed: Path | None = None) -> Verification:
-    """Verify a run's journal, and return the results of all checks. `path`: the journal or its run folder.
+    """Verify the journal of a run, and return the results of all checks. `path`: the journal or the folder of the run.
 
-    `sample`: number of proposals to recompute, None for all. `followed`: folder of the run that this run follows. All
-    proposals are then recomputed from that run's journal.
-
-    Raises:
-        NoSuchRun: no journal exists, or it has no complete line.
-        JournalDamaged: this release does not read the journal's schema.
-        OtherRules: this release does not have the rules of the journal's proposals.
+    `sample`: number of proposals (networks chosen by the search) to recompute, None for all. `followed`: folder of the
+    earlier run that this run repeats, None if there is none or it is missing. All proposals are then recomputed from the
+    earlier run's journal. Raise NoSuchRun if no journal exists or it has no complete line, JournalDamaged if it has another
+    schema, and OtherRules if its proposals follow another version of the rules. A damaged line is a finding and no error.
     """
     journal = path / NAME if path.is_dir() else path
     with _following(journal, sample, followed) as by_rules:
@@ -212,7 +211,11 @@ def verify(path: Path, sample: int | None = DEFAULT, followed: Path | None = Non
 
 
 def samples_of(chain: str, answered: Sequence[int], sample: int | None, followed: Path | None = None) -> CostlySamples:
-    """Return the samples of the costly checks, drawn by the journal's last hash from the answered proposals."""
+    """Return the samples of the costly checks, drawn from the answered proposals.
+
+    `chain`: last hash of the journal. `answered`: numbers of the answered proposals. `sample`: number of proposals to
+    recompute, None to examine everything. `followed`: folder of the earlier run that this run repeats, if known.
+    """
     return CostlySamples(
         chain=chain,
         answered=len(answered),

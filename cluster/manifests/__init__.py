@@ -1,1 +1,1 @@
-"""Manifests of a run on Kubernetes, as values made by plain functions. This package does not access a cluster."""
+"""Kubernetes manifests of a run, made as Python dictionaries. No cluster is accessed here."""

@@ -1,7 +1,7 @@
-"""Run as a RayJob of KubeRay (ray.io/v1).
+"""Kubernetes objects of a run with KubeRay (a RayJob, ray.io/v1).
 
-KubeRay's operator starts Ray's head, submits the driver there as a job, and starts workers when Ray's autoscaler
-requests them.
+KubeRay's operator starts Ray's head, submits the driver there as a job, and starts workers when Ray's autoscaler requests
+them.
 
 KubeRay provides Ray's commands, addresses and token. It writes `ray start` with the head's address into each pod, and a
 Secret with its own token into the environment.
@@ -34,7 +34,7 @@ GROUP = "workers"
 
 
 def objects(run: KubernetesRun) -> list[Manifest]:
-    """Return all Kubernetes objects of a run by KubeRay, in the order in which they are applied."""
+    """Return all Kubernetes objects of a run with KubeRay, in the sequence in which they must be created."""
     return [
         *runs_claim(run),
         *account_of_head(run),
@@ -44,9 +44,9 @@ def objects(run: KubernetesRun) -> list[Manifest]:
 
 
 def ray_job(run: KubernetesRun) -> Manifest:
-    """Return the RayJob of a run.
+    """Return the manifest (a dictionary) of the RayJob: Ray's head, its workers, and the command of the driver.
 
-    The options are in the head's environment, so that no shell between KubeRay and the driver interprets them.
+    The options are in an environment variable of the head. No shell between KubeRay and the driver interprets them.
     """
     spec: Manifest = {
         "entrypoint": f"python -m aiperf drive --supervised --options-in {OPTIONS} {run.folder}",

@@ -1,4 +1,4 @@
-"""Parts of the manifests of a run: its names and labels, the pods, and the objects around them.
+"""Parts of the Kubernetes manifests of a run: names, labels, pods, resources, and network policies.
 
 A run has one head without accelerators and workers with them. The values come from `cluster.kubernetes.KubernetesConf`.
 """
@@ -27,7 +27,7 @@ package appends at most seven."""
 
 @dataclass(frozen=True, slots=True)
 class KubernetesRun:
-    """Run to be started on Kubernetes."""
+    """Run to be started on Kubernetes: its options, its name and the version of Ray."""
 
     choices: KubernetesConf
     name: str
@@ -39,7 +39,7 @@ class KubernetesRun:
 
     @property
     def object_name(self) -> str:
-        """Name of the run's objects, a DNS label (RFC 1035)."""
+        """Name of the run's Kubernetes objects, a DNS label (RFC 1035) of at most 40 characters."""
         return named(self.name)
 
     @property
@@ -53,7 +53,10 @@ class KubernetesRun:
         return {RUN_LABEL: self.object_name, "app.kubernetes.io/part-of": "aiperf"}
 
     def metadata(self, suffix: str = "") -> Manifest:
-        """Return the metadata of one object. `suffix`: end of its name."""
+        """Return the metadata of one Kubernetes object: name, namespace, labels and annotations.
+
+        `suffix`: appended to the common name of the run's objects, for example '-head'.
+        """
         return {
             "name": f"{self.object_name}{suffix}",
             "namespace": self.choices.namespace,
@@ -61,16 +64,20 @@ class KubernetesRun:
         }
 
     def marked(self, own: dict[str, str]) -> Manifest:
-        """Return the labels `own` together with the labels and annotations that the user adds."""
+        """Return metadata with labels and annotations: the labels `own`, and those of cluster.labels and cluster.annotations.
+
+        A label in `own` has priority. 'annotations' is left out if there are none.
+        """
         annotations = dict(pair(word) for word in self.choices.annotations)
         labels = {**dict(pair(word) for word in self.choices.labels), **own}
         return {"labels": labels, **({"annotations": annotations} if annotations else {})}
 
 
 def named(run: str) -> str:
-    """Return the name of a run's objects in the API: lower case letters, digits and hyphens.
+    """Return the name of a run's Kubernetes objects: lower-case letters, digits and hyphens, at most 40 characters.
 
-    A digest distinguishes names that were shortened or changed.
+    `run`: name of the run's folder. A digest distinguishes names that were shortened or changed.
+
     >>> named("20261122-140000-digits"), named("20261122-140000-My_Run")
     ('aiperf-20261122-140000-digits', 'aiperf-20261122-140000-my-run-1793')
     """
@@ -82,13 +89,13 @@ def named(run: str) -> str:
 
 
 def pair(word: str) -> tuple[str, str]:
-    """Return key and value of a text KEY=VALUE."""
+    """Return (key, value) of a text KEY=VALUE. The value is '' without '='."""
     key, _, value = word.partition("=")
     return key, value
 
 
 def literal(text: str) -> str:
-    """Return the text with $(NAME) escaped, which Kubernetes would replace in a container's command, arguments or environment.
+    """Return the text with $(NAME) escaped. Kubernetes would replace it in a container's command, arguments or environment.
 
     >>> literal("a=$(b)")
     'a=$$(b)'
@@ -103,12 +110,9 @@ OPTIONS = "AIPERF_OPTIONS"
 def template(run: KubernetesRun, role: str, container: Manifest, *, on: Sequence[str], account: str | None) -> Manifest:
     """Return the template of a pod with one container.
 
-    Args:
-        run: The run.
-        role: 'head', 'worker' or another role of the pod, stored as a label.
-        container: The container, as from `container`.
-        on: KEY=VALUE labels that the pod's node must have.
-        account: Service account. None if the pod may not use the API.
+    `role`: 'head', 'worker', 'submitter' or 'reader', stored as a label. `container`: manifest of the container. `on`:
+    labels KEY=VALUE that the pod's node must have. `account`: service account. None: the pod may not use the Kubernetes
+    API.
     """
     choices = run.choices
     spec: Manifest = {"restartPolicy": "Never"}
@@ -159,7 +163,7 @@ def _affinity(run: KubernetesRun) -> Manifest:
 
 
 def requirement(word: str) -> Manifest:
-    """Return the requirement on a node's labels that a text in the form of a kubectl selector describes.
+    """Return the requirement on a node's labels (matchExpressions) from a text in the form of a kubectl selector.
 
     >>> requirement("pool=a,b"), requirement("!spot")
     ({'key': 'pool', 'operator': 'In', 'values': ['a', 'b']}, {'key': 'spot', 'operator': 'DoesNotExist'})
@@ -171,7 +175,10 @@ def requirement(word: str) -> Manifest:
 
 
 def container(run: KubernetesRun, name: str, **parts: object) -> Manifest:
-    """Return a container of a pod with the run's image and without any privilege. `parts`: its further fields."""
+    """Return the manifest of a container with the run's image and without any privilege.
+
+    `name`: name of the container. `parts`: its other fields, such as command, env and resources.
+    """
     return {
         "name": name,
         "image": run.choices.image,
@@ -182,12 +189,15 @@ def container(run: KubernetesRun, name: str, **parts: object) -> Manifest:
 
 
 def locked() -> Manifest:
-    """Return the security context of a container that is not root and cannot become root."""
+    """Return the security context of a container that does not run as root and cannot become root."""
     return {"allowPrivilegeEscalation": False, "runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}}
 
 
 def mounts(run: KubernetesRun, role: str) -> list[Manifest]:
-    """Return the mounts of a container: runs and data in all, shared memory in workers and head."""
+    """Return the volume mounts of a container: folder of runs, data set (with cluster.data_claim), and /dev/shm.
+
+    `role`: role of the pod. Only 'head' and 'worker' have /dev/shm.
+    """
     choices = run.choices
     mounts_of_pod: list[Manifest] = [{"name": "runs", "mountPath": choices.runs_path}]
     if choices.data_claim is not None:
@@ -208,7 +218,10 @@ def _volumes(run: KubernetesRun, role: str) -> list[Manifest]:
 
 
 def environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> list[Manifest]:
-    """Return the environment of a container: variables for the run's Ray, the user's own, and `more`."""
+    """Return the environment variables of a container: those for Ray, those of cluster.env, and `more`, by name.
+
+    Of equal names the last one counts.
+    """
     own = {
         "HOME": "/tmp",  # the image has no home folder for an arbitrary user
         "USER": "aiperf",
@@ -222,7 +235,7 @@ def environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> li
 
 
 def token(secret: str) -> list[Manifest]:
-    """Return the environment variables with Ray's token from the Secret `secret`, as KubeRay gives it to its pods."""
+    """Return the environment variables that give Ray its token. `secret`: name of a Secret with the token under auth_token."""
     return [
         {"name": "RAY_AUTH_MODE", "value": "token"},
         {"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "auth_token"}}},
@@ -230,7 +243,7 @@ def token(secret: str) -> list[Manifest]:
 
 
 def worker_resources(run: KubernetesRun) -> Manifest:
-    """Return the resources of a worker's pod. Requests equal limits, so that no processor is shared."""
+    """Return the resources of a worker's pod. Requests equal limits, and no processor is shared with other pods."""
     choices = run.choices
     amounts = {"cpu": str(choices.cpus), "memory": choices.memory}
     if choices.accelerators:
@@ -240,18 +253,18 @@ def worker_resources(run: KubernetesRun) -> Manifest:
 
 
 def head_resources(run: KubernetesRun) -> Manifest:
-    """Return the resources of the head's pod."""
+    """Return the resources of the head's pod: processors and memory, with requests equal to limits."""
     amounts = {"cpu": str(run.choices.head_cpus), "memory": run.choices.head_memory}
     return {"requests": dict(amounts), "limits": dict(amounts)}
 
 
 def small_resources() -> Manifest:
-    """Return the resources of a pod that only forwards messages."""
+    """Return the resources of a pod that only submits or copies: at most one processor and 1 GiB of memory."""
     return {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
 
 
 def toleration(word: str) -> Manifest:
-    """Return the toleration for a taint in the form of kubectl: KEY[=VALUE][:EFFECT].
+    """Return the toleration of a taint from a text KEY[=VALUE][:EFFECT].
 
     >>> toleration("gpu:NoSchedule"), toleration("pool=bench")
     ({'key': 'gpu', 'operator': 'Exists', 'effect': 'NoSchedule'}, {'key': 'pool', 'operator': 'Equal', 'value': 'bench'})
@@ -269,7 +282,7 @@ OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 
 
 def runs_claim(run: KubernetesRun) -> list[Manifest]:
-    """Return the claim for the folder of runs, as a list. Empty unless cluster.runs_size asks for a claim.
+    """Return the PersistentVolumeClaim for the folder of runs, as a list of one. Empty without cluster.runs_size.
 
     The claim is never deleted with a run.
     """
@@ -287,10 +300,10 @@ def runs_claim(run: KubernetesRun) -> list[Manifest]:
 
 
 def network_policies(run: KubernetesRun, *, has_operator: bool) -> list[Manifest]:
-    """Return the network policies.
+    """Return the network policies of a run: only its own pods may connect to its pods.
 
-    Only the run's own pods may reach Ray's ports, since a token could be guessed. KubeRay's operator may reach the
-    dashboard port if KubeRay runs the job. Outgoing traffic (DNS, the API, data registries) is not limited.
+    `has_operator`: also allow KubeRay's operator to reach the dashboard port of the head. Pods in cluster.metrics_namespace
+    may reach the metrics port. Outgoing traffic (DNS, the API, data registries) is not limited.
     """
     own: Manifest = {"podSelector": {"matchLabels": {RUN_LABEL: run.object_name}}}
     ingress: list[Manifest] = [{"from": [own]}]
@@ -309,9 +322,9 @@ def network_policies(run: KubernetesRun, *, has_operator: bool) -> list[Manifest
 
 
 def account_of_head(run: KubernetesRun) -> list[Manifest]:
-    """Return the service account of a head with an autoscaler, with KubeRay's own choice of rights.
+    """Return ServiceAccount, Role and RoleBinding of a head with an autoscaler, with the rights that KubeRay chooses.
 
-    Empty if the user names an account.
+    Empty if cluster.service_account names an account.
     """
     if run.choices.service_account is not None:
         return []

@@ -1,6 +1,6 @@
-"""Run as two plain Jobs, without KubeRay.
+"""Kubernetes objects of a run without KubeRay: one Job for the head, and one indexed Job for the workers.
 
-One Job has Ray's head and the driver. The pods of the other, an indexed Job, join it.
+The head's pod has Ray's head and the driver. The pods of the workers join it.
 
 The workers read the head's address and Ray's token from a file in the run's folder (docs/clusters.md). The head's driver
 writes and removes it. There is no autoscaling: Kubernetes keeps the number of pods of the second Job.
@@ -31,12 +31,15 @@ LOSSES = 16
 
 
 def objects(run: KubernetesRun) -> list[Manifest]:
-    """Return all Kubernetes objects of a run by Jobs alone, in the order in which they are applied."""
+    """Return all Kubernetes objects of a run without KubeRay, in the sequence in which they must be created."""
     return [*runs_claim(run), *network_policies(run, has_operator=False), head_job(run), workers_job(run)]
 
 
 def head_job(run: KubernetesRun) -> Manifest:
-    """Return the Job of the head: one pod, restarted after a loss. The driver then resumes the run from its journal."""
+    """Return the manifest (a dictionary) of the Job of the head: one pod with Ray's head and the driver.
+
+    It is restarted after a loss, up to cluster.restarts times. The driver then resumes the run from its journal.
+    """
     choices = run.choices
     command = [*PYTHON, "drive", "--supervised", run.folder, *run.words]
     head = container(
@@ -59,7 +62,10 @@ def head_job(run: KubernetesRun) -> Manifest:
 
 
 def workers_job(run: KubernetesRun) -> Manifest:
-    """Return the Job of the workers: one pod each. Each ends when the run is over. A lost pod is restarted."""
+    """Return the manifest (a dictionary) of the Job of the workers: cluster.max_workers pods, one Ray node each.
+
+    Each pod ends when the run is over. A lost pod is restarted, up to 16 times.
+    """
     choices = run.choices
     patience = f"{choices.join_seconds:.0f}"
     worker = container(

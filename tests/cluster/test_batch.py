@@ -68,7 +68,8 @@ def test_a_job_that_ended_before_its_run_names_its_log(here: Path, capsys: pytes
     assert main(["+cluster=slurm"]) == 2
 
     (run,) = (here / "runs").iterdir()
-    assert f"job 7 ended before its run began. Its last output: {run / 'slurm.log'}" in capsys.readouterr().err
+    said = "job 7 ended before its run began. Correct the cause, and start it again. Its last output:"
+    assert f"{said} {run / 'slurm.log'}" in capsys.readouterr().err
 
 
 def test_invalid_options_are_refused_before_submission(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,5 +152,5 @@ def test_only_the_detector_itself_is_proposed() -> None:
     assert (event.fingerprint, event.can_grow, event.own_kernel) == (SMALL.fingerprint, False, None)
     assert event.region_flops == SMALL.counts.per_region.forward_flops > 0
     assert event.validation_flops == SMALL.counts.per_image.forward_flops
-    assert isinstance(nothing, ProposalFailed) and nothing.reason == "a detector is not searched"
+    assert isinstance(nothing, ProposalFailed) and nothing.reason.startswith("a detector is not searched")
     assert isinstance(grown, TrialRejected)

@@ -67,7 +67,7 @@ WRONG: dict[str, tuple[dict[str, ProbeReading], str]] = {
         "pairs: the all-reduce with n1 failed: connection refused",
     ),
     "a hang": (
-        {"memory": reading("memory", failed="no answer in 60 s: it hung, and was killed")},
+        {"memory": reading("memory", failed="no answer in 60 s, and it was killed")},
         "memory: no answer in 60 s",
     ),
 }

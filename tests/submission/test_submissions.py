@@ -385,7 +385,9 @@ def test_a_hostile_member_is_a_finding_and_no_traceback(site: Site, name: str) -
 def test_a_member_that_no_submission_has_is_refused(site: Site, name: str) -> None:
     found = site.judged(repacked(site.bundle, lambda members: members.update({name: b""}), site.key))
 
-    assert bad(found) == [f"archive: members have the names that docs/ranking.md lists, but found {name!r}"]
+    assert bad(found) == [
+        f"archive: members have the names that docs/ranking.md lists, but found {name!r}. Ask its sender for a new file"
+    ]
 
 
 def test_one_announcement_in_two_bundles_is_found(site: Site) -> None:

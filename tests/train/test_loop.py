@@ -170,7 +170,7 @@ def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path: Path) -> None:
     words = train(order(first_epoch=3, last_epoch=4), tmp_path)
 
     assert isinstance(words[-1], CheckpointGone)
-    assert "no whole checkpoint" in words[-1].reason
+    assert "no complete checkpoint" in words[-1].reason
 
 
 def test_a_trial_that_stops_improving_ends_early(tmp_path: Path) -> None:

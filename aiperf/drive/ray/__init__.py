@@ -1,4 +1,4 @@
-"""Ray as the executor: the cluster, its workers as actors, and the words between them.
+"""Use of Ray for the workers of a run: the cluster, the actors on its nodes, and the messages between them.
 
 The selection of AMD devices is completed here, since Ray reads it when it is imported.
 """

@@ -1,4 +1,4 @@
-"""Shape of the workers of a Ray cluster, from descriptions of its nodes. The plan is based on it."""
+"""Accelerators, memory and cores of the workers of a Ray cluster, for the plan of a run."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ def _described() -> HostDescription:
 
 
 def learn(conf: RunConf, excluded: Collection[str] = ()) -> WorkerShape:
-    """Return the common shape of the workers on all nodes: the least memory and the most ranks.
+    """Return the common properties of the workers on all nodes: most accelerators, most ranks, least memory and cores.
 
-    `excluded`: Ray's identifiers of nodes that must hold none. Ray must be initialized.
+    `excluded`: Ray's identifiers of nodes that must hold no worker. `ray.init` must have been called. Each node is asked
+    for its description, for at most 120 s. Nodes without an answer are named in the result's `source`.
 
     Raises:
-        NoWorkers: no node holds a worker, or none answers.
+        NoWorkers: no node can hold a worker, or none answers.
         BadConfiguration: the nodes cannot hold a worker of this configuration.
     """
     of_node: dict[str, Slot] = {}
@@ -56,7 +57,10 @@ def learn(conf: RunConf, excluded: Collection[str] = ()) -> WorkerShape:
     complete = [slot for slot in of_node.values() if all(share.node in systems for share in slot.shares)]
     shapes = [_shape(conf, slot, systems) for slot in complete]
     if not shapes:
-        raise NoWorkers(f"the plan needs a description of the workers' nodes, but none answered: {', '.join(silent)}")
+        raise NoWorkers(
+            f"the plan needs a description of the workers' nodes, but none answered: {', '.join(silent)}. "
+            "Check that these hosts are up and can be reached from the head"
+        )
     if len(shapes) == 1 and not silent:
         return shapes[0]
     source = f"{len(shapes)} nodes" + (f"; {len(silent)} did not answer: {', '.join(silent[:8])}" if silent else "")
@@ -92,7 +96,8 @@ def _wanted(conf: RunConf, excluded: Collection[str]) -> Sequence[Slot]:
         wanted = "processors" if each is None or each == ALL else f"{each} accelerators (accelerators_per_worker)"
         small = "".join(f"; {address}: {why}" for address, why in available.too_small.items())
         raise NoWorkers(
-            f"a run needs at least one worker, but none of {len(available.alive)} nodes has {wanted} for one{small}"
+            f"a run needs at least one worker, but none of {len(available.alive)} nodes has {wanted} for one{small}. "
+            "Add nodes, or lower accelerators_per_worker"
         )
     return available.wanted
 

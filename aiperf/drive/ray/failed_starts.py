@@ -1,8 +1,8 @@
-"""Rules for repeated starts of workers, and for the end of a run without workers. Independent of Ray.
+"""Rules for repeated starts of workers after failures, and for the end of a run without workers. Independent of Ray.
 
-A place is tried again without limit, after pauses that double. Before the first worker is up, the run ends when each
-place has used its tries or has failed with an error that the user can fix. Then no work is lost, and the user is
-informed at once. After the first worker is up, a failure at one place never ends the work at others.
+A place (node resources for one worker) is tried again without limit, after pauses that double. Before the first worker is
+up, the run ends when each place has used its tries or has failed with an error that the user can fix. Then no work is lost,
+and the user is informed at once. After the first worker is up, a failure at one place never ends the work at others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aiperf.errors import AiperfError, NoWorkers
 
 @dataclass(frozen=True, slots=True)
 class StartLaw:
-    """Limits for the start of workers."""
+    """Limits of time and number for the starts of workers (process groups that train networks)."""
 
     tries: int = 3
     """Tries at each place before a run without workers ends."""
@@ -32,10 +32,10 @@ class StartLaw:
     """Limit for the start of a worker's ranks. The ranks have shorter limits of their own. This limit is for a stopped
     process."""
     alone_seconds: float = 600.0
-    """Limit for a run whose workers are all lost, until another worker is up."""
+    """Maximum time of a run without any worker after all are lost."""
 
     def pause(self, failures: int) -> float:
-        """Return the seconds between the last of `failures` failures in a row and the next try.
+        """Return the seconds from the last of `failures` consecutive failures at a place to the next try.
 
         >>> [StartLaw().pause(failures) for failures in (1, 2, 3, 4, 100)]
         [0.0, 10.0, 20.0, 40.0, 600.0]
@@ -48,7 +48,7 @@ class StartLaw:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Last failures at a place."""
+    """Latest failures to start a worker at one place (node resources for one worker)."""
 
     count: int
     """Failures in a row."""
@@ -61,9 +61,13 @@ class Failure:
 
 
 class Starts:
-    """Tries at each place. All times are of one clock."""
+    """Record of failed starts at each place (node resources for one worker), for all workers of a run.
+
+    All times `now` are seconds of one clock with any origin.
+    """
 
     def __init__(self, law: StartLaw, now: float) -> None:
+        """`law`: limits. `now`: current time. The time without a worker is counted from it."""
         self._law = law
         self._failures: dict[Slot, Failure] = {}
         self._has_been_up = False
@@ -78,10 +82,10 @@ class Starts:
     def failed(
         self, slot: Slot, now: float, reason: str, error: AiperfError | None = None, *, is_final: bool = False
     ) -> Failure:
-        """Record a failed start, and return the failures at its place so far.
+        """Record a failed start at the place `slot`. Return the number and reason of consecutive failures there.
 
-        The worker did not come up, was refused, or was lost after a short time. `error`: an error that the user can fix.
-        `is_final`: the place must never be tried again.
+        Call it if a worker did not come up, was refused, or was lost after a short time. `reason`: text for messages.
+        `error`: error that the user can fix, None otherwise. `is_final`: the place must never be tried again.
         """
         before = self._failures.get(slot)
         self._last = Failure((before.count if before else 0) + 1, now, reason, error, is_final)
@@ -89,16 +93,20 @@ class Starts:
         return self._last
 
     def lost(self, slot: Slot, now: float, lived: float, reason: str, error: AiperfError | None) -> None:
-        """Record the loss of a worker that was up for `lived` seconds, as a failure of its place.
+        """Record the loss of a worker that was up for `lived` seconds, as a failed start at its place `slot`.
 
-        It is the first failure in a row if the worker was up for `long_life_seconds`.
+        After `long_life_seconds` the earlier failures at this place are forgotten first. `error`: error that the user can
+        fix, or None.
         """
         if lived >= self._law.long_life_seconds:
             self._failures.pop(slot, None)
         self.failed(slot, now, reason, error)
 
     def may(self, slot: Slot, now: float) -> bool:
-        """Return True if a worker may be started at `slot` now: no final failure, and the pause after the last is over."""
+        """Return True if a worker may be started at the place `slot` at time `now`.
+
+        The last failure there must not be final, and the pause after it must be over.
+        """
         failure = self._failures.get(slot)
         if failure is None:
             return True
@@ -110,10 +118,8 @@ class Starts:
     def hopeless(self, wanted: Collection[Slot], now: float) -> NoWorkers | None:
         """Return the error that ends the run because no worker can be started. None if the run may continue.
 
-        `wanted`: all existing places.
-
-        If all places failed with the same error that the user can fix, its text is used in a NoWorkers error. The run
-        has begun, so it stops with a report.
+        `wanted`: all existing places for workers. Before the first worker is up, it is the error if no place can be tried
+        with success. Later, it is the error if no worker was up for `alone_seconds`.
         """
         if self._has_been_up:
             return self._left_alone(now)
@@ -125,7 +131,7 @@ class Starts:
             return NoWorkers(str(error))
         return NoWorkers(
             f"a run needs at least one worker, but none could be started at {len(failures)} places, in up to {self._law.tries} "
-            f"tries at each. {'; '.join(reasons[:3])}{' …' if len(reasons) > 3 else ''}"
+            f"tries at each. {'; '.join(reasons[:3])}{' …' if len(reasons) > 3 else ''}. Remove this cause, then resume the run"
         )
 
     def _is_given_up(self, slot: Slot) -> bool:
@@ -140,5 +146,6 @@ class Starts:
             return None
         why = "no host can hold one" if self._last is None else f"last failure: {self._last.reason}"
         return NoWorkers(
-            f"a run needs at least one worker, but all are lost, and none came up for {alone:.0f} s ({why})"
+            f"a run needs at least one worker, but all are lost, and none came up for {alone:.0f} s ({why}). "
+            "Remove this cause, then resume the run"
         )

@@ -1,6 +1,6 @@
-"""Actors that make proposals in advance, one per node for all workers of the node, and the history that they receive.
+"""Ray actors that make proposals of networks in advance (generators), one per node.
 
-A proposal takes about 50 ms, independent of the length of the run. A worker needs one every few minutes, so one process
+A proposal takes about 50 ms, independent of the length of the run. A worker needs one every few minutes, and one process
 serves all workers of its node. A process per worker would hold the same history several times.
 """
 
@@ -34,10 +34,10 @@ MOST_LOOSE = 1000
 
 
 class UpdateLog:
-    """All observations in order. Each packet of observations is encoded once for all generators."""
+    """Log of all results of trials (observations), in packets of bytes for the generators. Each packet is encoded once."""
 
     def __init__(self, put: Callable[[list[bytes]], Any] = ray.put) -> None:
-        """`put`: stores packets and returns a reference. Default: Ray's object store."""
+        """`put`: stores a list of packets and returns a reference to it. Default: Ray's object store."""
         self._put = put
         self._packets: list[bytes] = []
         self._stored: tuple[int, Any] = (0, [])
@@ -45,16 +45,18 @@ class UpdateLog:
 
     @property
     def count(self) -> int:
+        """Number of packets."""
         return len(self._packets)
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """Add observations as one packet, encoded once."""
+        """Add results of trials as one packet of bytes."""
         self._packets.append(pickle.dumps(list(observations), protocol=pickle.HIGHEST_PROTOCOL))
 
     def since(self, known: int) -> tuple[Any, list[bytes]]:
-        """Return the packets after the first `known` ones, as (stored, others).
+        """Return the packets after the first `known` ones, as (stored, others), in sequence.
 
-        `stored`: a reference in Ray's object store to the packets before the others, or [].
+        `stored`: the earlier part as a reference in Ray's object store, or an empty list. `others`: the rest as bytes. A
+        stored part is used for a new generator (`known` is 0) if there are more than 1,000 packets.
         """
         if known or self.count <= MOST_LOOSE:
             return [], self._packets[known:]
@@ -65,22 +67,26 @@ class UpdateLog:
 
 
 def observed(packets: Iterable[bytes]) -> list[Observation]:
-    """Return the decoded observations of all packets, in order."""
+    """Return the results of trials that the packets of an UpdateLog contain, decoded and in sequence."""
     return [observation for packet in packets for observation in pickle.loads(packet)]
 
 
 @ray.remote(num_cpus=0)
 class Generator:
-    """Actor that makes proposals on a processor of its node, in advance."""
+    """Ray actor that makes proposals of networks on one node, before they are needed."""
 
     def __init__(self, proposer: Proposer, space: Space, mailbox: ActorHandle[Any], niceness: int) -> None:
+        """`mailbox`: actor that receives the proposals. `niceness`: increment of the process's nice value."""
         os.nice(niceness)
         self._proposer = proposer
         self._history = History(space)
         self._sender = Sender(mailbox)
 
     def propose(self, stored: list[bytes], loose: list[bytes], order: ProposalRequested) -> None:
-        """Add the packets that this generator lacks, then send the proposal to the mailbox."""
+        """Add new results of trials to the history, make one proposal, and send it to the mailbox.
+
+        `stored`, `loose`: packets of an UpdateLog that this generator does not have, in sequence. `order`: the request.
+        """
         self._history.tell(observed([*stored, *loose]))
         self._sender.put([make(self._proposer, self._history, order)])
         self._sender.flush()
@@ -100,12 +106,15 @@ class _OfNode:
 
 
 class Generators:
-    """Generators of all nodes. Their proposals arrive in the mailbox."""
+    """Generators (Ray actors that make proposals of networks) of all nodes. Their proposals arrive in the mailbox."""
 
     def __init__(
         self, making: WorkerParameters, runtime: Runtime, mailbox: ActorHandle[Any], updates: UpdateLog
     ) -> None:
-        """`updates`: history for the generators."""
+        """`making`: proposer and search space. `runtime`: Ray's processes. `mailbox`: actor that receives the proposals.
+
+        `updates`: all results of trials, from which each generator receives the part that it does not have.
+        """
         self._making = making
         self._runtime = runtime
         self._mailbox = mailbox
@@ -115,13 +124,22 @@ class Generators:
         """Node by open call. Pass finished calls to `look_at`."""
 
     def serve(self, node: str, worker: int) -> None:
-        """Assign a worker to the generator of its node. Start the generator if the node has none."""
+        """Assign worker number `worker` to the generator of its node. Start the generator if the node has none.
+
+        `node`: Ray's identifier of the node.
+        """
         if node not in self._of_node:
             self._of_node[node] = _OfNode(self._new(node), set())
         self._of_node[node].workers.add(worker)
 
     def leave(self, node: str, worker: int) -> None:
-        """Remove a worker. The last worker of a node removes the generator and its open requests."""
+        """Remove worker number `worker` from the generator of its node. Nothing if the node has no generator.
+
+        With the last worker of a node, the generator is killed and its open requests are dropped.
+
+        Raises:
+            RuntimeLost: Ray ended or did not answer.
+        """
         generator = self._of_node.get(node)
         if generator is None:
             return
@@ -133,7 +151,10 @@ class Generators:
             self._runtime.call(partial(ray.kill, generator.actor), "ending a generator")
 
     def propose(self, node: str, order: ProposalRequested) -> None:
-        """Send an order to a node's generator, with the observations that it lacks. Return at once."""
+        """Send a request for a proposal to a node's generator, with the results of trials that it does not have.
+
+        Return at once. `node`: Ray's identifier of a node with a worker. `order`: the request.
+        """
         generator = self._of_node[node]
         call = generator.actor.propose.remote(*self._updates.since(generator.sent), order)
         generator.sent = self._updates.count
@@ -141,10 +162,11 @@ class Generators:
         self.calls[call] = node
 
     def look_at(self, done: Collection[ray.ObjectRef[Any]]) -> list[Word]:
-        """Remove finished calls to generators. Return a message for each request that failed with its generator.
+        """Process finished calls. Return the messages for the driver about generators that have died.
 
-        A generator that has died is replaced. All its open requests have failed, and the new one receives the whole
-        history. Proposals themselves arrive in the mailbox.
+        `done`: finished calls, of which unknown ones are ignored. A generator that has died is replaced. For it the result
+        has one HelperLost message and one ProposalFailed message per open request. Proposals themselves arrive in the
+        mailbox.
         """
         failed: dict[str, list[tuple[ProposalRequested, str]]] = {}
         for call in done:
@@ -178,7 +200,7 @@ class Generators:
         return words
 
     def _new(self, node: str) -> ActorHandle[Any]:
-        """One that knows nothing yet."""
+        """Start a generator without any history."""
         here = NodeAffinitySchedulingStrategy(node, soft=False)
         actor: ActorHandle[Any] = Generator.options(scheduling_strategy=here).remote(  # type: ignore[attr-defined]
             self._making.proposer, self._making.space, self._mailbox, GENERATOR_NICENESS

@@ -1,8 +1,8 @@
-"""Preflight of a Ray cluster's nodes: order of the probes. `aiperf.preflight` judges the readings.
+"""Preflight of a Ray cluster's nodes (measurement before a run): sequence of the probes on all nodes.
 
-Each node is measured alone, all nodes at the same time. Then pairs exchange data round by round, then all nodes
-together. A node that hangs or dies is left out of later probes. A slow node is measured again while the others are
-idle, since nodes that share hardware disturb each other.
+`aiperf.preflight` judges the results. Each node is measured alone, all nodes at the same time. Then pairs exchange data
+round by round, then all nodes together. A node that hangs or dies is left out of later probes. A slow node is measured
+again while the others are idle, since nodes that share hardware disturb each other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Probes = Callable[[], Sequence[Probe]]
 
 @dataclass(frozen=True, slots=True)
 class NodeInspection:
-    """Parameters of the check of a run's nodes."""
+    """Measurement of the nodes of a Ray cluster before a run (preflight), with its parameters."""
 
     conf: PreflightConf
     dataset: DataSetConf
@@ -52,12 +52,18 @@ class NodeInspection:
     _is_over: threading.Event = field(default_factory=threading.Event)
 
     def stop(self) -> None:
-        """Stop the check in progress, from another thread. It returns within seconds, and reports its nodes as lost."""
+        """Stop the measurement in progress, from another thread. `of` then returns within seconds.
+
+        Nodes that were not finished are reported as lost.
+        """
         self._is_over.set()
         recall(list(self._begun))
 
     def of(self, nodes: Sequence[Node]) -> list[NodeReadings]:
-        """Measure these nodes and return one NodeReadings for each. Nodes that do not answer have failed readings."""
+        """Measure these nodes and return the measurements of each, in the same sequence. Takes seconds to minutes.
+
+        `nodes`: entries of ray.nodes(). A node that does not answer has failed measurements.
+        """
         with meeting(self.parent) as place:
             setting = Setting("", place.folder, place.mark, Path(), 0, 1, self.dataset, self.trainer.precision)
             self._begun.extend(
@@ -119,7 +125,7 @@ class _Work:
         self._blame(able)
 
     def _may(self, one: Inspector) -> bool:
-        """Return whether a node may exchange. A node with two failures and no success would only delay the others."""
+        """Return True if a node may exchange data. A node with two failures and no success would only delay the others."""
         reading = self._readings[one.node].get(PAIRS)
         return not one.is_silent and (reading is None or bool(reading.series) or len(reading.facts[FAILED_WITH]) < 2)
 
@@ -194,7 +200,7 @@ _NONE = ProbeReading(probe=PAIRS, unit="")
 
 
 def _added(before: ProbeReading, partner: str, readings: ProbeReading) -> ProbeReading:
-    """A pair's exchange in the reading of one of its ends: by partner and size, as 'ADDRESS, 1048576 B'."""
+    """Add a pair's exchange to the reading of one of its nodes, with the key 'ADDRESS, 1048576 B' for partner and size."""
     facts = before.facts | {"with": sorted({*before.facts.get("with", []), partner})}
     if readings.failed is not None:
         facts |= {FAILED_WITH: before.facts[FAILED_WITH] | {partner: readings.failed}}

@@ -1,6 +1,6 @@
-"""One node under preflight: an actor with the process that runs the probes, and the round trips of the clock probe.
+"""One node during preflight (measurement before a run): a Ray actor that runs the probes there.
 
-Every answer has a time limit. A node that hangs yields a failed reading with the name of the probe.
+Every answer has a time limit. A node that hangs yields a failed measurement with the name of the probe.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GRACE_SECONDS = 15.0
 CLOCK_SECONDS = 5.0
 """Limit of one round trip. All round trips together have the limit of a probe."""
 START = "start"
-"""The reading of a node on which preflight could not begin."""
+"""Name of the reading of a node on which preflight could not begin."""
 
 Clock = Callable[[], float]
 """Clock function: time.time, or a module-level function that simulates a wrong clock."""
@@ -44,7 +44,7 @@ class _Actor:
         self._now = now
 
     def who(self) -> tuple[str, str, str | None]:
-        """The host's name, what kind of node it is, and its boot."""
+        """Return host name, kind of the node (processors and accelerators), and boot identifier."""
         system = describe()
         models = ", ".join(sorted({device.model or "?" for device in system.accelerators}))
         accelerators = (
@@ -69,7 +69,7 @@ class _Actor:
 
 @dataclass(slots=True)
 class Inspector:
-    """A node that is being checked."""
+    """Node that is being measured before a run, with the Ray actor that runs the probes on it."""
 
     node: str
     address: str
@@ -83,6 +83,10 @@ class Inspector:
     """True if it did not answer in time or its actor is lost. It receives no more probes."""
 
     def measured(self, readings: Mapping[str, ProbeReading]) -> NodeReadings:
+        """Return all measurements of this node with its name, address and kind.
+
+        `readings`: measurement by name of the probe.
+        """
         return NodeReadings(
             node=self.node,
             address=self.address,
@@ -95,7 +99,11 @@ class Inspector:
 
 
 def sent_to(node: Mapping[str, Any], setting: Setting, now: Clock, *, is_head: bool) -> Inspector:
-    """Request a probe actor on a node, and return its inspector at once. `node`: entry of ray.nodes(). `now`: its clock."""
+    """Request a Ray actor for probes (measurements) on a node. Return at once, before the actor runs.
+
+    `node`: entry of ray.nodes(). `setting`: input of the probes. `now`: clock function of the node. `is_head`: the node is
+    the head.
+    """
     identifier, address = str(node["NodeID"]), str(node["NodeManagerAddress"])
     accelerators = int(node["Resources"].get("GPU", 0))
     processors = max(1, int(node["Resources"].get("CPU", 0)))
@@ -107,9 +115,9 @@ def sent_to(node: Mapping[str, Any], setting: Setting, now: Clock, *, is_head: b
 
 
 def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, ProbeReading]:
-    """Wait up to `seconds` for each node's description. Return a failed reading for each node that did not answer, by node.
+    """Wait up to `seconds` + 15 s until each node has described itself, and store host name, kind and boot in its inspector.
 
-    The descriptions are stored in the inspectors.
+    Return a failed measurement for each node that did not answer, by node identifier. Empty if all answered.
     """
     missing: dict[str, ProbeReading] = {}
     for one, answer, why in _answers({one.actor.who.remote(): one for one in inspectors}, seconds + GRACE_SECONDS):
@@ -124,9 +132,10 @@ def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, Pro
 def measure_all(
     probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds: float
 ) -> dict[str, ProbeReading]:
-    """Run one probe per node, all at the same time.
+    """Run one probe (measurement) per node, all at the same time. Return the measurement by node identifier.
 
-    Return a reading for every node in `inspectors` that has a probe.
+    `probes`: probe by node identifier. `seconds`: limit of each probe. Nodes without a probe, and nodes that did not answer
+    an earlier call, are left out. A node that does not answer within `seconds` + 15 s has a failed measurement.
     """
     asked = [one for one in inspectors if not one.is_silent and one.node in probes]
     calls = {one.actor.measure.remote(probes[one.node], seconds): one for one in asked}
@@ -152,9 +161,9 @@ def _answers(calls: Mapping[Any, Inspector], limit: float) -> Iterator[tuple[Ins
 
 
 def clock_of(inspector: Inspector, now: Clock, seconds: float) -> ProbeReading:
-    """Return the reading of a node's clock from round trips, one after the other, for at most `seconds`.
+    """Measure the offset of a node's clock by messages to it and back, one after the other, for at most `seconds`.
 
-    `now`: clock of the head. The reading has failed if the node does not answer.
+    `now`: clock function of the head. The measurement has failed if the node does not answer within 5 s.
     """
     trips: list[RoundTrip] = []
     deadline = time.monotonic() + seconds
@@ -169,6 +178,6 @@ def clock_of(inspector: Inspector, now: Clock, seconds: float) -> ProbeReading:
 
 
 def recall(inspectors: Sequence[Inspector]) -> None:
-    """Kill the probe actors of these nodes, including any that hang."""
+    """Kill the actors for probes on these nodes, including any that hang."""
     for one in inspectors:
         ray.kill(one.actor)  # its process ends with it

@@ -1,6 +1,7 @@
-"""Mailbox for messages from workers to the driver: an actor on the head node, so that neither side waits for the other.
+"""Mailbox for messages from workers to the driver (main process of a run): a Ray actor on the head node.
 
-A run ends if its mailbox dies, as it does with Ray's own processes on that node.
+Workers and driver never wait for each other. A run ends if its mailbox dies, as it does with Ray's own processes on that
+node.
 """
 
 from __future__ import annotations
@@ -27,18 +28,19 @@ ANSWER_SECONDS = 60.0
 
 @ray.remote(num_cpus=0)
 class Mailbox:
-    """Store of encoded messages, in the order of their arrival."""
+    """Ray actor that stores encoded messages (msgpack) for the driver, in the sequence of their arrival."""
 
     def __init__(self) -> None:
         self._words: list[bytes] = []
         self._arrived = asyncio.Event()
 
     async def put(self, words: list[bytes]) -> None:
+        """Add encoded messages."""
         self._words += words
         self._arrived.set()
 
     async def take(self, timeout: float) -> list[bytes]:
-        """Remove and return all messages. Wait up to `timeout` seconds for the first."""
+        """Remove and return all encoded messages. Wait up to `timeout` seconds for the first. Empty if none arrived."""
         if not self._words:
             self._arrived.clear()
             with contextlib.suppress(TimeoutError):
@@ -48,10 +50,10 @@ class Mailbox:
 
 
 class Sender:
-    """Sender of one worker's messages.
+    """Sender of messages of one process to the mailbox. It keeps their sequence.
 
-    Ray starts the calls of an asynchronous actor in no fixed order. So a call is made only after the previous one has
-    been answered.
+    Ray starts the calls of an asynchronous actor in no fixed sequence. A call is therefore made only after the previous one
+    has been answered.
     """
 
     def __init__(self, mailbox: ActorHandle[Any]) -> None:
@@ -65,10 +67,13 @@ class Sender:
         return not self._unsent and self._under_way is None
 
     def put(self, words: list[Word]) -> None:
-        """Send these messages and earlier ones that are still unsent. An empty list sends the earlier ones alone.
+        """Send these messages, after earlier ones that are still unsent. An empty list sends the earlier ones.
 
-        Waits at most PATIENCE_SECONDS for the previous call. If it has not ended then, the messages are kept for the next
-        call. Call it until `is_done`.
+        Waits at most 0.5 s for the previous call. If it has not ended then, the messages are kept for the next call of
+        `put`. Repeat it until `is_done`.
+
+        Raises:
+            RayError: the mailbox has died.
         """
         self._unsent += map(_encode, words)
         if self._under_way is not None:
@@ -86,7 +91,7 @@ class Sender:
 
 
 def open_mailbox() -> Any:
-    """Return a new mailbox on the head node. Typed Any, since Ray's stubs (2.60) misread the methods of an actor."""
+    """Start a new, empty mailbox on the head node and return its actor. Typed Any, since Ray's stubs (2.60) misread actors."""
     head = ray.get_runtime_context().get_node_id()
     return Mailbox.options(  # type: ignore[attr-defined]
         scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False)
@@ -94,8 +99,9 @@ def open_mailbox() -> Any:
 
 
 def taken(mailbox: Any, timeout: float) -> list[Word]:
-    """Remove and return all messages of a mailbox. Wait up to `timeout` seconds for the first. Empty if none arrived.
+    """Remove and return all messages in a mailbox. Wait up to `timeout` seconds for the first. Empty if none arrived.
 
-    Raises RayError if the mailbox has died or does not answer.
+    Raises:
+        RayError: the mailbox has died, or does not answer within `timeout` + 60 s (GetTimeoutError).
     """
     return [_decode(word) for word in ray.get(mailbox.take.remote(timeout), timeout=timeout + ANSWER_SECONDS)]

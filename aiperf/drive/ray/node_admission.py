@@ -1,8 +1,6 @@
-"""Admission of nodes: a node may hold a worker only if preflight found no fault.
+"""Admission of Ray nodes to a run: a node may hold a worker only if preflight found no fault.
 
-Nodes that join later are checked during training.
-
-Late nodes are checked in a thread. The executor polls the gate and never waits for it.
+Nodes that join later are checked during training, in a thread. The executor polls the result and never waits for it.
 """
 
 from __future__ import annotations
@@ -33,10 +31,12 @@ Inspect = Callable[[Sequence[Node]], list[NodeReadings]]
 
 
 def check_nodes(conf: RunConf, parent: Path, *, is_full: bool) -> PreflightResult:
-    """Check the nodes of the Ray cluster that this process is connected to.
+    """Measure all nodes of the connected Ray cluster and judge them (preflight). Return events and excluded nodes.
+
+    `parent`: shared folder for test files. `is_full`: run the full list of probes, not the quick one.
 
     Raises:
-        NoWorkers: no node is left, or a node has a fault and preflight.broken=stop.
+        NoWorkers: all nodes that could hold a worker are excluded, or a node has a fault and preflight.broken=stop.
     """
     head = ray.get_runtime_context().get_node_id()
     inspection = NodeInspection(conf.preflight, conf.dataset, conf.trainer, parent, head, is_full)
@@ -51,12 +51,13 @@ def checked_by(
     accelerators_per_worker: int | str | None,
     stop: Callable[[], None] = lambda: None,
 ) -> PreflightResult:
-    """Measure these nodes with `inspect`. Return their events, the excluded nodes and the check of nodes that join later.
+    """Measure `nodes` by the function `inspect` and judge them. Return events, excluded nodes and the check of later nodes.
 
-    `stop` ends a check in progress.
+    `nodes`: entries of ray.nodes(). `conf`: limits, and the reaction to a fault. `accelerators_per_worker`: the option of
+    this name. `stop`: ends `inspect` from another thread.
 
     Raises:
-        NoWorkers: no node is left, or a node has a fault and preflight.broken=stop.
+        NoWorkers: all nodes that could hold a worker are excluded, or a node has a fault and preflight.broken=stop.
     """
     measured = inspect(nodes)
     events = node_checks(measured, measured, conf)
@@ -79,7 +80,10 @@ def _unmeasured(node: Node, why: str) -> NodeReadings:
 
 
 class NodeAdmission:
-    """Choice of the nodes that may hold a worker. Used from one thread, the driver's."""
+    """Check of nodes that join the Ray cluster during a run, before workers are placed on them.
+
+    It is used by the driver's thread only.
+    """
 
     def __init__(
         self,
@@ -89,6 +93,10 @@ class NodeAdmission:
         excluded: Collection[str],
         stop: Callable[[], None] = lambda: None,
     ) -> None:
+        """`inspect`: measures nodes. `measured`: nodes measured before. `excluded`: identifiers of excluded nodes.
+
+        `stop`: ends `inspect` from another thread.
+        """
         self._inspect = inspect
         self._conf = conf
         self._measured = {one.node: one for one in measured}
@@ -100,9 +108,10 @@ class NodeAdmission:
         self._readings: Future[list[NodeReadings]] | None = None
 
     def look(self, nodes: Sequence[Node], slots: Slots) -> tuple[Slots, list[NodeChecked]]:
-        """Return (`slots` without places on excluded or unchecked nodes, events of newly checked nodes).
+        """Return (places on checked nodes without a fault, events of nodes with a check that finished since the last call).
 
-        Start a check of unknown nodes in a thread, unless one is in progress.
+        `nodes`: entries of ray.nodes(). `slots`: places for workers on all nodes. Nodes that were never checked are
+        measured in a background thread, unless a check is in progress. Does not wait.
         """
         inspected = self._results(slots)
         unknown = {share.node for slot in slots.wanted for share in slot.shares} - self._measured.keys()
@@ -114,9 +123,9 @@ class NodeAdmission:
         return replace(slots, wanted=tuple(allowed)), inspected
 
     def close(self) -> None:
-        """End the check in progress.
+        """End the check in progress, if any, and wait up to 30 s for it.
 
-        Call it before Ray is shut down: a later call from the thread would start another Ray.
+        Call it before `ray.shutdown`: a later call from the background thread would start another Ray.
         """
         if self._readings is not None:
             self._stop()

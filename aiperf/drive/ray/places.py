@@ -1,4 +1,4 @@
-"""Places for workers: those of the current nodes, the free ones, and workers on excluded nodes.
+"""Free and used places for workers on the current nodes. A place is the share of one or several nodes for one worker.
 
 The places are recomputed only when a node was added, lost or excluded. A worker keeps its place while its node lives.
 """
@@ -15,9 +15,10 @@ Holds = Callable[..., Slots]
 
 
 class Places:
-    """The places of one executor's workers."""
+    """Places (node resources for one worker each) of one executor, with the worker at each."""
 
     def __init__(self, holds: Holds) -> None:
+        """`holds`: function that returns the places on given nodes. It is `slots` with the parameters of the run."""
         self._holds = holds
         self._nodes: Sequence[Mapping[str, Any]] = ()
         self.held = holds(())
@@ -32,32 +33,37 @@ class Places:
         """Reason of the exclusion, by Ray's identifier of a node."""
 
     def see(self, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """Update the places from the entries of `ray.nodes()`, if other nodes are alive than before."""
+        """Recompute the places if other nodes are alive than at the last call. `nodes`: entries of ray.nodes()."""
         self._nodes = nodes
         if frozenset(str(node["NodeID"]) for node in nodes if node["Alive"]) != self.held.alive:
             self._compute()
 
     def narrow(self, allowed: Slots) -> None:
-        """Limit the places to those in `allowed`."""
+        """Allow new workers only at the places in `allowed`, until the places are next computed."""
         self.slots = allowed
         self.free = {slot: None for slot in allowed.wanted if slot not in self._taken}
 
     def exclude(self, node: str, reason: str) -> None:
-        """Exclude a node by its identifier. Its workers are listed by `to_release`."""
+        """Exclude a node from new workers. Workers that are on it are returned by `to_release`.
+
+        `node`: Ray's identifier. `reason`: text for messages.
+        """
         self.excluded[node] = reason
         self._compute()
 
     def why_excluded(self, slot: Slot) -> str | None:
+        """Return the reason why a node of the place `slot` was excluded. None if all its nodes may hold workers."""
         return next((self.excluded[share.node] for share in slot.shares if share.node in self.excluded), None)
 
     def take(self, slot: Slot, worker: int) -> None:
+        """Record that worker number `worker` uses the place `slot`."""
         self._taken[slot] = worker
         self.free.pop(slot, None)
 
     def leave(self, slot: Slot, worker: int) -> None:
-        """Remove a worker from its place.
+        """Record that worker number `worker` has left the place `slot`. Nothing if another worker is there.
 
-        If it spanned several nodes, they are grouped again with nodes that were left over.
+        If the place spanned several nodes, or nodes were too small for a worker, the places are computed again.
         """
         if self._taken.get(slot) != worker:
             return
@@ -68,7 +74,10 @@ class Places:
             self._compute()
 
     def to_release(self) -> list[int]:
-        """Return the numbers of the workers that must be released: their node is alive but excluded."""
+        """Return the numbers of the workers that must be ended.
+
+        Their leading node is alive, and one of their nodes is excluded.
+        """
         return [
             worker
             for slot, worker in self._taken.items()

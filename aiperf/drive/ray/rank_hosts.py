@@ -1,7 +1,7 @@
-"""Other hosts of a worker that spans several nodes. The leading host creates an actor on each, which ends with it.
+"""Additional hosts of a worker that spans several nodes. The worker's first host creates a Ray actor on each other host.
 
-`aiperf.train.ranks.remote_ranks` runs inside the actor. Calls and messages use Ray's own channel, which requires the
-run's token.
+`aiperf.train.ranks.remote_ranks` runs inside the actor. Calls and messages use Ray's own channel, which requires the run's
+token. The actors end with the first host.
 """
 
 from __future__ import annotations
@@ -37,14 +37,19 @@ RECORDER_SECONDS = 10.0
 
 
 class HostNotThere(AiperfError):
-    """A host that a worker is to have does not answer."""
+    """An additional host of a worker that does not answer. The worker cannot start."""
 
 
 @ray.remote
 class RankHost:
-    """Actor with the lifetime of the worker's leading host, which owns it."""
+    """Ray actor on an additional host of a worker. It starts training processes (ranks) there, and ends with the worker."""
 
     def __init__(self, recipe: Recipe, host: int, accelerators: int, started_unix: float, driver: str | None) -> None:
+        """`recipe`: parameters of the ranks. `host`: number of this host in the worker, from 1.
+
+        `accelerators`: number on this host. `started_unix`: start of the run in seconds since 1970. `driver`: identity of
+        the driver's process, for the telemetry.
+        """
         self._recipe = recipe
         self._host = host
         self._accelerators = accelerators
@@ -53,9 +58,12 @@ class RankHost:
         self._recorder_began = 0.0
 
     def hello(self, word: str | None) -> HostProperties:
-        """Start this host's part of the worker and return its properties. `word`: content of the driver's marker file.
+        """Prepare this host for training processes and telemetry. Return its name and its number of cores.
 
-        Raises NotShared if the run's folder differs here.
+        `word`: content of the file by which the driver marked the run's folder. None: no check.
+
+        Raises:
+            NotShared: the run's folder is another one on this host.
         """
         if word is not None:
             check_shared(self._recipe.run_folder, word)
@@ -66,11 +74,15 @@ class RankHost:
         return hello
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call the method of `HostRankServer` with this name, and return its result."""
+        """Call a method of `HostRankServer`, which controls the training processes on this host. Return its result.
+
+        `method`: name of the method. A report about a lost telemetry process is added to a result of type StartChanges.
+        """
         answer = getattr(self._outpost, method)(*arguments)
         return replace(answer, words=self._words()) if isinstance(answer, StartChanges) else answer
 
     def close(self) -> None:
+        """End the training processes and the telemetry on this host."""
         self._outpost.close()
         self._recorder.stop()
 
@@ -97,7 +109,7 @@ class RankHost:
 
 
 class RankHosts:
-    """Other hosts of one worker. Created in the leading actor, which then owns their actors."""
+    """Additional hosts of one worker that spans several nodes, each with its Ray actor. Created on the worker's first host."""
 
     def __init__(
         self,
@@ -107,13 +119,15 @@ class RankHosts:
         word: str | None,
         driver: str | None = None,
     ) -> None:
-        """Return when all hosts have answered.
+        """Start an actor on each additional host, and return when all have answered.
 
-        `recipe`: that of the leading host. `shares`: the worker's shares of the other hosts. `word`: content of the
-        driver's marker file, checked on each host. `driver`: identity of the driver's process, for the recorders.
+        `recipe`: parameters of the ranks on the first host. `shares`: accelerators and cores of each additional host.
+        `started_unix`: start of the run in seconds since 1970. `word`: content of the driver's marker file, checked on each
+        host. `driver`: identity of the driver's process.
 
         Raises:
-            HostNotThere: a host did not answer in time.
+            HostNotThere: a host did not answer within 300 s.
+            NotShared: the run's folder is another one on a host.
         """
         self._actors: list[Any] = []
         try:
@@ -131,6 +145,7 @@ class RankHosts:
             raise
 
     def close(self) -> None:
+        """End the training processes on all additional hosts, wait up to 5 s, and kill the actors. May be called again."""
         endings = [actor.close.remote() for actor in self._actors]
         if endings:
             ray.wait(endings, num_returns=len(endings), timeout=5.0)
@@ -159,7 +174,8 @@ def _answer(share: Share, hello: ray.ObjectRef[Any], deadline: float) -> HostPro
     except RayError as error:
         why = " ".join(str(error).split()) or f"it has not answered within {PLACE_SECONDS:.0f} s"
         raise HostNotThere(
-            f"a worker starts only with all of its hosts, but {share.address} does not answer: {why}"
+            f"a worker starts only with all of its hosts, but {share.address} does not answer: {why}. "
+            "Check that this host is up and can be reached from the other hosts"
         ) from error
     return answer
 

@@ -1,9 +1,8 @@
-"""Workers as actors of a Ray cluster. The head is the master, and each worker is an actor at a place on one node.
+"""Backend of a run on Ray: each worker is an actor on one node, and the driver sends it commands.
 
-Nodes that join later get workers too. A worker that dies is replaced under a new number while its node lives. Ray holds
-no state of trials: the journal is the only record, and the actors only train and propose. The cost of a poll grows with
-the number of workers (one wait for all open calls) and of nodes (one query of ray.nodes). All other work depends on
-changes.
+Nodes that join later get workers too. A worker that dies is replaced under a new number while its node lives. Ray holds no
+state of trials: the journal is the only record, and the actors only train and propose. The cost of a poll grows with the
+number of workers (one wait for all open calls) and of nodes (one query of ray.nodes). All other work depends on changes.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ LONGEST_LOOK_SECONDS = 5.0
 
 
 class RayExecutor:
-    """Executor on the Ray cluster that this process is connected to."""
+    """Backend of the driver (main process of a run) on the Ray cluster that this process is connected to."""
 
     def __init__(
         self,
@@ -69,11 +68,12 @@ class RayExecutor:
         law: StartLaw | None = None,
         gate: NodeAdmission | None = None,
     ) -> None:
-        """Create an executor. Ray must be initialized.
+        """Create an executor. `ray.init` must have been called.
 
-        `plan`: plan of all workers. Place and number are set for each. `only_accelerators`: nodes without accelerators
-        hold no workers, since the plan is for accelerators. `terms`: requirements of the plan for each worker. `gate`:
-        chooses the nodes that may hold workers. None if all may.
+        `plan`: parameters of all workers. Place and number are set for each. `first_worker`: number of the first worker.
+        `only_accelerators`: nodes without accelerators hold no workers, since the plan is for accelerators. `terms`: limits
+        of the plan for each worker. `open_group`: starts a worker's ranks. `law`: limits of starts. `gate`: check of nodes
+        that join later. None: all nodes may hold workers.
         """
         self._making = WorkerParameters(replace(plan, word=leave_word(plan.folder)), proposer, space, open_group)
         self._law = law or StartLaw()
@@ -98,22 +98,28 @@ class RayExecutor:
         self._generators = Generators(self._making, self._runtime, self._mailbox, self._updates)
 
     def start(self) -> None:
-        """Request workers at all places. Each sends WorkerJoined when its ranks are ready."""
+        """Request a worker at each place (node resources for one worker). Return before they are ready.
+
+        Each sends WorkerJoined when its training processes are ready.
+
+        Raises:
+            RuntimeLost: a process of Ray ended or did not answer.
+        """
         with self._runtime.watched():
             self._look_for_places(time.monotonic())
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """Store observations until a generator is next called.
-
-        Generators receive increments, never the whole history.
-        """
+        """Store results of trials. Each process that makes proposals receives the new ones with its next request."""
         if observations:
             self._updates.tell(observations)
 
     def send(self, order: Order) -> None:
-        """Send an order to its actor.
+        """Send a command (propose, train, report, remove a checkpoint, release a worker) and return at once.
 
-        An order for a lost worker is dropped, since the message about the loss follows.
+        A command for a lost worker is ignored, because a message about the loss follows.
+
+        Raises:
+            RuntimeLost: a process of Ray ended or did not answer.
         """
         match order:
             case ProposalRequested() if order.worker in self._workers:
@@ -133,13 +139,13 @@ class RayExecutor:
                 assert_never(order)
 
     def words(self, timeout: float) -> list[Word]:
-        """Return the messages that have arrived. Poll for dead workers and new nodes from time to time.
+        """Remove and return the messages that have arrived. Wait up to `timeout` seconds for the first. Empty if none arrived.
 
-        A worker's death is detected before the mailbox is emptied and reported after it. So all its earlier messages
-        come first.
+        Dead workers and new nodes are detected about once per second, and workers are started on free places. The message
+        about a worker's death follows all its earlier messages.
 
         Raises:
-            AiperfError: no worker is up, and none can be started.
+            NoWorkers: no worker is up, and none can be started.
             RuntimeLost: a process of Ray or the mailbox has died, or does not answer.
         """
         try:
@@ -171,7 +177,7 @@ class RayExecutor:
         return words + own
 
     def close(self) -> None:
-        """End all workers. Workers of a lost Ray have already ended."""
+        """End all workers, and wait up to 5 s for them. If a process of Ray is lost, they have already ended."""
         with suppress(RuntimeLost):
             self._runtime.check()
             self._close()

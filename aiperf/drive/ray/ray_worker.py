@@ -1,4 +1,4 @@
-"""Workers as the driver sees them: place, actor, state, and the reason of the end."""
+"""Workers from the driver's point of view: Ray actor, place, state, and reason of the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Call = ray.ObjectRef[Any]
 
 @dataclass(frozen=True, slots=True)
 class WorkerParameters:
-    """Common parameters of all workers."""
+    """Parameters that all workers of a run have in common."""
 
     plan: WorkerPlan
     """Place and number are set for each worker."""
@@ -36,16 +36,16 @@ class WorkerParameters:
 
 @dataclass(slots=True)
 class RayWorker:
-    """Actor of a worker, and its state."""
+    """A worker (process group that trains networks): the Ray actor that hosts it, its place and its state."""
 
     number: int
     slot: Slot
     host: Any
     """Actor handle. Typed Any, since Ray's stubs (2.60) declare every method of an actor as never returning."""
     stands: Call
-    """Finished when the host's actor has its place."""
+    """Ray call that ends when the worker's actor is placed on its node."""
     life: Call
-    """Finished when the worker has ended."""
+    """Ray call that ends when the worker has ended."""
     began: float
     """Time of the request, on the executor's clock."""
     up: float | None = None
@@ -54,7 +54,10 @@ class RayWorker:
 
 
 class ExecutorWorkers(dict[int, RayWorker]):
-    """Workers of one executor that are starting or up, by number, and released workers that have not ended."""
+    """Workers of one executor by number: those that are starting or up.
+
+    Released workers that have not ended are kept separately. All times `now` are seconds of the executor's monotonic clock.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,23 +68,26 @@ class ExecutorWorkers(dict[int, RayWorker]):
 
     @property
     def up(self) -> list[RayWorker]:
-        """Workers whose ranks are ready."""
+        """Workers that are ready to train."""
         return [worker for worker in self.values() if worker.up is not None]
 
     def calls(self) -> list[Call]:
-        """Return the open calls of all workers, released ones included: waits for a place or for the worker's end."""
+        """Return the open Ray calls of all workers. Each ends when an actor has been placed or a worker has ended.
+
+        Released workers that have not ended are included.
+        """
         waiting = (worker.stands for worker in self.values() if not worker.has_place)
         return [*(worker.life for worker in self.values()), *waiting, *self._leaving]
 
     def stood(self, done: Collection[Call], now: float) -> None:
-        """Record at time `now` the workers whose call for a place is in `done`: their actors were placed."""
+        """Record at time `now` that actors were placed on their nodes: those with their call `stands` in `done`."""
         for worker in self.values():
             if not worker.has_place and worker.stands in done:
                 worker.has_place = True
                 self._placed[worker.slot.node] = now
 
     def waited(self, worker: RayWorker, now: float) -> float:
-        """Return the seconds for which a worker has waited to be placed.
+        """Return the seconds for which a worker has waited for its actor to be placed on a node.
 
         The wait begins when the worker was requested, or when the last other worker was placed on its node if that is
         later, since a node starts its actors one after the other.
@@ -89,19 +95,22 @@ class ExecutorWorkers(dict[int, RayWorker]):
         return now - max(worker.began, self._placed.get(worker.slot.node, worker.began))
 
     def let_go(self, number: int, now: float) -> RayWorker:
-        """Request the end of worker `number`, remove it from the present ones, and return it. It completes a checkpoint."""
+        """Request the end of worker `number`, move it to the released workers, and return it. Does not wait for its end.
+
+        The worker first completes a checkpoint that it is writing.
+        """
         worker = self.pop(number)
         worker.host.end.remote()
         self._leaving[worker.life] = (worker, now)
         return worker
 
     def left(self, done: Collection[Call], now: float) -> list[RayWorker]:
-        """Remove and return released workers that have ended, or have exceeded LEAVE_SECONDS."""
+        """Remove and return the released workers that have ended (their call `life` is in `done`) or exceeded 10 s."""
         over = [call for call, (_, since) in self._leaving.items() if call in done or now - since > LEAVE_SECONDS]
         return [self._leaving.pop(call)[0] for call in over]
 
     def await_those_that_leave(self, timeout: float) -> list[RayWorker]:
-        """Wait up to `timeout` seconds for released workers. Remove and return all of them."""
+        """Wait up to `timeout` seconds for the end of the released workers. Remove and return all of them."""
         if self._leaving:
             ray.wait(list(self._leaving), num_returns=len(self._leaving), timeout=timeout)
         workers = [worker for worker, _ in self._leaving.values()]
@@ -110,9 +119,10 @@ class ExecutorWorkers(dict[int, RayWorker]):
 
 
 def bring_up(making: WorkerParameters, number: int, slot: Slot, mailbox: ActorHandle[Any], now: float) -> RayWorker:
-    """Request a worker at a place, by node affinity. Return it at once: its ranks are not ready yet.
+    """Request a worker at the place `slot`. Return it at once, before its training processes are ready.
 
-    A placement group is not needed, since the actor fits on one node.
+    `number`: number of the worker. `mailbox`: actor that receives its messages. `now`: time of the request. The actor is
+    bound to the place's node by node affinity. A placement group is not needed, since the actor fits on one node.
     """
     plan = replace(making.plan, worker=number, accelerators=slot.accelerators, cores=slot.cores)
     plan = replace(plan, address=slot.address, others=slot.others)
@@ -126,13 +136,13 @@ def bring_up(making: WorkerParameters, number: int, slot: Slot, mailbox: ActorHa
 
 
 def remove(workers: Sequence[RayWorker]) -> None:
-    """Kill the host actors of these workers, which ends their processes and releases their resources."""
+    """Kill the actors of these workers, which ends their processes and releases their resources."""
     for worker in workers:
         ray.kill(worker.host)
 
 
 def end_of(worker: RayWorker) -> tuple[str, AiperfError | None]:
-    """Return (reason of an ended worker's end, error that the user can fix or None). Waits if it has not ended."""
+    """Return the reason of a worker's end as text, and the error that the user can fix, or None. Wait if it has not ended."""
     where = f"on {worker.slot.address}"
     try:
         ray.get(worker.life)
@@ -146,5 +156,5 @@ def end_of(worker: RayWorker) -> tuple[str, AiperfError | None]:
 
 
 def last_line(error: RayError) -> str:
-    """Return the last line of an error's text, which is the message that the actor raised."""
+    """Return the last line of the text of a Ray error. It is the message that was raised in the actor."""
     return str(error).strip().splitlines()[-1]

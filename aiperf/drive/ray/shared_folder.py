@@ -1,9 +1,7 @@
-"""Check that a run's folder is the same folder on all hosts.
+"""Check that a run's folder is the same folder on all hosts, by a marker file.
 
-The driver writes a marker file, and each worker's host reads it.
-
-Without this check, a host with another file system at that path would create a folder of the same name, and its
-checkpoints and telemetry would be lost.
+The driver writes the marker file, and each worker's host reads it. Without this check, a host with another file system at
+that path would create a folder of the same name, and its checkpoints and telemetry would be lost.
 """
 
 from __future__ import annotations
@@ -26,7 +24,10 @@ LOOK_SECONDS = 0.2
 
 
 def leave_word(folder: Path) -> str:
-    """Write a new random text into the marker file of a run folder, atomically. Return the text."""
+    """Write a new random text into the marker file of the run's folder, and return the text.
+
+    The file is replaced atomically.
+    """
     word = secrets.token_hex(16)
     with draft_of(folder / NONCE) as draft, draft.open("w") as file:
         file.write(word)
@@ -36,10 +37,10 @@ def leave_word(folder: Path) -> str:
 
 
 def check_shared(folder: Path, word: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait until the marker file in `folder` has the text `word` of the driver. Creates nothing.
+    """Wait until the marker file in the run's folder contains `word`, the text that the driver wrote. Create nothing.
 
     Raises:
-        NotShared: the text is not visible within `patience_seconds`.
+        NotShared: the text is not visible after `patience_seconds`. The folder is then another one on this host.
     """
     deadline = time.monotonic() + patience_seconds
     while (found := _read(folder)) != word:

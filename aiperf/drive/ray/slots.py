@@ -1,8 +1,8 @@
-"""Places for workers on the nodes of a Ray cluster, computed from ray.nodes() and from the existing workers.
+"""Places for workers on the nodes of a Ray cluster. A place is the share of one or several nodes for one worker.
 
-A worker larger than a node takes whole nodes, in the order of their addresses. It keeps them while its leading node lives. A
-node that joins later, or comes back, is not added to a running worker, since that would require a restart. It is used when a
-worker next starts.
+A worker larger than a node takes whole nodes, in the sequence of their addresses. It keeps them while its leading node
+lives. A node that joins later, or comes back, is not added to a running worker, since that would require a restart. It is
+used when a worker next starts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _IN_RESERVE = "is in reserve: no node is added to a running worker. It is used w
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Share of one node that a worker uses."""
+    """Resources of one node that a worker uses: accelerators and cores."""
 
     node: str
     """Ray's identifier of the node."""
@@ -32,7 +32,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Place for one worker."""
+    """Place for one worker (process group that trains networks): resources of one node, or of several nodes."""
 
     node: str
     """Ray's identifier of the node. With several nodes, that of the leading one."""
@@ -40,18 +40,21 @@ class Slot:
     index: int
     """Index among the workers of the node."""
     accelerators: int
-    """Accelerators on this node. `cores` likewise."""
+    """Number of accelerators on this node. `cores` is the number of its cores."""
     cores: int
     others: tuple[Share, ...] = ()
     """Shares of other nodes."""
 
     @property
     def shares(self) -> tuple[Share, ...]:
-        """Shares of all nodes, the leading one first."""
+        """Resources on each node of the place, the leading node first."""
         return (Share(self.node, self.address, self.accelerators, self.cores), *self.others)
 
     def bundle(self) -> dict[str, float]:
-        """Return Ray's resources of this place on its leading node: CPU, GPU and the node's own resource."""
+        """Return the amounts of Ray's resources of this place on its leading node, by name of the resource.
+
+        They are CPU (cores), GPU (accelerators, left out if 0) and `node:ADDRESS` (0.001, which binds to this node).
+        """
         wanted: dict[str, float] = {"CPU": self.cores, f"node:{self.address}": 0.001}
         if self.accelerators:
             wanted["GPU"] = self.accelerators
@@ -60,7 +63,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Places for workers, and nodes that hold none."""
+    """Places for workers on the nodes of a Ray cluster, and nodes that hold no worker."""
 
     wanted: tuple[Slot, ...]
     alive: frozenset[str]
@@ -77,14 +80,14 @@ def slots(
     held: Collection[Slot] = (),
     excluded: Collection[str] = frozenset(),
 ) -> Slots:
-    """Return the places for workers on these nodes.
+    """Return the places for workers on `nodes`, entries of ray.nodes(). Nodes that are not alive have none.
 
-    One place per node, or one for every `accelerators_per_worker` of a node's accelerators. If this exceeds a node, or
-    is 'all', a place spans several nodes. `held`: places with workers. They keep their nodes.
+    `accelerators_per_worker`: None gives one place per node with all its accelerators. A number gives a place for each
+    group of that many accelerators, on several nodes if it exceeds one. 'all' gives one place on all nodes. `held`: places
+    with workers. They keep their nodes. `excluded`: Ray's identifiers of nodes without workers.
 
-    Nodes without accelerators hold workers only if no node has any. The head then holds one only if it is the only
-    node. They hold none if accelerators are declared, by number or by a plan for accelerators (`only_accelerators`).
-    `excluded`: Ray's identifiers of nodes that hold no worker. The places on the other nodes do not depend on it.
+    Nodes without accelerators have places only if no node has any, and if neither a number nor `only_accelerators` requires
+    them. The head node then has a place only if it is the only node.
     """
     alive = [node for node in nodes if node["Alive"]]
     usable = [node for node in alive if node["NodeID"] not in excluded]

@@ -1,4 +1,4 @@
-"""Actor that hosts a worker. It holds the worker's ranks for the whole run."""
+"""Ray actor that hosts a worker: it starts the worker's training processes (ranks), and forwards their messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RECORDER_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """Parameters of a worker's host."""
+    """Parameters of the Ray actor that hosts a worker."""
 
     worker: int
     trainer: TrainerConf
@@ -55,22 +55,32 @@ class WorkerPlan:
 
 
 class Group(Protocol):
-    """Interface of a worker's ranks. `aiperf.train.ranks.group.RankGroup` documents each method."""
+    """Interface of a worker's ranks (training processes, one per accelerator).
+
+    RankGroup of aiperf.train.ranks.group implements it.
+    """
 
     def start(self) -> Ready:
-        """Block until the ranks accept orders. Return their number and properties."""
+        """Start the ranks, and wait until they accept commands. Return their number and properties.
+
+        Raises:
+            AiperfError: an error that the user can fix, for example in the configuration or the data set.
+        """
         ...
 
     def order(self, order: Train | Drop | Sum) -> None:
-        """Send an order."""
+        """Send a command (train, remove a checkpoint, report) to the ranks. Training runs in the background."""
         ...
 
     def words(self, timeout: float) -> list[Word]:
-        """Return new messages. Raise an error if the group cannot continue and all messages were returned."""
+        """Return the new messages of the ranks. Wait up to `timeout` seconds for the first. Empty if none arrived.
+
+        If the ranks have ended and all messages were returned, an error is raised.
+        """
         ...
 
     def close(self) -> None:
-        """End the ranks."""
+        """End all ranks."""
         ...
 
 
@@ -80,7 +90,12 @@ reference."""
 
 
 def open_ranks(plan: WorkerPlan) -> Group:
-    """Return the ranks of a real run, on all of the worker's hosts."""
+    """Return the ranks (training processes) of a worker on all its hosts, not yet started. Additional hosts have answered.
+
+    Raises:
+        HostNotThere: an additional host does not answer within 300 s.
+        NotShared: the run's folder is another one on a host.
+    """
     from aiperf.drive.ray.rank_hosts import RankHosts
     from aiperf.train.ranks.group import RankGroup
     from aiperf.train.ranks.host_ranks import Recipe
@@ -103,7 +118,7 @@ def open_ranks(plan: WorkerPlan) -> Group:
 
 @ray.remote
 class WorkerHost:
-    """Actor with the lifetime of its worker. It reports to the driver through the mailbox."""
+    """Ray actor that hosts one worker (process group that trains networks). It reports to the driver through the mailbox."""
 
     def __init__(self, plan: WorkerPlan, mailbox: ActorHandle[Any], open_group: OpenGroup) -> None:
         # Nothing here can fail: an error of a constructor reaches the driver without its type.
@@ -117,14 +132,16 @@ class WorkerHost:
         self._ended = threading.Event()
 
     def stands(self) -> None:
-        """Do nothing. The call ends when the actor has a place in the cluster and its process runs."""
+        """Do nothing. The call ends as soon as the actor is placed on its node and its process runs."""
 
     def live(self) -> None:
-        """Start the ranks and forward their messages.
+        """Start the worker's training processes, and forward their messages to the mailbox until `end` is called.
 
-        Return when the worker was ended. Raise an error if it cannot continue.
+        All messages are in the mailbox before it returns or raises.
 
-        All messages have reached the mailbox before the return.
+        Raises:
+            NotShared: the run's folder is another one on this host.
+            AiperfError: another error that the user can fix. The training processes cannot continue.
         """
         assert self._plan.word is not None, "the executor leaves its word before it asks for a worker"
         check_shared(self._plan.folder, self._plan.word)
@@ -191,7 +208,11 @@ class WorkerHost:
                 self._sender.put(words)
 
     def order(self, order: Train | Drop | Sum) -> None:
-        """Send an order to the ranks. A failed Train order ends the worker, since its trial would wait without end."""
+        """Send a command (train, remove a checkpoint, report) to the worker's training processes.
+
+        Any error of the command is raised. A failed command to train also ends the worker, since its trial would wait
+        without end.
+        """
         assert self._group is not None, f"worker {self._plan.worker} received an order before it was up"
         try:
             self._group.order(order)
@@ -201,4 +222,5 @@ class WorkerHost:
             raise
 
     def end(self) -> None:
+        """Request the end of the worker. `live` returns within about a second."""
         self._ended.set()

@@ -1,1 +1,1 @@
-"""Figures of a report, one function for each. They compute positions only."""
+"""Drawings of a report, one function for each. They compute positions only."""

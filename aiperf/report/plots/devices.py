@@ -1,4 +1,4 @@
-"""Figure of the accelerators' utilization and memory over time, as Figure 5 of the paper."""
+"""Drawings of the accelerators' utilization and memory over time, as Figure 5 of the AIPerf paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from aiperf.units import count, duration
 
 
 def devices_over_time(report: Report) -> DrawnFigure:
-    """Draw utilization and memory of the accelerators, or of the hosts if no accelerator was sampled."""
+    """Draw mean utilization and memory of the accelerators over time, in percent.
+
+    Without accelerator samples those of the hosts are drawn. Without any samples the result has a text in place of the drawing.
+    """
     name, title = "devices", "Utilization and memory over time"
     course = shown(report)
     if course is None:
@@ -56,7 +59,7 @@ def devices_over_time(report: Report) -> DrawnFigure:
 
 
 def shown(report: Report) -> UtilizationSeries | None:
-    """Return the time series of utilization to draw: of accelerators if measured, else of hosts, else None."""
+    """Return the time series of utilization to draw: of the accelerators if measured, otherwise of the hosts. None without."""
     courses = {} if report.telemetry is None else {course.kind: course for course in report.telemetry.courses}
     measured = [
         one for one in (courses.get("accelerator"), courses.get("host")) if one is not None and _is_measured(one)
@@ -75,7 +78,7 @@ def _whose(course: UtilizationSeries) -> tuple[str, tuple[str, str]]:
 
 
 def each_device_over_time(report: Report) -> DrawnFigure | None:
-    """Draw the utilization of each device as one row of a heat map. Return None without samples of two devices."""
+    """Draw the utilization of each device over time as one row of a heat map. None if fewer than two devices have samples."""
     courses = () if report.telemetry is None else report.telemetry.device_courses
     rows = [each for each in courses if any(value is not None for value in each.utilisation)]
     if len(rows) < 2:

@@ -1,6 +1,6 @@
 """Rendering of matplotlib figures as files and as parts of the page.
 
-Drawn on `Figure` objects of their own, never through pyplot: no global state, and no display is looked for.
+They are drawn on `Figure` objects of their own, never through pyplot. There is no global state, and no display is needed.
 """
 
 from __future__ import annotations
@@ -58,13 +58,10 @@ DPI = 160
 
 
 def drawn(draw: Callable[[Figure], object], name: str, height: float, source: str) -> tuple[str, bytes, bytes]:
-    """Return the figure as SVG text, PNG bytes and PDF bytes. Equal arguments give equal bytes: no date, no random names.
+    """Draw a figure and return it as SVG text, PNG bytes and PDF bytes. Equal arguments give equal bytes.
 
-    Args:
-        draw: draws on an empty figure.
-        name: name of the figure, from which the names inside the SVG are derived.
-        height: in inches.
-        source: run and machine, printed below the axes (`phrases.source`).
+    `draw`: called once with an empty figure, on which it draws. `name`: basis of the names inside the SVG. `height`: in inches,
+    without the line of the source. `source`: run and machine, printed below the axes.
     """
     with mpl.rc_context(cast("Any", {**STYLE, "svg.hashsalt": name})):  # The stub types the names of all settings.
         figure = Figure(figsize=(WIDTH_INCHES, height + SOURCE_INCHES), layout="constrained")
@@ -90,7 +87,7 @@ def _without_prolog(svg: str) -> str:
 def inline(svg: str, name: str, label: str) -> str:
     """Return a standalone SVG as a part of an HTML page: unique names, CSS variables as colours, size set by the page.
 
-    `name`: prefix of the names. `label`: escaped text for screen readers.
+    `name`: prefix of the names inside the SVG. `label`: text for screen readers, escaped as HTML.
     """
     svg = _without_prolog(svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
@@ -103,9 +100,9 @@ def inline(svg: str, name: str, label: str) -> str:
 
 
 def on_time_axis(axes: Axes, end: float) -> float:
-    """Label the x axis with a suitable unit and set its limits. Return the divisor from seconds to this unit: 1, 60 or 3600.
+    """Label the x axis with a suitable unit of time and set its limits. Return the seconds of this unit: 1, 60 or 3600.
 
-    `end`: right end of the axis in seconds.
+    `end`: right end of the axis in seconds. Divide times in seconds by the result before drawing.
     """
     divisor, unit = (1.0, "s") if end <= 300 else (60.0, "min") if end <= 3 * 3600 else (3600.0, "h")
     axes.set_xlabel(f"time since the start of the run ({unit})")
@@ -114,6 +111,6 @@ def on_time_axis(axes: Axes, end: float) -> float:
 
 
 def legend_above(axes: Axes, handles: Iterable[Line2D | Patch]) -> None:
-    """Draw a one-line legend above the right end of the axes."""
+    """Draw a legend in one line above the right end of the axes. `handles`: its entries, in order."""
     listed = list(handles)
     axes.legend(handles=listed, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(listed), borderaxespad=0.2)

@@ -1,9 +1,8 @@
 """Colours of the report, each with its role, for light and dark screens.
 
-The palette is colour-blind-safe (after Okabe and Ito, 2008; darker for text and thin lines).
-
-Figures are drawn in the light colours; inside the page every one of them becomes a CSS variable, so that the same figure
-follows the reader's light or dark screen, and prints on white.
+The palette is colour-blind-safe (after Okabe and Ito, 2008, darker for text and thin lines). Figures are drawn in the light
+colours. Inside the page each colour becomes a CSS variable. The same figure therefore follows the reader's light or dark
+screen, and prints on white.
 """
 
 from __future__ import annotations
@@ -59,10 +58,10 @@ class Accent:
 
 
 def accent(*, is_simulated: bool) -> Accent:
-    """Return the accent colour. A simulated run has another one than a real run."""
+    """Return the accent colour of a run in three strengths: purple for a simulated run, blue for a real one."""
     return Accent(PURPLE, PURPLE_PALE, PURPLE_FAINT) if is_simulated else Accent(BLUE, BLUE_PALE, SKY)
 
 
 def as_css(dark: bool) -> str:
-    """Return the CSS custom properties of all roles as one line: `--role: colour;`. `dark`: colours of the dark mode."""
+    """Return the CSS custom properties of all colours as one line: `--role: colour; …`. `dark`: colours of the dark mode."""
     return " ".join(f"--{colour.role}: {colour.dark if dark else colour.light};" for colour in COLOURS)

@@ -1,4 +1,4 @@
-"""Figures of score, regulated score and error over time."""
+"""Drawings of score, regulated score (−ln(error) × score), error and quality over time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,10 @@ from aiperf.units import METRICS, count, duration, flops_per_second, scale, shar
 
 
 def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: str = "top") -> None:
-    """Shade the warm-up on a time axis.
+    """Shade the warm-up on a time axis. Draw nothing for a warm-up of 0 s.
 
-    Args:
-        axes: axes whose x axis is the time.
-        warmup: end of the warm-up in seconds.
-        end: end of the run in seconds.
-        divisor: seconds per unit of the x axis.
-        label: position of its name, 'top', 'center', 'bottom' or '' for none.
+    `axes`: has the time as x axis. `warmup`, `end`: end of the warm-up and of the run in seconds. `divisor`: seconds of one
+    unit of the x axis. `label`: position of its name, 'top', 'center', 'bottom', or '' for no name.
     """
     if warmup <= 0:
         return
@@ -51,7 +47,10 @@ def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: s
 
 
 def score_over_time(report: Report) -> DrawnFigure:
-    """Draw score and regulated score, with the warm-up shaded and the 95 % interval."""
+    """Draw score and regulated score over time in FLOPS, with the shaded warm-up and the 95 % interval.
+
+    Without work the result has a text in place of the drawing.
+    """
     name, title = "score", "Score over time"
     if not report.curve:
         return DrawnFigure(name, title, empty="No work has been reported yet.")
@@ -155,7 +154,10 @@ FINE_ERROR_TICKS = (
 
 
 def error_over_time(report: Report) -> DrawnFigure:
-    """Draw the error of every epoch, and the best so far."""
+    """Draw the top-1 error of the epochs of all trials over time on a logarithmic axis, and the smallest error until each time.
+
+    Without an evaluation the result has a text in place of the drawing.
+    """
     name, title = "error", "Error over time"
     if not report.errors:
         return DrawnFigure(name, title, empty="No evaluation yet: the error is not defined.")
@@ -179,7 +181,10 @@ def error_over_time(report: Report) -> DrawnFigure:
 
 
 def quality_over_epochs(report: Report, found: FixedNetworkResult) -> DrawnFigure:
-    """Draw the quality of every epoch with the target, and mark the first epoch that reached it."""
+    """Draw the quality of every epoch of a run with a target quality, and mark the first epoch that reached the target.
+
+    `found`: qualities of the epochs and the target.
+    """
     name, title = "quality", "Quality over epochs"
 
     def draw(figure: Figure) -> None:

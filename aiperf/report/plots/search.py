@@ -1,4 +1,4 @@
-"""Figures of the search: accuracy against operations, and the tree of architectures."""
+"""Drawings of the search: accuracy of the networks against their operations, and the tree of networks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ ACCURACY_TICKS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97
 
 
 def accuracy_against_operations(report: Report) -> DrawnFigure:
-    """Draw the accuracy of each architecture against its operations."""
+    """Draw the accuracy of each evaluated trial against the operations of one training image, with the Pareto front.
+
+    Without an evaluation the result has a text in place of the drawing.
+    """
     name, title = "operations", "Accuracy against operations"
     measured = [trial for trial in report.trials if trial.accuracy is not None]
     if not measured:
@@ -157,7 +160,10 @@ def _best_and_others(measured: list[TrialFacts]) -> list[TrialFacts]:
 
 
 def tree_of_architectures(report: Report) -> DrawnFigure:
-    """Draw the tree of inheritance, coloured by accuracy."""
+    """Draw the tree of networks, each below the trial with its inherited weights, coloured by accuracy.
+
+    Without a trial the result has a text in place of the drawing.
+    """
     name, title, tree = "tree", "Tree of architectures", report.tree
     if tree.shown == 0:
         why = "proposed" if not tree.trials else "evaluated"

@@ -1,4 +1,4 @@
-"""Figure of the loss waterfall: from the peak of the planned accelerators to the score, in FLOPS and accelerator time."""
+"""Drawing of the losses from the peak of the planned accelerators to the score, in FLOPS and accelerator time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ COLUMNS = (48, 122, 198)
 
 
 def waterfall(report: Report) -> DrawnFigure:
-    """Draw one bar for each loss, which begins at the end of the previous bar. The last bar is the score."""
+    """Draw one bar for each loss between peak and score, in FLOPS. A bar begins at the end of the previous one.
+
+    The last bar is the score. Without known losses the result has a text in place of the drawing.
+    """
     name, title, fallen = "losses", "From the peak to the score", report.losses
     if fallen is None:
         empty = "No loss waterfall: no valid window, no accelerator in it, or neither a peak nor a training step to begin at."

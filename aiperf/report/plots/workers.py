@@ -1,4 +1,4 @@
-"""Gantt chart of the workers with their idle gaps, and the number of accelerators over time."""
+"""Drawings of the workers' activities and of the number of accelerators over time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ MOST_BARS_AS_VECTORS = 4000
 
 
 def workers_over_time(report: Report) -> DrawnFigure:
-    """Draw the Gantt chart of the workers. Empty strips are idle."""
+    """Draw what each worker did over time (training, validation, preparing, idle) as one row of bars.
+
+    With more than 40 workers, draw the first 20 and a grid of the busy share of all. Without a worker the result has a text in
+    place of the drawing.
+    """
     name, title, chart = "workers", "Workers over time", report.gantt
     if not chart.workers:
         return DrawnFigure(name, title, empty="No worker has joined yet.")
@@ -132,7 +136,10 @@ def _grid(figure: Figure, axes: Axes, chart: Gantt, own: Accent) -> None:
 
 
 def accelerators_over_time(report: Report) -> DrawnFigure:
-    """Draw the number of present accelerators as a step line: up when a worker joins, down when one is lost."""
+    """Draw the number of present accelerators over time as a step line, and the planned number.
+
+    Without a worker the result has a text in place of the drawing.
+    """
     name, title, available = "accelerators", "Accelerators over time", report.availability
     if not report.workers:
         return DrawnFigure(name, title, empty="No worker has joined yet.")

@@ -1,4 +1,4 @@
-"""Sections of a report of one run, each made by one function from the report's facts. A new section is a line of SECTIONS."""
+"""Sections of a report of one run, each made by one function from the values of the report. A new one is a line of SECTIONS."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
 
 
 def sections(report: Report) -> tuple[Section, ...]:
-    """Return all sections of the page with content, in their order. Draws the figures."""
+    """Draw and return all sections of the page that have content, in their order."""
     made = (section(report) for section in SECTIONS)
     return tuple(section for section in made if section is not None)

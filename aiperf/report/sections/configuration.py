@@ -1,4 +1,4 @@
-"""Section on the run and its configuration."""
+"""Section of the report on the run and its configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiperf.report.tables import Cell, Column, Table, pairs
 
 
 def configuration(report: Report) -> Section:
-    """Return the section with the facts of the run and all options."""
+    """Return the section with the properties of the run and all its options."""
     options = option_table(report)
     parts = (run(report), CollapsedTables(f"Configuration, {len(options.rows)} options", (options,)))
     return Section("configuration", "Run and configuration", parts, "Configuration")
@@ -47,7 +47,7 @@ def _images(dataset: dict[str, object]) -> str:
 
 
 def option_table(report: Report) -> Table:
-    """Return the table of all options and their values as composed for the run."""
+    """Return the table of all options of a run and their values, including options with their default value."""
     rows = tuple(
         (Cell(name, kind="option"), Cell(phrases.option(name, value)))
         for name, value in phrases.flattened(report.run.config)

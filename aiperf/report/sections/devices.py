@@ -1,4 +1,4 @@
-"""Section on the utilization of devices and of the hosts' processors."""
+"""Section of the report on the utilization of devices and of the hosts' processors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def devices(report: Report) -> Section:
 
 
 def telemetry(report: Report) -> Table | None:
-    """Return a table with one row of measurements for each device, or None without telemetry."""
+    """Return a table of the measurements in the valid window, one row for each device. None without samples of devices."""
     if report.telemetry is None or not report.telemetry.devices:
         return None
     devices = report.telemetry.devices
@@ -60,7 +60,10 @@ def telemetry(report: Report) -> Table | None:
 
 
 def loads(report: Report) -> Table | None:
-    """Return a table with one row for each host, the most loaded by other programs first, or None without telemetry."""
+    """Return a table of the hosts' processor time by user (this run, other programs, kernel). None without samples of hosts.
+
+    The host with the largest load by other programs is first.
+    """
     if report.telemetry is None or not report.telemetry.loads:
         return None
     by_others = sorted(report.telemetry.loads, key=lambda one: -one.others)

@@ -1,4 +1,4 @@
-"""Section on energy and the level of its measurement."""
+"""Section of the report on energy and the EEHPC level (Green500 methodology) of its measurement."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from aiperf.report.tables import Cell, Column, Table, measured, row_of
 
 
 def energy(report: Report) -> Section:
-    """Energy of the valid window by each method of measurement."""
+    """Return the section on energy in the valid window by measured part of the machine, with the level of the measurement."""
     missing = Paragraph("Power of the devices: not measured.", "empty")
     return Section("energy", "Energy", (energy_table(report) or missing, energy_level(report)))
 
 
 def energy_table(report: Report) -> Table | None:
-    """Return the table of joules, watts and FLOPS per watt by method of measurement, or None without one."""
+    """Return the table of joules, watts and FLOPS per watt, one row for each measured part of the machine.
+
+    None if no power was measured.
+    """
     if report.energy is None:
         return None
     columns = (
@@ -55,7 +58,10 @@ def energy_table(report: Report) -> Table | None:
 
 
 def energy_level(report: Report) -> Table | None:
-    """Return the level of the EE HPC Working Group's methodology by aspect, or None without measured power."""
+    """Return the table of the EEHPC level of the power measurement by aspect. None if no power was measured.
+
+    EEHPC is the Energy Efficient HPC Working Group. Each row has what was found and what Level 1 lacks.
+    """
     if report.energy is None:
         return None
     columns = (Column("aspect"), Column("level", True), Column("found"), Column("missing for Level 1"))

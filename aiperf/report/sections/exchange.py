@@ -1,4 +1,4 @@
-"""Section on the exchange of gradients between the ranks of a worker."""
+"""Section of the report on the exchange of gradients between the ranks (processes) of a worker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from aiperf.report.tables import Cell, Column, Table, row_of
 
 
 def exchange(report: Report) -> Section | None:
-    """Return the section with the gradient exchange against its lower bound. None without ranks to exchange or a bandwidth."""
+    """Return the section on the time of the gradient exchange and its minimum at the measured bandwidth.
+
+    None if no worker has several ranks, or if no bandwidth was measured.
+    """
     facts = report.exchange
     if facts is None:
         return None

@@ -1,4 +1,4 @@
-"""Section on the level of HPC AI500: differences from the preset in each of the nine layers."""
+"""Section of the report on the level of HPC AI500: differences from the preset in each of the nine layers of a system."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ NOT_DESCRIBED = (1, 2, 3, 4, 5)
 
 
 def level(report: Report) -> Section | None:
-    """Return the section with the run's level of permitted changes against its preset. None for the AutoML benchmark."""
+    """Return the section with the level of permitted changes that a run with a preset (benchmark=…) satisfies.
+
+    None for a neural architecture search.
+    """
     preset = preset_of(report)
     if preset is None:
         return None
@@ -26,15 +29,15 @@ def level(report: Report) -> Section | None:
 
 
 def preset_of(report: Report) -> str | None:
-    """Return the name of the run's preset, as `benchmark=` takes it. None for the AutoML benchmark."""
+    """Return the name of the run's preset (value of the option `benchmark`). None for a neural architecture search."""
     benchmark: dict[str, Any] | None = report.run.config.get("benchmark")
     return None if benchmark is None else str(benchmark["name"])
 
 
 def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifference, ...]:
-    """Return the options of the run that differ from the preset's values, in order of the rules' layers of a system.
+    """Return the options of a run that differ from the values of a preset, in order of the layers of HPC AI500.
 
-    Other images under the name of the published data set are a difference too.
+    `preset`: value of the option `benchmark`. Other images under the name of the published data set are a difference too.
     """
     values = dict(flattened(as_plain(configure([f"benchmark={preset}"]))))
     own = dict(flattened(report.run.config))
@@ -44,12 +47,10 @@ def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifferenc
 
 
 def level_table(reference: str, differences: Sequence[LayerDifference], *, is_preset: bool) -> Table:
-    """Return the table of differences by HPC AI500's layers (1 hardware to 9 data), with the levels that permit each.
+    """Return the table of differences by layer of HPC AI500 (1: hardware, …, 9: data), with the levels that permit each.
 
-    Args:
-        reference: name of the preset or run that was compared.
-        differences: differences from it. A last row has those without a layer, if there are any.
-        is_preset: the reference is a preset, so that the machine is not compared.
+    `reference`: name of the preset or run that was compared. `differences`: differences from it. Those without a layer are in a
+    last row. `is_preset`: the reference is a preset, which does not describe a machine. Layers 1 to 5 get a remark.
     """
     layers: list[tuple[int | None, str]] = [*rules().layers.items()]
     if any(each.layer is None for each in differences):

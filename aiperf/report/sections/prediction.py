@@ -1,4 +1,4 @@
-"""Section on the predicted score: both scores, and each line of the time breakdown as a pair of bars."""
+"""Section of the report on the predicted score, with predicted and measured time of each activity."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BAR = 0.38
 
 
 def prediction(report: Report) -> Section | None:
-    """Return the section with predicted and measured score. None if the run was not predicted."""
+    """Return the section with predicted and measured score and accelerator time. None if the run was not predicted."""
     found = report.prediction
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Sections on the score and the error over time, with the table of all figures."""
+"""Sections of the report on the score, the error and the quality over time, with the table of all results."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from aiperf.rules.limits import NOT_PUBLISHED
 
 
 def score(report: Report) -> Section:
-    """Score over time, and every figure of the run."""
+    """Return the section with the score over time and the table of all results of the run."""
     return Section("score", "Score over time", (score_over_time(report), result(report)), "Score")
 
 
 def error(report: Report) -> Section | None:
-    """Validation error over time. None if the quality is no accuracy."""
+    """Return the section with the validation error over time. None if the quality is no accuracy."""
     if report.run.metric != "top1":
         return None
     return Section("error", "Error over time", (error_over_time(report),), "Error")
 
 
 def fixed_network(report: Report) -> Section | None:
-    """Quality, and FLOPS weighted by it (valid FLOPS). None for a run without a target quality."""
+    """Return the section with the quality, and FLOPS weighted by it (valid FLOPS). None for a run without a target quality."""
     found = report.fixed_network
     if found is None:
         return None
@@ -60,7 +60,7 @@ def fixed_network(report: Report) -> Section | None:
 
 
 def result(report: Report) -> Table:
-    """Return the table of all figures of the run."""
+    """Return the table of all results of the run: name, value with unit, and meaning."""
     score, used, proposals = report.score, report.utilisation, report.proposals
     gap = "median over the workers' pauses"
     if used.gap_p95_seconds is not None:

@@ -1,4 +1,4 @@
-"""Sections on the search: accuracy against operations, tree, best architecture, trials."""
+"""Sections of the report on the search: accuracy against operations, tree of networks, best network, trials."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_TRIALS = 200
 
 
 def operations_and_accuracy(report: Report) -> Section | None:
-    """Accuracy against operations, with the Pareto front. None for a detector, which is not searched."""
+    """Return the section on accuracy against operations, with the Pareto front. None for object detection (no search)."""
     if report.run.metric != "top1":
         return None
     parts = (accuracy_against_operations(report), front(report))
@@ -28,14 +28,14 @@ def operations_and_accuracy(report: Report) -> Section | None:
 
 
 def tree(report: Report) -> Section | None:
-    """Tree of architectures. None for a detector, which is not searched."""
+    """Return the section with the tree of networks. None for object detection, because its network is not searched."""
     if report.run.metric != "top1":
         return None
     return Section("tree", "Tree of architectures", (tree_of_architectures(report),), "Tree")
 
 
 def architecture(report: Report) -> Section | None:
-    """Best architecture, with the morphs that led to it. None for a detector, which is no graph."""
+    """Return the section on the best network, with its changes since the starting network. None for object detection."""
     if report.run.metric != "top1":
         return None
     picture, best = best_drawn(report), report.architecture
@@ -48,13 +48,16 @@ def architecture(report: Report) -> Section | None:
 
 
 def trials(report: Report) -> Section:
-    """Table of the best trials."""
+    """Return the section with the table of the best 200 trials."""
     shown = trial_table(report) if report.trials else Paragraph("No trial has been proposed yet.", "empty")
     return Section("trials", "Trials", (shown,))
 
 
 def best_drawn(report: Report) -> DrawnFigure:
-    """Draw the best architecture. Nodes that morphs added or changed have another colour."""
+    """Draw the best network as a graph of layers. Layers that are new or changed since the start have another colour.
+
+    Without an evaluation or a readable graph the result has a text in place of the drawing.
+    """
     name, title = "architecture", "Best architecture"
     best = report.architecture
     if best is None:
@@ -76,7 +79,7 @@ def best_drawn(report: Report) -> DrawnFigure:
 
 
 def front(report: Report) -> Table | None:
-    """Return the table of the Pareto front, or None without an evaluated trial."""
+    """Return the table of the Pareto front: trials that are more accurate than all cheaper ones. None without an evaluation."""
     if not report.front:
         return None
     by_number = {trial.number: trial for trial in report.trials}
@@ -106,7 +109,7 @@ def front(report: Report) -> Table | None:
 
 
 def trial_table(report: Report) -> Table:
-    """Return the table of the best trials."""
+    """Return the table of the best 200 trials, the most accurate first: accuracy, parent, change, cost, time and outcome."""
     ranked = sorted(
         report.trials, key=lambda trial: (-(-1.0 if trial.accuracy is None else trial.accuracy), trial.number)
     )

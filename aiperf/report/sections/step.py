@@ -1,4 +1,4 @@
-"""Section on a traced training step: kernels and gradient exchange as stacked bars, and numbers that 16-bit types lose."""
+"""Section of the report on a traced training step: time by class of kernels, gradient exchange, numbers lost in 16 bits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEGEND_COLUMNS = 5
 
 
 def step(report: Report) -> Section | None:
-    """Return the section with the time of traced training steps by kernel. None if no step was traced."""
+    """Return the section with the time of traced training steps by class of kernels. None if no step was traced."""
     found = report.step
     if found is None:
         return None
@@ -32,7 +32,7 @@ def step(report: Report) -> Section | None:
 
 
 def summary(found: StepBreakdown) -> str:
-    """Return text on the traced steps, the cost of tracing them, and the bandwidth of the gradient exchange."""
+    """Return text on the traced steps, their time, the time for tracing, and the bandwidth of the gradient exchange."""
     last = found.first_step + found.steps - 1
     traced = f"Rank 0 of {found.ranks} traced steps {found.first_step} to {last} of trial {found.trial}"
     change = "" if found.slowdown is None else f", {units.change(found.slowdown)} against the steps before"
@@ -45,22 +45,26 @@ def summary(found: StepBreakdown) -> str:
 
 
 def tables(found: StepBreakdown) -> tuple[Table, ...]:
-    """Return the tables of kernels, gradient exchange (only with several ranks) and lost numbers."""
+    """Return the tables of kernels, of the gradient exchange (only with several ranks), and of numbers lost in 16-bit types."""
     exchange = [exchange_table(found.exchange, found.exchange_source)] if found.ranks > 1 else []
     return kernel_table(found.kernels, found.device), *exchange, _number_table(found)
 
 
 def kernel_table(parts: Sequence[StepPart], device: str) -> Table:
-    """Return the table of the time of a step by class of kernels. `device`: `cuda`, or another name for the processor."""
+    """Return the table of the time of a step by class of kernels.
+
+    `parts`: classes with seconds per step. `device`: 'cuda' for an accelerator, any other name for the processor.
+    """
     place = "the accelerator, without idle time" if device == "cuda" else "the processor"
     footnote = "Not measured: instructions per cycle, utilization of the memory."
     return _part_table("step-kernels", f"Kernels on {place}", parts, [part.name for part in parts], footnote)
 
 
 def exchange_table(parts: Sequence[StepPart], source: str) -> Table:
-    """Return the table of the phases of the gradient exchange. `source`: library that recorded them, '' if none did.
+    """Return the table of the time of the gradient exchange in a step, one row for each phase.
 
-    Horovod has all rows of Table 6, although its backend does not report all of them.
+    `parts`: measured phases with seconds per step. `source`: library that recorded them, '' if none did. With Horovod all
+    phases of the paper's Table 6 have a row. A phase without a record is shown as not measured.
     """
     names = list(PHASES) if source == SOURCE else [part.name for part in parts]
     return _part_table(

@@ -1,4 +1,4 @@
-"""Section on the system: kinds of hosts, nodes as preflight found them, their description, versions."""
+"""Section of the report on the system: nodes with their check before the run, their description, and software versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_ROWS = 200
 
 
 def system(report: Report) -> Section:
-    """Nodes, their description and the versions of the software."""
+    """Return the section on the nodes, their description and the versions of the software."""
     missing = Paragraph("No node was checked by preflight.", "empty")
     described = tuple(described_nodes(report))
     parts = (
@@ -31,7 +31,7 @@ def system(report: Report) -> Section:
 
 
 def systems(report: Report) -> tuple[Table, ...]:
-    """Return one table for each kind of host."""
+    """Return one table for each kind of host (hosts with equal descriptions), at most 8."""
     shown = report.systems[:MOST_SYSTEMS]
     return tuple(
         pairs(
@@ -57,7 +57,10 @@ def systems(report: Report) -> tuple[Table, ...]:
 
 
 def nodes(report: Report) -> Table | None:
-    """Return the table of the nodes as checked by preflight, excluded and faulty ones first, or None without preflight."""
+    """Return the table of the nodes with their results of preflight (the check before a run). None without preflight.
+
+    Excluded and faulty nodes are first.
+    """
     if not report.nodes:
         return None
     columns = (
@@ -106,7 +109,7 @@ def _node(node: NodeFacts) -> tuple[Cell, ...]:
 
 
 def described_nodes(report: Report) -> Iterator[Table]:
-    """Yield the tables of differences between nodes, of the `system.*` fields if any is set, and of each kind of node."""
+    """Yield the tables of differences between nodes, of the `system.*` options if one is set, and of each kind of node."""
     system = report.system
     if system.differences:
         yield _differences(system)
@@ -158,7 +161,7 @@ def _named(nodes: tuple[str, ...]) -> str:
 
 
 def versions(report: Report) -> Table:
-    """Return the table of software versions on the host of the last driver, with changes at a resume."""
+    """Return the table of software versions on the driver's host. Versions that changed when the run was resumed are marked."""
     changed: Sequence[str] = report.run.versions_changed
     rows = [
         (name, f"{version} (changed at a resume)" if name in changed else version)

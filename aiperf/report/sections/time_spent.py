@@ -1,4 +1,4 @@
-"""Section on the accelerators' time: the waterfall from the peak to the score, and the time by activity."""
+"""Section of the report on accelerator time: losses from the peak to the score, and time by activity."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ TITLE = "Where the time went"
 
 
 def losses(report: Report) -> Section:
-    """Return the section on accelerator time of the valid window: losses from the peak to the score, and time by activity."""
+    """Return the section on accelerator time in the valid window: losses from the peak to the score, and time by activity."""
     activities = time_table(report) if report.time_breakdown.whole_seconds > 0 else None
     return Section("losses", TITLE, (waterfall(report), loss_table(report), activities), "Losses")
 
 
 def roofline(report: Report) -> Section | None:
-    """Busy time in three parts: minimum for arithmetic, minimum for memory, and the rest. None without a known machine."""
+    """Return the section that divides busy time into the minimum for arithmetic, the further minimum for memory, and the rest.
+
+    None if the peak or the memory bandwidth of the machine is unknown.
+    """
     floor = report.training_floor
     if floor is None:
         return None
@@ -57,7 +60,7 @@ def roofline(report: Report) -> Section | None:
 
 
 def loss_table(report: Report) -> Table | None:
-    """Return the table of parts between the peak and the score, or None without a waterfall."""
+    """Return the table of losses between the peak and the score: share, FLOPS, accelerator time and energy. None if unknown."""
     fallen = report.losses
     if fallen is None:
         return None
@@ -99,7 +102,7 @@ def _signed(value: float, written: Callable[[float], str]) -> str:
 
 
 def time_table(report: Report) -> Table:
-    """Return the table of the accelerator time by activity."""
+    """Return the table of accelerator time and its share by activity, with a last row for the total."""
     spent = report.time_breakdown
     rows = tuple(
         row_of(

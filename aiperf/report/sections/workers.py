@@ -1,4 +1,4 @@
-"""Sections on workers and accelerators over time."""
+"""Sections of the report on the activities of the workers and the number of accelerators over time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from aiperf.report.tables import Column, Table, row_of
 
 
 def workers(report: Report) -> Section:
-    """Gantt chart of the workers."""
+    """Return the section with the activities of the workers over time, as a drawing."""
     return Section("workers", "Workers over time", (workers_over_time(report),), "Workers")
 
 
 def accelerators(report: Report) -> Section:
-    """Number of accelerators over time, and their availability."""
+    """Return the section on the number of accelerators over time, and the share of the planned ones that was available."""
     parts = (accelerators_over_time(report), availability(report))
     return Section("accelerators", "Accelerators over time", parts, "Accelerators")
 

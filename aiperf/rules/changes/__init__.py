@@ -1,1 +1,1 @@
-"""Changes of a Run in place by events: one file for each part of it."""
+"""Changes of the state of a run in place, by journal events: one file for each part of the state."""

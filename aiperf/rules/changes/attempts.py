@@ -1,4 +1,4 @@
-"""Changes by an attempt at a trial: start, preparation, work, epochs and messages."""
+"""Changes of the state of a run by an attempt (one try to train a proposed network): start, work, epochs and messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ FromAttempt = (
 
 
 def started(run: Run, event: events.TrialStarted) -> None:
-    """Assign a trial to an idle worker. The attempt begins at `event.epoch`, and later epochs are forgotten."""
+    """Assign a trial to an idle worker. Training begins at epoch `event.epoch`.
+
+    Losses and accuracies of this epoch and later ones, from an earlier attempt, are removed.
+    """
     trial, worker = run.trials[event.trial], run.workers[event.worker]
     if trial.state is TrialState.WAITING:
         trial.round = event.round
@@ -46,7 +49,7 @@ def started(run: Run, event: events.TrialStarted) -> None:
 
 
 def received(run: Run, event: FromAttempt) -> Trial:
-    """Record the time of the last message of an attempt, and return its trial."""
+    """Record `event.at` (seconds since the start of the run) as the time of the last message of a trial. Return the trial."""
     trial = run.trials[event.trial]
     trial.last_message = event.at
     run.running.move_to_end(event.trial)
@@ -54,7 +57,7 @@ def received(run: Run, event: FromAttempt) -> Trial:
 
 
 def prepared(run: Run, event: events.TrialPrepared) -> None:
-    """Mark the network and its weights as ready."""
+    """Record that the worker of a trial has built the network and loaded its weights."""
     trial = received(run, event)
     trial.is_prepared = True
     if not trial.has_worked:
@@ -62,14 +65,14 @@ def prepared(run: Run, event: events.TrialPrepared) -> None:
 
 
 def batch_reduced(run: Run, event: events.BatchReduced) -> None:
-    """Restart the current epoch with the smaller batch of the event. Its images so far no longer count."""
+    """Set the smaller batch size of the event, and restart the current epoch of the trial with 0 images."""
     trial = received(run, event)
     trial.batch_size = event.to_batch_size
     _begin_epoch(trial, trial.current_epoch)
 
 
 def worked(run: Run, event: events.Progress) -> None:
-    """Add an interval of work to its trial: images of the epoch and seconds of the attempt."""
+    """Add reported work to the sums of its trial: images of the epoch and seconds of the attempt."""
     _add(received(run, event), event.epoch, event)
 
 
@@ -90,7 +93,10 @@ def _add(trial: Trial, epoch: int, work: events.Work) -> None:
 
 
 def epoch_finished(run: Run, event: events.EpochFinished) -> None:
-    """Add the last interval of an epoch, if the event has one, and record the epoch's loss, accuracy and checkpoint."""
+    """Record loss, accuracy and checkpoint of a finished epoch, and add its last reported work to the sums of the trial.
+
+    The worker needs a proposal if its trial may end after the next epoch.
+    """
     trial, epoch, accuracy = received(run, event), event.epoch, event.accuracy
     if event.interval is not None:
         _add(trial, epoch, event.interval)

@@ -1,4 +1,4 @@
-"""Retention of checkpoints: those of the best trials, and of trials whose children need their weights."""
+"""Choice of the checkpoints that a run keeps: those of the best trained networks, and those that other networks inherit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ best. In addition the best trial that cannot grow is kept."""
 
 
 def keep_if_among_the_best(run: Run, trial: Trial, reported_accuracy: float) -> None:
-    """Keep the checkpoint of a finished trial if it is among the best, and release that of the trial that it displaces."""
+    """Keep the checkpoint of a finished trial if its accuracy is among the best of the run.
+
+    `reported_accuracy`: its accuracy, 0..1. Of the trials that can grow, the RETAINED (32) best are kept, and of the others
+    the best one. The checkpoint of the trial that it displaces is marked for removal. A trial without a checkpoint changes
+    nothing.
+    """
     if not trial.saved_epoch:
         return  # it has no checkpoint
     rank = (reported_accuracy, -trial.number)
@@ -30,9 +35,10 @@ def keep_if_among_the_best(run: Run, trial: Trial, reported_accuracy: float) -> 
 
 
 def children_due(run: Run, event: TrialProposed) -> None:
-    """Count a proposed trial as one more child that may need its parent's weights, so that these are kept.
+    """Count a proposed network as a child of its parent, which keeps the parent's checkpoint until the child has ended.
 
-    In a run that follows another, the proposal itself names the number of its children.
+    A child inherits the weights of its parent. In a run that repeats an earlier run, the proposal itself contains the number
+    of its future children.
     """
     parent = event.parent
     if event.follows is not None:
@@ -44,9 +50,10 @@ def children_due(run: Run, event: TrialProposed) -> None:
 
 
 def child_settled(run: Run, parent: int | None) -> None:
-    """Count a child less for `parent`: it was settled (finished, failed or withdrawn) and no longer needs the weights.
+    """Subtract one from the children of trial `parent` that may need its weights: one has finished, failed or was withdrawn.
 
-    After the last child, the checkpoint can be dropped unless it is among the best. Nothing changes for None.
+    After the last child, the parent's checkpoint is marked for removal, unless it is among the best. Nothing changes for
+    None.
     """
     if parent not in run.children_due:
         return
@@ -58,13 +65,16 @@ def child_settled(run: Run, parent: int | None) -> None:
 
 
 def drop_if_idle(run: Run, number: int) -> None:
-    """Mark the checkpoint of a finished or failed trial as droppable, unless a child needs it or it has none."""
+    """Mark the checkpoint of trial `number` for removal (`run.droppable`), unless it is missing or a child still needs it."""
     if number not in run.children_due and run.trials[number].saved_epoch:
         run.droppable[number] = None
 
 
 def dropped(run: Run, event: CheckpointDropped) -> None:
-    """Record that a checkpoint was dropped or is missing. Waiting children that need a missing one become orphaned."""
+    """Record that the checkpoint of a trial was dropped or is missing.
+
+    Waiting trials that would inherit from it are added to `run.orphaned`: they will fail.
+    """
     trial = run.trials[event.trial]
     trial.saved_epoch = 0
     run.droppable.pop(event.trial, None)

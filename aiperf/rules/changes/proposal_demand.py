@@ -1,4 +1,4 @@
-"""Proposal demand of the workers, and workers that are skipped after too many rejected proposals."""
+"""Demand for proposals: workers that need a proposal (a network to train next), and workers skipped after many rejections."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aiperf.rules.state import Run, Worker
 
 
 def update(run: Run, worker: Worker) -> None:
-    """Add a worker to `run.with_demand` if it lacks proposals and is not skipped, otherwise remove it."""
+    """Add a worker to the set `run.with_demand` if it needs a proposal and is not skipped, otherwise remove it."""
     if worker.number not in run.exhausted and any(run.short_of(worker)):
         run.with_demand[worker.number] = None
     else:
@@ -14,7 +14,10 @@ def update(run: Run, worker: Worker) -> None:
 
 
 def count_rejection(run: Run, worker: Worker, number: int) -> None:
-    """Count a rejected request of a present worker. The worker requests again unless it reached `limits.rejections`."""
+    """Record that request `number` of a worker was rejected.
+
+    After `limits.rejections` rejections in a row the worker is skipped. Otherwise it needs another proposal.
+    """
     worker.requested.discard(number)
     worker.rejected_in_a_row += 1
     # The replay queue ends by itself, however many of its trials fail.
@@ -24,7 +27,11 @@ def count_rejection(run: Run, worker: Worker, number: int) -> None:
 
 
 def request_for_skipped_workers(run: Run) -> None:
-    """Request again for skipped workers, because a finished trial gives the search a new observation."""
+    """Let each skipped worker request one more proposal, because a finished trial gives the search a new result.
+
+    A worker is skipped after `limits.rejections` rejected proposals in a row. After the first finished trial of the run, all
+    workers may also request spare proposals.
+    """
     while run.exhausted:  # there is a new parent, so each worker requests once more
         worker = run.workers[run.exhausted.popitem(last=False)[0]]
         worker.rejected_in_a_row = run.limits.rejections - 1
@@ -35,6 +42,9 @@ def request_for_skipped_workers(run: Run) -> None:
 
 
 def reset_start(run: Run, number: int) -> None:
-    """Request the starting network again if `number`, whose proposal or trial failed, was its current proposal."""
+    """Make the starting network due for another request if proposal `number`, which failed, was the current proposal of it.
+
+    Nothing changes for another number.
+    """
     if run.start == number:
         run.start = None

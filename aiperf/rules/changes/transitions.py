@@ -1,4 +1,4 @@
-"""State changes of a trial, with their effects on its worker and its parent."""
+"""Changes of the state of a trial (a proposed network: waiting, running, lost, finished, …), and their effects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from aiperf.rules.state import Run, Trial
 
 
 def enter(run: Run, trial: Trial, state: TrialState) -> None:
-    """Change a trial's state and the ordered sets that `decide` reads. No other function changes the state."""
+    """Set the state of a trial, and move it between the sets `run.running`, `run.lost` and `run.ending`.
+
+    No other function changes the state. A lost trial enters `run.ending` if it has no further epoch or attempt, otherwise
+    `run.lost`.
+    """
     number = trial.number
     match trial.state:
         case TrialState.WAITING:
@@ -32,7 +36,10 @@ def enter(run: Run, trial: Trial, state: TrialState) -> None:
 
 
 def finished(run: Run, event: TrialFinished) -> None:
-    """Record the result of a finished trial and free its worker. Its checkpoint is kept if it is among the best."""
+    """Record the result of a finished trial and free its worker.
+
+    Its checkpoint is kept if it is among the best. Skipped workers may request a proposal again.
+    """
     trial = run.trials[event.trial]
     trial.reported_accuracy = event.reported_accuracy
     _free_worker(run, trial)
@@ -44,7 +51,10 @@ def finished(run: Run, event: TrialFinished) -> None:
 
 
 def failed(run: Run, event: TrialFailed) -> None:
-    """Record the failure of a trial, which is not retried, and free its worker."""
+    """Record the failure of a trial, which is not retried, and free its worker.
+
+    A failed starting network is requested again, up to `limits.attempts` failures.
+    """
     trial = run.trials[event.trial]
     if trial.state is TrialState.WAITING:
         _take_back(run, trial)
@@ -60,7 +70,10 @@ def failed(run: Run, event: TrialFailed) -> None:
 
 
 def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> None:
-    """Record the loss of the running attempt of trial `number`, alone or with its worker. The trial is retried or ends."""
+    """Record that the running attempt at trial `number` was lost, and free its worker. The trial is retried or ends.
+
+    `event`: the cause. The loss of the driver or of a released worker does not count as an attempt.
+    """
     trial = run.trials[number]
     _free_worker(run, trial)
     # The loss of a driver or a released worker does not count against the trial.
@@ -71,7 +84,11 @@ def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> N
 
 
 def settle(run: Run, trial: Trial, state: TrialState) -> None:
-    """Move a trial to a final state: FINISHED, FAILED or WITHDRAWN. Its losses and accuracies are forgotten."""
+    """Move a trial to its final state: FINISHED, FAILED or WITHDRAWN. Its losses and accuracies are removed.
+
+    The parent has one child less that needs its weights, except if a trial of a followed run is withdrawn and trained again
+    later.
+    """
     enter(run, trial, state)
     run.settled += 1
     # 50,000 finished trials stay in memory, so the fields of a running trial are released.

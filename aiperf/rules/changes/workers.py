@@ -1,4 +1,4 @@
-"""Workers that join or are lost, and the requests and proposals that wait for them."""
+"""Changes of the state of a run by workers (groups of accelerators) that join or are lost, and by proposals for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from aiperf.rules.state import Run, Trial, Worker
 
 
 def joined(run: Run, event: WorkerJoined) -> None:
-    """Add an idle worker. Its round is that of a lost worker without a successor, first of the same host, otherwise 0."""
+    """Add an idle worker to the run.
+
+    It continues the round (number of started trials) of a lost worker without a successor, of its own host if possible,
+    otherwise of the worker lost first. Without one, its round is 0.
+    """
     worker = Worker(event.worker, event.host, event.ranks, event.device, event.at, round=_taken_over(run, event.host))
     run.workers[event.worker] = worker
     run.next_worker = max(run.next_worker, event.worker + 1)
@@ -21,7 +25,10 @@ def joined(run: Run, event: WorkerJoined) -> None:
 
 
 def removed(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
-    """Remove worker `number`. Its waiting proposals are withdrawn, its open requests deleted, its running trial is lost."""
+    """Remove worker `number` from the run. `event`: the cause.
+
+    Its waiting proposals are withdrawn, its open requests are deleted, and its running trial is lost.
+    """
     worker = run.workers.pop(number)
     run.idle.pop(number, None)
     run.ready.pop(number, None)
@@ -61,7 +68,7 @@ def _taken_over(run: Run, host: str) -> int:
 
 
 def requested(run: Run, event: ProposalRequested) -> None:
-    """Record a request for a proposal, sent to the generator process of a worker's node."""
+    """Record a request for a proposal (a network to train next) for a worker."""
     worker = run.workers[event.worker]
     run.requests[event.number] = event
     run.next_number = event.number + 1
@@ -72,14 +79,14 @@ def requested(run: Run, event: ProposalRequested) -> None:
 
 
 def rejected(run: Run, event: TrialRejected) -> None:
-    """Remove a rejected request, and count it for its worker."""
+    """Remove a rejected request, and count the rejection for its worker, which may then be skipped."""
     request = run.requests.pop(event.number)
     proposal_demand.reset_start(run, event.number)
     proposal_demand.count_rejection(run, run.workers[request.worker], event.number)
 
 
 def proposed(run: Run, event: TrialProposed) -> None:
-    """Add a trial that waits for the worker of its request."""
+    """Add a proposed trial, which waits for the worker of its request."""
     request = run.requests.pop(event.number)
     worker = run.workers[request.worker]
     worker.requested.discard(event.number)

@@ -1,1 +1,1 @@
-"""Simulation model: workers, their pace, memory, checkpoints and learning curves, under a virtual clock."""
+"""Model of simulated machines: workers with their speed, memory, checkpoints and learning curves, under a virtual clock."""

@@ -1,6 +1,6 @@
-"""Base class of all faults, with the hooks that the simulation calls.
+"""Base class of all simulated faults, with the methods that the simulation calls.
 
-A fault acts through the executor. Each fault has its own random numbers, so that any number of faults can be combined. Its
+A fault acts through the executor. Each fault has its own random numbers, and any number of faults can be combined. Its
 parameters are defined in `cluster/faults.py`, with defaults for a run of some minutes.
 """
 
@@ -19,18 +19,25 @@ C = TypeVar("C", bound=FaultConf)
 
 
 class Fault(Generic[C]):
-    """Hooks without effect. All times are seconds of the driver's clock."""
+    """Base class of simulated faults. Its methods do nothing. All times are seconds of the run's clock."""
 
     def __init__(self, conf: C) -> None:
+        """`conf`: parameters of the fault."""
         self.conf = conf
         self.draw = random.Random()
-        """Seeded by the run's seed, the kind of the fault and its place in the list, so that two faults of one kind differ."""
+        """Random numbers. The seed depends on the run's seed, the class of the fault and its position in the list."""
 
     def began(self, cluster: SimulatedExecutor) -> None:
-        """Called after each start of a driver."""
+        """React to a start of the driver (main process of the run), for example by `cluster.after`.
+
+        `cluster`: the simulation.
+        """
 
     def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
-        """Called before a worker sends WorkerJoined."""
+        """React to a new worker, before it sends WorkerJoined. The method may change `worker`. `cluster`: the simulation."""
 
     def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
-        """Called after a worker accepts an order to train."""
+        """React to a worker that has accepted a command to train, before the training begins.
+
+        `cluster`: the simulation. `worker`: the worker. `attempt`: the training, in which the method may set accidents.
+        """

@@ -1,8 +1,9 @@
-"""Invented learning curves. They are seeded and fall to a floor set by the architecture, faster with inherited weights.
+"""Invented learning curves of simulated trainings: error and loss after each epoch.
 
-The error of an epoch falls as a power of the epochs trained. The floor falls as a power of the architecture's operations (the
-shape of Hestness et al. 2017, arXiv:1712.00409, with other constants). A run can get another `Learning`: studies of searchers
-use defined landscapes (tests/builders/landscapes.py). The curves do not describe any data set.
+They are seeded and fall to a final error (floor) that depends on the network, faster with inherited weights. The error of
+an epoch falls as a power of the epochs trained. The floor falls as a power of the network's operations (the shape of
+Hestness et al. 2017, arXiv:1712.00409, with other constants). A run can get another `Learning`: studies of searchers use
+defined landscapes (tests/builders/landscapes.py). The curves do not describe any data set.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NOISE = 0.004
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Learning curve of one trial: a function of seed, floor and inherited experience. It is the same in every attempt."""
+    """Invented learning curve of one network: error and loss by epoch. It is the same in every training of the network."""
 
     chance_error: float
     """Error of guessing: 1 − 1/classes."""
@@ -42,7 +43,7 @@ class Curve:
     """Relative increase of the error by the learning rate, for each epoch from 1. Empty for no effect."""
 
     def error(self, epoch: int) -> float:
-        """Return 1 − validation accuracy after an epoch (from 1)."""
+        """Return the validation error (1 − accuracy, 0..1) after an epoch. `epoch`: from 1."""
         trained = self.inherited_epochs + epoch
         error = self.floor + (self.chance_error - self.floor) * math.pow(1 + trained / _EPOCH_SCALE, -_EPOCH_EXPONENT)
         if self.heat:
@@ -50,56 +51,66 @@ class Curve:
         return min(self.chance_error, max(0.001, error * (1 + self.noise[epoch - 1])))
 
     def loss(self, epoch: int, classes: int) -> float:
-        """Return the cross-entropy loss that belongs to the error after an epoch: ln(classes) for guessing."""
+        """Return the cross-entropy loss (in nats) after an epoch, proportional to the error. For guessing it is ln(classes).
+
+        `epoch`: from 1. `classes`: number of classes of the data set.
+        """
         return math.log(classes) * self.error(epoch) / self.chance_error
 
     def experience(self, epoch: int) -> float:
-        """Return the epochs of training that a child of the trial inherits with its weights after an epoch (from 1)."""
+        """Return the training that a child network inherits with the weights after an epoch, as a number of epochs.
+
+        `epoch`: from 1. It is 0.8 of all epochs so far, inherited ones included.
+        """
         return _INHERITED * (self.inherited_epochs + epoch)
 
 
 class Learning(Protocol):
-    """Learning behaviour of the trials of a simulated run."""
+    """Model of learning in a simulated run: final error of each network, and its learning curve."""
 
     def floor(self, graph: Graph) -> float:
-        """Return the final error (a fraction) of an architecture, without random variation. It is deterministic."""
+        """Return the final validation error (0..1) of a network without random variation. Equal graphs give equal errors."""
         ...
 
     def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
-        """Return the learning curve of one training.
+        """Return the learning curve of one network.
 
-        Args:
-            seed: Seed of the random variation.
-            classes: Number of classes of the data set.
-            floor: Final error of the architecture.
-            inherited_epochs: Epochs of training that the first weights already have.
-            epochs: Maximum number of epochs.
+        `seed`: seed of the random variation. `classes`: number of classes of the data set. `floor`: final error of the
+        network, 0..1. `inherited_epochs`: training that the first weights already have, in epochs. `epochs`: maximum number
+        of epochs.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ByOperations:
-    """Lower error for networks with more operations, of any shape. The learning rate has no effect."""
+    """Model of learning: networks with more operations have a lower error. The learning rate has no effect."""
 
     start_flops: int
     """Operations of one image in training, for the starting graph."""
 
     def floor(self, graph: Graph) -> float:
+        """Return the final validation error (0..1) of a network, from its operations per image in training."""
         return self.floor_of(cost(graph).training_flops)
 
     def floor_of(self, training_flops: float) -> float:
-        """Return the error that training converges to, for an architecture with `training_flops` operations per image."""
+        """Return the final validation error (0..1) of a network with `training_flops` operations per image in training."""
         return float(_FLOOR * (training_flops / self.start_flops) ** -_FLOOR_EXPONENT)
 
     def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
+        """Return the learning curve of one network, with random variation by `seed`.
+
+        `classes`: number of classes. `floor`: final error, 0..1. `inherited_epochs`: training that the first weights
+        already have, in epochs. `epochs`: maximum number of epochs.
+        """
         return curve(seed, classes, floor, inherited_epochs, epochs)
 
 
 def curve(seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
-    """Return the learning curve of one training towards the error `floor`, with random variation.
+    """Return the learning curve of one network towards the error `floor` (0..1), with random variation by `seed`.
 
-    `inherited_epochs`: experience of the inherited weights, in epochs. `epochs`: maximum number of epochs.
+    `classes`: number of classes of the data set. `inherited_epochs`: training that the first weights already have, in
+    epochs. `epochs`: maximum number of epochs.
     """
     draw = random.Random(seed)
     luck = math.exp(draw.gauss(0.0, _LUCK))

@@ -1,4 +1,4 @@
-"""State of simulated machines: clock, accelerator memory and checkpoints. Driver restarts do not change it."""
+"""State of simulated machines: clock, accelerator memory and checkpoints. A restart of the driver does not change it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ from morphism import Architecture, Cost, cost_of
 
 
 class VirtualClock:
-    """Seconds since the start of the run. Driver and executor share one clock, also across driver restarts."""
+    """Virtual clock of a simulated run in seconds.
+
+    Driver and simulated machines share it, also across restarts of the driver.
+    """
 
     def __init__(self, already: float = 0.0) -> None:
+        """`already`: time of the clock at the beginning, in seconds."""
         self._now = already
 
     def now(self) -> float:
+        """Return the simulated seconds since the run began."""
         return self._now
 
     def advance(self, to: float) -> None:
-        """Set the clock to a time in seconds, which must not be in the past."""
+        """Set the clock to the time `to`, in seconds since the run began. It must not be in the past."""
         assert to >= self._now, f"time would run back from {self._now!r} to {to!r}"
         self._now = to
 
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorMemory:
-    """Memory of one accelerator, the same for all."""
+    """Memory of one simulated accelerator. All accelerators have the same."""
 
     usable_bytes: int
     bytes_per_element: int
@@ -38,15 +43,22 @@ class AcceleratorMemory:
     """Largest batch for the starting graph, as each worker reports it."""
 
     def holds(self, figures: Cost, batch_size: int) -> bool:
-        """Return True if an architecture can be trained at a batch size. A rank makes the same check before it builds."""
+        """Return True if a network can be trained with `batch_size` images per accelerator in this memory.
+
+        `figures`: cost of the network. A real training process makes the same check before it builds the network.
+        """
         return figures.training_memory(batch_size, self.bytes_per_element) <= self.usable_bytes
 
 
 def memory_of(conf: SimulatedConf, trainer: TrainerConf, start: Architecture) -> AcceleratorMemory:
-    """Return the memory of a configuration's accelerators, with the largest batch (ceiling) of the starting graph.
+    """Return the memory of a simulated accelerator in bytes, and the largest batch of the starting network (ceiling) in images.
 
-    The ceiling is `conf.ceiling`, or computed as on a real rank. For ResNet-50 v1 of 224 pixels at 16 bits in 32 GiB it is 672.
-    A batch of 681 would fill 90 % of the memory. Raises BadConfiguration if the starting graph fits at no batch size.
+    `conf`: the simulated cluster. `trainer`: precision and memory limit. `start`: the starting network. The ceiling is
+    `conf.ceiling`, or the largest batch that fits into trainer.ceiling_share of the memory (example: ResNet-50 v1, 224
+    pixels, 16 bits, 32 GiB: 672).
+
+    Raises:
+        BadConfiguration: the starting network fits at no batch size.
     """
     usable = conf.memory_bytes if trainer.memory_limit_bytes is None else trainer.memory_limit_bytes
     element = conf.bytes_per_element if trainer.precision == "auto" else ELEMENT_BYTES[trainer.precision]
@@ -59,14 +71,18 @@ def memory_of(conf: SimulatedConf, trainer: TrainerConf, start: Architecture) ->
 
 @dataclass(slots=True)
 class Checkpoints:
-    """Resumable epochs of each trial, with the time of writing."""
+    """Simulated store of checkpoints, by trial (training of one network) and epoch."""
 
     keep_seconds: float
     """Seconds that a checkpoint is kept after its successor is written, because a killed driver may not know the successor."""
     _written: dict[int, dict[int, tuple[float, float]]] = field(default_factory=dict)
 
     def save(self, trial: int, epoch: int, experience: float, at: float) -> None:
-        """Record a checkpoint, written at time `at`, and remove those whose successors are old enough."""
+        """Store a checkpoint of a trial, and remove its older ones with a successor older than `keep_seconds`.
+
+        `epoch`: from 1. `experience`: training in epochs that a child inherits. `at`: time of writing, in seconds of the
+        run's clock.
+        """
         written = self._written.setdefault(trial, {})
         written[epoch] = (at, experience)
         epochs = sorted(written)
@@ -75,16 +91,22 @@ class Checkpoints:
                 del written[earlier]
 
     def holds(self, trial: int, epoch: int) -> bool:
-        """Return True if the checkpoint of a trial after this epoch is stored, so that the trial can be resumed."""
+        """Return True if the checkpoint of trial number `trial` after `epoch` (from 1) is stored.
+
+        Training can then resume from it.
+        """
         return epoch in self._written.get(trial, {})
 
     def newest(self, trial: int) -> float | None:
-        """Return the experience, in epochs, of a trial's newest stored weights. None if no weights are stored."""
+        """Return the training in epochs that a child inherits from the newest checkpoint of trial number `trial`.
+
+        None if no checkpoint is stored.
+        """
         written = self._written.get(trial)
         return written[max(written)][1] if written else None
 
     def drop(self, trial: int) -> None:
-        """Remove all checkpoints of a trial."""
+        """Remove all checkpoints of trial number `trial`. No error if it has none."""
         self._written.pop(trial, None)
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""Speed of a simulated worker: operations ÷ effective speed, and gradient exchange over layers of links.
+"""Time of the steps and epochs of a simulated worker, from the operations of its network.
 
-The time of a step is the sum of a fixed part, the operations of its images ÷ the effective speed of an accelerator, the wait
-for images, and the gradient exchange that does not overlap with the backward pass. Faults are not included.
+The time of a step is the sum of a fixed part, the operations of its images ÷ the effective speed of an accelerator, the
+wait for images, and the gradient exchange that does not overlap with the backward pass. Faults are not included.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BACKWARD_SHARE = 2 / 3
 
 @dataclass(frozen=True, slots=True)
 class TrialTiming:
-    """Timing of one trial on one worker, in seconds of the driver's clock."""
+    """Times of the steps and epochs of one network on one worker, in seconds of the run's clock."""
 
     images_per_step: int
     """Images over all ranks."""
@@ -53,16 +53,12 @@ def pace(
     validation_images: int,
     generation: int = 1,
 ) -> TrialTiming:
-    """Return the timing of a trial's steps and epochs at a batch size per accelerator.
+    """Return the times of the steps and epochs of a network on one simulated worker, in seconds.
 
-    Args:
-        conf: The simulated cluster.
-        figures: Costs of the network.
-        batch_size: Images per step and accelerator.
-        speed: Speed of the host relative to the configured one.
-        training_images: Training images of an epoch.
-        validation_images: Validation images of an epoch.
-        generation: Proposals from the starting graph to the network, counted from 1.
+    `conf`: the simulated cluster. `figures`: cost of the network. `batch_size`: images per step and accelerator. `speed`:
+    speed of the host relative to the configured one. `training_images`, `validation_images`: per epoch. `generation`:
+    number of proposals from the starting network to this one, from 1. It is used with measured costs (`conf.step_costs`)
+    only.
     """
     ranks = conf.accelerators
     global_batch = batch_size * ranks
@@ -99,16 +95,22 @@ def pace(
 def seconds_of_an_image(
     costs: Sequence[float], figures: Cost, generation: int, batch: int, *, is_training: bool
 ) -> float:
-    """Return the accelerator-seconds of one image by the five-cost model: the sum of cost · content."""
+    """Return the accelerator-seconds of one image: the sum of five costs, each times its amount.
+
+    `costs`: seconds per amount, in the sequence of `content_of_an_image`. `figures`: cost of the network. `generation`:
+    number of proposals from the starting network to this one, from 1. `batch`: images per step and accelerator.
+    `is_training`: False for validation.
+    """
     content = content_of_an_image(figures, generation, batch, is_training=is_training)
     return sum(cost * amount for cost, amount in zip(costs, content, strict=True))
 
 
 def content_of_an_image(figures: Cost, generation: int, batch: int, *, is_training: bool) -> tuple[float, ...]:
-    """Return the amounts of one image that the five costs are multiplied with, in the order of the costs.
+    """Return five amounts of work of one image, with which the five fitted costs are multiplied.
 
-    These are steps, convolution operations, other operations, parameters · steps, and generation · steps. `batch`: images per
-    step and accelerator.
+    They are steps, operations of convolutions and matrix products, other operations, parameters · steps, and generation ·
+    steps. `batch`: images per step and accelerator, of which an image has the share 1/batch of a step. `generation`: number
+    of proposals from the starting network to this one, from 1. `is_training`: False for the forward pass of validation.
     """
     operations = figures.training_flops if is_training else figures.forward_validation_flops
     tensor = figures.tensor_forward_flops + figures.tensor_backward_flops * is_training

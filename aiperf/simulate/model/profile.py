@@ -1,8 +1,8 @@
-"""Performance profile of a cluster, from the journal of a real run.
+"""Measured speed, memory and losses of a real run's machines, from its journal, for simulations.
 
-Compute time is described by five costs (`content_of_an_image`), fitted to all trials, so that each network has its own speed at
-each batch size. Gradient exchange is described by α and bandwidth of one link, fitted to the exchange of
-the steps and the parameters. Other times are means: a simulation must reproduce their sums.
+Compute time is described by five costs (`content_of_an_image`), fitted to all trials. Each network therefore has its own
+speed at each batch size. Gradient exchange is described by α and bandwidth of one link, fitted to the exchange of the steps
+and the parameters. Other times are means: a simulation must reproduce their sums.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FASTEST_LINK = 1e18
 
 @dataclass(slots=True)
 class WorkOfAttempt:
-    """Sums over the intervals of one attempt at one batch size."""
+    """Sums of images and seconds of one attempt (one training of a network by a worker) at one batch size."""
 
     proposal: events.TrialProposed
     generation: int
@@ -51,17 +51,24 @@ class WorkOfAttempt:
     """Busy time of one rank in validation steps."""
 
     def steps(self, ranks: int) -> float:
-        """Return the number of training steps. A smaller last step of an epoch counts as a part of a step."""
+        """Return the number of training steps. A smaller last step of an epoch counts as a fraction.
+
+        `ranks`: number of accelerators of the worker.
+        """
         return self.training_images / (self.batch * ranks)
 
     def content(self) -> tuple[float, ...]:
-        """Return the amounts of one training image that the five costs are multiplied with (`content_of_an_image`)."""
+        """Return the amounts of work of one training image, with which the five fitted costs are multiplied.
+
+        They are steps, operations of convolutions and matrix products, other operations, parameters · steps, and generation
+        · steps.
+        """
         return content_of_an_image(_figures(self.proposal), self.generation, self.batch, is_training=True)
 
 
 @dataclass(slots=True)
 class Profile:
-    """Figures of the machines in a journal."""
+    """Measured figures of the machines of one run: speed, start-up times, memory and losses."""
 
     ranks: int = 0
     warmup_seconds: float = 0.0
@@ -87,7 +94,10 @@ class Profile:
 
 
 def profile(journal: Iterable[events.AnyEvent]) -> Profile:
-    """Return the measured figures of a run's machines (speed, start-up, losses and others), from one pass over its journal."""
+    """Return the measured figures of a run's machines: images with their seconds, start-up times, memory in bytes, losses.
+
+    `journal`: events of the run's journal, read once.
+    """
     figures = Profile()
     proposals: dict[int, events.TrialProposed] = {}
     generations: dict[int, int] = {}
@@ -155,11 +165,13 @@ def _worked(figures: Profile, own: WorkOfAttempt, work: events.Work) -> None:
 
 
 def profile_of(run: str, runs: str) -> Profile:
-    """Return the profile of a real run. `run`: name below the folder `runs`, or path.
+    """Return the measured figures of the machines of a real run.
+
+    `run`: name of a folder in the folder `runs`, or path of the run's folder.
 
     Raises:
-        BadConfiguration: the run is simulated itself, or trained nothing.
-        NoSuchRun: there is no such run.
+        BadConfiguration: the run is simulated itself, or trained nothing after its warm-up.
+        NoSuchRun, JournalDamaged: the journal cannot be read.
     """
     reader = read(run_folder(run, runs))
     lines = iter(reader)
@@ -170,15 +182,17 @@ def profile_of(run: str, runs: str) -> Profile:
     with folding(reader):
         figures = profile(lines)
     if not any(each.steps_seconds > 0 and each.training_images for each in figures.work):
-        raise BadConfiguration(f"a profile needs a run that trained, but '{run}' has no training after its warm-up")
+        raise BadConfiguration(
+            f"a profile needs a run that trained, but '{run}' has no training after its warm-up: name another run"
+        )
     return figures
 
 
 def calibrated(conf: SimulatedConf, figures: Profile) -> SimulatedConf:
-    """Return a simulated cluster with the measured values of a run in place of the configured ones.
+    """Return `conf`, a simulated cluster, with the measured values of a real run in place of the configured ones.
 
-    The number of workers and properties that a journal does not show are unchanged. The exchange is the part that the backward
-    pass did not hide, so that `overlap` is 0. The caller sets the ceiling, which depends on the starting graph.
+    The number of workers and properties that a journal does not show are unchanged. `overlap` is 0, because the measured
+    exchange contains only the part that the backward pass did not hide. The largest batch (`ceiling`) is not set here.
     """
     costs, speeds, validation = _costs(figures)
     steps_seconds = fsum(each.steps_seconds + each.exchange_seconds for each in figures.work)
@@ -255,7 +269,7 @@ def _fit(content: Real, seconds: Real, weight: Real) -> Real:
 
 
 def _link(figures: Profile) -> LinkConf:
-    """Return the one link whose all-reduce takes the measured exchange, by non-negative least squares.
+    """Return one link with an all-reduce time equal to the measured exchange, by non-negative least squares.
 
     The exchange of a step is a·α + b·parameters ÷ bandwidth with the factors of `exchange_seconds`. Both terms are scaled to
     reproduce the total.

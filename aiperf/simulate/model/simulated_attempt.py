@@ -1,8 +1,8 @@
-"""One simulated attempt at a trial. It sends the messages of a real trainer at their times.
+"""One simulated training of a network by a worker (attempt). It sends the messages of a real trainer at their times.
 
-`due` is the time of its next messages. `step` returns these messages and updates `due`. An attempt follows its order as the
-trainer does. Its intervals end after progress_seconds and at the edges of the valid window, by the worker's own clock, which
-may be wrong. Patience is applied to the invented losses.
+`due` is the time of its next messages. `step` returns these messages and updates `due`. An attempt follows its command as
+the trainer does. Its intervals end after progress_seconds and at the edges of the valid window, by the worker's own clock,
+which may be wrong. Patience is applied to the invented losses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ACCIDENT_SHARE = 0.4
 
 @dataclass(slots=True)
 class AttemptFaults:
-    """Accidents that a fault has drawn for an attempt."""
+    """Accidents of one attempt (training of a network by a worker) that a simulated fault has set."""
 
     is_lost: str | None = None
     """'before': the worker ends before the network is built. 'after': it ends after the last epoch. None: it does not end."""
@@ -43,7 +43,7 @@ class AttemptFaults:
 
 @dataclass(slots=True, eq=False)
 class SimulatedWorker:
-    """A simulated worker. The driver knows it by its number. Its slot outlives it."""
+    """Simulated worker. The driver knows it by its number. After its end another worker may use its slot."""
 
     number: int
     slot: int
@@ -59,7 +59,7 @@ class SimulatedWorker:
 
 @dataclass(slots=True, eq=False)
 class SimulatedAttempt:
-    """Attempt from the order to train to its last message or the end of its worker."""
+    """Simulated attempt (training of a network by a worker), from the command to its last message or the end of the worker."""
 
     order: messages.Train
     worker: SimulatedWorker
@@ -94,17 +94,20 @@ class SimulatedAttempt:
 
     @property
     def is_over(self) -> bool:
-        """True if no more messages will follow."""
+        """True if the attempt has sent its last message."""
         return self.due == math.inf
 
     @property
     def left_seconds(self) -> float:
-        """Maximum seconds from its first epoch on, without faults."""
+        """Maximum duration of the training in seconds, from its first epoch to its last allowed one, without faults."""
         epochs = max(0, self.order.last_epoch - self.order.first_epoch + 1)
         return epochs * self.pace.epoch_seconds
 
     def step(self) -> list[messages.Word]:
-        """Return the messages that are due now, in order, and set `due` to the time of the next ones."""
+        """Return the messages that are due now, in sequence.
+
+        Set `due` to the time of the next ones, infinite after the last.
+        """
         now = self.due
         if not self.epoch:
             if not self.holds(self.batch_size):
@@ -228,9 +231,10 @@ class SimulatedAttempt:
         return [done, *unsaved, *self._go_on(epoch + 1, now)]
 
     def sums(self, now: float) -> messages.Advanced:
-        """Return the progress message at a time within the epoch: images and seconds so far.
+        """Return the progress message at the time `now` (seconds of the run's clock) within the current epoch.
 
-        Training counts whole steps, and validation images are in proportion to the time.
+        It contains the images since the beginning of the epoch, and the seconds since the beginning of the attempt on the
+        worker's clock. Training images are those of whole steps. Validation images are proportional to the time.
         """
         pace, data, inside, rate = self.pace, self.dataset, now - self._epoch_began, self.worker.clock_rate
         validation = validated = 0.0

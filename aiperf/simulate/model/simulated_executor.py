@@ -1,7 +1,8 @@
-"""Executor of a simulation: workers as light objects, one heap of timed actions, and control of the virtual clock.
+"""Executor (backend of the driver) with simulated workers, which controls the virtual clock of the run.
 
-It satisfies the contract of every executor. Proposals come from the run's real searcher and history. Training is invented
-(`aiperf.simulate.model.simulated_attempt`). Faults act on workers and messages by the methods of this class.
+It satisfies the contract of every executor. Workers are small objects, and one heap contains all timed actions. Proposals
+come from the run's real searcher and history. Training is invented (`aiperf.simulate.model.simulated_attempt`). Faults act
+on workers and messages by the methods of this class.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from searchers.history import History, Observation, Space
 
 @dataclass(slots=True)
 class SimulatedWorld:
-    """State outside of the executor: time, files, faults, and the networks that were proposed."""
+    """State of a simulation outside of the executor: clock, checkpoints, faults, and the networks that were proposed."""
 
     conf: SimulatedConf
     dataset: DataSet
@@ -52,25 +53,38 @@ class SimulatedWorld:
     floors: dict[int, float] = field(default_factory=dict)
     """Final validation error of every proposal, to which its training converges."""
     follows: Following | None = None
-    """Run whose trials are trained instead of searching."""
+    """Earlier run with trials that this run repeats. None if this run searches by itself."""
     inherited: dict[int, float] = field(default_factory=dict)
     """Experience at the start of each trial. Later attempts start with the same value, even without the parent's weights."""
 
     def speed_of(self, host: int) -> float:
-        """Return the speed of a host as a multiple of the configured one. It is the same after driver restarts."""
+        """Return the speed of host number `host` as a multiple of the configured speed.
+
+        It is the same after a restart of the driver.
+        """
         return speed_of_host(self.seed, host, self.conf.speed_spread)
 
 
 def speed_of_host(seed: int, host: int, spread: float) -> float:
-    """Return the speed of a host as a multiple of the configured one, at least 0.2."""
+    """Return the speed of host number `host` as a multiple of the configured speed, at least 0.2.
+
+    It is a normal random number with mean 1 and standard deviation `spread`. `seed`: seed of the run. Equal arguments give
+    the same number.
+    """
     return max(0.2, 1 + spread * random.Random(derive(seed, "host", host)).gauss(0.0, 1.0))
 
 
 class SimulatedExecutor:
-    """Executor for one start of the driver. All times in its heap are times of the driver's clock."""
+    """Executor (backend of the driver) with simulated workers, for one start of the driver.
+
+    Times are seconds of the run's clock.
+    """
 
     def __init__(self, world: SimulatedWorld, first_worker: int, restarts: int = 0) -> None:
-        """`first_worker`: lowest worker number that is unused in this run. `restarts`: number of drivers before this one."""
+        """`world`: state of the simulation. `first_worker`: lowest number that no worker of the run has had.
+
+        `restarts`: number of earlier starts of the driver.
+        """
         self.world = world
         self.now = world.clock.now()
         """Time of the last simulated action. The clock is advanced to it when the driver polls messages."""
@@ -92,7 +106,7 @@ class SimulatedExecutor:
     # --- contract of an executor
 
     def start(self) -> None:
-        """Start the workers at slightly different times."""
+        """Start all workers at random times around `join_seconds`. Each sends WorkerJoined when it is up."""
         draw = random.Random(derive(self.world.seed, "joining", self._restarts))
         for slot in range(self.world.conf.workers):
             self.bring_up(slot, self.world.conf.join_seconds * (0.5 + draw.random()))
@@ -100,12 +114,16 @@ class SimulatedExecutor:
             fault.began(self)
 
     def tell(self, observations: Sequence[Observation]) -> None:
+        """Add results of trials to the searcher's history, in the sequence of the journal."""
         began = time.process_time()
         self._history.tell(observations)
         self.busy_seconds += time.process_time() - began
 
     def send(self, order: messages.Order) -> None:
-        """Deliver an order at once. The worker's messages are due later."""
+        """Give a command (propose, train, report, remove a checkpoint, release) to a worker at once.
+
+        Its messages are due later.
+        """
         began = time.process_time()
         self.now = max(self.now, self.world.clock.now())
         match order:
@@ -124,9 +142,10 @@ class SimulatedExecutor:
         self.busy_seconds += time.process_time() - began
 
     def words(self, timeout: float) -> list[messages.Word]:
-        """Simulate until the first messages are due, and `turn_seconds` more. Return all messages that are due by then.
+        """Simulate until the first messages are due, and `turn_seconds` more. Return all messages until then, in sequence.
 
-        The clock advances to the last of them, or by `timeout` seconds if none is due in that time.
+        `timeout`: maximum time in simulated seconds. The clock advances to the time of the last message, or by `timeout` if
+        none is due. The list is then empty.
         """
         began = time.process_time()
         clock, heap, turn = self.world.clock, self._heap, self.world.conf.turn_seconds
@@ -145,7 +164,7 @@ class SimulatedExecutor:
         return words
 
     def close(self) -> None:
-        """End the workers. Undelivered messages are lost."""
+        """End all workers and remove all planned actions. Undelivered messages are lost."""
         for worker in self.workers.values():
             worker.attempt = None
         self.workers.clear()
@@ -154,23 +173,23 @@ class SimulatedExecutor:
     # --- methods for faults
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call a function after some seconds of the driver's clock."""
+        """Plan a call of `call` in `seconds` simulated seconds."""
         self._push(self.now + seconds, call)
 
     def bring_up(self, slot: int, seconds: float) -> None:
-        """Start a worker in a slot after some seconds, unless the slot holds one by then."""
+        """Plan the start of a worker in slot number `slot` in `seconds` simulated seconds.
+
+        Nothing happens then if the slot has a worker.
+        """
         self.after(seconds, partial(self._up, slot))
 
     def lose(
         self, number: int, reason: str = "", *, is_noticed: bool = True, returns_after: float | None = None
     ) -> None:
-        """End a worker and its attempt, and start another worker in its slot. Does nothing if there is no such worker.
+        """End worker `number` with its training, and plan the start of another worker in its slot.
 
-        Args:
-            number: Number of the worker.
-            reason: Text of the loss in the driver's message.
-            is_noticed: False if the driver gets no message.
-            returns_after: Seconds until the other worker starts. Default: the configured ones.
+        Nothing if it does not exist. `reason`: text of the message to the driver. `is_noticed`: False if the driver gets no
+        message. `returns_after`: seconds until the other worker starts. None: the configured `return_seconds`.
         """
         worker = self.workers.pop(number, None)
         if worker is None:
@@ -182,14 +201,17 @@ class SimulatedExecutor:
         self.bring_up(worker.slot, self.world.conf.return_seconds if returns_after is None else returns_after)
 
     def vanish(self, number: int) -> None:
-        """Make a worker silent. It keeps its slot until the driver releases it."""
+        """Make worker `number` silent and end its training. It keeps its slot until the driver releases it.
+
+        Nothing if it does not exist.
+        """
         worker = self.workers.get(number)
         if worker is not None:
             worker.attempt = None
             worker.is_silent = True
 
     def post(self, word: messages.Word, delay: float = 0.0) -> None:
-        """Send a message to the driver after `delay` seconds."""
+        """Send a message to the driver in `delay` simulated seconds."""
         self._push(self.now + delay, partial(list, (word,)))
 
     # --- workers
@@ -333,7 +355,7 @@ class SimulatedExecutor:
         return pace(self.world.conf, figures, batch_size, speed, *images, generation)
 
     def _step(self, attempt: SimulatedAttempt, due: float) -> list[messages.Word]:
-        """Return the messages of an attempt that arrive now. Its next step goes to the heap."""
+        """Return the messages of an attempt that arrive now. Add its next step to the heap."""
         worker = attempt.worker
         if attempt.due != due or worker.attempt is not attempt:
             return []  # it has ended or was rescheduled since

@@ -1,1 +1,1 @@
-"""Studies by simulation: rehearsals of many sizes with table and picture, and comparisons with real runs."""
+"""Studies by simulation: runs on clusters of many sizes with table and picture, and predictions of scores."""

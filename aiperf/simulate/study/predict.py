@@ -1,6 +1,6 @@
-"""Prediction of a score before the run: a profile of a real run, and simulations of the configuration with several seeds.
+"""Prediction of a run's score by simulations with the measured machine speeds of an earlier real run.
 
-The prediction is stored as JSON with the simulated configuration, so that it can be repeated, equal to the last digit.
+The prediction is stored as JSON with the simulated configuration. It can therefore be repeated, equal to the last digit.
 The simulated search finds other networks than the real one.
 """
 
@@ -64,7 +64,10 @@ def _simulated_figures(opening: Opening) -> tuple[float, dict[str, float]]:
 
 
 def data_of(recorded: Mapping[str, Any]) -> DataSet:
-    """Return a data set from its description in a journal or a prediction, so that no file of it is needed."""
+    """Return a data set from its description in a journal or a prediction. No file of the data set is read.
+
+    `recorded`: name, numbers of images, classes, image size and channels.
+    """
     channels = int(recorded["channels"])
     return DataSet(**{name: recorded[name] for name in _DATA}, mean=(0.0,) * channels, std=(1.0,) * channels)
 
@@ -78,16 +81,15 @@ _WARMUP_SHARE = 1 / 3
 
 
 def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | None) -> ScorePrediction:
-    """Return the predicted score of a configuration, by simulations with the profile of a real run.
+    """Return the predicted score of a configuration: 16 simulations with the measured machine speeds of a real run.
 
-    Args:
-        run: run of the profile.
-        runs: folder of runs.
-        words: options of the predicted run. None: the configuration of `run`.
-        workers: number of workers (default: as many as `run` has).
+    `run`: name of the measured run in the folder `runs`, or its path. `words`: options KEY=VALUE of the predicted run.
+    None: those of `run`. `workers`: number of workers. None: as many as `run` has. The result has the scores in FLOPS and
+    the mean shares of the time.
 
     Raises:
-        BadConfiguration: the profile's run is simulated or trained nothing, an option is invalid, or a simulation has no score.
+        BadConfiguration: `run` is simulated or trained nothing, an option is invalid, or a simulation has no score.
+        NoSuchRun, JournalDamaged: the journal of `run` cannot be read.
     """
     reader = read(run_folder(run, runs))
     kept = work_log(reader)
@@ -138,10 +140,13 @@ def _predicted(
 
 
 def pilot(words: Sequence[str], seconds: float, runs: str) -> str:
-    """Run these options for a short time, and return the folder of this run.
+    """Execute a short real run in a child process with these options, and return its folder. Its output is on standard error.
+
+    `words`: options KEY=VALUE. Those for duration, warm-up, name and folder are replaced. `seconds`: duration of the run, a
+    third of it warm-up. `runs`: folder in which the run's folder is made.
 
     Raises:
-        BadConfiguration: the pilot run failed. Its own messages are printed.
+        BadConfiguration: the run failed. Its own messages are printed.
     """
     own = [word for word in words if word.partition("=")[0] not in (*_SCHEDULE, "runs")]
     own += [
@@ -161,12 +166,13 @@ def pilot(words: Sequence[str], seconds: float, runs: str) -> str:
 
 
 def again(path: Path) -> tuple[ScorePrediction, bool]:
-    """Repeat a prediction. Return it, and True if it equals the stored one to the last digit.
+    """Repeat a stored prediction. Return the new prediction, and True if it equals the stored one to the last digit.
 
-    `path`: the file of a prediction, or the folder of a run that was predicted.
+    `path`: file of a prediction, or folder of a run that was started with predict=FILE.
 
     Raises:
-        BadConfiguration: the file holds no prediction.
+        BadConfiguration: the file or the run contains no prediction.
+        NoSuchRun, JournalDamaged: the run's journal cannot be read.
         OSError: the file cannot be read.
     """
     stored = _stored(path)
@@ -196,7 +202,7 @@ def _stored(path: Path) -> dict[str, Any]:
 
 
 def lines(of: ScorePrediction) -> list[str]:
-    """Return a prediction as lines of text."""
+    """Return the printed lines of text for the prediction `of`: score with interval, source, and shares of the time."""
     workers = "1 worker" if of.workers == 1 else f"{of.workers} workers"
     label = ", extrapolated from another number of workers" if of.is_extrapolated else ""
     return [

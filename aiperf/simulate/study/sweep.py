@@ -1,4 +1,4 @@
-"""`python -m aiperf rehearse key=value …`: simulated clusters of 1 to 4096 workers, with a table, losses and one plot.
+"""Simulated clusters of 1 to 4096 workers, compared in a table and a plot: `python -m aiperf rehearse key=value …`.
 
 Options are those of a simulated run. cluster.workers is the largest size. Each smaller size is a fourth of the next one.
 """
@@ -33,14 +33,17 @@ from aiperf.units import count, duration, flops_per_second, share, size
 from cluster.simulated import SimulatedConf
 
 SEEDS_ALONE = 16
-"""Runs of one worker whose mean defines perfect scaling."""
+"""Number of runs of one worker. Their mean score defines perfect scaling."""
 BUSY = ("training", "communication", "validation")
 """Lines of the time breakdown with busy accelerators."""
 
 
 @dataclass(frozen=True, slots=True)
 class SingleWorkerMean:
-    """Mean over seeds of one worker of exactly the configured speed, without faults."""
+    """Mean score of simulations of one worker with the configured speed, without faults, over several seeds.
+
+    It is the reference of perfect scaling.
+    """
 
     score_flops_per_second: float
     standard_error: float
@@ -50,7 +53,7 @@ class SingleWorkerMean:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """Result for one cluster size."""
+    """Result of the simulation of one cluster size: score, efficiency, and cost of the simulation."""
 
     workers: int
     accelerators: int
@@ -66,8 +69,8 @@ class Rehearsed:
     """
     busy_share: float
     shares: dict[str, float]
-    """Accelerator time by line, as shares of the whole. 'done again' is busy time whose work no longer counts and is in no
-    other line."""
+    """Accelerator time by cause, as shares of the whole. 'done again' is busy time for work that no longer counts. It is in
+    no other cause."""
     trials: int
     cost: SimulationCost
     journal_bytes: int
@@ -76,7 +79,7 @@ class Rehearsed:
 
 
 def sizes(largest: int) -> list[int]:
-    """Return 1, 4, 16, … up to the largest, which is always included.
+    """Return the numbers of workers to simulate: 1, 4, 16, … below `largest`, and `largest`.
 
     >>> sizes(4096), sizes(100)
     ([1, 4, 16, 64, 256, 1024, 4096], [1, 4, 16, 64, 100])
@@ -88,9 +91,12 @@ def sizes(largest: int) -> list[int]:
 
 
 def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
-    """Return the mean score of one simulated worker over `seeds` seeds: the reference of perfect scaling.
+    """Return the mean score (FLOPS) of one simulated worker without faults over `seeds` seeds.
 
-    The first seed is the configuration's own.
+    It is the reference of perfect scaling. `conf`: options of the simulation. The seeds are conf.seed, conf.seed + 1, …
+
+    Raises:
+        BadConfiguration: the simulation cannot begin with these options.
     """
     assert isinstance(conf.cluster, SimulatedConf)
     calm = replace(conf, cluster=replace(conf.cluster, workers=1, speed_spread=0.0, faults=[]))
@@ -103,7 +109,14 @@ def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
 
 
 def rehearse(conf: RunConf, workers: int, reference: SingleWorkerMean) -> Rehearsed:
-    """Simulate a cluster of `workers` workers. Return its score, its efficiency against the reference, and its costs."""
+    """Simulate a cluster of `workers` workers. Return its score (FLOPS), its efficiency and the cost of the simulation.
+
+    `conf`: options of the simulation. `reference`: score of one worker alone, from which the perfect score is computed. The
+    journal is written into a temporary folder and removed.
+
+    Raises:
+        BadConfiguration: the simulation cannot begin with these options.
+    """
     assert isinstance(conf.cluster, SimulatedConf)
     opening = open_run(replace(conf, cluster=replace(conf.cluster, workers=workers)))
     world = world_of(opening)
@@ -161,7 +174,13 @@ DEFAULTS = (
 
 
 def main(words: list[str]) -> int:
-    """Execute the verb: print the table, draw the plot and print its path. Return the exit status."""
+    """Execute the verb rehearse: simulate all sizes, print the table, write rehearsal.json, .png and .svg to a new folder.
+
+    `words`: options KEY=VALUE of the command line. Return the exit status 0.
+
+    Raises:
+        BadConfiguration: an option is wrong.
+    """
     conf = configured(words)
     assert isinstance(conf.cluster, SimulatedConf)
     folder = make_folder(Path(conf.runs) / (conf.name or "rehearsal"))
@@ -182,7 +201,10 @@ def main(words: list[str]) -> int:
 
 
 def configured(words: Sequence[str]) -> RunConf:
-    """Return the configuration of command-line options over the defaults of a sweep. A named schedule keeps its length."""
+    """Return the configuration from options KEY=VALUE, with defaults of `rehearse` for options that are not given.
+
+    A given schedule keeps its own duration. Raise BadConfiguration for a wrong option.
+    """
     named = {word.lstrip("+").partition("=")[0] for word in words}
     if "schedule" in named:
         named.add("schedule.duration_seconds")
@@ -191,7 +213,7 @@ def configured(words: Sequence[str]) -> RunConf:
 
 
 def introduction(conf: RunConf) -> str:
-    """Return a text on the planned simulation. Only the driver's costs are measured on a machine."""
+    """Return the text that is printed before the simulations: virtual duration, searcher, tuning and faults."""
     assert isinstance(conf.cluster, SimulatedConf)
     schedule, faults = conf.schedule, ", ".join(fault.kind for fault in conf.cluster.faults) or "none"
     return (
@@ -202,7 +224,7 @@ def introduction(conf: RunConf) -> str:
 
 
 def reference_text(reference: SingleWorkerMean) -> str:
-    """Return a text on the score of one worker alone, with which perfect scaling is computed."""
+    """Return the text that is printed about the score of one worker alone, the reference of perfect scaling."""
     return (
         f"one worker alone: {flops_per_second(reference.score_flops_per_second)} "
         f"± {share(reference.standard_error, 2)} (mean of several seeds, and its standard error), "
@@ -229,7 +251,7 @@ HEAD = "  ".join(f"{name:>{width}}" for name, width in COLUMNS.items())
 
 
 def line(each: Rehearsed) -> str:
-    """Return the table's line of one cluster size. The driver's costs are processor time."""
+    """Return the line of the printed table for one cluster size. `each`: its result. HEAD is the header of the table."""
     cells = (
         count(each.workers),
         flops_per_second(each.score_flops_per_second),
@@ -247,7 +269,10 @@ def line(each: Rehearsed) -> str:
 
 
 def lost(each: Rehearsed) -> str:
-    """Return a text on the accelerator time without training. Causes without a cost are omitted."""
+    """Return the printed text on the accelerator time without training: causes with their shares in percent, largest first.
+
+    `each`: result for one cluster size.
+    """
     parts = sorted(((name, part) for name, part in each.shares.items() if name not in BUSY), key=lambda item: -item[1])
     spent = ", ".join(f"{name} {share(part, 2)}" for name, part in parts if part)
     return f"lost with {count(each.workers)} worker{'' if each.workers == 1 else 's'}: {spent or 'nothing'}"
@@ -259,7 +284,10 @@ _PALE = palette.AXIS.light
 
 
 def draw(sweep: Sequence[Rehearsed], folder: Path) -> tuple[Path, Path]:
-    """Write rehearsal.png and rehearsal.svg into a folder and return their paths."""
+    """Draw score and efficiency over the number of workers into rehearsal.png and rehearsal.svg in `folder`.
+
+    `sweep`: results by increasing size. Return the paths of the files (PNG, SVG).
+    """
 
     def both(figure: Figure) -> None:
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))

@@ -1,7 +1,7 @@
-"""`python -m aiperf rehearse --within-worker`: model of one worker with 1, 2, 4, … accelerators, by lines of its time.
+"""Modelled scaling of one worker from 1 to all its accelerators: `python -m aiperf rehearse --within-worker`.
 
-The times are those of the simulated cluster's model (`pace.py`). No journal is written. Workers train asynchronously and the
-ranks of a worker in step, so this study and that of more workers have separate efficiencies.
+The times are those of the simulated cluster's model (`pace.py`). No journal is written. Workers train asynchronously, and
+the ranks of a worker in step. This study and that of more workers therefore have separate efficiencies.
 """
 
 from __future__ import annotations
@@ -30,28 +30,34 @@ from cluster.simulated import SimulatedConf
 from morphism import cost_of
 
 LINES = ("compute", "stragglers", "exchange", "overlap", "input", "evaluation")
-"""Lines of the time. 'stragglers': the slowest host's compute less that at the configured speed. 'overlap': exchange that the
-backward pass hides, below 0."""
+"""Parts of the time. 'stragglers': compute time of the slowest host minus that at the configured speed. 'overlap': exchange
+that the backward pass hides, as a negative time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelledSize:
-    """One worker with a number of accelerators."""
+    """Modelled times and efficiency of one worker with a certain number of accelerators."""
 
     accelerators: int
     batch: int
     """Images per step of one accelerator."""
     seconds_per_image: dict[str, float]
-    """Accelerator-seconds per training image by line."""
+    """Accelerator-seconds per training image, by part of the time (LINES)."""
     efficiency: float
     """Time of the fewest accelerators ÷ this time, with the evaluation left out."""
     efficiency_with_evaluation: float
     points_lost: dict[str, float]
-    """Percentage points by line. Their sum is 100·(1 − efficiency_with_evaluation)."""
+    """Percentage points by part of the time (LINES). Their sum is 100·(1 − efficiency_with_evaluation)."""
 
 
 def main(words: list[str]) -> int:
-    """Execute the verb: print both tables, write them as JSON and print the folder. Return the exit status."""
+    """Execute `rehearse --within-worker`: print tables of weak and strong scaling, write them as JSON, print the folder.
+
+    `words`: options KEY=VALUE of the command line. Return the exit status 0.
+
+    Raises:
+        BadConfiguration: an option is wrong.
+    """
     conf = configured([*words, "cluster.workers=1"])
     opening = opening_of(conf)
     print(
@@ -71,7 +77,8 @@ def main(words: list[str]) -> int:
 def opening_of(conf: RunConf) -> Opening:
     """Return a simulated run of one worker that is ready to start, with the configured accelerators and network.
 
-    These replace those of a profile. The link of a profile replaces the configured layers if its run had several ranks.
+    With cluster.profile, other values are those measured in that run. Its link replaces the configured ones if it had
+    several accelerators per worker and cluster.topology is 'layers'. Raise BadConfiguration for a wrong option.
     """
     asked = conf.cluster
     assert isinstance(asked, SimulatedConf)
@@ -85,13 +92,20 @@ def opening_of(conf: RunConf) -> Opening:
 
 
 def weak(opening: Opening) -> tuple[ModelledSize, ...]:
-    """Return the modelled times of all numbers of accelerators, with a constant batch per accelerator (weak scaling)."""
+    """Return the modelled times for 1, 2, 4, … accelerators with a constant batch per accelerator (weak scaling).
+
+    Times are accelerator-seconds per image. The fewest accelerators are first, and efficiency is relative to them.
+    """
     batch = opening.plan.space.default_batch_size
     return _compared(opening, [(conf, batch) for conf in _sizes(opening.conf)])
 
 
 def strong(opening: Opening) -> tuple[ModelledSize, ...]:
-    """Return the modelled times with a constant global batch (strong scaling), for accelerators that divide it."""
+    """Return the modelled times for 1, 2, 4, … accelerators with a constant global batch (strong scaling).
+
+    Times are accelerator-seconds per image. The fewest accelerators are first, and efficiency is relative to them. Numbers
+    that do not divide the global batch are left out.
+    """
     whole = opening.plan.space.default_batch_size
     return _compared(
         opening,
@@ -100,7 +114,7 @@ def strong(opening: Opening) -> tuple[ModelledSize, ...]:
 
 
 def lines(form: str, sizes: Sequence[ModelledSize]) -> list[str]:
-    """Return the lines of a table of one form of scaling, 'weak' or 'strong'."""
+    """Return the lines of the printed table of `sizes`: title, header, one line per size. `form`: 'weak' or 'strong'."""
     kind = "constant batch of each accelerator" if form == "weak" else "constant global batch"
     head = f"{'accelerators':>12} {'batch':>6} {'of linear':>10} {'with eval.':>10} " + " ".join(
         f"{line:>10}" for line in LINES

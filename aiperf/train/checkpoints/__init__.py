@@ -1,1 +1,1 @@
-"""Checkpoints of trials: files, reading, writing and removal."""
+"""Checkpoints of trials (trained networks): files, reading, writing and removal."""

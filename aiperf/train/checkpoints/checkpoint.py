@@ -1,10 +1,11 @@
-"""Checkpoint of a trial after an epoch. A file is complete or absent, and reading it executes no code.
+"""Checkpoint of a trial after an epoch: weights and optimiser state, written to and read from one safetensors file.
 
-Training pauses only while its tensors are copied. A thread (`checkpoint_writer.py`) writes the copy to a temporary file, syncs
-it and renames it. So a file with a checkpoint's name is complete, even after a crash of the process, the host or the power
-supply. The format is safetensors: tensors `weights.NAME` and `momentum.NAME`. The header's metadata has the format version,
-trial, epoch, the graph's fingerprint, the state of the loss scaling as JSON, and a CRC-32 of each kind. Random states are not
-stored, because they are derived for each epoch from the order's seed.
+A file is complete or absent, and reading it executes no code. Training pauses only while its tensors are copied. A thread
+(`checkpoint_writer.py`) writes the copy to a temporary file, syncs it and renames it. A file with a checkpoint's name is
+therefore complete, even after a crash of the process, the host or the power supply. The tensors are named `weights.NAME` and
+`momentum.NAME`. The header's metadata has the format version, trial, epoch, the graph's fingerprint, the state of the loss
+scaling as JSON, and a CRC-32 of each kind. Random states are not stored, because they are derived for each epoch from the
+trial's seed.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ _NAMES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torc
 
 
 class NoCheckpoint(AiperfError):
-    """The requested checkpoint does not exist."""
+    """Error for a checkpoint that does not exist."""
 
 
 class DamagedCheckpoint(AiperfError):
-    """A checkpoint cannot be read, or belongs to another trial, epoch or network."""
+    """Error for a checkpoint that cannot be read, or that belongs to another trial, epoch or network."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """State that is needed to continue after an epoch. The snapshot owns its tensors."""
+    """State of a trial after an epoch, from which training can continue. The snapshot owns its tensors."""
 
     trial: int
     epoch: int
@@ -55,14 +56,18 @@ class Snapshot:
     """State of the loss scaling. Empty if there is none."""
 
     def on_host(self) -> Snapshot:
-        """Return the snapshot in host memory."""
+        """Return the snapshot with its tensors in host memory. Tensors that are there already are not copied.
+
+        It blocks until the copies are complete.
+        """
         return replace(self, weights=_on_host(self.weights), momentum=_on_host(self.momentum))
 
 
 def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
-    """Write a snapshot that is in host memory, and return the file's path. The file is then complete and on the disk.
+    """Write a snapshot to its checkpoint file, and return the file's path. The file is then complete and synced to the disk.
 
-    Raises OSError if the disk refuses it. No partial file remains.
+    The snapshot must be in host memory. The folder is created if it is missing. Raise OSError if the file cannot be written. No
+    partial file remains.
     """
     folder.path.mkdir(parents=True, exist_ok=True)
     final = folder.file(snapshot.trial, snapshot.epoch)
@@ -149,24 +154,33 @@ def _make_names_last(folder: Path) -> None:
 def load(
     folder: CheckpointFolder, trial: int, fingerprint: str, epoch: int | None = None, *, with_momentum: bool = True
 ) -> Snapshot:
-    """Return a trial's snapshot after an epoch, in host memory. Default: the newest epoch.
+    """Return the snapshot of a trial after `epoch`, in host memory. `epoch`: default: the newest one.
 
-    Reading executes no code from the file. Raises NoCheckpoint, or DamagedCheckpoint with the file's name and the fault.
+    `fingerprint`: of the trial's graph. `with_momentum`: False reads the weights only, and `momentum` is empty. Reading
+    executes no code from the file. Raise NoCheckpoint if the file does not exist, and DamagedCheckpoint if it cannot be read or
+    belongs to another trial, epoch or graph.
     """
     path = folder.newest(trial) if epoch is None else folder.written(trial, epoch)
     if path is None:
         after = "" if epoch is None else f" after epoch {epoch}"
-        raise NoCheckpoint(f"no checkpoint of trial {trial}{after} in {str(folder.path)!r}")
+        raise NoCheckpoint(
+            f"no checkpoint of trial {trial}{after} in {str(folder.path)!r}: name a trial and an epoch with a file there, and "
+            "remove no file during a run"
+        )
     try:
         snapshot = _read(path, with_momentum)
     except FileNotFoundError as error:
-        raise NoCheckpoint(f"{str(path)!r} was removed while it was opened") from error
+        raise NoCheckpoint(f"{str(path)!r} was removed while it was opened: remove no file during a run") from error
     except (SafetensorError, RuntimeError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise DamagedCheckpoint(f"{str(path)!r} is no whole checkpoint: {error}") from error
+        raise DamagedCheckpoint(
+            f"{str(path)!r} is no complete checkpoint: {error}. Use another epoch's file, or train the trial again"
+        ) from error
     expected = {"trial": trial, "epoch": snapshot.epoch if epoch is None else epoch, "graph": fingerprint}
     found = {"trial": snapshot.trial, "epoch": snapshot.epoch, "graph": snapshot.fingerprint}
     if found != expected:
-        raise DamagedCheckpoint(f"{str(path)!r} should hold {expected}, but found {found}")
+        raise DamagedCheckpoint(
+            f"{str(path)!r} must hold {expected}, but found {found}: restore the file of this run, or train the trial again"
+        )
     return snapshot
 
 
@@ -176,7 +190,7 @@ def _read(path: Path, with_momentum: bool) -> Snapshot:
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}
         if metadata.get("format") != str(FORMAT):
-            raise ValueError(f"its format is {metadata.get('format')!r}; the one that is read here is {FORMAT}")
+            raise ValueError(f"its format is {metadata.get('format')!r}, but must be '{FORMAT}'")
         for key in file.keys():  # noqa: SIM118  # no mapping
             kind, _, name = key.partition(".")
             if kind in kinds:
@@ -198,10 +212,10 @@ def _read(path: Path, with_momentum: bool) -> Snapshot:
 
 
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies on the same device, with the same shapes and layouts. Training does not change them.
+    """Return copies of the tensors, by name, on the same device and with the same shapes and layouts.
 
-    Raises ValueError for a layout with gaps. The copies of one type and device share one buffer, so that copying, writing and
-    reading a network is one operation instead of hundreds.
+    The copies of one type and device share one buffer. Copying, writing and reading a network is then one operation instead of
+    hundreds. Raise ValueError for a layout with gaps.
     """
     kinds: dict[tuple[torch.dtype, torch.device], list[str]] = {}
     for name, tensor in tensors.items():

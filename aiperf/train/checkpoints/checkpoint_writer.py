@@ -1,4 +1,4 @@
-"""Thread that writes a rank's checkpoints during training and removes superseded ones."""
+"""Thread that writes a rank's checkpoint files during training, and removes older ones."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 
 
 class Writer:
-    """Write snapshots in a separate thread, one at a time, the newest first.
+    """Writer of checkpoint files in a separate thread, one at a time, the newest first.
 
-    A snapshot that is replaced by a newer one while it waits is never written, and its future is False. So with short epochs
-    and a slow disk some epochs have no checkpoint, and training continues. The last snapshot of a trial is always written.
+    A snapshot that is replaced by a newer one while it waits is never written. With short epochs and a slow disk some epochs
+    therefore have no checkpoint, and training continues. The last snapshot of a trial is always written.
     """
 
     def __init__(self, folder: CheckpointFolder, keep_seconds: float) -> None:
@@ -27,20 +27,21 @@ class Writer:
         self._changed = threading.Condition()
         self._waiting: tuple[Snapshot, Future[bool]] | None = None
         self._finished: int | None = None
-        """Trial whose last snapshot was submitted, until its file is written."""
+        """Trial of which the last snapshot was submitted. None again when its file is written."""
         self._over: set[int] = set()
-        """Finished trials whose earlier checkpoints still exist."""
+        """Finished trials of which earlier checkpoints still exist."""
         self._last: int | None = None
-        """Trial whose file was written last. None if writing failed."""
+        """Trial of the last written file. None if writing failed."""
         self._is_writing = False
         self._is_closed = False
         self._thread = threading.Thread(target=self._work, name="checkpoint-writer", daemon=True)
         self._thread.start()
 
     def submit(self, snapshot: Snapshot) -> Future[bool]:
-        """Queue a snapshot. The future is True when the file is on disk, False if a newer snapshot replaced it.
+        """Queue a snapshot for writing. Return at once a future, with the value True when the file is on disk.
 
-        The future raises what writing raised (OSError if the disk refused it).
+        The value is False if a newer snapshot replaced this one before it was written. The future raises OSError if the file
+        could not be written.
         """
         future: Future[bool] = Future()
         with self._changed:
@@ -51,29 +52,34 @@ class Writer:
         return future
 
     def finish(self, trial: int) -> None:
-        """Mark the trial as finished.
+        """Mark the trial as finished. Its last snapshot must have been submitted. The call returns at once.
 
-        Its earlier checkpoints are removed after another trial's first one is written. Returns at once. Until then the driver
-        may be lost, and a driver that resumes may need the last epoch in its journal.
+        All but the newest checkpoint of the trial are removed after the first one of another trial is written. They are kept
+        until then, because a driver (the main process) that resumes after a crash may need an earlier one.
         """
         with self._changed:
             self._finished = trial
             self._changed.notify_all()
 
     def final_weights(self, trial: int, fingerprint: str) -> Mapping[str, Tensor]:
-        """Return a finished trial's weights in host memory, from its file.
+        """Return the weights of a finished trial, by name, in host memory.
 
-        The file is mostly in the page cache of the host that wrote it. Raises the same errors as `load`.
+        It waits for queued files, then reads the newest file. `fingerprint`: of the trial's graph. Raise NoCheckpoint if the
+        trial has no file, and DamagedCheckpoint if it cannot be read.
         """
         self.settle()  # its file may still be queued
         return load(self.folder, trial, fingerprint, with_momentum=False).weights
 
     def settle(self, timeout: float | None = None) -> None:
-        """Wait until nothing is queued, being written or to be removed, at most `timeout` seconds. Default: no limit."""
+        """Wait until every queued snapshot is written, at most `timeout` seconds. Default: no limit.
+
+        After the limit the call returns without an error.
+        """
         with self._changed:
             self._changed.wait_for(lambda: not self._has_work() and not self._is_writing, timeout)
 
     def close(self) -> None:
+        """Write what is queued, and end the thread. It blocks until then. No snapshot may be submitted afterwards."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

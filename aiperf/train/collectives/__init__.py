@@ -1,1 +1,1 @@
-"""Exchange between the ranks of one worker: Horovod, torch's DistributedDataParallel, or a single rank."""
+"""Exchange between the ranks (training processes) of one worker: by Horovod, by torch's DistributedDataParallel, or none."""

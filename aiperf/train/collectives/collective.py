@@ -1,4 +1,4 @@
-"""Interface of a collective over the ranks of one worker, and the case of a single rank.
+"""Interface of the exchange between the ranks (data-parallel processes) of one worker, and the case of a single rank.
 
 Horovod's implementation is in `horovod_collective.py`, torch's in `torch_collective.py`. `join` imports the chosen one.
 """
@@ -30,53 +30,65 @@ waiting ones."""
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """Arguments with which a rank joins the others of its worker."""
+    """Properties with which a rank (training process) joins the other ranks of its worker."""
 
     rank: int
     ranks: int
     meeting: MeetingPlace
-    """Rendezvous of torch's ranks. Horovod's ranks find theirs in the environment."""
+    """Meeting point of torch's ranks. Horovod's ranks find theirs in the environment."""
     device: torch.device
     fp16_compression: bool
     """Send gradients as 16-bit floats."""
     meet: Meet
-    """Must be called in each exchange, after this rank's part is sent and before it waits."""
+    """Called, without arguments, in each exchange after this rank has sent its part and before it waits."""
     is_traced: bool = False
-    """Exchanges may be traced (`Exchange.begin_trace`)."""
+    """True if the time of each phase of an exchange may be recorded later (`Exchange.begin_trace`)."""
 
 
 class Exchange(Protocol):
-    """Gradient exchange of one trial. After `backward` every rank has the mean of all ranks' gradients. Then call `update`."""
+    """Gradient exchange of one trial (training of one network) on one rank.
+
+    After `backward`, every rank has the mean of all ranks' gradients. Then call `update`.
+    """
 
     module: nn.Module
     """Module for the forward pass of training."""
     optimiser: torch.optim.Optimizer
-    """Optimiser of the update, whose state has the momentum."""
+    """Optimiser of the update. Its state has the momentum."""
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark] | None:
-        """Run the backward pass of a scalar loss (), overlapped with the exchange.
+        """Run the backward pass of a scalar loss (), overlapped with the exchange of gradients.
 
-        Return the marks between which the rank waited for the exchange after its own backward pass. None if nothing is
-        exchanged.
+        Return the time marks (begin, end) of this rank's wait for the exchange after its own backward pass. None if nothing is
+        exchanged. Raise RankFailed if another rank is lost.
         """
 
     def update(self) -> None:
-        """Run the optimiser's step and release the gradients."""
+        """Run the optimiser's step and set the gradients to None."""
 
     def begin_trace(self, timeline: Path) -> None:
-        """Record the phases of the following exchanges, on rank 0 and between two steps. Horovod writes them to `timeline`."""
+        """Begin to record the time of each phase of the exchanges. Call it on rank 0 only, and between two steps.
+
+        `timeline`: file that Horovod writes. Other implementations do not write it.
+        """
         ...
 
     def end_trace(self) -> dict[str, float]:
-        """End the record. Return the seconds by phase, or nothing if they are in the timeline or were not recorded."""
+        """End the record. Return the seconds by phase of the exchange, summed over the recorded steps.
+
+        Empty if they are in the timeline file, or if nothing was recorded.
+        """
         ...
 
     def close(self) -> None:
-        """Release everything of the trial."""
+        """Release what this trial's exchange holds in memory. Call it at the end of the trial."""
 
 
 class Collective(Protocol):
-    """Operations over the ranks of a worker. Every rank calls the same methods in the same order."""
+    """Interface of operations over all ranks (processes) of a worker.
+
+    Every rank must call the same methods in the same sequence. Each operation raises RankFailed if another rank is lost.
+    """
 
     name: str
     """Name and version in the report, for example 'horovod 0.28.1 (gloo)'."""
@@ -87,32 +99,37 @@ class Collective(Protocol):
         """Copy rank 0's values into every rank's tensors, in place. Shapes and types must be equal on all ranks."""
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        """Replace every rank's tensors by the mean over ranks, in place.
+        """Replace every rank's tensors by the mean over ranks, in place. The tensors must be floating point.
 
-        Floating point only. Shapes must be equal on all ranks.
+        Shapes must be equal on all ranks.
         """
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Return the sums over all ranks, element by element, in double precision."""
+        """Return the sums over all ranks, element by element, in double precision. `values`: equally many on every rank."""
 
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
     ) -> Exchange:
-        """Prepare a trial's exchange of gradients. The module's values must be equal on all ranks (see `broadcast`)."""
+        """Return a new gradient exchange for one trial.
+
+        The module's values must be equal on all ranks (call `broadcast` before). `scaler`: loss scaling, None for none.
+        `timeline`: clock of the device, for the time marks of `Exchange.backward`.
+        """
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group of ranks. No other method may be called afterwards."""
 
 
 class RankFailed(Exception):
-    """The exchange broke because another rank is lost. The group's supervisor identifies it."""
+    """Error of an exchange between ranks: another rank (process) of the worker is lost. The message is the library's."""
 
 
 def is_of_exchange(error: BaseException) -> bool:
-    """Return True if the error means that the exchange between ranks is broken, in any part of a step.
+    """Return True if the error means that the exchange between ranks is broken, in any part of a training step.
 
-    Hooks exchange within the backward pass, and DDP also within the forward pass. Full device memory while NCCL starts is not a
-    broken exchange. torch has no exception class for a lost peer, so the messages of Gloo and NCCL are searched.
+    DDP exchanges within the forward and the backward pass, Horovod within the backward pass. Full device memory is not a broken
+    exchange, also while NCCL starts. torch has no exception class for a lost rank, and therefore the messages of Gloo and NCCL
+    are searched.
     """
     if is_out_of_memory(error):
         return False
@@ -123,7 +140,10 @@ def is_of_exchange(error: BaseException) -> bool:
 
 
 def or_rank_failed(act: Callable[[], object]) -> None:
-    """Run a part of an exchange. Raises RankFailed if another rank is lost."""
+    """Call `act`, a part of an exchange. Raise RankFailed if its RuntimeError means that another rank is lost.
+
+    All other errors of `act` are raised unchanged.
+    """
     try:
         act()
     except RuntimeError as error:
@@ -133,7 +153,7 @@ def or_rank_failed(act: Callable[[], object]) -> None:
 
 
 class SingleRank:
-    """Collective of one rank: nothing is exchanged."""
+    """Collective of a single rank: nothing is exchanged, and all results are the rank's own values."""
 
     name = "none"
     rank = 0
@@ -146,11 +166,16 @@ class SingleRank:
         return None
 
     def total(self, values: Sequence[float]) -> list[float]:
+        """Return the values as a list: the sum over one rank is its own value."""
         return list(values)
 
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
     ) -> Exchange:
+        """Return the object that runs the backward pass and the update of one trial. Nothing is exchanged.
+
+        `scaler`: FP16 loss scaling, None for none. `timeline` is not used.
+        """
         return _Local(module, optimiser, scaler)
 
     def close(self) -> None:
@@ -181,7 +206,10 @@ class _Local:
 
 
 def step(optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
-    """Run one update and release the gradients. Loss scaling skips the update if a gradient overflowed."""
+    """Run one step of the optimiser, and set the gradients to None.
+
+    `scaler`: FP16 loss scaling, None for none. With loss scaling, the step is skipped if a gradient overflowed.
+    """
     if scaler is None:
         optimiser.step()
     else:
@@ -191,9 +219,10 @@ def step(optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
 
 
 def dense_view(tensor: Tensor) -> Tensor:
-    """Return the tensor's memory as a contiguous tensor: itself, or a channels_last (N, C, H, W) viewed as (N, H, W, C).
+    """Return a view of the tensor's memory without gaps. No value is copied.
 
-    Raises ValueError for a layout with gaps.
+    A contiguous tensor is returned unchanged. A channels_last tensor (N, C, H, W) is viewed as (N, H, W, C). Raise ValueError
+    for any other layout.
     """
     if tensor.is_contiguous():
         return tensor
@@ -201,16 +230,26 @@ def dense_view(tensor: Tensor) -> Tensor:
         moved = tensor.permute(0, 2, 3, 1)
         if moved.is_contiguous():
             return moved
-    raise ValueError(f"neither contiguous nor channels_last: strides {tensor.stride()} of shape {tuple(tensor.shape)}")
+    raise ValueError(
+        f"a tensor must be contiguous or channels_last, but found strides {tensor.stride()} of shape {tuple(tensor.shape)}: "
+        "report this as a defect of AIPerf"
+    )
 
 
 def as_bytes(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return the tensors' memory as uint8 tensors (bytes,). Tensors of several types can then be copied in one buffer."""
+    """Return the memory of each tensor as a uint8 tensor (bytes,), without a copy. Different types then fit in one buffer.
+
+    Raise ValueError for a layout with gaps.
+    """
     return [dense_view(tensor.detach()).reshape(-1).view(torch.uint8) for tensor in tensors]
 
 
 def in_one_piece(tensors: Iterable[Tensor], act: Callable[[Tensor], None]) -> None:
-    """Apply a collective operation to many tensors as one buffer (elements,) per type and device, in place."""
+    """Apply a collective operation to many tensors as one buffer per data type and device. The tensors are changed in place.
+
+    `act`: called with each buffer, of shape (elements,), which it changes in place. Raise ValueError for a tensor with a layout
+    with gaps.
+    """
     kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
     for tensor in tensors:
         kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor.detach())
@@ -226,25 +265,32 @@ def in_one_piece(tensors: Iterable[Tensor], act: Callable[[Tensor], None]) -> No
 
 
 class CollectiveModule(Protocol):
-    """Interface of a module in `COLLECTIVES`. It can be imported without the library that it uses."""
+    """Interface of a module that implements a collective (exchange between ranks). It can be imported without its library."""
 
     def missing(self, *, on_cuda: bool) -> str | None:
-        """Return the reason why the collective cannot be used here, as text. None if it can."""
+        """Return the reason, as text, for which this collective cannot be used on this host. None if it can be used.
+
+        `on_cuda`: True if the ranks train on accelerators.
+        """
 
     def join(self, joining: Joining) -> Collective:
-        """Join the other ranks. Every rank must call it."""
+        """Join the other ranks, and return the collective. Every rank must call it. It blocks until all ranks have joined."""
 
 
 def module_of(name: str) -> CollectiveModule:
-    """Import and return the module of a collective by its name in COLLECTIVES. Raises KeyError for another name."""
+    """Import and return the module of a collective. `name`: key of COLLECTIVES, 'horovod' or 'torch'.
+
+    Raise KeyError for others.
+    """
     return cast(CollectiveModule, importlib.import_module(COLLECTIVES[name]))
 
 
 def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
-    """Return a name in COLLECTIVES, or 'none', for `trainer.collective`.
+    """Return the name of the collective for the option `trainer.collective`: 'horovod', 'torch', or 'none' (a single rank).
 
-    `auto` chooses none for one rank, else the first that is available (Horovod if it is built, for CUDA with NCCL).
-    Raises BadConfiguration for an explicit choice that is not available, and for 'none' with several ranks.
+    `choice`: value of the option. `ranks`: number of ranks of the worker. `on_cuda`: True if they train on accelerators. 'auto'
+    is 'none' for one rank, else Horovod if it is installed (for accelerators with NCCL), else torch. Raise BadConfiguration if
+    the chosen collective is not available, or for 'none' with several ranks.
     """
     if choice == "auto":
         if ranks == 1:
@@ -262,6 +308,10 @@ def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
 
 
 def join(choice: str, joining: Joining) -> Collective:
-    """Join the ranks by `trainer.collective` and return the collective. Raises BadConfiguration if it is not available."""
+    """Join the other ranks of the worker, and return the collective. It blocks until all ranks have joined.
+
+    `choice`: value of `trainer.collective`. `joining`: this rank's properties. Raise BadConfiguration if the collective is not
+    available.
+    """
     name = choose(choice, joining.ranks, on_cuda=joining.device.type == "cuda")
     return SingleRank() if name == "none" else module_of(name).join(joining)

@@ -1,4 +1,4 @@
-"""Rendezvous of torch's ranks: a file on one host, or a store of rank 0 for several hosts."""
+"""Meeting points at which torch's ranks find each other: a file on one host, or a TCP store of rank 0 for several hosts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class StoreAt:
-    """A torch.distributed.TCPStore, as one rank reaches it."""
+    """Address of a torch.distributed.TCPStore (key-value server of rank 0), as one rank reaches it."""
 
     address: str
     port: int

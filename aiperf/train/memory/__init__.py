@@ -1,1 +1,1 @@
-"""Memory of a training step: largest batch, estimates and allocator."""
+"""Memory of a training step on a device: largest batch that fits, estimates and measurement."""

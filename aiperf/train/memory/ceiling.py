@@ -1,9 +1,9 @@
-"""The largest batch that fits on a device.
+"""Largest batch that fits on a device, in images per rank.
 
 On CUDA it is measured with forward and backward passes at growing batches, plus an estimate of the other memory
-(`footprint.py`). On a CPU, the kernel kills processes instead of raising an error, so the batch is computed: modelled training
-memory (see `morphism.cost`) against the memory that a rank may use. The groups of one host share the result: the run's folder
-has one small JSON file for each family of architectures, kind of accelerator and host. It survives restarts of a group and of
+(`footprint.py`). On a CPU, the kernel kills processes instead of raising an error, and the batch is computed: modelled training
+memory (see `morphism.cost`) against the memory that a rank may use. The groups of ranks on one host share the result: the run's
+folder has one small JSON file for each starting network, kind of accelerator and host. It survives restarts of a group and of
 the run. Remove it to measure the batch again.
 """
 
@@ -35,15 +35,15 @@ from morphism import Architecture, Graph, Map, cost, cost_of
 
 
 class DoesNotFit(Exception):
-    """The batch ran out of memory, or the memory model predicts that it will."""
+    """Error for a batch that ran out of memory, or that needs too much memory by the memory model."""
 
 
 def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collective, on_host: int) -> int:
-    """Return the bytes that each rank may use.
+    """Return the bytes that each rank may use for training, equal on all ranks. All ranks must call it.
 
-    It is `conf.memory_limit_bytes`, the accelerator's memory, or the host's free memory divided by its ranks. The
-    result is the minimum over all ranks, so that all ranks make the same decisions. All ranks must call it. `on_host`:
-    number of ranks on this rank's host.
+    The bytes are the option trainer.memory_limit_bytes, or the accelerator's memory, or the host's free memory divided by its
+    ranks. The result is the minimum over all ranks. `on_host`: number of ranks on this rank's host. Raise RankFailed if another
+    rank is lost.
     """
     if conf.memory_limit_bytes is not None:
         own = conf.memory_limit_bytes
@@ -56,7 +56,10 @@ def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collecti
 
 
 def check(network: Architecture, batch: int, precision: Precision, limit: int) -> None:
-    """Raise DoesNotFit if the minimum memory of a step exceeds `limit` bytes."""
+    """Raise DoesNotFit if the minimum memory of a training step, by the memory model, exceeds `limit` bytes.
+
+    `batch`: images per rank.
+    """
     needed = cost_of(network).training_memory(batch, precision.bytes_per_element)
     if needed > limit:
         raise DoesNotFit(f"batch {batch} needs at least {needed} bytes, and a rank may use {limit}")
@@ -65,9 +68,10 @@ def check(network: Architecture, batch: int, precision: Precision, limit: int) -
 def largest_batch(
     graph: Graph, device: torch.device, precision: Precision, conf: TrainerConf, limit: int, ranks: int = 1
 ) -> int:
-    """Return the largest batch with which a trial fits into `conf.ceiling_share` of the limit.
+    """Return the largest batch in images per rank that fits into the share trainer.ceiling_share of `limit` bytes.
 
-    A multiple of 8, at most 8192, accurate to 3 %. Raises BadConfiguration if the smallest batch does not fit.
+    It is a multiple of 8, at most 8192, accurate to 3 %. On CUDA, training steps are run to measure it. `ranks`: of the worker.
+    Raise BadConfiguration if the smallest batch does not fit.
     """
     allowed = int(limit * conf.ceiling_share)
 
@@ -106,9 +110,10 @@ def _peak(
 
 
 def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
-    """Run one forward and backward pass on `images` (batch, channels, height, width). Only running statistics are changed.
+    """Run one forward and backward pass on `images` (batch, channels, height, width), without an update of the weights.
 
-    It runs before the weights are loaded. It shows whether the batch fits, and lets kernels be chosen and compiled.
+    Only running statistics are changed. It runs before the weights are loaded. It shows if the batch fits, and lets kernels be
+    chosen and compiled. Raise torch.OutOfMemoryError or another RuntimeError if it does not fit.
     """
     network.train()
     with precision.computing():
@@ -120,11 +125,11 @@ def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
 
 
 def rehearse_eager_passes(network: nn.Module, images: Tensor, last: int, precision: Precision) -> None:
-    """Run the passes that stay eager when whole batches are replayed from CUDA graphs.
+    """Run the passes that are not replayed from CUDA graphs, to show a lack of memory before the epoch starts.
 
-    These are validation of `images` (batch, channels, height, width), and one training step of `last` images if the data set is
-    smaller than a whole step (else 0). CUDA graphs keep their memory in a separate pool. The eager passes need additional
-    memory. This call shows a lack of it before the epoch starts.
+    These are the validation of `images` (batch, channels, height, width), and one training step of `last` images if the data
+    set is smaller than a whole step (else 0). CUDA graphs keep their memory in a separate pool, and these passes need
+    additional memory. Raise torch.OutOfMemoryError or another RuntimeError if it does not fit.
     """
     network.eval()
     with torch.inference_mode(), precision.computing():
@@ -135,7 +140,10 @@ def rehearse_eager_passes(network: nn.Module, images: Tensor, last: int, precisi
 
 
 def blank(graph: Graph, batch: int, device: torch.device, precision: Precision, *, channels_last: bool) -> Tensor:
-    """Return a batch of zeros (batch, channels, height, width) in the precision's dtype."""
+    """Return a batch of images that are zero, (batch, channels, height, width), in the input type of the precision.
+
+    `channels_last`: store the channel as the fastest axis.
+    """
     shape = graph.shapes[0]
     assert isinstance(shape, Map)
     if channels_last:
@@ -148,7 +156,7 @@ def blank(graph: Graph, batch: int, device: torch.device, precision: Precision, 
 
 @dataclass(frozen=True, slots=True)
 class CeilingKey:
-    """Key of a measured batch."""
+    """Conditions of a measured largest batch. Groups of ranks with equal conditions share the result."""
 
     host: str
     device: str
@@ -161,10 +169,12 @@ class CeilingKey:
 
 
 def shared_ceiling(folder: Path, kind: CeilingKey, measure: Callable[[], int]) -> int:
-    """Return the largest batch of this kind, in images per rank, from the folder. Measure and write it if it is absent.
+    """Return the largest batch in images per rank for the conditions `kind`, from a file in `folder`.
 
-    Groups that start together wait for the one that measures (flock, which the kernel releases when its holder dies).
-    On a file system without locks each group measures, and the last result stays for later groups.
+    Measure and store it if absent. `measure`: called without arguments, returns the largest batch. Groups of ranks that start
+    together wait for the one that measures (flock, which the kernel releases when its holder dies). On a file system without
+    locks each group measures, and the last result stays for later groups. Raise OSError if the folder cannot be written, and
+    the errors of `measure`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     name = blake2b("\n".join(asdict(kind).values()).encode(), digest_size=8).hexdigest()

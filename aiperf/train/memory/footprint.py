@@ -1,7 +1,7 @@
-"""Accelerator memory of a trial: the measured memory of a step, and the estimated memory of everything else.
+"""Accelerator memory of a trial: the measured memory of a training step, and the estimated memory of everything else.
 
-A step is measured after its kernels are chosen, because cuDNN's search also reserves workspaces of rejected algorithms.
-(Not run on a GPU yet.)
+A step is measured after its kernels are chosen, because cuDNN's search also reserves workspaces of rejected algorithms. (Not
+run on a GPU yet.)
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ host, and the new one."""
 
 
 def bytes_outside_a_step(graph: Graph, batch: int, bytes_per_element: int, ranks: int) -> int:
-    """Return the maximum bytes of a trial in addition to weights, gradients and activations of a step.
+    """Return the maximum bytes that a trial needs in addition to weights, gradients and activations of a training step.
 
-    Momentum. With several ranks, one copy of the gradients: DDP's buckets, while it rebuilds them after the first step,
-    or Horovod's fusion buffer, which is no larger. Snapshots of weights and momentum for checkpoints. The next batch as
-    bytes, as FP32 during normalization, and in the network's input type.
+    They are the momentum, the snapshots of weights and momentum for checkpoints, and the next batch (as bytes, as FP32 during
+    normalization, and in the network's input type). With several ranks, one copy of the gradients is added: DDP's buckets,
+    while it rebuilds them after the first step, or Horovod's fusion buffer, which is no larger. `batch`: images per rank.
+    `bytes_per_element`: of an input value.
     """
     weights = 4 * cost(graph).parameters
     shape = graph.shapes[0]
@@ -35,42 +36,52 @@ def bytes_outside_a_step(graph: Graph, batch: int, bytes_per_element: int, ranks
 
 
 class DeviceMemory(Protocol):
-    """Memory of a device, as its allocator sees it."""
+    """Interface of the memory of a device, as its allocator reports it."""
 
     def release(self) -> None:
-        """Release reserved memory that is not in use."""
+        """Free the memory that the allocator has reserved and that is not in use."""
 
     def begin(self) -> None:
-        """Reset the peak."""
+        """Begin a new measurement of `peak`: set it to the bytes that are reserved now."""
 
     def peak(self) -> int:
-        """Return the maximum bytes reserved since `begin`."""
+        """Return the maximum bytes reserved since the last call of `begin`."""
 
     def hold(self, size: int) -> object:
-        """Allocate `size` bytes. They are freed with the result. Raises torch.cuda.OutOfMemoryError."""
+        """Allocate `size` bytes. They are freed with the returned object. Raise torch.OutOfMemoryError if they do not fit."""
 
 
 class CudaMemory:
-    """Memory of a CUDA device."""
+    """Memory of a CUDA device, as torch's allocator reports it."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     def release(self) -> None:
+        """Free the memory that torch's allocator has reserved and that is not in use."""
         torch.cuda.empty_cache()
 
     def begin(self) -> None:
+        """Begin a new measurement of `peak`: set it to the bytes that torch has reserved now."""
         torch.cuda.reset_peak_memory_stats(self._device)
 
     def peak(self) -> int:
+        """Return the maximum bytes that torch has reserved on the device since the last call of `begin`."""
         return torch.cuda.max_memory_reserved(self._device)
 
     def hold(self, size: int) -> Tensor:
+        """Allocate `size` bytes on the device. They are freed with the returned tensor.
+
+        Raise torch.OutOfMemoryError if they do not fit.
+        """
         return torch.empty(size, dtype=torch.uint8, device=self._device)
 
 
 def peak_of(step: Callable[[], None], memory: DeviceMemory) -> int:
-    """Return the maximum bytes that a step reserves after its kernels are chosen. Raises torch.cuda.OutOfMemoryError."""
+    """Run `step` twice, and return the maximum bytes that the second run reserves. The first run chooses the kernels.
+
+    Raise torch.OutOfMemoryError if a run does not fit.
+    """
     step()
     memory.release()
     memory.begin()
@@ -79,9 +90,10 @@ def peak_of(step: Callable[[], None], memory: DeviceMemory) -> int:
 
 
 def fits(step: Callable[[], None], other_bytes: int, memory: DeviceMemory) -> bool:
-    """Return True if a step fits into device memory in addition to `other_bytes`, after its kernels are chosen.
+    """Return True if a training step fits into device memory in addition to `other_bytes`.
 
-    Runs the step twice. Raises its errors other than a lack of memory.
+    `step`: called twice, without arguments. The first run chooses the kernels. Errors of `step` other than a lack of memory are
+    raised.
     """
     block: object = None
     try:

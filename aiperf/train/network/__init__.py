@@ -1,1 +1,1 @@
-"""Network of a graph as a torch module, and its weights."""
+"""Network of a graph (the architecture of a trial) as a torch module, and its weights."""

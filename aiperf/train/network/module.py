@@ -1,7 +1,8 @@
-"""A graph as a torch module whose forward is straight-line Python, like a hand-written network.
+"""Conversion of a graph (the architecture of a network) to a torch module with generated Python code for the forward pass.
 
-The source is generated once, when the module is built, so that no node is interpreted at run time. This file decides
-which operations may work in place. Weights are NaN until they are initialised or loaded.
+The code is straight-line, like a hand-written network. It is generated once, when the module is built, and no node is
+interpreted at run time. This file decides which operations may work in place. Weights are NaN until they are initialised or
+loaded.
 """
 
 import linecache
@@ -16,26 +17,23 @@ from morphism import Graph, Map, Vector, ops
 
 
 def build(graph: Graph) -> "Network":
-    """Return a module that computes the graph up to its logits. Float32, on torch's default device.
+    """Return a torch module that computes the graph up to its logits, in float32 on torch's default device.
 
     Its forward takes images (batch, channels, height, width) and returns logits (batch, classes). The softmax at the graph's
     end belongs to the loss. State-dict keys are "<node name>.<weight|bias|running_mean|running_var|…>". Weights of convolutions
-    and dense layers are NaN until `initialise` or `load_state_dict` sets them, so that an uninitialised network cannot train
-    unnoticed. Raises ValueError for a node name that torch uses itself ('half', 'training').
+    and dense layers are NaN until `initialise` or `load_state_dict` sets them. An uninitialised network therefore cannot train
+    unnoticed. Raise ValueError for a node name that torch uses itself ('half', 'training').
     """
     return Network(graph)
 
 
 def source(graph: Graph) -> str:
-    """Return the Python text of the forward that `build` compiles: one line per node.
-
-    Values are deleted after their last use.
-    """
+    """Return the Python source of the network's forward function: one assignment per node, `del` after a value's last use."""
     return "\n".join(("def forward(self, v0):", *(f"    {line}" for line in _lines(graph)), ""))
 
 
 class Network(nn.Module):
-    """Network built from a graph by `build`. It can be copied and pickled."""
+    """Torch module that computes the network of a graph. It can be copied and pickled."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
@@ -48,6 +46,7 @@ class Network(nn.Module):
         """Function of this network's own that forward calls, with its own code object."""
 
     def forward(self, images: Tensor) -> Tensor:
+        """Return the logits (batch, classes) of the images (batch, channels, height, width)."""
         return self.straight_line(self, images)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -130,7 +129,11 @@ def _lines(graph: Graph) -> Iterator[str]:
 
 
 def expression(graph: Graph, index: int) -> str:
-    """Return the Python text that computes a node from `self`, values `v<index>`, and the names in `SCOPE`."""
+    """Return the Python expression that computes one node of the graph in the generated forward function.
+
+    `index`: position of the node in `graph.nodes`, neither the first nor the last. The expression uses `self`, the values
+    `v<index>` of other nodes, and the names in `SCOPE`.
+    """
     node = graph.nodes[index]
     first = f"v{node.inputs[0]}" if node.inputs else ""
     match node.op:

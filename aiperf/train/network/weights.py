@@ -1,7 +1,8 @@
-"""Weights of a network: initial values, execution of a weight plan on a parent's state dict, and noise on copied channels.
+"""Weights of a network: initial values, weights of a child network derived from its parent's, and noise on copied channels.
 
-Plans are data without tensors (see morphism.apply). All random values are drawn from seeded generators: the same seed
-gives the same values in any precision and on any device, independent of torch's global generator.
+A plan has the instructions for the derivation, as data without tensors (see morphism.apply). All random values are drawn from
+seeded generators: the same seed gives the same values in any precision and on any device, independent of torch's global
+generator.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ DENSE_DEVIATION = 0.01
 
 
 def initialise(module: nn.Module, seed: int) -> None:
-    """Set every tensor of the module to its initial value, in place.
+    """Set every tensor of the module to its initial value, in place. Random values depend only on `seed`.
 
     - convolution: He normal, std = √(2 / fan_in), fan_in = input channels per group · K² (He et al. 2015, eq. 10, the forward
       form, which keeps the scale of activations constant through the depth). 3×3 over 64 channels: √(2/576) = 0.0589
     - batch normalisation: γ = 1, β = 0, running mean 0, running variance 1
     - dense: normal with std 0.01, bias 0
 
-    Raises TypeError for any other submodule with tensors, because its values would stay undefined.
+    Raise TypeError for any other submodule with tensors, because its values would stay undefined.
     """
     for number, (name, layer) in enumerate(module.named_modules()):
         match layer:
@@ -46,25 +47,31 @@ def initialise(module: nn.Module, seed: int) -> None:
             case _ if own := [*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False)]:
                 raise TypeError(
                     f"cannot initialise {name!r}: no initial value is defined for {own[0][0]!r} of a {type(layer).__name__}; "
-                    "known are Conv2d, BatchNorm1d, BatchNorm2d, SyncBatchNorm and Linear"
+                    "use only Conv2d, BatchNorm1d, BatchNorm2d, SyncBatchNorm and Linear"
                 )
 
 
 def stream(purpose: str, seed: int, number: int) -> torch.Generator:
-    """Return a CPU generator seeded by (purpose, seed, number). Other purposes and numbers give independent generators."""
+    """Return a CPU random generator seeded by (purpose, seed, number). A change of any of them gives an independent generator.
+
+    `purpose`: any text, such as "noise". `number`: distinguishes generators with one purpose and seed.
+    """
     digest = blake2b(f"{purpose} {seed} {number}".encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
 
 
 def normal(shape: Sequence[int], deviation: float, generator: torch.Generator) -> Tensor:
-    """Return normal values of the given shape with mean 0 and standard deviation `deviation`, float32 on the CPU."""
+    """Return random values of the given shape from a normal distribution with mean 0, float32 on the CPU.
+
+    `deviation`: standard deviation.
+    """
     return torch.empty(tuple(shape), dtype=torch.float32, device="cpu").normal_(0.0, deviation, generator=generator)
 
 
 def he_normal(shape: Sequence[int], fan_in: int, generator: torch.Generator) -> Tensor:
-    """Return values of the given shape with std = √(2 / fan_in), float32 on the CPU.
+    """Return random values of the given shape from a normal distribution with std = √(2 / fan_in), float32 on the CPU.
 
-    He et al. 2015 (arXiv:1502.01852), eq. 10.
+    `fan_in`: number of inputs of one output value. Source: He et al. 2015 (arXiv:1502.01852), eq. 10.
     """
     return normal(shape, sqrt(2.0 / fan_in), generator)
 
@@ -76,12 +83,12 @@ def _fill(parameter: Tensor, values: Tensor) -> None:
 
 @torch.no_grad()
 def carry_out(plan: WeightPlan, parent_state: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """Return the child's state dict: the parent's as changed by the plan, in the parent's precision and on its device.
+    """Return the state dict of a child network: its parent's, changed by the plan, in the parent's precision and on its device.
 
-    Keys are "<node name>.<tensor name>", shapes are those of the child's graph. The parent's tensors are never written.
-    Unchanged tensors are returned without a copy: load the result into a module, which copies, before training it. The same
-    plan, parent and seed give the same bytes. Raises ValueError if the plan changes a tensor that the parent lacks, or creates
-    one that exists. The plan was then made for another network.
+    `plan`: instructions that derive each changed tensor. `seed`: of random values. Keys are "<node name>.<tensor name>", shapes
+    are those of the child's graph. The parent's tensors are never changed. Unchanged tensors are returned without a copy: load
+    the result into a module, which copies, before training it. The same plan, parent and seed give the same bytes. Raise
+    ValueError if the plan was made for another network: it changes a tensor that the parent lacks, or creates one that exists.
     """
     child = dict(parent_state)
     own: set[str] = set()  # created here, so that they may be changed in place
@@ -151,15 +158,14 @@ _REMEDY = "Apply it to the state of its own network"
 def break_symmetry(
     state: Mapping[str, Tensor], plan: WeightPlan, seed: int, relative: float = 1e-3
 ) -> dict[str, Tensor]:
-    """Return the state with normal noise on the copies of channels that the plan made by a widening.
+    """Return the state dict with small random noise on the copies of channels that the plan made when it widened the network.
 
-    Copies of a channel compute the same values and receive the same gradients, so without noise a widened network would stay as
-    narrow as its parent. The noise changes the function slightly and is not function-preserving. The caller records the seed.
-    Standard deviation: `relative` × the RMS of the whole tensor. Noise is added to the second and later copies of a channel,
-    only in the weights of convolutions and dense layers. Normalisation is unchanged, because a running variance must stay
-    positive. Input tensors are not modified. Tensors without copies are returned as they are. The same plan, state and seed
-    give the same bytes. Raises ValueError for weights whose precision is coarser than the noise (bfloat16 for 1e-3), because
-    rounding would remove it.
+    `relative`: standard deviation of the noise, as a share of the RMS of the whole tensor. Copies of a channel compute the same
+    values and receive the same gradients. Without noise a widened network would stay as narrow as its parent. The noise changes
+    the function of the network slightly. It is added to the second and later copies of a channel, only in the weights of
+    convolutions and dense layers. Normalisation is unchanged, because a running variance must stay positive. Input tensors are
+    not modified. Tensors without copies are returned unchanged. The same plan, state and seed give the same bytes. Raise
+    ValueError for weights with a precision coarser than the noise (bfloat16 for 1e-3), because rounding would remove it.
     """
     noisy = dict(state)
     for number, instruction in enumerate(plan.instructions):
@@ -184,6 +190,6 @@ def break_symmetry(
 
 
 def _repeated(index: tuple[int, ...]) -> list[int]:
-    """Return the positions whose source channel occurred before."""
+    """Return the positions with a source channel that occurred before."""
     seen: set[int] = set()
     return [position for position, source in enumerate(index) if source in seen or seen.add(source)]  # type: ignore[func-returns-value]

@@ -1,7 +1,7 @@
-"""Another host of a worker, as the leading host sees it. It is polled, and given up if it does not answer.
+"""Handle of another host of a worker, as used on the leading host (the host with rank 0): start, polling and end of its ranks.
 
-The caller provides the transport: `Call` begins a call and returns its future. All code here runs in the thread of the
-group's supervisor, except for the arrival of answers.
+A host that does not answer is given up. The caller provides the transport: `Call` begins a call and returns its future. All
+code here runs in the thread of the group's supervisor, except for the arrival of answers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class _HostStart:
 
 @dataclass(slots=True)
 class DistantHost:
-    """Another host, for the lifetime of its worker."""
+    """Handle of another host of a worker, kept for the lifetime of the worker.
+
+    Its methods return at once, except for `ended`.
+    """
 
     name: str
     address: str
@@ -71,16 +74,21 @@ class DistantHost:
         self.answered, self._answer_pipe = Pipe(duplex=False)
 
     def begin(self, number: int, start: RankStart) -> None:
-        """Request the host to start its ranks, and return at once. `number`: of the start, to ignore late answers."""
+        """Request the host to start its ranks (training processes), and return at once.
+
+        `number`: of this start, increasing, by which late answers to earlier starts are ignored. `start`: places and addresses
+        of all ranks.
+        """
         self.ranks = tuple(RankStatus(seat.rank) for seat in start.own)
         self._start = _HostStart(number, time.monotonic())
         self._fire("start", number, start)
         self._ask(time.monotonic())
 
     def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Word | Failed]]:
-        """Return (rank, message) of the answers that have arrived, and update the ranks' lines in `heartbeats`.
+        """Return the messages of the host's ranks that have arrived, as (rank, message).
 
-        Sets `lost` if the host failed or has not answered for SILENCE_SECONDS. `now`: time.monotonic().
+        Update the ranks' lines in `heartbeats`. `lost` is set if the host failed, or has not answered for 20 s. `now`:
+        time.monotonic().
         """
         begun = self._start
         received: list[tuple[int, Ready | Word | Failed]] = []
@@ -102,28 +110,37 @@ class DistantHost:
         return received
 
     def is_seen_since(self, moment: float) -> bool:
-        """Return True if the ranks were observed at or after `moment` (time.monotonic()), or the host is lost."""
+        """Return True if the state of the ranks was observed at or after `moment` (time.monotonic()), or the host is lost."""
         return self.lost is not None or (self._start is not None and self._start.seen >= moment)
 
     def send(self, do: ExecuteOrder) -> None:
+        """Send the command to train a trial to the host's ranks, and return at once.
+
+        Nothing is sent if the host is lost or has no ranks.
+        """
         self._of_start("send", do)
 
     def hang_up(self) -> None:
-        """Request its ranks to finish the current checkpoint and end by themselves. Returns at once."""
+        """Request the host's ranks to finish the current checkpoint and end by themselves. The call returns at once.
+
+        Nothing is sent if the host is lost or has no ranks.
+        """
         self._of_start("hang_up")
 
     def kill(self) -> None:
+        """Request the host to kill its ranks, and return at once. Nothing is sent if the host is lost or has no ranks."""
         self._of_start("kill")
 
     def end(self) -> Future[Any] | None:
-        """Begin to end its ranks. Return the future for `ended`. None if it has no ranks or is lost."""
+        """Request the host to end its ranks, and return the future that `ended` needs. None if it has no ranks or is lost."""
         begun, self._start = self._start, None
         return None if begun is None or self.lost is not None else self._fire("end", begun.number)
 
     def ended(self, ending: Future[Any] | None, deadline: float) -> list[tuple[int, str]]:
-        """Wait until its ranks have ended. Return (rank, text on its process) of each that cannot be ended.
+        """Wait until the host's ranks have ended. Return (rank, text on its process) of each that cannot be ended.
 
-        `ending`: result of `end`. `deadline`: of time.monotonic(). Sets `lost` if the host does not answer in time.
+        `ending`: result of `end`. `deadline`: time.monotonic() until which the ranks may end. 10 s more are allowed for the
+        answer. If the host does not answer in time, `lost` is set and the list is empty.
         """
         if ending is None:
             return []

@@ -1,4 +1,6 @@
-"""Ranks of one worker, as their owner on its host sees them. No torch here. Works inside a Ray actor and without Ray.
+"""Group of a worker's ranks (data-parallel processes that train one network), as handled by the worker's process on its host.
+
+No torch here. Works inside a Ray actor and without Ray.
 
     group = RankGroup(conf.trainer, conf.dataset, encode(start_graph), run_folder, accelerators=0, cores=2)
     ready = group.start()                    # blocks until the ranks can take orders. Returns their properties
@@ -8,13 +10,12 @@
             ...
     group.close()
 
-A killed rank is detected within half a second, a hung one within `conf.hang_seconds`. The attempt then ends with a
-Crashed that names rank and host, the other ranks are killed, and a new group is started, with fewer ranks if an
-accelerator failed. A slow rank is awaited while its process makes progress (`hang_watch.py`). A new order waits
-meanwhile.
+A killed rank is detected within half a second, a hung one within `conf.hang_seconds`. The attempt then ends with a Crashed that
+names rank and host, the other ranks are killed, and a new group is started, with fewer ranks if an accelerator failed. A slow
+rank is awaited while its process makes progress (`hang_watch.py`). A new order waits meanwhile.
 
-A worker may have ranks on other hosts (`others`). This host then leads. A host that is cut off, dead or hung is
-detected within `distant_host.SILENCE_SECONDS` and ends the attempt in the same way. The new group excludes it.
+A worker may have ranks on other hosts (`others`). This host then leads. A host that is cut off, dead or hung is detected within
+`distant_host.SILENCE_SECONDS` and ends the attempt in the same way. The new group excludes it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _DEVICE_FAILURES = 2
 
 
 class WorkerEnded(AiperfError):
-    """No rank can be started any more."""
+    """Error of a worker that cannot train any more, because none of its ranks (processes) can be started."""
 
 
 class _Fixable(Exception):
@@ -62,7 +63,10 @@ class _Fixable(Exception):
 
 
 class RankGroup:
-    """Ranks of one worker. See the module's docstring. All methods may be called from any thread."""
+    """Ranks (data-parallel processes) of one worker, which train one network at a time. Methods may be called from any thread.
+
+    Call `start` once, then `order` and `words` repeatedly, then `close`.
+    """
 
     def __init__(
         self,
@@ -78,12 +82,13 @@ class RankGroup:
         others: Sequence[DistantHost] = (),
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        """`start_graph`: from `morphism.encode`.
+        """Create the group. No process is started yet.
 
-        `run_folder`: checkpoints/, ceilings/ and logs/ are created in it. `accelerators`: CUDA devices of this process that the
-        worker owns, 0 for none. `cores`: the worker's share of the host's, limited to those that this process may use.
-        `others`: further hosts, which reach this one at `address`. `on_close`: called when all ranks have ended. Raises
-        BadConfiguration for more ranks than accelerators, or ranks that cannot be divided among the hosts.
+        `start_graph`: starting network, from `morphism.encode`. `run_folder`: checkpoints/, ceilings/ and logs/ are created in
+        it. `accelerators`: CUDA devices of this process that the worker owns, 0 for none. `cores`: the worker's share of the
+        host's, limited to those that this process may use. `others`: further hosts, which reach this one at `address`.
+        `on_close`: called when all ranks have ended. Raise BadConfiguration for more ranks than accelerators, or ranks that
+        cannot be divided among the hosts.
         """
         cores = min(cores, usable_processors())
         hosts = [(accelerators, cores), *((other.accelerators, other.cores) for other in others)]
@@ -121,17 +126,19 @@ class RankGroup:
     # --- for the owner
 
     def start(self) -> Ready:
-        """Start the ranks and wait until they can take orders.
+        """Start the ranks, and wait until they can train. Return their properties. Call it once.
 
-        Raises AiperfError for what the user can fix (configuration, data set), WorkerEnded if no rank can be started.
+        Raise AiperfError for a fault that the user can fix (configuration, data set), and WorkerEnded if no rank can be
+        started.
         """
         self._supervisor.start()
         return self._first.result()
 
     def order(self, order: Train | Drop | Sum) -> None:
-        """Begin to execute an order and return at once.
+        """Begin to execute a command of the driver (the main process), and return at once. The results arrive by `words`.
 
-        Train: one at a time, after the last one's final message. Its time begins now. Drop: executed before the return.
+        Train: train a trial. Only one at a time is allowed, after the final message of the one before. Its time begins now.
+        Drop: remove the checkpoints of a trial, before the return. Sum: report the progress of the current trial now.
         """
         if isinstance(order, Drop):
             self._checkpoints.drop(order.trial)
@@ -149,9 +156,9 @@ class RankGroup:
         self._wake()
 
     def words(self, timeout: float) -> list[Word]:
-        """Return the new messages, waiting up to `timeout` seconds for the first.
+        """Return the new messages for the driver (the main process), waiting up to `timeout` seconds for the first one.
 
-        Raises WorkerEnded after the last message if no rank can be started any more.
+        The list is empty if no message arrived. Raise WorkerEnded, after the last message, if no rank can be started any more.
         """
         messages: list[Word] = []
         try:
@@ -168,17 +175,23 @@ class RankGroup:
             return messages
 
     def pids(self) -> tuple[int, ...]:
-        """Return the process ids of the ranks, by rank, each on its host. Empty if no ranks run."""
+        """Return the process ids of the ranks, by rank. Each is valid on its own host. Empty if no ranks run."""
         with self._lock:
             return tuple(status.pid for status in self._ranks.statuses) if self._ranks else ()
 
     @property
     def is_alive(self) -> bool:
-        """True if orders can be executed, now or after a current restart."""
+        """True if the group can train, now or after a current restart.
+
+        False after `close`, or if no rank can be started any more.
+        """
         return self._ended is None and not self._closing
 
     def close(self) -> None:
-        """End the ranks, also during an order. A checkpoint is finished if that takes less than 5 s."""
+        """End all ranks, also during training, and wait until they have ended.
+
+        The checkpoint being written may take 5 s more.
+        """
         with self._lock:
             self._closing = True
         self._wake()
@@ -227,7 +240,10 @@ class RankGroup:
                 self._report_end(Failed(reason))
             self._words.put(self._ended)
         except BaseException as error:
-            self._ended = WorkerEnded(f"the supervisor of the ranks on {self._host} failed: {error!r}")
+            self._ended = WorkerEnded(
+                f"the supervisor of the ranks on {self._host} failed: {error!r}. Report this as a defect of AIPerf and attach "
+                "the journal"
+            )
             if not self._first.done():
                 self._first.set_exception(error)
             self._words.put(self._ended)
@@ -243,7 +259,7 @@ class RankGroup:
             raise StartFailed(Failed(f"{ranks.named(rank)} cannot be killed: {how}", is_final=True), ranks.seats[rank])
 
     def _bring_up(self) -> Ranks:
-        """Start as many ranks as possible. Raises StartFailed if none is left to try.
+        """Start as many ranks as possible. Raise StartFailed if none is left to try.
 
         A rank is excluded only for a fault of its accelerator, a host only if it was started once and is lost. Other
         faults would occur without that rank too, and a worker must not silently continue with fewer ranks than
@@ -276,7 +292,7 @@ class RankGroup:
     def _count_device_failure(self, error: StartFailed) -> None:
         """Exclude an accelerator at its second failure.
 
-        Raises the error if it is the last one of this host, which has rank 0.
+        Raise the error if it is the last one of this host, which has rank 0.
         """
         seat, device = error.seat, self._device(error.seat)
         self._device_failures[device] += 1

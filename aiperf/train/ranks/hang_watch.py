@@ -1,9 +1,9 @@
-"""Progress of the ranks' processes, and detection of hung ranks by repeated polling. No torch here.
+"""Detection of hung ranks (training processes) by repeated polling of their processes and heartbeats. No torch here.
 
 Work that cannot report its own progress is judged by the kernel's view of its process (proc(5)). A computing thread is running
 or runnable (R), also on a loaded host. A thread that waits for a disk or a file server is in uninterruptible sleep (D), or its
-process has read something since. Libraries that wait for other ranks wake up now and then, so more than half of the last polls
-must show activity.
+process has read something since. Libraries that wait for other ranks wake up now and then. More than half of the last polls
+must therefore show activity.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENOUGH = 6
 
 
 class ProcessProgress:
-    """Progress of one process and its children (compilers)."""
+    """Activity of one rank's process and its children (compilers), judged from repeated polls."""
 
     def __init__(self, pid: int, now: float) -> None:
         self._pid = pid
@@ -35,7 +35,11 @@ class ProcessProgress:
         self._last = self._moved = now
 
     def look(self, stage: Stage, since: float, now: float) -> None:
-        """Poll the process, which has been in `stage` since the time `since`. Call it several times a second."""
+        """Poll the process and record if it is active. Call it several times a second.
+
+        `stage`: current activity of the rank. `since`: begin of that stage. Times are time.monotonic() in seconds. In the first
+        2 s of a stage, and while the rank waits for a command, the process counts as active without a poll.
+        """
         if stage is Stage.IDLE or now - since < _BRIEF_SECONDS:  # earlier polls belong to another stage
             self._looks.extend([True] * _LOOKS)
             self._last = self._moved = now
@@ -52,6 +56,7 @@ class ProcessProgress:
             self._last = now
 
     def quiet_for(self, now: float) -> float:
+        """Return the seconds since the last activity of the process. `now`: time.monotonic()."""
         return now - self._last
 
 
@@ -60,10 +65,14 @@ OPEN_ENDED_FACTOR = 10
 
 
 class Watch:
-    """Watch over the ranks of one start. Must be polled several times a second."""
+    """Detection of hung ranks among the ranks of one start. It must be polled several times a second."""
 
     def __init__(self, heartbeats: HeartbeatFile, *, on_accelerators: bool = False) -> None:
-        """`on_accelerators`: the ranks train on accelerators, whose waits spin. OPEN_ENDED_FACTOR then limits their stages."""
+        """Create the watch. `heartbeats`: file in which each rank writes its stage and the time until which it may be silent.
+
+        `on_accelerators`: the ranks train on accelerators, and wait for them without sleeping. Their stages are then limited to
+        OPEN_ENDED_FACTOR times the announced time.
+        """
         self._on_accelerators = on_accelerators
         self._heartbeats = heartbeats
         self._fewest = -1
@@ -73,10 +82,10 @@ class Watch:
     def hung(self, ranks: Sequence[RankStatus], seconds: float, now: float) -> tuple[int, str] | None:
         """Return (rank that hangs, its activity as text). None if no rank hangs.
 
-        A rank hangs if it has been stopped for `seconds`, or has been silent for longer than it announced while no
-        other rank is behind it. In a stage without a known duration (a slow file system, a compiler) it also needs a
-        process without any progress for as long. Ranks wait for each other in each exchange, so ranks that are ahead
-        are overdue too, perhaps earlier, without being the cause.
+        A rank hangs if it has been stopped (SIGSTOP) for `seconds`, or if it has been silent for longer than it announced while
+        no other rank has reached fewer exchanges. In a stage without a known duration (a slow file system, a compiler) its
+        process must also be without any activity for as long. Ranks wait for each other in each exchange, and the ranks that
+        are ahead become overdue too without being the cause. `ranks`: status of each rank. `now`: time.monotonic().
         """
         stages, meetings, overdue = (
             self._heartbeats.stages(),
@@ -107,7 +116,7 @@ class Watch:
                 return rank, f"hangs: {where}, and nothing goes on in it"
 
     def slowest(self, now: float) -> tuple[int, str]:
-        """Return (rank that is furthest behind, its activity as text)."""
+        """Return (rank that is furthest behind, its activity as text). `now`: time.monotonic()."""
         stages, meetings = self._heartbeats.stages(), self._heartbeats.meetings()
         at_work = [rank for rank, (stage, _) in enumerate(stages) if stage is not Stage.IDLE] or list(
             range(len(stages))

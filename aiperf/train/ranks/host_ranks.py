@@ -1,6 +1,6 @@
-"""Ranks of one start on one host: their settings, processes and shared files. No torch here.
+"""Ranks (training processes) of one start on one host: their settings, processes and shared files. No torch here.
 
-The leading host of a worker has one of these, and so has each other host of the worker (`remote_ranks.py`).
+The leading host of a worker has one such object, and each other host of the worker has one too (`remote_ranks.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class RankStart:
-    """One start of a worker's ranks, as sent to one of its hosts."""
+    """One start of a worker's ranks, as sent to one of its hosts: places of all ranks, and addresses to connect to."""
 
     seats: tuple[RankPlace, ...]
     """Seats of all ranks."""
@@ -58,14 +58,18 @@ class RankStart:
 
     @property
     def own(self) -> tuple[RankPlace, ...]:
+        """Places of the ranks on this host."""
         return tuple(seat for seat in self.seats if seat.host == self.host)
 
 
 class HostRanks:
-    """Ranks of a start on this host. `start` starts them, and they die with the thread that calls it."""
+    """Ranks (training processes) of one start on this host. They are killed when the thread that called `start` ends."""
 
     def __init__(self, recipe: Recipe, start: RankStart) -> None:
-        """Raises OSError if no interface has this host's address."""
+        """Create the folder for the shared files. No process is started.
+
+        Raise OSError if no interface has this host's address.
+        """
         self._interface = "lo" if start.address is None else interface_of(start.address)
         (recipe.run_folder / "logs").mkdir(parents=True, exist_ok=True)
         self.processes: list[RankProcess] = []
@@ -76,7 +80,10 @@ class HostRanks:
         self._start = start
 
     def start(self) -> None:
-        """Start all ranks, each on its share of the host's cores."""
+        """Start the processes of this host's ranks, each with its share of the host's cores. Return without waiting for them.
+
+        Call it once. Raise OSError if a process cannot be started.
+        """
         for seat in self._start.own:
             self.heartbeats.enter(seat.rank, Stage.IMPORT, self._recipe.conf.start_seconds)
             log = self._recipe.run_folder / "logs" / f"worker-{self._recipe.worker}-rank-{seat.rank}.log"
@@ -115,11 +122,17 @@ class HostRanks:
         return chosen | horovod_environment(seat, ranks, at.address, at.port, interface, name)
 
     def look(self, now: float) -> tuple[RankStatus, ...]:
-        """Poll the processes and return the status of each. Call it several times a second."""
+        """Poll the processes, and return the status of each rank of this host. Call it several times a second.
+
+        `now`: time.monotonic().
+        """
         return tuple(process.look(self.heartbeats, now) for process in self.processes)
 
     def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Word | Failed]]:
-        """Return (rank, message) pairs. Wait up to `timeout` seconds for the first or for one of `wakes`, which are emptied."""
+        """Return the new messages of this host's ranks as (rank, message), waiting up to `timeout` seconds for the first one.
+
+        `wakes`: pipes that end the waiting when they become readable. They are emptied. Empty if no message arrived.
+        """
         by_pipe: dict[object, RankProcess] = {
             process.pipe: process for process in self.processes if not process.pipe.closed
         }
@@ -136,24 +149,25 @@ class HostRanks:
         return received
 
     def send(self, do: ExecuteOrder) -> None:
+        """Send the command to train a trial to all ranks of this host. A rank that has ended is skipped."""
         for process in self.processes:
             self.heartbeats.beat(process.rank, 0, Stage.BUILD, self._recipe.conf.start_seconds)
             process.send(do)
 
     def hang_up(self) -> None:
-        """Let the ranks finish the checkpoint that is being written, and end."""
+        """Request the ranks to finish the checkpoint that is being written, and to end. The call does not wait for them."""
         for process in self.processes:
             process.hang_up()
 
     def kill(self) -> None:
-        """Kill the remaining processes, including stopped ones. Does not wait for their end."""
+        """Kill the remaining processes, including stopped ones. The call does not wait for their end."""
         for process in self.processes:
             process.kill()
 
     def end(self) -> list[tuple[int, str]]:
-        """Kill the ranks, wait up to DEATH_SECONDS, and remove their shared files.
+        """Kill the ranks, wait up to 30 s for their end, and remove the files that they share.
 
-        Return (rank, text on its process) of each rank that cannot be ended.
+        Return (rank, text on its process) of each rank that cannot be ended. Empty if all have ended.
         """
         self.kill()
         deadline = time.monotonic() + DEATH_SECONDS

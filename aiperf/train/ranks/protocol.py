@@ -1,7 +1,7 @@
-"""Places of a worker's ranks, and messages between their supervisor and them, over one pipe per rank. No torch here.
+"""Places of a worker's ranks, and messages between the ranks and their supervisor, over one pipe per rank. No torch here.
 
-Ranks are numbered host after host, as in Horovod and torch. Both ends run this release's code in processes of the same user, so
-the pipe carries pickles. They are never written to disk.
+Ranks are numbered host after host, as in Horovod and torch. Both ends run this release's code in processes of the same user,
+and the pipe carries pickles. They are never written to disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiperf.train.trainer_config import TrainerConf
 
 @dataclass(frozen=True, slots=True)
 class RankPlace:
-    """Place of one rank."""
+    """Place of one rank (training process): its host, its device, and its indices as in Horovod and torch."""
 
     rank: int
     host: int
@@ -38,7 +38,9 @@ class RankPlace:
 
 
 def seats(devices: Sequence[Sequence[int | None]]) -> tuple[RankPlace, ...]:
-    """Return a seat for each device of each host. Hosts may have different numbers of devices.
+    """Return the place of each rank: one rank per device, numbered host after host.
+
+    `devices`: for each host, the index of each device on that host, or None for the CPU. Hosts may have different numbers.
 
     >>> [(seat.rank, seat.host, seat.local_rank, seat.cross_rank, seat.cross_size) for seat in seats([[0, 1], [0]])]
     [(0, 0, 0, 0, 2), (1, 0, 1, 0, 1), (2, 1, 0, 1, 2)]
@@ -54,7 +56,7 @@ def seats(devices: Sequence[Sequence[int | None]]) -> tuple[RankPlace, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """To a rank, first: its settings for the rest of its life."""
+    """First message to a rank: its settings for the rest of its life."""
 
     conf: TrainerConf
     dataset: DataSetConf
@@ -79,7 +81,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteOrder:
-    """To all ranks: execute an order."""
+    """Message to all ranks: train a trial."""
 
     order: Train
     taken: float
@@ -88,7 +90,7 @@ class ExecuteOrder:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """From a rank: it can take orders. To the group's owner: its properties."""
+    """Message from a rank when it can train. The same object reports the properties of the ranks to the owner of the group."""
 
     ranks: int
     device: str
@@ -115,7 +117,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """From a rank, last: reason for its end."""
+    """Last message from a rank: the reason for its end."""
 
     reason: str
     words: tuple[Word, ...] = ()
@@ -136,7 +138,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class RankStatus:
-    """A rank's process as its host saw it last. Default: not seen yet."""
+    """State of a rank's process, as observed last on its host. Default values: not observed yet."""
 
     rank: int
     pid: int = 0

@@ -1,8 +1,8 @@
-"""Process of one rank. `group.RankGroup` starts it as `python -m aiperf.train.ranks.rank FD` and ends it.
+"""Program of one rank (training process). `group.RankGroup` starts it as `python -m aiperf.train.ranks.rank FD` and ends it.
 
-It imports, opens the data set and joins the other ranks once, and then executes orders for the whole run, so that this
-time is not spent between trials. It ends with its supervisor: the kernel kills it with the thread that started it, and
-so does the end of the pipe.
+It imports, opens the data set and joins the other ranks once, and then executes orders for the whole run. This time is then not
+spent between trials. It ends with its supervisor: the kernel kills it with the thread that started it, and so does the end of
+the pipe.
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ EXCHANGES_SECONDS = 0.5
 
 
 def main() -> None:
+    """Run one rank until its supervisor ends it. The first argument on the command line is the pipe's file descriptor.
+
+    Any error is reported through the pipe, and the process exits with status 1.
+    """
     pipe = Connection(int(sys.argv[1]))
     _die_with_parent()
     setup = pipe.recv()
@@ -185,7 +189,7 @@ def _warm_up(context: RankContext) -> None:
 
 
 def pci_address(device: torch.device) -> str:
-    """Return the PCI address of an accelerator as the kernel writes it ('0000:3b:00.0')."""
+    """Return the PCI address of an accelerator in the kernel's form, such as '0000:3b:00.0'."""
     import torch
 
     of: Any = torch.cuda.get_device_properties(device)  # torch's stub lacks the PCI numbers

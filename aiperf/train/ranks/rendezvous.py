@@ -1,4 +1,4 @@
-"""Rendezvous of the ranks of one start, for every collective, on the leading host. No torch here.
+"""Meeting point of the ranks of one start on the leading host, with servers for Horovod and torch. No torch here.
 
 Horovod's and torch's stores have no authentication. On one host everything is on the loopback interface. For several hosts
 Horovod's store and a relay to torch's store listen in the leading host's address, and accept only source addresses of the
@@ -27,46 +27,50 @@ BLOCK_BYTES = 2**16
 
 
 class FilteredServer(ThreadingTCPServer):
-    """Server that listens from its creation, and closes connections of other hosts without a byte."""
+    """TCP server that accepts connections from given addresses only. It listens from its creation, on a free port."""
 
     daemon_threads = True
     request_queue_size = 4096
 
     def __init__(self, address: str, admitted: Collection[str], handler: type[BaseRequestHandler]) -> None:
-        """`address`: this host's. `admitted`: source addresses of accepted connections.
+        """Open the server on a free port. `address`: this host's. `admitted`: source addresses of accepted connections.
 
-        Raises:
-            OSError: this host does not have that address.
+        Raise OSError if this host does not have that address.
         """
         super().__init__((address, 0), handler)
         self.port: int = self.server_address[1]
         self.refused: set[str] = set()
-        """Addresses whose connections were refused."""
+        """Addresses of refused connections."""
         self._admitted = frozenset(admitted)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), name="rendezvous", daemon=True)
         self._thread.start()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Return True if the connection comes from an admitted address. Otherwise record the address, and the server closes it.
+
+        `client_address`: (address, port). `request`: the connection.
+        """
         host = client_address[0]
         if host not in self._admitted:
             self.refused.add(host)
         return host in self._admitted
 
     def shut(self) -> None:
-        """Stop listening. Established connections continue."""
+        """Stop listening. Established connections continue. It may be called again."""
         if self._thread.is_alive():
             self.shutdown()
             self._thread.join()
             self.server_close()
 
     def close(self) -> None:
+        """Stop listening. Established connections continue. It may be called again."""
         self.shut()
 
 
 class HorovodRendezvous(FilteredServer):
-    """Key-value store of Horovod's Gloo context (`PUT`, `GET`, `DELETE /scope/key`), horovod 0.28.
+    """HTTP key-value store through which Horovod's ranks find each other (`PUT`, `GET`, `DELETE /scope/key`), for horovod 0.28.
 
-    Horovod's own RendezvousServer listens on all interfaces, where anybody may write to it.
+    Horovod's own RendezvousServer listens on all interfaces, and any host may write to it.
     """
 
     def __init__(self, address: str = LOOPBACK, admitted: Collection[str] = (LOOPBACK,)) -> None:
@@ -98,7 +102,7 @@ class HorovodRendezvous(FilteredServer):
 
 
 class Relay(FilteredServer):
-    """Connections to a port of this host's loopback interface."""
+    """Server that passes each connection to a port of this host's loopback interface, in both directions."""
 
     def __init__(self, address: str, admitted: Collection[str], port: int) -> None:
         standing = self._standing = set[socket.socket]()
@@ -134,7 +138,7 @@ def _pass_on(one: socket.socket, other: socket.socket) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HostAddress:
-    """Address of a server, as the ranks of one host reach it."""
+    """Address and port of a server, as the ranks of one host reach it."""
 
     address: str
     port: int
@@ -142,7 +146,7 @@ class HostAddress:
 
 @dataclass(frozen=True, slots=True)
 class Directions:
-    """Rendezvous as the ranks of one host reach it."""
+    """Addresses of the meeting point (Horovod's and torch's servers), as the ranks of one host reach them."""
 
     horovod: HostAddress | None
     """Horovod's rendezvous. None if Horovod cannot be the collective."""
@@ -151,10 +155,14 @@ class Directions:
 
 
 class OpenRendezvous:
-    """Rendezvous that is open from its creation."""
+    """Meeting point of the ranks of one start: servers for Horovod and torch that are open from its creation."""
 
     def __init__(self, collective: str, ranks: int, addresses: Sequence[str]) -> None:
-        """`addresses`: the hosts', as they reach each other, the leading one's first. Not used for one host."""
+        """Open the servers that the collective needs. Raise OSError if this host does not have the first address.
+
+        `collective`: option trainer.collective. `ranks`: number of ranks. `addresses`: of the hosts, the leading one's first.
+        For a single host they are not used.
+        """
         spans = len(addresses) > 1
         self._leader, admitted = (addresses[0], addresses) if spans else (LOOPBACK, [LOOPBACK])
         self._horovod: HorovodRendezvous | None = None
@@ -173,7 +181,10 @@ class OpenRendezvous:
             raise
 
     def directions(self, host: int) -> Directions:
-        """Return the addresses at which the ranks of a host reach the rendezvous. `host`: index, 0 is the leading one."""
+        """Return the addresses at which the ranks of a host reach the servers.
+
+        `host`: index of the host, 0 is the leading one.
+        """
         horovod = None if self._horovod is None else HostAddress(self._leader, self._horovod.port)
         if self._listening is None or self._relay is None:
             return Directions(horovod, None)
@@ -182,7 +193,7 @@ class OpenRendezvous:
 
     @property
     def refused(self) -> list[str]:
-        """Addresses outside the group whose connections were refused, sorted."""
+        """Sorted addresses of the hosts outside the worker that tried to connect and were refused."""
         return sorted({address for server in self._servers() for address in server.refused})
 
     def shut(self) -> None:
@@ -193,6 +204,7 @@ class OpenRendezvous:
             self._listening.close()
 
     def close(self) -> None:
+        """Stop listening, and end the connections that are passed to torch's store. It may be called again."""
         self.shut()
         for server in self._servers():
             server.close()
@@ -204,10 +216,11 @@ class OpenRendezvous:
 def horovod_environment(
     seat: RankPlace, ranks: int, address: str, port: int, interface: str, host: str
 ) -> dict[str, str]:
-    """Return the environment of a rank's process, as `horovodrun --gloo` sets it.
+    """Return the environment variables of a rank's process for Horovod, by name, as `horovodrun --gloo` sets them.
 
-    Source: horovod/runner/gloo_run.py of horovod 0.28. `address`, `port`: of the rendezvous, as this rank reaches it.
-    `interface`: to the other ranks. `host`: a name that only the ranks of its host share.
+    Source: horovod/runner/gloo_run.py of horovod 0.28. `ranks`: number of all ranks. `address`, `port`: of the meeting point,
+    as this rank reaches it. `interface`: network interface to the other ranks. `host`: a name that only the ranks of its host
+    share.
     """
     return {
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,

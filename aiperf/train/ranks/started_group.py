@@ -1,4 +1,7 @@
-"""One start of a worker's ranks over all of its hosts: processes, shared files, fault attribution and end. No torch here."""
+"""One start of a worker's ranks over all of its hosts: processes, search for the rank that caused a failure, end.
+
+No torch here.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,21 @@ _KILLED, _FAILED, _ENDED, _NOTICED = range(4)
 
 
 class StartFailed(Exception):
-    """A start failed."""
+    """Error of a start of a worker's ranks. It has the failure, and the place of the rank that caused it."""
 
     def __init__(self, failure: Failed, seat: RankPlace, failed_devices: int = 0) -> None:
         super().__init__(failure.reason)
         self.failure = failure
         self.seat = seat
         self.failed_devices = failed_devices
-        """Ranks of this start whose accelerator failed. Several at once have one common fault: driver, fabric, runtime."""
+        """Number of ranks of this start with a failed accelerator. Several at once have a common fault, such as the driver."""
 
 
 class Ranks:
-    """Ranks of one start. `start` starts them. Those of this host die with the thread that calls it."""
+    """Ranks (training processes) of one start, on all hosts of a worker.
+
+    Those on this host are killed with the starting thread.
+    """
 
     def __init__(
         self,
@@ -49,18 +55,11 @@ class Ranks:
         address: str,
         distant: Sequence[DistantHost],
     ) -> None:
-        """Open the rendezvous of one start of a worker's ranks.
+        """Open the meeting point of one start of a worker's ranks. No process is started.
 
-        Args:
-            recipe: settings of the worker.
-            seats: place of each rank.
-            number: number of this start, increasing.
-            host: name of this host.
-            address: address of this host, for the rendezvous.
-            distant: the other hosts of the worker.
-
-        Raises:
-            OSError: this host does not have `address`.
+        `recipe`: settings of the worker. `seats`: place of each rank. `number`: of this start, increasing. `host`, `address`:
+        name and address of this host. `distant`: the other hosts of the worker. Raise OSError if this host does not have
+        `address`.
         """
         self.seats = tuple(seats)
         self.statuses: tuple[RankStatus, ...] = ()
@@ -84,6 +83,10 @@ class Ranks:
         return RankStart(self.seats, host, self._meeting.directions(host), address)
 
     def start(self) -> None:
+        """Start the ranks on all hosts, and return without waiting until they can train. Call it once.
+
+        Raise OSError if a process of this host cannot be started.
+        """
         for number, other in enumerate(self._distant, 1):
             other.begin(self._number, self._start_of(number, other.address))
             for status in other.ranks:
@@ -92,22 +95,24 @@ class Ranks:
         self._look(time.monotonic())
 
     def have_met(self) -> None:
-        """Close the rendezvous. Call it when all ranks have joined."""
+        """Close the meeting point. Call it when all ranks have joined."""
         self._meeting.shut()
 
     @property
     def refused(self) -> str:
-        """Text with the addresses that were refused at the rendezvous. Empty if there were none."""
+        """Text with the addresses outside the worker that were refused at the meeting point. Empty if there were none."""
         strangers = self._meeting.refused
-        return f" (sent away at the meeting point, as none of its hosts: {', '.join(strangers)})" if strangers else ""
+        return f" (refused, because they are no hosts of this worker: {', '.join(strangers)})" if strangers else ""
 
     def named(self, rank: int) -> str:
+        """Return the name of a rank for messages: 'rank 0 of 4 on HOST'."""
         return f"rank {rank} of {len(self.seats)} on {self._names[self.seats[rank].host]}"
 
     def receive(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Word | Failed]]:
-        """Return (rank, message) pairs.
+        """Return the new messages of the ranks as (rank, message), waiting up to `timeout` seconds for the first one.
 
-        Waits up to `timeout` seconds for the first, for `wake`, or for an answer of another host.
+        `wake`: pipe that ends the waiting when it becomes readable. An answer of another host ends it too. The state of all
+        processes is polled once.
         """
         received = self._local.receive(
             timeout, [wake, *(other.answered for other in self._distant if other.lost is None)]
@@ -122,19 +127,20 @@ class Ranks:
         self.statuses = (*self._local.look(now), *(status for other in self._distant for status in other.ranks))
 
     def words_of_hosts(self) -> list[Word]:
-        """Return the messages of the other hosts themselves."""
+        """Return the new messages of the other hosts themselves, not of their ranks. They are returned once."""
         messages = [word for other in self._distant for word in other.words]
         for other in self._distant:
             other.words = []
         return messages
 
     def send(self, do: ExecuteOrder) -> None:
+        """Send the command to train a trial to the ranks on all hosts. Ranks that have ended are skipped."""
         self._local.send(do)
         for other in self._distant:
             other.send(do)
 
     def lost(self) -> tuple[str, int] | None:
-        """Return (reason, first rank) of a host that is given up. None if there is none."""
+        """Return (reason, first rank) of the first host that has been given up. None if there is none."""
         for number, other in enumerate(self._distant, 1):
             if other.lost is not None:
                 own = [seat.rank for seat in self.seats if seat.host == number]
@@ -142,12 +148,14 @@ class Ranks:
         return None
 
     def has_ended(self) -> bool:
+        """Return True if the process of any rank has ended."""
         return any(status.has_ended for status in self.statuses)
 
     def hung(self, seconds: float) -> tuple[int, str] | None:
-        """Return (rank that hangs, its activity as text). None if none hangs, or a host's state is older than FRESH_SECONDS.
+        """Return (rank that hangs, its activity as text). None if no rank hangs.
 
-        `seconds`: see `Watch.hung`.
+        A rank that has been stopped (SIGSTOP) hangs after `seconds`, any other one after the silence that it announced. None
+        also if the state of a host is older than 3 s.
         """
         now = time.monotonic()
         if not self._are_seen_since(now - FRESH_SECONDS):
@@ -161,7 +169,8 @@ class Ranks:
     def cause(self, wake: Connection, say: Callable[[Word], None]) -> tuple[Failed, int]:
         """Return (failure, rank that caused it) after a rank has ended, failed or been lost.
 
-        Wait up to 10 s for the failures of other ranks. `say` is called with each message that arrives meanwhile.
+        It waits up to 10 s for the failures of other ranks. `say`: called with each message that arrives meanwhile. `wake`:
+        pipe that ends a wait for messages when it becomes readable. It is emptied.
         """
         began = time.monotonic()
         while True:
@@ -179,13 +188,17 @@ class Ranks:
         return failure(first, self.named(first.rank)), first.rank
 
     def failed_devices(self) -> int:
+        """Return the number of ranks with a failure of their accelerator."""
         return sum(status.failed is not None and status.failed.is_device for status in self.statuses)
 
     def _are_seen_since(self, moment: float) -> bool:
         return all(other.is_seen_since(moment) for other in self._distant)
 
     def release(self, seconds: float, wake: Connection) -> None:
-        """Request the ranks to end by themselves, and wait up to `seconds` until all have ended."""
+        """Request the ranks to end by themselves, and wait up to `seconds` until all have ended.
+
+        `wake`: pipe that ends a wait for messages when it becomes readable. It is emptied.
+        """
         self._local.hang_up()
         for other in self._distant:
             other.hang_up()
@@ -198,15 +211,15 @@ class Ranks:
         return all(status.has_ended for status in self.statuses if self.seats[status.rank].host not in lost)
 
     def kill(self) -> None:
-        """Kill the remaining processes, including stopped ones. Does not wait for their end."""
+        """Kill the remaining processes on all hosts, including stopped ones. The call does not wait for their end."""
         self._local.kill()
         for other in self._distant:
             other.kill()
 
     def end(self) -> list[tuple[int, str]]:
-        """Kill the ranks, wait within limits, and remove their shared files.
+        """Kill the ranks on all hosts, wait for their end (up to 30 s, other hosts 40 s), and remove their shared files.
 
-        Return (rank, text on its process) of each rank that cannot be ended.
+        Return (rank, text on its process) of each rank that cannot be ended. Empty if all have ended.
         """
         deadline = time.monotonic() + host_ranks.DEATH_SECONDS
         endings = [(other, other.end()) for other in self._distant]
@@ -223,7 +236,10 @@ def _ranks_in_words(ranks: Sequence[int], of: int) -> str:
 
 
 def suspicion(status: RankStatus) -> int:
-    """Return a number from 0 to 3 for the likelihood that a rank caused a failure. A lower number is a more likely cause."""
+    """Return a number from 0 to 3 for the suspicion that a rank caused a failure. A lower number is a more likely cause.
+
+    0: killed by a signal. 1: failed by itself. 2: ended without a report. 3: only noticed the loss of another rank, or runs.
+    """
     if status.signal is not None and status.signal != signal.SIGABRT:
         return _KILLED  # from outside, or by the kernel for its memory
     if status.failed is not None and not status.failed.is_peer:
@@ -234,17 +250,28 @@ def suspicion(status: RankStatus) -> int:
 
 
 def is_clear(ranks: Sequence[RankStatus]) -> bool:
-    """Return True if the cause is known: a rank was killed, or failed by itself and not by the loss of another rank."""
+    """Return True if the cause of a failure is known: a rank was killed, or failed by itself.
+
+    A failure by the loss of another rank does not count.
+    """
     return any(suspicion(status) in (_KILLED, _FAILED) for status in ranks)
 
 
 def culprit(ranks: Sequence[RankStatus], meetings: Sequence[int]) -> RankStatus:
-    """Return the rank that caused the failure. At least one has ended or failed. `meetings`: exchanges of each rank."""
+    """Return the rank that most likely caused a failure. At least one rank must have ended or failed.
+
+    `meetings`: number of exchanges that each rank has reached. Among equally suspected ranks, the one with the fewest is
+    returned.
+    """
     # if all only noticed the loss of another rank, the one with the fewest exchanges is the cause
     return min(ranks, key=lambda status: (suspicion(status), meetings[status.rank]))
 
 
 def failure(status: RankStatus, name: str) -> Failed:
+    """Return the failure that a rank reported. Without a report, return a failure with the end of its process.
+
+    `name`: name of the rank, with which the reason begins.
+    """
     if status.failed is not None:
         return replace(status.failed, reason=f"{name} failed: {status.failed.reason}")
     return Failed(f"{name} {status.end_in_words}")

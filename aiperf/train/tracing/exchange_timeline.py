@@ -1,4 +1,4 @@
-"""Phases of the gradient exchange in Horovod's timeline: the rows of HPC AI500's Table 6.
+"""Times of the phases of the gradient exchange, read from Horovod's timeline file: the rows of HPC AI500's Table 6.
 
 Fused tensors repeat the interval of their buffer, and several tensors wait at the same time. The time of a phase is therefore
 the length of the union of its intervals.
@@ -31,7 +31,10 @@ _WHOLE = "ALLREDUCE"
 
 @dataclass(frozen=True, slots=True)
 class ExchangeTimes:
-    """Phases of the exchange. Phases that the backend does not report are missing: Gloo has no waits and no queue."""
+    """Seconds of each phase of the gradient exchange. Phases that the backend does not report are missing.
+
+    Gloo reports no waits and no queue.
+    """
 
     steps: int
     """Exchanges of the tensor that was exchanged most often. 0 without an exchange."""
@@ -40,7 +43,7 @@ class ExchangeTimes:
 
 
 def union_length(intervals: Iterable[tuple[float, float]]) -> float:
-    """Return the length of the union of intervals.
+    """Return the total length covered by intervals (begin, end), in their unit. Overlapping parts count once.
 
     >>> union_length([(0, 2), (1, 3), (5, 6), (0, 2)])
     4.0
@@ -53,7 +56,10 @@ def union_length(intervals: Iterable[tuple[float, float]]) -> float:
 
 
 def exchange_times(trace: Trace) -> ExchangeTimes:
-    """Return the seconds by phase of the exchanges in Horovod's timeline. An interval without an end is left out."""
+    """Return the seconds of each phase of the gradient exchanges in Horovod's timeline. An interval without an end is left out.
+
+    `trace`: events of the timeline file.
+    """
     open_intervals: dict[int, list[tuple[str, float]]] = defaultdict(list)
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     exchanges: Counter[int] = Counter()

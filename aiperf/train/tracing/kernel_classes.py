@@ -1,4 +1,4 @@
-"""Classes of kernels and kinds of layers by the names of kernels, from the table kernel_names.json.
+"""Classes of GPU kernels and CPU operators, and kinds of layers, found by name in the table kernel_names.json.
 
 A row has a regular expression for names of torch's operators (`aten::…`) and of kernels on accelerators. The first row that is
 found in a name decides. `below` restricts a row to operators that another operator calls. The classes are those of HPC AI500's
@@ -53,7 +53,9 @@ def _row(name: str, caller: str) -> _Row | None:
 
 
 def kernel_class(name: str, caller: str = "") -> str:
-    """Return the class of a kernel or operator. `caller`: the operator that called it.
+    """Return the class of a GPU kernel or torch operator, one of CLASSES. It is 'other' for an unknown name.
+
+    `caller`: name of the operator that called it, '' if unknown.
 
     >>> kernel_class("aten::mkldnn_convolution"), kernel_class("sm80_xmma_gemm_bf16bf16"), kernel_class("unheard_of")
     ('convolution', 'GEMM', 'other')
@@ -63,6 +65,9 @@ def kernel_class(name: str, caller: str = "") -> str:
 
 
 def layer_kind(name: str) -> str | None:
-    """Return the kind of layer that an operator computes, as in `morphism.traffic`. None if it computes none alone."""
+    """Return the kind of layer, such as 'convolution', that a torch operator computes.
+
+    None if it computes no layer by itself.
+    """
     row = _row(name, "")
     return None if row is None else row.layer_kind

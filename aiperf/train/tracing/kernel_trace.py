@@ -1,4 +1,4 @@
-"""Seconds of kernels by class in a trace of torch.profiler."""
+"""Seconds of GPU kernels or CPU operators by class, read from a trace of torch.profiler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Waits = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class KernelTimes:
-    """Kernels of the traced steps."""
+    """Seconds of the kernels of the traced training steps, by class of kernel."""
 
     device: str
     """cuda: kernels of an accelerator. cpu: operators on a processor."""
@@ -32,10 +32,11 @@ class KernelTimes:
 
 
 def kernel_times(trace: Trace, waits: Waits = ()) -> KernelTimes:
-    """Return the seconds of a trace by class of kernels.
+    """Return the seconds of each class of kernels in a trace of torch.profiler, summed over its steps.
 
-    On a processor an operator's seconds exclude the operators that it calls, and only the thread with the steps is read: it
-    executes both passes. Framework time within `waits` counts as all-reduce.
+    `waits`: begin and end of each wait for the gradient exchange, in microseconds of the trace. On a CPU, framework time within
+    `waits` counts as all-reduce. On a CPU, an operator's seconds exclude the operators that it calls. Only the thread with the
+    steps is read, because it executes both passes.
     """
     events = [each for each in trace.events if each.get("ph") == "X" and {"ts", "dur", "name", "cat"} <= each.keys()]
     annotated = [each for each in events if each["cat"] == "user_annotation" and each["name"].startswith(STEP)]

@@ -1,4 +1,4 @@
-"""Measured times of a training step by kind of layer and pass, from torch's profiler."""
+"""Measured times of a training step by kind of layer and pass (forward, backward), from torch's profiler."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ OTHER = "other"
 
 
 def layer_times(graph: Graph, batch: int, precision: str, steps: int = 3) -> tuple[float, dict[str, float]]:
-    """Return (mean seconds of a training step, its seconds by kind and pass such as `convolution forward`), on this machine.
+    """Measure a network's training step on this machine. Return (mean seconds of a step, seconds by kind of layer and pass).
 
-    The parts sum to the step. The profiler's own time is in `other`. A first step is not measured.
-
-    Args:
-        precision: fp32, or bf16 or fp16 by autocast.
+    The keys are such as 'convolution forward', and the values sum to the step. 'other' has the remaining time, including the
+    profiler's own. `batch`: images per step. `precision`: fp32, or bf16 or fp16 by autocast. `steps`: number of measured steps.
+    One step before them is not measured.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     shape = graph.shapes[0]

@@ -1,4 +1,4 @@
-"""Numbers of a training step that 16-bit types lose: gradients in FP16 and BF16, and updates of BF16 weights."""
+"""Counts of numbers in a training step that 16-bit types lose: gradients in FP16 and BF16, and updates of BF16 weights."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _BF16_DIGITS = 8
 
 
 class LostNumbers:
-    """Counts over steps, by kind of layer."""
+    """Counts, over several steps, of gradients and updates that 16-bit types lose, by kind of layer."""
 
     def __init__(self) -> None:
         self._counts: defaultdict[str, Tensor] = defaultdict(lambda: torch.zeros((), dtype=torch.int64))
 
     @torch.no_grad()
     def add(self, network: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
-        """Count the gradients of a step between backward pass and update. The optimiser must have momentum buffers.
+        """Add the counts of the current step. Call it between the backward pass and the update.
 
-        The device is not synchronized without loss scaling.
+        The optimiser must have momentum buffers. `scaler`: FP16 loss scaling, None for none. Gradients are divided by its
+        scale. The device is synchronized only with loss scaling.
         """
         scale = 1.0 if scaler is None else scaler.get_scale()
         group = optimiser.param_groups[0]
@@ -43,7 +44,10 @@ class LostNumbers:
                 )
 
     def counts(self) -> dict[str, GradientCounts]:
-        """Return the counts over all steps by kind of layer. Synchronizes the device."""
+        """Return the counts over all added steps, by kind of layer ('convolution', 'dense', 'batch_normalisation', 'other').
+
+        The call waits for the device.
+        """
         names = GradientCounts.__struct_fields__
         return {
             kind: GradientCounts(**dict(zip(names, row.tolist(), strict=True))) for kind, row in self._counts.items()
@@ -51,14 +55,22 @@ class LostNumbers:
 
 
 def sgd_update(weight: Tensor, gradient: Tensor, momentum: Tensor, options: Mapping[str, Any]) -> Tensor:
-    """Return the difference that SGD's next step subtracts from a weight. `options`: of its parameter group."""
+    """Return the tensor that SGD's next step subtracts from a weight.
+
+    It is lr · (m · momentum + gradient + weight_decay · weight), with m the momentum factor. `momentum`: the weight's momentum
+    buffer. `options`: parameter group of the optimiser with the keys 'lr', 'momentum' (the factor) and 'weight_decay'.
+    """
     direction: Tensor = options["momentum"] * momentum + gradient + options["weight_decay"] * weight
     update: Tensor = direction * options["lr"]
     return update
 
 
 def gradient_counts(gradient: Tensor) -> list[Tensor]:
-    """Return scalar counts of gradient elements: the first seven fields of GradientCounts, for an FP32 tensor."""
+    """Return seven scalar counts of elements of an FP32 gradient that 16-bit types would lose.
+
+    They are: finite elements that are not 0, and of these the elements that become 0, subnormal and infinite in FP16, then in
+    BF16.
+    """
     is_counted = gradient.isfinite() & (gradient != 0)
     counts = [is_counted.sum()]
     for dtype in (torch.float16, torch.bfloat16):
@@ -69,11 +81,10 @@ def gradient_counts(gradient: Tensor) -> list[Tensor]:
 
 
 def update_counts(weight: Tensor, update: Tensor) -> list[Tensor]:
-    """Return scalar counts of updates and lost updates: the last two fields of GradientCounts.
+    """Return two scalar counts: elements of an update that are not 0, and of these the ones that BF16 weights would lose.
 
-    `update`: difference that the optimiser subtracts.
-
-    A weight w with 2^(e−1) ≤ |w| < 2^e has the last place 2^(e−8) in BF16.
+    `update`: difference that the optimiser subtracts from `weight`. Weights that are 0 are left out. An update is lost if it is
+    below half the last place of the weight. A weight w with 2^(e−1) ≤ |w| < 2^e has the last place 2^(e−8) in BF16.
     """
     is_counted = update.isfinite() & (update != 0) & (weight != 0)
     exponent = torch.frexp(weight).exponent

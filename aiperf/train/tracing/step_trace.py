@@ -1,7 +1,7 @@
-"""Trace of some steps of a trial's first epoch by rank 0, for the message StepsProfiled (`trainer.profile_steps`).
+"""Trace of some training steps of a trial's first epoch on rank 0 (option `trainer.profile_steps`).
 
-As many steps before the traced ones are timed for comparison, and as many after them are examined for lost numbers. Outside
-these steps the loop does no additional work.
+The result is the message StepsProfiled. As many steps before the traced ones are timed for comparison, and as many after them
+are examined for lost numbers. Outside these steps the loop does no additional work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ AFTER_STEP = 20
 
 
 def traced_steps(wanted: int, steps: int) -> range:
-    """Return the indices of the traced steps of an epoch.
+    """Return the indices (from 0) of the traced steps of an epoch. Empty if the epoch is too short.
+
+    `wanted`: requested number of steps. At most a third of the epoch's `steps` is traced.
 
     >>> traced_steps(10, 100), traced_steps(10, 12), traced_steps(10, 2)
     (range(20, 30), range(4, 8), range(0, 0))
@@ -41,10 +43,16 @@ def traced_steps(wanted: int, steps: int) -> range:
 
 
 class StepTrace:
-    """Trace of one epoch. Call `turn` with an idle device before each step of `edges`, and `close` in any case."""
+    """Trace of some training steps of one epoch.
+
+    Call `turn` with an idle device before each step in `edges`, and `close` at the end.
+    """
 
     def __init__(self, order: Train, context: RankContext, ready: PreparedNetwork, steps: range) -> None:
-        """`steps`: indices of the traced steps, at least one."""
+        """Create the trace of one epoch. `steps`: indices (from 0) of the traced steps, at least one.
+
+        `order`: the trial to train. `ready`: its network.
+        """
         self._order = order
         self._context = context
         self._ready = ready
@@ -64,11 +72,17 @@ class StepTrace:
 
     @property
     def edges(self) -> tuple[int, ...]:
-        """Indices of the steps before which `turn` must be called: a part of the trace begins or ends there."""
+        """Indices (from 0) of the four steps before which `turn` must be called.
+
+        They are: first step that is timed for comparison, first traced step, first examined step, and first step after these.
+        """
         return self._reference.start, self._steps.start, self._steps.stop, self._examined.stop
 
     def turn(self, step: int) -> StepsProfiled | None:
-        """Begin or end a part of the trace before step `step`. Return the trace's message at the last edge, otherwise None."""
+        """Begin or end a part of the trace before the step with index `step`, one of `edges`. The device must be idle.
+
+        Return the message with the result at the last edge, otherwise None.
+        """
         began = time.monotonic()
         if step == self._steps.start:
             self._begin()
@@ -78,18 +92,24 @@ class StepTrace:
         return self._message() if step == self._examined.stop else None
 
     def is_active(self, step: int) -> bool:
-        """Return True if `begin_step` and `after_backward` must be called in this step."""
+        """Return True if `begin_step`, `after_backward` and `end_step` must be called in the step with index `step`."""
         return step in self._steps or step in self._examined
 
     def begin_step(self, step: int) -> None:
-        """Annotate a traced step, so that the trace excludes the time between steps."""
+        """Mark the begin of the step with index `step` in the trace. Call it before the forward pass.
+
+        The time between two steps is therefore excluded. A step that is not traced is ignored.
+        """
         if step in self._steps:
             self._begins.append(time.monotonic())
             self._annotation = record_function(f"{STEP}{step}")
             self._annotation.__enter__()
 
     def after_backward(self, waited: tuple[Mark, Mark] | None) -> None:
-        """Record the wait for the exchange of a traced step, or count the lost numbers of an examined one."""
+        """Record the wait for the exchange if the step is traced. Count the lost numbers if the step is examined.
+
+        `waited`: time marks (begin, end) of the wait for the gradient exchange, None without an exchange.
+        """
         if self._annotation is None:
             self._lost.add(self._ready.network, self._ready.exchange.optimiser, self._ready.scaler)
         elif waited is not None and self._context.device.type == "cpu":
@@ -97,12 +117,13 @@ class StepTrace:
             self._waits.append((second(waited[0]), second(waited[1])))
 
     def end_step(self) -> None:
+        """Mark the end of a traced step in the trace. Call it after the update. A step that is not traced is ignored."""
         if self._annotation is not None:
             self._annotation.__exit__(None, None, None)
             self._annotation = None
 
     def close(self) -> None:
-        """End the trace of an attempt that failed, and remove its files."""
+        """Stop the profiler if it is running, and remove the trace's temporary files. It may be called again."""
         self.end_step()
         if self._profile is not None:
             self._profile.__exit__(None, None, None)
@@ -135,7 +156,7 @@ class StepTrace:
         self.close()
 
     def _waits_in(self, trace: Trace) -> list[tuple[float, float]]:
-        """Return the waits in microseconds of the trace, whose clock is compared with ours at the begin of each step."""
+        """Return the waits in microseconds of the trace. The begins of the steps relate its clock to time.monotonic()."""
         begins = sorted(each["ts"] for each in trace.events if each.get("name", "").startswith(STEP))
         return [
             (at + (wait[0] - begin) * 1e6, at + (wait[1] - begin) * 1e6)

@@ -1,4 +1,4 @@
-"""torch's profiler of operators and kernels."""
+"""Profiler of torch's operators and GPU kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.autograd.profiler import profile
 
 
 def operator_profile(device: torch.device) -> profile:
-    """Return a profile of the operators of this process, and of the kernels on its accelerator if it has one.
+    """Return a context manager that records the operators of this process, and the kernels on `device` if it is a GPU.
 
     torch.profiler does the same, but imports torch's compiler first, which takes seconds (torch 2.13).
     """

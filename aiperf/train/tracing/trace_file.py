@@ -1,4 +1,4 @@
-"""Files in Chrome's trace format, as torch.profiler and Horovod write them. Truncated files are read as far as they go."""
+"""Reader of files in Chrome's trace format, as torch.profiler and Horovod write them. Truncated files are read to their end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aiperf.errors import AiperfError
 
 
 class NoTrace(AiperfError):
-    """A file that is no trace."""
+    """Error for a file that is no trace: it has no list of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Events of a trace. Times are in microseconds."""
+    """Events of a trace file, as JSON objects in the order of the file. Their times are in microseconds."""
 
     events: tuple[Mapping[str, Any], ...]
     is_truncated: bool
@@ -25,10 +25,9 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """Return the events of a trace file in the format of Chrome's trace viewer.
+    """Return the events of a file in Chrome's trace format.
 
-    Raises:
-        NoTrace: The file has no list of events.
+    Raise NoTrace if the file has no list of events, and OSError if it cannot be read.
     """
     text = path.read_bytes().decode("utf-8", errors="replace")
     begin = text.find("[", max(0, text.find('"traceEvents"')))
@@ -41,7 +40,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def _events(text: str, at: int) -> Trace:
-    """Return the objects of the JSON list whose content begins at `at`."""
+    """Return the objects of the JSON list that follow its opening bracket, from position `at` on."""
     decoder = json.JSONDecoder()
     events: list[Mapping[str, Any]] = []
     while True:

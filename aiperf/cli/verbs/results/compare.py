@@ -30,6 +30,7 @@ STATUS = {"no regression": 0, "regression": 1, "cannot be determined": 2}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `compare` to its parser, with their defaults and help texts."""
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", help="a run's folder, its name under runs/, or a folder of equal runs"
     )
@@ -51,7 +52,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print a comparison of runs and return the exit status (see `status`)."""
+    """Compare two runs or two groups of equal runs, and print the differences with their statistical significance.
+
+    Return 0 without --max-regression or without a regression beyond it, 1 for a regression, 2 if it is undetermined. With
+    --repeats or --scaling, print the spread or the scaling of one group and return 0.
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        NoSuchRun, JournalDamaged: a run cannot be read.
+        CannotCompare: contradicting arguments, a run without a score, or runs that cannot be compared.
+    """
     margin = None if arguments.max_regression is None else share(arguments.max_regression)
     if arguments.repeats:
         return _repeats(arguments)
@@ -71,7 +81,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def status(comparison: Comparison) -> int:
-    """Return the exit status: 0 without a margin or without a regression, 1 for a regression, 2 if it is undetermined."""
+    """Return the exit status of a comparison: 0 for no regression beyond the margin, 1 for a regression, 2 if undetermined.
+
+    Return 0 if the comparison has no margin (--max-regression).
+    """
     return 0 if comparison.gate is None else STATUS[comparison.gate.verdict]
 
 
@@ -120,10 +133,10 @@ def _scaling(arguments: argparse.Namespace) -> int:
 
 
 def share(text: str) -> float:
-    """Return `2%`, `2 %` or `0.02` as a number in 0..1.
+    """Return the share that the text of --max-regression means: 0.02 for `2%`, `2 %` or `0.02`.
 
     Raises:
-        CannotCompare: the text is no share, or is outside 0 ≤ share < 1.
+        CannotCompare: the text is no number, or the share is outside 0 ≤ share < 1.
     """
     number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
     try:
@@ -131,5 +144,7 @@ def share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1:
-        raise CannotCompare(f"--max-regression is a share from 0 to below 100 %, as 2% or 0.02, but found {text!r}")
+        raise CannotCompare(
+            f"--max-regression is a share from 0 to below 100 %, but found {text!r}: write it as 2% or 0.02"
+        )
     return value

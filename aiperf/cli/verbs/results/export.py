@@ -17,6 +17,7 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `export` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument("--to", metavar="TOOL", required=True, help="tensorboard, mlflow, optuna or csv")
     parser.add_argument(
@@ -28,7 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Write the export, print the command that opens it and return exit status 0."""
+    """Write the results of a run to a new folder in the format of another tool, and print how to open them. Return 0.
+
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        NoSuchRun, JournalDamaged: the run cannot be read.
+        BadConfiguration: the tool is unknown or its library is not installed, or the folder exists or cannot be written.
+    """
     from aiperf.export.export import export, tool
     from aiperf.journal.run_folder import run_folder
 

@@ -17,6 +17,7 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `rank` to its parser, with their defaults and help texts."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or a folder with runs below it")
     parser.add_argument(
         "--by",
@@ -40,7 +41,15 @@ METRIC_NAMES = ("score", "regulated", "error", "valid-flops", "mfu", "flops-per-
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the list of runs, write it on request, and return the exit status: 1 if a journal could not be read."""
+    """Print a list of runs in the order of a figure (--by), and write it to the folder of --out.
+
+    Return 0 if all journals were read, otherwise 1. The unread journals are listed with the reason.
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        NoSuchRun: no run can be read.
+        BadConfiguration: the figure is unknown, or the folder of --out cannot be written.
+    """
     from pathlib import Path
 
     from aiperf.cli.output import print_line
@@ -56,7 +65,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     entries, unread = read_entries(folders)
     if not entries:
         reasons = "; ".join(f"'{each.folder}': {each.reason}" for each in [*fruitless, *unread])
-        raise NoSuchRun(f"a list needs at least one readable run, but found none: {reasons}")
+        raise NoSuchRun(f"a list needs at least one readable run, but found none: {reasons}. Name the folder of a run")
     entries, sites = with_announcements(entries, first_lines(entries), logs)
     ranking = leaderboard(entries, [*fruitless, *unread], by, sites)
     if arguments.json:
@@ -69,7 +78,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             written = write(ranking, Path(arguments.out))
         except OSError as error:
             raise BadConfiguration(
-                f"--out is a folder that can be written, but found '{arguments.out}': {error.strerror}"
+                f"--out is a folder that can be written, but found '{arguments.out}' ({error.strerror}): choose another"
             ) from error
         if not arguments.json:
             print("\n" + "\n".join(f"written: {path}" for path in written))

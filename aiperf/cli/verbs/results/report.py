@@ -26,6 +26,7 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `report` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--out", metavar="DIR", type=given_path, help="output folder, created if missing (default: the run's folder)"
@@ -39,7 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Write the report of a run, print its closing lines and return exit status 0."""
+    """Write the report of a run (report.html, report.json, plots) and print the figures of the run. Return exit status 0.
+
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        NoSuchRun, JournalDamaged: the run cannot be read.
+        BadConfiguration: the file of --roofs cannot be read.
+        ReportNotWritten: the output folder cannot be written.
+    """
     from aiperf.journal.run_folder import run_folder
 
     folder = run_folder(arguments.run)

@@ -1,4 +1,4 @@
-"""`python -m aiperf scale`: print how much of a worker is left with more accelerators, and what took the rest."""
+"""`python -m aiperf scale`: print the efficiency of runs with more accelerators, and the causes of the loss."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `scale` to its parser, with their defaults and help texts."""
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", help="a run's folder, its name under runs/, or a folder of runs"
     )
@@ -49,7 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the scaling and return exit status 0."""
+    """Compare runs with different numbers of ranks, or with different values of the option --by, and print their efficiency.
+
+    With --out, also write the page scale.html to this folder. Return exit status 0.
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        NoSuchRun, JournalDamaged: a run cannot be read.
+        CannotCompare: the runs cannot be compared, or one has not ended.
+        BadConfiguration: --evaluation or --by has a wrong value, or the file of --points has another form.
+    """
     from aiperf.cli.output import print_folded
     from aiperf.scaling.point import point_of
     from aiperf.scaling.scale_text import scale_json, scale_lines

@@ -19,6 +19,7 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `standing` to its parser, with their defaults and help texts."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or its name under runs/")
     parser.add_argument("--list", metavar="FILE.csv", required=True, type=given_path, help="list with a header line")
     parser.add_argument("--to", metavar="NAME", help="print the ratio to this entry")
@@ -33,7 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the places of runs in a list and return the exit status: 1 if a run has none."""
+    """Print the places that the scores of runs would have in a published list of supercomputers, a CSV file.
+
+    Return 0 if every run has a place, otherwise 1. A simulated run and a run without a valid score have none.
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        NoSuchRun, JournalDamaged: a run cannot be read.
+        BadConfiguration: the list cannot be read or lacks a column, or --to does not name one entry.
+    """
     from aiperf.cli.output import print_folded
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of

@@ -1,4 +1,4 @@
-"""`python -m aiperf check`: check a run against the rules of a division, from its journal alone."""
+"""`python -m aiperf check`: check a run against the rules of a division (named set of rules), from its journal alone."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `check` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--division",
@@ -44,7 +45,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the result of every rule and return the exit status: 1 if a rule is broken or unknown."""
+    """Check a run against the rules of a division (a named set of rules) and print the broken and the undetermined rules.
+
+    Return 0 if every rule is satisfied, otherwise 1. With --level, check the level of HPC AI500 in the same way.
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        NoSuchRun, JournalDamaged: the run cannot be read.
+        BadDivision: the division is unknown, or its file is wrong.
+        BadConfiguration: contradicting arguments.
+    """
     from aiperf.cli.output import print_line
     from aiperf.journal.journal import read
     from aiperf.journal.run_folder import run_folder
@@ -120,7 +130,10 @@ def _level(arguments: argparse.Namespace) -> int:
 
 
 def known_options() -> Collection[str]:
-    """Return the names that a file of rules may use: options, values that a plan computes from them, and whole parts."""
+    """Return the sorted names that a file of rules may use: options of a run, values computed from them, and whole parts.
+
+    Examples: 'schedule.duration_seconds', 'space.budget.batch', 'dataset'.
+    """
     from aiperf.config import option_names
     from aiperf.ranking.division import BUILT_IN, division
 
@@ -131,12 +144,16 @@ def known_options() -> Collection[str]:
 
 
 def is_valid(outcomes: Sequence[RuleOutcome]) -> bool:
-    """Return True if no rule is broken or unknown."""
+    """Return True if no rule is broken or undetermined. `outcomes`: outcome of each rule for one run."""
     return all(each.breach is None for each in outcomes)
 
 
 def as_json(run: str, rules: Division, outcomes: Sequence[RuleOutcome]) -> dict[str, object]:
-    """Return the JSON object that --json prints. `rules`: outcome of each rule. `breaches`: broken and unknown rules."""
+    """Return the result of a check as the JSON object that --json prints.
+
+    Keys: run, division, is_valid, rules (outcome by rule id), breaches (each broken or undetermined rule with its fix).
+    `run`: name of the run. `rules`: checked division. `outcomes`: outcome of each of its rules.
+    """
     return {
         "run": run,
         "division": rules.name,

@@ -1,4 +1,4 @@
-"""`python -m aiperf inspect`: check a submission as its receiver."""
+"""`python -m aiperf inspect`: check a submission (bundle of runs) as its receiver."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `inspect` to its parser, with their defaults and help texts."""
     parser.add_argument("bundles", metavar="BUNDLE", nargs="+", help="file of a submission")
     parser.add_argument(
         "--allowed",
@@ -48,7 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the inspections of submissions and return the exit status: 1 after a bad finding."""
+    """Check submissions (bundles of runs) and print the findings. Return 0 if no finding is bad, otherwise 1.
+
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        BadConfiguration: a file cannot be read or unpacked.
+        BadDivision: the file of --division is wrong.
+        KeyUnusable: the file of --allowed cannot be read.
+        DiskTooSmall: there is too little space to unpack a submission.
+    """
     from aiperf.cli.verbs.rules.check import known_options
     from aiperf.errors import BadConfiguration
     from aiperf.ranking.division import division
@@ -69,7 +79,9 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     try:
         inspections = inspect_all([Path(word) for word in arguments.bundles], requirements)
     except OSError as error:
-        raise BadConfiguration(f"a submission is a file that can be read and unpacked, but found: {error}") from error
+        raise BadConfiguration(
+            f"a submission is a file that can be read and unpacked, but found: {error}. Correct the name, or copy it again"
+        ) from error
     if arguments.json:
         print(json.dumps([asdict(each) | {"is_good": each.is_good} for each in inspections], indent=2))
     else:
@@ -80,7 +92,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def lines(inspection: Inspection) -> Iterator[str]:
-    """Yield the findings and the verdict of an inspection as lines of text without control characters."""
+    """Yield one line of text for each finding of an inspection, then a line with the number of bad findings.
+
+    Control characters in names from the submission are replaced.
+    """
     for finding in inspection.findings:
         of = f"{finding.run}: " if finding.run is not None and len(inspection.runs) > 1 else ""
         yield sanitize(f"  {finding.outcome:<4}  {finding.check:<13}  {of}{finding.text}")

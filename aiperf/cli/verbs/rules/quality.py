@@ -30,13 +30,24 @@ OPTIONS = "[dataset.root=FOLDER]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `quality` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", nargs="?", help="a run's folder, or its name under runs/")
     parser.add_argument("--detections", type=Path, metavar="FILE", help="JSON file of the boxes of a detector")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print both qualities. Return exit status 0 if they agree, otherwise 1."""
+    """Evaluate a checkpoint of a run again, and print its quality next to that in the journal. Return 0 if both agree, else 1.
+
+    Without a RUN, compute the mAP of the file of --detections and return 0.
+    `options`: empty, or dataset.root=FOLDER as the only word.
+
+    Raises:
+        NoSuchRun, JournalDamaged: the run cannot be read.
+        NoCheckpoint: the run has no checkpoint.
+        BadConfiguration: contradicting arguments, or an option other than dataset.root.
+        DataError: the data set is missing or differs from that of the run.
+    """
     if arguments.run is None:
         return _print_precision(arguments.detections, options, as_json=arguments.json)
     from aiperf.journal.run_folder import run_folder
@@ -53,7 +64,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def lines(found: QualityAudit) -> Iterator[str]:
-    """Yield the evaluated checkpoint, both qualities and the conclusion as lines of text."""
+    """Yield the result of a second evaluation as lines of text: the checkpoint, both qualities and `confirmed` or not."""
     from aiperf.sanitize import sanitize
 
     yield f"{sanitize(found.run)}: checkpoint of trial {found.trial} after epoch {found.epoch}"

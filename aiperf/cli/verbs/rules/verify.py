@@ -23,6 +23,7 @@ SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `verify` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, its name under runs/, or a journal file")
     parser.add_argument("--all", action="store_true", help="recompute every proposal, not a sample")
     add_number(parser, "--sample", "proposals to recompute", least=0, default_in_words="50")
@@ -33,7 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the verification of a journal and return the exit status: 1 if it is not sound."""
+    """Recompute a run from its journal and print all contradictions. Return 0 if there is none, otherwise 1.
+
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        NoSuchRun: there is no journal, or it has no complete line.
+        JournalDamaged: the journal has a format that this release does not read.
+        OtherRules: this release does not have the rules by which the networks of the run were proposed.
+    """
     from pathlib import Path
 
     from aiperf.journal.run_folder import run_folder
@@ -55,7 +64,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def lines(verification: Verification) -> Iterator[str]:
-    """Yield the checks with their counts, their findings, and the parts that cannot be checked, as lines of text."""
+    """Yield the result of a verification as lines of text: each check with its counts, its findings, and what was not checked.
+
+    At most 5 findings of each check are printed.
+    """
     from aiperf.sanitize import sanitize
     from aiperf.units import flops_per_second
 
@@ -68,7 +80,7 @@ def lines(verification: Verification) -> Iterator[str]:
             where = "" if finding.line is None else f"line {finding.line}: "
             unsure = "" if finding.certainty == "contradiction" else " (cannot be determined)"
             yield f"      {sanitize(where + finding.found)}{unsure}"
-            yield f"        law: {finding.law}"
+            yield f"        rule: {finding.law}"
         more = check.contradictions + check.untold - min(SHOWN, len(check.findings))
         if more > 0:
             yield f"      and {more} more"

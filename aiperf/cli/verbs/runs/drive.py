@@ -1,4 +1,4 @@
-"""`python -m aiperf drive`: start or resume the run of a folder. Scripts of batch jobs call it."""
+"""`python -m aiperf drive`: start or resume the run of a folder. The scripts of batch jobs call this verb."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ OPTIONS = "[GROUP=CHOICE …] [OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `drive` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder, created when the job was submitted")
     parser.add_argument(
         "--supervised",
@@ -32,10 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Drive the run and return the exit status: 0 with a valid score, 1 without. With --supervised 0 for both.
+    """Start or resume the run of a folder, and wait for its end. Return 0 if the score is valid, otherwise 1.
+
+    With --supervised, create a missing folder, and return 0 for a finished run with or without a valid score.
+    `options`: OPTION=VALUE words of the run.
 
     Raises:
-        BadConfiguration: wrong options, or a variable without a list of options.
+        BadConfiguration: wrong options, or the variable of --options-in does not contain a JSON list of options.
+        CannotResume: the run is finished (not with --supervised).
+        RunStopped: the run stopped before its end. It can be resumed.
     """
     from aiperf.cli import run
     from aiperf.errors import CannotResume
@@ -63,6 +69,6 @@ def _options_in(variable: str) -> list[str]:
         words = None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise BadConfiguration(
-            f"--options-in names a variable that holds a JSON list of options, but {variable} holds none"
+            f"--options-in names a variable with a JSON list of options, but {variable} has none: set it, as in '[\"seed=1\"]'"
         )
     return words

@@ -17,6 +17,7 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `join` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder; its driver may start later")
     add_number(
         parser,
@@ -41,9 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Join a run, and stay until it is over.
+    """Add this host as a node to the Ray cluster of a run, and wait until the run is over. Return exit status 0.
 
-    Return exit status 0, or another one (HEAD_LOST) if the head ended before the run.
+    Return 3 (HEAD_LOST) if the head node (the host of the run's driver) was lost before the end of the run.
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        NoSuchRun: no head node of the run answers within --patience seconds.
+        RuntimeNotStarted: Ray does not start on this host.
     """
     from aiperf.drive.ray.cluster.join_node import ParentConnection, join
     from aiperf.errors import HeadLost

@@ -42,7 +42,7 @@ Setting = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """One run of a sweep."""
+    """One run of a sweep (series of runs), with its name, setting (OPTION=VALUE words) and seed."""
 
     name: str
     """Value of the option `name`, unique in the sweep."""
@@ -51,6 +51,7 @@ class PlannedRun:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `sweep` to its parser, with their defaults and help texts."""
     add_number(parser, "--repeat", "runs of each setting", least=1, most=1000, default=5)
     parser.add_argument(
         "--over",
@@ -62,7 +63,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Execute all runs of the sweep that are not finished. Return exit status 0 if all are valid, otherwise 1."""
+    """Start the runs of a sweep one after the other, except for those that are finished. Wait for their end.
+
+    Return 0 if all runs have a valid score, 1 if one has none, and 128 + the signal number after a signal such as Ctrl-C.
+    `options`: OPTION=VALUE words that all runs have.
+
+    Raises:
+        BadConfiguration: wrong options, or an option that is given twice or that a sweep sets itself.
+        JournalInUse: another process executes a run of this sweep.
+        AiperfError: a run failed.
+    """
     given = {name: value for name, _, value in (word.partition("=") for word in options)}
     settings = settings_of(arguments.over)
     require_one_use(given, settings)
@@ -74,13 +84,15 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def settings_of(over: Sequence[str]) -> list[Setting]:
-    """Return all combinations of the values of `--over`, each as words OPTION=VALUE. Without values, one empty combination.
+    """Return all combinations of the values of --over, each as a tuple of words OPTION=VALUE. Without values, one empty tuple.
+
+    `over`: texts 'OPTION=A,B', or 'OPTION,OPTION=A:B,C:D' for options that change together.
 
     >>> settings_of(["a=1,[2,3]", "b,c=4:5,6:7"])[:2]
     [('a=1', 'b=4', 'c=5'), ('a=1', 'b=6', 'c=7')]
 
     Raises:
-        BadConfiguration: a value is missing, or the options and the parts of a value are not equally many.
+        BadConfiguration: a value is missing or given twice, or the numbers of options and of the parts of a value differ.
     """
     return [tuple(word for part in parts for word in part) for parts in product(*map(_values, over))]
 
@@ -107,10 +119,12 @@ def _split(values: str) -> list[str]:
 
 
 def require_one_use(given: dict[str, str], settings: Sequence[Setting]) -> None:
-    """Check that each option is given once, in `given` or in a setting.
+    """Check that each option of a sweep is given once, either for all runs or in the settings.
+
+    `given`: values by option, for all runs. `settings`: OPTION=VALUE words of each setting.
 
     Raises:
-        BadConfiguration: an option is given twice, or is one that a sweep sets itself.
+        BadConfiguration: an option is given twice, or a sweep sets it or cannot use it, such as `name` or `resume`.
     """
     for words in settings:
         names = [word.partition("=")[0] for word in words]
@@ -125,10 +139,12 @@ def require_one_use(given: dict[str, str], settings: Sequence[Setting]) -> None:
 
 
 def check(options: Sequence[str], settings: Sequence[Setting]) -> None:
-    """Check the configuration of every setting before the first run.
+    """Check the configuration of every setting of a sweep before the first run.
+
+    `options`: OPTION=VALUE words of all runs. `settings`: OPTION=VALUE words of each setting.
 
     Raises:
-        BadConfiguration: an unknown option or a wrong value, or a cluster whose runs are batch jobs.
+        BadConfiguration: an unknown option or a wrong value, or a cluster with a batch scheduler.
     """
     from aiperf.config import configure, require_options
     from cluster.place import SchedulerConf
@@ -152,7 +168,10 @@ def _seed(given: dict[str, str]) -> int:
 
 
 def planned(settings: Sequence[Setting], repeat: int, seed: int) -> list[PlannedRun]:
-    """Return the runs of a sweep in their order, each with name and seed. Every second round has the settings in reverse order.
+    """Return the runs of a sweep in their order, each with its name and its seed. All settings are used once in each round.
+
+    `settings`: OPTION=VALUE words of each setting. `repeat`: number of rounds. Every second round has the reverse order.
+    `seed`: seed of the first run. Each further run has the next number.
 
     >>> [(run.name, run.seed) for run in planned([("a=1",), ("a=2",)], 2, 7)]
     [('01-a_1', 7), ('02-a_2', 8), ('03-a_2', 9), ('04-a_1', 10)]
@@ -171,7 +190,10 @@ def _label(setting: Setting) -> str:
 
 
 def folder_of(runs: str, options: Sequence[str], over: Sequence[str], repeat: int) -> Path:
-    """Return the path of a sweep's folder below the folder `runs`. Equal commands have the same folder."""
+    """Return the path of a sweep's folder, RUNS/sweep-HASH. The hash is computed from the other arguments.
+
+    `runs`: folder of all runs. `options`: words of all runs, in any order. `over`: texts of --over. `repeat`: number of rounds.
+    """
     from aiperf.files import given_path
 
     digest = hashlib.sha256(json.dumps([sorted(options), list(over), repeat]).encode()).hexdigest()
@@ -211,10 +233,14 @@ def _execute(folder: Path, words: Sequence[str], runs: Sequence[PlannedRun]) -> 
 
 
 def finished_run(folder: Path, name: str) -> Path | None:
-    """Return the folder of a finished run with this name, or None. Move folders of runs that were cut off to `interrupted`.
+    """Return the folder of the finished run of a sweep with this name. None if the run has not finished.
+
+    A folder of this name with an interrupted run is moved to the folder `interrupted`, and None is returned.
+    `folder`: folder of the sweep. `name`: value of the run's option `name`.
 
     Raises:
-        JournalInUse: another program drives the run.
+        JournalInUse: another process is executing the run.
+        JournalDamaged: a line of the run's journal was changed or removed.
     """
     from aiperf.drive.session import require_free
     from aiperf.journal.events import RunEnded

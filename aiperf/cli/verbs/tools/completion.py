@@ -61,7 +61,10 @@ RUN_OPTIONS = ("resume", "follow")
 
 
 def candidates(before: Sequence[str], last: str) -> list[str]:
-    """Return the sorted completions of the incomplete word `last`. `before`: words between the program's name and `last`."""
+    """Return the sorted completions of the incomplete last word of a command line. Each is a whole word that begins with it.
+
+    `before`: words between the program's name and the last word. `last`: the incomplete word, '' after a space.
+    """
     return sorted({each for each in _possible_words(before, last) if each.startswith(last)})
 
 
@@ -149,6 +152,7 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `completion` to its parser, with their defaults and help texts."""
     parser.add_argument("shell", nargs="?", metavar="SHELL", help="one of bash, zsh, fish")
     parser.add_argument(
         "--line", metavar="LINE", help="print the completions of the last word of this line (called by the scripts)"
@@ -156,14 +160,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the script for a shell, or one candidate per line. Return exit status 0."""
+    """Print the completion script of a shell. With --line, print the completions of its last word, one per line. Return 0.
+
+    `options`: empty, since the verb takes no options of a run. Raise BadConfiguration for another shell than bash, zsh or fish.
+    """
     if arguments.line is not None:
         *before, last = _words(arguments.line)
         for candidate in candidates(before[1:], last):
             print(candidate)
         return 0
     if arguments.shell not in SHELLS:
-        raise BadConfiguration(f"completion supports the shells {', '.join(SHELLS)}, but found {arguments.shell!r}")
+        raise BadConfiguration(
+            f"completion supports the shells {', '.join(SHELLS)}, but found {arguments.shell!r}: name one of them"
+        )
     print(SHELLS[arguments.shell], end="")
     return 0
 

@@ -52,6 +52,7 @@ PAPERS_GFLOP = 691
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb `flops` to its parser, with their defaults and help texts."""
     add_graph_arguments(parser)
     add_number(
         parser,
@@ -69,7 +70,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the operations as a table or JSON and return exit status 0."""
+    """Count the floating-point operations of a network and print them as a table, or as JSON with --json. Return 0.
+
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        BadConfiguration: arguments that do not fit the network.
+        AiperfError: an unknown network, a damaged file, or impossible image sizes.
+    """
     is_detector = arguments.graph in DETECTORS
     foreign = ("image", "batch", "array") if is_detector else ("height", "width")
     if wrong := [f"--{option}" for option in foreign if getattr(arguments, option) is not None]:
@@ -93,7 +101,11 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def as_json(counted: Cost, batch: int) -> dict[str, Any]:
-    """Return the JSON object that --json prints: exact operations per image. `batch`: images of a batch."""
+    """Return the cost of a network as the JSON object that --json prints.
+
+    It has the exact FLOP per image of each kind of layer and their sums, the number of parameters, and the training memory in
+    bytes with `batch` images per accelerator.
+    """
     return {
         "layers": {
             kind: {"forward_flops": layer.forward_flops, "backward_flops": layer.backward_flops}
@@ -182,9 +194,10 @@ def _count_detector(arguments: argparse.Namespace) -> None:
 
 
 def detector_as_json(detector: Detector) -> dict[str, Any]:
-    """Return the content of --json for a detector: exact operations of matrix products.
+    """Return the cost of a detector as the JSON object that --json prints.
 
-    `tensor` is an image without regions.
+    Operations are exact numbers of FLOP in convolutions and matrix products. Keys: tensor (one image without its regions),
+    per_region, regions (their number), with_regions (one image with its regions), parameters, parameter_tensors.
     """
     counted, regions = detector.counts, detector.sizes.regions
     return {
@@ -220,7 +233,7 @@ def _print_detector(detector: Detector) -> None:
 
 
 def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the network and the sizes of its images to the parser."""
+    """Add to a parser the arguments that select a network: its name or file, --image, --channels and --classes."""
     parser.add_argument("graph", metavar="NAME_OR_FILE", help=f"{', '.join(STARTS)}, or a graph's JSON file")
     for option, meaning, most in (
         ("--image", "edge of the images in pixels", 16384),
@@ -231,10 +244,13 @@ def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def graph_of(arguments: argparse.Namespace) -> Graph:
-    """Return the network that the arguments select.
+    """Return the network that the arguments select, created by its name or read from a JSON file.
+
+    `arguments`: values with the attributes graph (name or file), image (edge in pixels), channels and classes. A size that is
+    None has the default of the network.
 
     Raises:
-        AiperfError: an unknown name, a damaged file, or impossible sizes.
+        AiperfError: an unknown name, a damaged file, sizes that are impossible or given for a file.
     """
     name: str = arguments.graph
     sizes = {"image": arguments.image, "channels": arguments.channels, "classes": arguments.classes}
@@ -244,7 +260,7 @@ def graph_of(arguments: argparse.Namespace) -> Graph:
             return start(name, **sizes)
         if wrong is not None:
             raise BadConfiguration(
-                f"a graph is {', '.join(STARTS)}, or a JSON file, but found {name!r}, which is {wrong}"
+                f"a graph is {', '.join(STARTS)}, or a JSON file, but found {name!r}, which is {wrong}: name one of these"
             )
         given = [f"--{option}" for option, value in sizes.items() if value is not None]
         if given:

@@ -1,4 +1,4 @@
-"""`python -m aiperf hpl`: predict HPL by layers, measure this machine and real HPL, and name the part that missed."""
+"""`python -m aiperf hpl`: predict the speed of HPL (High Performance Linpack), and compare it with a real run of HPL."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ READINGS = ("placed", "panels", "printed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions and their arguments to the parser."""
+    """Add the arguments of the verb `hpl` to its parser: those of a whole comparison, and the sub-commands with theirs."""
     _add_run(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
 
@@ -129,7 +129,14 @@ def _orders(word: str) -> list[int]:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Execute one action or the whole sequence, and return exit status 0."""
+    """Predict, measure or explain the speed of HPL (High Performance Linpack), and print the result. Return exit status 0.
+
+    Without a sub-command, calibrate this machine, predict, run HPL, and write the page hpl.html.
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        BadConfiguration: a wrong argument or file, or a missing program or compiler.
+    """
     actions: dict[str | None, Callable[[argparse.Namespace], None]] = {
         None: _everything,
         "predict": _predict,

@@ -1,4 +1,4 @@
-"""`python -m aiperf roofline`: draw what bounds programs, networks and runs."""
+"""`python -m aiperf roofline`: draw the limits (peak, memory bandwidth) of programs, networks and runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the results or the network, and its machine, to the parser."""
+    """Add the arguments of the verb `roofline` to its parser: results or a network, its machine, further roofs, output."""
     add_graph_arguments(parser)
     parser.add_argument("more", metavar="RESULT", nargs="*", help="further results of `bops`")
     parser.add_argument("--device", metavar="MODEL", help="accelerator of system/peaks.json that the network trains on")
@@ -54,7 +54,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Write the page, print the figures and return exit status 0."""
+    """Draw the roofline of measured programs or of a network, write it as an HTML page, and print its figures. Return 0.
+
+    For a run, only print the shortest possible time of its training steps.
+    `options`: empty, since the verb takes no options of a run.
+
+    Raises:
+        NoSuchRun, JournalDamaged: the run cannot be read.
+        BadConfiguration: contradicting arguments, an unknown device, or a run without peak or memory bandwidth.
+        AiperfError: an unknown network or a damaged file.
+    """
     if given_path(arguments.graph).is_dir() or (Path("runs") / arguments.graph).is_dir():
         _run(arguments)
         return 0

@@ -1,1 +1,1 @@
-"""The Ray of a run: started, joined or invited, watched, and ended."""
+"""Ray cluster of a run: start it or join it, observe its processes, and end it."""

@@ -1,7 +1,7 @@
-"""Ray's own processes, if this process started them. They are watched, so that the loss of one ends a run cleanly.
+"""Observation of Ray's own processes that this process has started, to end a run soon after one of them is lost.
 
-Ray notices the death of its raylet after about 15 s. About 60 s after the death of its gcs, Ray aborts the process that
-uses it, and calls to the gcs block until then. (Ray 2.60)
+Ray notices the death of its raylet (process that starts workers on a host) after about 15 s. About 60 s after the death of
+its gcs (server of the cluster's state), Ray aborts the process that uses it. Calls to the gcs block until then. (Ray 2.60)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GRACE_SECONDS = 2.0
 
 
 class Runtime:
-    """Ray's own processes on this host, by name."""
+    """Ray's own processes on this host (gcs server and raylet), by name. Empty if another process has started them."""
 
     def __init__(self, processes: Mapping[str, subprocess.Popen[bytes]]) -> None:
         """`processes`: by Ray's own names, those in NEEDED."""
@@ -47,7 +47,7 @@ class Runtime:
 
     @classmethod
     def of_this_process(cls) -> Runtime:
-        """Return the processes that `ray.init` has started here. Empty for an existing Ray cluster."""
+        """Return the gcs server and the raylet that `ray.init` started in this process. Empty for an existing Ray cluster."""
         from ray._private import worker
 
         node = worker._global_node
@@ -56,11 +56,11 @@ class Runtime:
 
     @property
     def is_own(self) -> bool:
-        """True if this process started Ray's processes. Then they have the limits of this control group."""
+        """True if this process started Ray's processes. They then have the same CPU and memory limits (cgroup)."""
         return bool(self._processes)
 
     def check(self) -> None:
-        """Raise RuntimeLost if a process has ended, or has been stopped for STOPPED_SECONDS."""
+        """Raise RuntimeLost if one of Ray's processes has ended, or has been stopped (SIGSTOP) for 10 s. Does not wait."""
         now = time.monotonic()
         for name, process in self._processes.items():
             code = process.poll()
@@ -73,11 +73,12 @@ class Runtime:
                 self._lose(name, f"has been stopped (SIGSTOP) for {STOPPED_SECONDS:.0f} s")
 
     def call(self, call: Callable[[], T], what: str, limit_seconds: float = ANSWER_SECONDS) -> T:
-        """Return the result of a call that waits for these processes, or for those of an existing Ray cluster.
+        """Execute `call`, which waits for an answer of Ray, in a background thread, and return its result.
 
-        `what`: name of the call, for messages.
+        `what`: name of the call for error messages. An error of `call` is raised again.
 
-        Raises RuntimeLost if a process is lost meanwhile, or after `limit_seconds` without an answer.
+        Raises:
+            RuntimeLost: a process of Ray ended meanwhile, or there was no answer within `limit_seconds`.
         """
         answer, began = in_background(call, "asking-ray"), time.monotonic()
         while not wait([answer], LOOK_SECONDS).done:
@@ -86,13 +87,16 @@ class Runtime:
                 self.is_lost = True
                 raise RuntimeLost(
                     f"a run needs Ray's head, {_head()}, but {what} got no answer from it for {limit_seconds:.0f} s. "
-                    "Is that host up, and can it be reached from here?"
+                    "Check that this host is up and can be reached from here"
                 )
         return answer.result()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Raise RuntimeLost instead of an error of Ray in the body, if one of these processes is lost. Check them first."""
+        """Replace errors of Ray in a `with` block by RuntimeLost if a process of Ray has ended or is stopped.
+
+        The processes are checked before the block, and for 2 s after an error of Ray. Other errors are not changed.
+        """
         self.check()
         try:
             yield
@@ -104,7 +108,10 @@ class Runtime:
             raise
 
     def kill_if_lost(self) -> None:
-        """Kill all these processes and their children if one has ended or is stopped. Ray's agents would notice after 43 s."""
+        """Kill all of Ray's processes and their children if one of them has ended or is stopped. Nothing otherwise.
+
+        Ray's own agents would notice the loss only after 43 s.
+        """
         if any(process.poll() is not None or is_stopped(process.pid) for process in self._processes.values()):
             for pid in [pid for process in self._processes.values() for pid in family(process.pid)]:
                 with suppress(ProcessLookupError):
@@ -123,7 +130,7 @@ def _head() -> str:
 
 
 def in_background(call: Callable[[], T], name: str) -> Future[T]:
-    """Start `call` in a daemon thread, which need not be joined. Return the future with its result or error."""
+    """Start `call` in a daemon thread. Return a future with its result or its error. `name`: name of the thread."""
     future: Future[T] = Future()
 
     def complete() -> None:

@@ -1,7 +1,7 @@
-"""Existing Ray cluster: this process joins it for the length of a run, and leaves it unchanged.
+"""Use of an existing Ray cluster: this process joins it for the length of a run, and leaves it unchanged.
 
 An autoscaler adds nodes for tasks, actors and placement groups that no node can hold. A run's workers are tied to existing
-nodes, so the autoscaler would not see them. A run requests all its nodes at once, independent of waiting work.
+nodes, and the autoscaler does not react to them. A run requests all its nodes at once, independent of waiting work.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ CONNECT_SECONDS, ANSWER_SECONDS, NODE_SECONDS = 2.0, 4.0, 2.0
 
 @contextmanager
 def existing_ray(place: Existing) -> Iterator[None]:
-    """Join the cluster and wait for its nodes.
+    """Join an existing Ray cluster for a `with` block, and wait at its beginning until enough nodes are up.
+
+    Nodes are requested from Ray's autoscaler if `place.demand` is set. The cluster is left running at the end.
 
     Raises:
         RuntimeNotStarted: no Ray answers, the token is missing or wrong, or this host is no node of the cluster.
-        NoWorkers: too few nodes are up in time.
+        NoWorkers: fewer than `place.fewest_nodes` nodes are up after `place.patience_seconds`.
     """
     read_environment_anew()
     _check(place.address)
@@ -76,7 +78,7 @@ def _check(address: str) -> None:
     except OSError as error:
         raise RuntimeNotStarted(
             f"the run joins an existing Ray, but nothing answers at {found}: {error.strerror or error}. "
-            "Is cluster.address the HOST:PORT of its head, and can this host reach it?"
+            "Set cluster.address to the HOST:PORT of its head, and check that this host can reach it"
         ) from error
     deadline = time.monotonic() + NODE_SECONDS
     # the rule of ray.init
@@ -102,7 +104,7 @@ def _nodes(address: str) -> dict[str, str]:
     except RuntimeLost as error:
         raise RuntimeNotStarted(
             f"the run joins an existing Ray, but the server at {address} does not answer as Ray's gcs within "
-            f"{ANSWER_SECONDS:.0f} s. Is it the port of its head (ray start --port, 6379 by default)?"
+            f"{ANSWER_SECONDS:.0f} s. Use the port of its head (ray start --port, 6379 by default)"
         ) from error
     except ray.exceptions.AuthenticationError as error:
         mode = os.environ.get(MODE, "disabled").lower()
@@ -115,7 +117,10 @@ def _nodes(address: str) -> dict[str, str]:
 
 @contextmanager
 def requested_nodes(demand: Demand | None) -> Iterator[None]:
-    """Request nodes from Ray's autoscaler until the end of the context. Nothing for None. Ray must be initialized."""
+    """Request nodes from Ray's autoscaler for a `with` block, and withdraw the request at its end.
+
+    `demand`: number of nodes and resources of each. None: no request. `ray.init` must have been called.
+    """
     if demand is None:
         yield
         return
@@ -132,7 +137,7 @@ def requested_nodes(demand: Demand | None) -> Iterator[None]:
 
 
 def draining_nodes() -> frozenset[str]:
-    """Return the identifiers of nodes that Ray is draining, for example after a spot node's notice. (Ray 2.60)."""
+    """Return Ray's identifiers of the nodes that Ray is emptying before they are removed, such as spot nodes. (Ray 2.60)."""
     from ray._private.state import state
 
     return frozenset(state.get_draining_nodes())

@@ -1,10 +1,8 @@
-"""Ray's head for a run on several hosts.
+"""Ray's head process for a run on several hosts. It runs next to the driver (main process of the run).
 
-It runs next to the driver, and a file in the run's folder gives its address to other nodes.
-
-The file contains the head's address and Ray's token. Only the user can read it, and it is removed at the end of the
-run. Any process that reads it can join (`join_node.py`): a step of a batch job, a separate job, or a command typed by
-the user.
+A file in the run's folder contains the head's address and Ray's token. Only the user can read it, and it is removed at the
+end of the run. Any process that reads it can join (`join_node.py`): a step of a batch job, a separate job, or a command
+typed by the user.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ option). Only such a start is tried again: what fails earlier would fail again."
 
 
 class HeadAddress(msgspec.Struct, frozen=True):
-    """Address and token that a node needs to join."""
+    """Address and token with which another host joins the Ray cluster of a run."""
 
     address: str
     """HOST:PORT of Ray's gcs."""
@@ -45,11 +43,15 @@ class HeadAddress(msgspec.Struct, frozen=True):
 
 @contextmanager
 def head_ray(folder: Path, place: HeadPlace) -> Iterator[None]:
-    """Start the head, wait for the other nodes, and end the head at the end of the context. The nodes then leave.
+    """Start Ray's head on this host for a `with` block, and wait until the other nodes have joined.
+
+    Its address and token are written into a file in `folder`, the run's folder. At the end of the block the head ends, and
+    the nodes leave.
 
     Raises:
-        BadConfiguration, RuntimeNotStarted: see `local_cluster.local_ray`.
-        NoWorkers: too few nodes have joined in time.
+        BadConfiguration: the environment requests a Ray without a token, or RAY_TMPDIR is unusable.
+        RuntimeNotStarted: Ray did not start.
+        NoWorkers: fewer than `place.fewest_nodes` nodes have joined after `place.patience_seconds`.
     """
     (folder / HEAD_FILE).unlink(missing_ok=True)  # of a driver that was killed
     with ray_folder(os.environ) as (own, variables), environment_of_process(variables):
@@ -89,9 +91,9 @@ def _started(folder: Path, patience_seconds: float, options: Mapping[str, Any]) 
 
 
 def own_address() -> str | None:
-    """Return the IP address of this host's name, as other hosts of the cluster reach it.
+    """Return the IP address that belongs to this host's name. Other hosts of the cluster reach this host by it.
 
-    None if the name has no address, or a loopback address. Ray then uses the address of the interface to the outside.
+    None if the name has no address or only a loopback address.
     """
     try:
         address = socket.gethostbyname(socket.gethostname())
@@ -101,10 +103,10 @@ def own_address() -> str | None:
 
 
 def await_nodes(nodes: int, fewest: int, patience_seconds: float) -> None:
-    """Wait until `nodes` nodes are in the Ray cluster, at most `patience_seconds`. Then `fewest` nodes are enough.
+    """Wait until `nodes` nodes are in the Ray cluster, or `patience_seconds` have passed and `fewest` nodes are in it.
 
     Raises:
-        NoWorkers: fewer than `fewest` have joined in time.
+        NoWorkers: fewer than `fewest` nodes have joined in time.
     """
     deadline = time.monotonic() + patience_seconds
     while len(alive := _alive()) < nodes:
@@ -141,7 +143,7 @@ def _published_address(path: Path) -> Iterator[None]:
 
 
 def read_head(path: Path) -> HeadAddress | None:
-    """Return the address and token in a head's file. None if there is no file."""
+    """Return the address and token of a run's Ray from its file `path` in the run's folder. None if it does not exist."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=HeadAddress)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Hosts that join the driver's Ray over ssh: checked before the run begins, kept during the run, ended with it.
+"""Hosts that join the driver's Ray cluster over ssh: checked before the run, reconnected during it, ended with it.
 
 Each host has one ssh process, and the driver keeps its standard input open. When the driver ends in any way, the input
-closes and the host leaves (`join --tied`). Output of each host is stored in a file of the run's logs/ folder.
+closes and the host leaves (`join --tied`). The output of each host is stored in a file of the run's logs/ folder.
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ END_SECONDS = 40.0
 
 @contextmanager
 def invited_ray(folder: Path, place: InvitedPlace) -> Iterator[None]:
-    """Check the hosts, let them join, and start the head.
+    """Check hosts over ssh, connect them and start Ray's head here for a `with` block. End all of them after it.
+
+    `folder`: the run's folder. Lost hosts are connected again during the block.
 
     Raises:
-        HostNotReached: some hosts cannot be reached, or lack something that a run needs. Contains ssh's own error for
-            each.
-        NoWorkers: too few have joined in time.
-        BadConfiguration, RuntimeNotStarted: see `local_cluster.local_ray`.
+        HostNotReached: too many hosts cannot be reached, or lack something that a run needs. Contains ssh's error for each.
+        NoWorkers: too few hosts have joined in time.
+        BadConfiguration: the environment requests a Ray without a token, or RAY_TMPDIR is unusable.
+        RuntimeNotStarted: Ray did not start here.
     """
     others = [host for host in place.hosts if not is_this_host(host)]
     trains = len(others) < len(place.hosts)
@@ -63,7 +65,7 @@ def invited_ray(folder: Path, place: InvitedPlace) -> Iterator[None]:
 
 
 def is_this_host(name: str) -> bool:
-    """Return True if `name` (HOST or USER@HOST) is the host of this process. False for a name that has no address here."""
+    """Return True if `name` (HOST or USER@HOST) is the host of this process. False if the name has no IP address."""
     host = name.rpartition("@")[2]
     if host in ("localhost", socket.gethostname(), socket.getfqdn()):
         return True
@@ -87,9 +89,9 @@ def _looked_at(folder: Path, place: InvitedPlace, hosts: Sequence[str], away: in
     if len(found) > away:
         host, fault = next(iter(found.items()))
         remedy = (
-            f"See `ssh -o BatchMode=yes {host} true`, by hand, with cluster.ssh"
+            f"Try `ssh -o BatchMode=yes {host} true` in a terminal, with the arguments of cluster.ssh"
             if fault.startswith("ssh")
-            else "cluster.submit=false shows what is run there"
+            else "To see the commands that are run there: cluster.submit=false"
         )
         raise HostNotReached(
             f"all hosts must be reached by ssh without a password, and be able to run the benchmark, but {len(found)} of "
@@ -115,7 +117,7 @@ def _look(words: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Invitations:
-    """Connections of all hosts, each kept by a thread."""
+    """ssh connections to the hosts of a run. A thread per host connects it, and connects it again after a loss."""
 
     folder: Path
     place: InvitedPlace
@@ -124,7 +126,10 @@ class Invitations:
 
     @contextmanager
     def kept(self) -> Iterator[Invitations]:
-        """Connect all hosts over ssh, and reconnect lost ones, until the end of the context."""
+        """Connect all hosts over ssh for a `with` block, and reconnect lost ones. End all connections after it.
+
+        A host that stays lost for `place.again_seconds` is not connected again.
+        """
         if not self.hosts:
             yield self
             return
@@ -139,7 +144,10 @@ class Invitations:
             connection.result()
 
     def last_output(self) -> str:
-        """Return the last line of each host's output, one line per host, for an error's text."""
+        """Return the last line of each host's output with the path of its log file, for the text of an error.
+
+        Each host has one line, which begins with a line break and the host's name.
+        """
         lines_of_hosts = []
         for host in self.hosts:
             lines = [line for line in self._log(host).read_text(errors="replace").splitlines() if line.strip()]

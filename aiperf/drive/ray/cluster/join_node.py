@@ -1,4 +1,4 @@
-"""This host as a node of a run's Ray: it joins when the head's file appears, and leaves when the head has ended."""
+"""Membership of this host in the Ray cluster of a run. It joins when the head's file appears, and leaves when the head ends."""
 
 from __future__ import annotations
 
@@ -41,17 +41,14 @@ END_SECONDS = 10.0
 
 @dataclass(slots=True)
 class ParentConnection:
-    """Connection to the process that started this one, tested by standard input.
-
-    It ends with the connection, whatever the reason.
-    """
+    """Connection to the process that started this one. It is cut when standard input reaches its end."""
 
     descriptor: int | None
     """File descriptor to test. None if the process is not tied."""
     _is_cut: bool = False
 
     def is_cut(self) -> bool:
-        """Return True if the connection has ended. Does not wait. Always False for a process that is not tied."""
+        """Return True if the connection has ended. Does not wait. Always False if there is no descriptor to test."""
         if self.descriptor is not None and not self._is_cut:
             readable, _, _ = select.select([self.descriptor], [], [], 0.0)
             self._is_cut = bool(readable) and os.read(self.descriptor, 4096) == b""
@@ -59,15 +56,15 @@ class ParentConnection:
 
 
 def join(folder: Path, patience_seconds: float, *, rejoins: bool = False, tie: ParentConnection | None = None) -> None:
-    """Join the Ray of the run in `folder`. Return when its head has ended, or when `tie` is cut.
+    """Join the Ray cluster of the run in `folder`, and stay in it until its head ends or this process is asked to end.
 
-    With `rejoins`, return when the run is over: a head that was lost earlier may be started again.
+    `patience_seconds`: maximum wait for the head's file. `rejoins`: stay until the run is over, and join again if the head
+    is started again. `tie`: connection to the parent process. This host leaves when it is cut.
 
     Raises:
         NoSuchRun: no head appears in time.
-        HeadLost: the head has ended or its port does not answer, the run has not ended, and no other head is expected
-            (no `rejoins`).
-        RuntimeNotStarted: Ray ended here while the head was up, SHORT_LIVES times in a row.
+        HeadLost: the head ended or does not answer before the end of the run, and `rejoins` is False.
+        RuntimeNotStarted: Ray ended on this host three times in a row while the head was up.
     """
     again, tie = False, tie or ParentConnection(None)
     while _joined(folder, patience_seconds, tie, rejoins=rejoins, again=again) and rejoins:
@@ -75,7 +72,7 @@ def join(folder: Path, patience_seconds: float, *, rejoins: bool = False, tie: P
 
 
 def _joined(folder: Path, patience_seconds: float, tie: ParentConnection, *, rejoins: bool, again: bool) -> bool:
-    """Join the current head. Return whether another head may follow."""
+    """Join the current head. Return True if another head may follow."""
     head = _awaited(folder, patience_seconds, tie, may_be_over=again)
     if head is None:
         return False
@@ -98,7 +95,7 @@ def _joined(folder: Path, patience_seconds: float, tie: ParentConnection, *, rej
             if len(lives) >= SHORT_LIVES and max(lives[-SHORT_LIVES:]) < GIVE_UP_SECONDS[0]:
                 raise RuntimeNotStarted(
                     f"the run's head at {head.address} answers, but Ray ended on this host with status {ended} after "
-                    f"{len(lives)} starts. Its own error is above. Can this host reach all ports of the head?"
+                    f"{len(lives)} starts. Its own error is above. Check that this host can reach all ports of the head"
                 )
             print(f"Ray ended on this host with status {ended}: it is started again", file=sys.stderr, flush=True)
             time.sleep(PAUSE_SECONDS)
@@ -124,13 +121,13 @@ def _awaited(folder: Path, patience_seconds: float, tie: ParentConnection, *, ma
         if time.monotonic() >= deadline:
             raise NoSuchRun(
                 f"a node joins the head named in '{path}', but none answers after {patience_seconds:.0f} s. "
-                "Is the run's driver up, can its host be reached, and is this folder on a file system that all hosts share?"
+                "Check that the run's driver is up, that its host can be reached, and that all hosts share this folder"
             )
         time.sleep(LOOK_SECONDS)
 
 
 def _is_over(folder: Path) -> bool:
-    """Return whether the last line of the run's journal is RunEnded."""
+    """Return True if the last line of the run's journal is RunEnded."""
     try:
         with (folder / NAME).open("rb") as journal:
             journal.seek(0, os.SEEK_END)

@@ -1,7 +1,8 @@
-"""Ray of this machine alone, for one run. No other user can reach it, and it ends with the run.
+"""Ray on this machine alone, for one run. No other user can reach it, and it ends with the run.
 
-A process that reaches Ray's ports with its token can run code as the user. So the ports are on the loopback interface,
-and require a token that is made for this run. Ray's folder belongs to the user alone and is removed with the run.
+A process that reaches Ray's ports with its token can run code as the user. The ports are therefore on the loopback
+interface, and require a token that is made for this run. Ray's folder belongs to the user alone and is removed with the
+run.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_
 
 @contextmanager
 def local_ray() -> Iterator[None]:
-    """Start Ray, independent of other Ray clusters on this machine, and end it with the context.
+    """Start Ray on this machine for a `with` block, independent of other Ray clusters, and end it after the block.
 
     Raises:
-        BadConfiguration: see `ray_folder`.
+        BadConfiguration: the environment requests a Ray without a token, or RAY_TMPDIR is unusable.
         RuntimeNotStarted: Ray did not start. All its processes have ended.
     """
     with (
@@ -55,11 +56,10 @@ def _on_loopback() -> Iterator[None]:
 
 @contextmanager
 def fewer_daemons() -> Iterator[None]:
-    """Start Ray without the daemons that serve others.
+    """Let `ray.init` in a `with` block start fewer processes: no dashboard, autoscaler, log monitor or agent servers.
 
-    Left out: dashboard, autoscaler, log monitor and the servers of its agent. They take half of Ray's start time.
-
-    Another release of Ray may start them in another way. Then all of them are started, and the run begins later. (Ray 2.60)
+    They take half of Ray's start time. Another release of Ray may start them in another way. All of them are then started,
+    and the run begins later. (Ray 2.60)
     """
     from ray._private import node, services, utils
 

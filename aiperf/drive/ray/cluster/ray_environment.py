@@ -1,4 +1,4 @@
-"""Environment of Ray on this host and on joining nodes: it requires a token, and keeps all files in one folder."""
+"""Environment variables and folders for Ray on this host. Ray then requires a token, and keeps all files in one folder."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ PARENT_BYTES = 107 - len(f"/{PREFIX}12345678/r/session_2026-11-22_00-00-00_00000
 
 
 def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that make Ray and its processes require a token. A token of the user is kept.
+    """Return the environment variables by which Ray and its processes require a token.
+
+    `environment`: current variables. A token in it is used, otherwise a random one is made.
 
     Raises:
-        BadConfiguration: the environment requests a Ray without a token.
+        BadConfiguration: `environment` requests a Ray without a token (RAY_AUTH_MODE).
     """
     mode = environment.get(MODE)
     if mode is not None and mode.lower() != "token":
@@ -37,23 +39,20 @@ def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return the cache folders of torch.compile and Triton, inside the run's scratch folder.
+    """Return environment variables that place the caches of torch.compile and Triton in subfolders of `folder`.
 
-    Variables set by the user are kept.
-
-    Their default folders outlive a run, so a second equal run would compile less than the first.
+    `folder`: a folder that is removed with the run. A variable that the user has set in `environment` is left out. The
+    default folders outlive a run, and a second equal run would compile less than the first.
     """
     caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
     return {name: str(folder / slot) for name, slot in caches.items() if not environment.get(name)}
 
 
 def ray_parent(environment: Mapping[str, str]) -> Path:
-    """Return the parent of Ray's folder.
-
-    RAY_TMPDIR, or /tmp like Ray itself. A batch system's TMPDIR is usually too long.
+    """Return the folder in which Ray's folder is made: RAY_TMPDIR in `environment`, or /tmp.
 
     Raises:
-        BadConfiguration: socket names below it would be too long.
+        BadConfiguration: the path is too long for Ray's socket names below it.
     """
     parent = environment.get("RAY_TMPDIR") or "/tmp"
     if len(os.fsencode(parent)) > PARENT_BYTES:
@@ -66,13 +65,12 @@ def ray_parent(environment: Mapping[str, str]) -> Path:
 
 @contextmanager
 def ray_folder(environment: Mapping[str, str]) -> Iterator[tuple[Path, dict[str, str]]]:
-    """Yield a folder for the files of this process's Ray, and the variables that its processes need.
+    """Create a folder for Ray's files for a `with` block. Yield (folder, environment variables for Ray's processes).
 
-    The folder is removed at the end, with the shared memory of killed ranks.
+    After the block the folder and the shared memory of killed training processes are removed.
 
     Raises:
-        BadConfiguration: the environment requests a Ray without a token, the folder cannot be made at the place that it
-            names.
+        BadConfiguration: the environment requests a Ray without a token, or the folder cannot be made in RAY_TMPDIR.
     """
     guarded, parent = guarded_environment(environment), ray_parent(environment)
     try:
@@ -95,7 +93,7 @@ def ray_folder(environment: Mapping[str, str]) -> Iterator[tuple[Path, dict[str,
 
 @contextmanager
 def environment_of_process(added: Mapping[str, str]) -> Iterator[None]:
-    """Add variables to this process's environment for the length of the context."""
+    """Set the variables in `added` in this process's environment for a `with` block. Restore the former values after it."""
     before = {name: os.environ.get(name) for name in added}
     os.environ.update(added)
     try:

@@ -1,4 +1,4 @@
-"""Ray's head, started and ended by this process. The caller chooses who can reach it."""
+"""Ray's head process, started and ended by this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from aiperf.system.control_groups import usable_processors
 
 @contextmanager
 def started_ray(folder: Path, **options: Any) -> Iterator[None]:
-    """Start Ray with its files in `folder`, and end it with the context. `options`: additional arguments of ray.init.
+    """Start Ray's head for a `with` block with its files in `folder`, and end it after the block.
+
+    `options`: additional arguments of ray.init.
 
     Raises:
         RuntimeNotStarted: Ray did not start. All its processes have ended.
@@ -50,7 +52,7 @@ def started_ray(folder: Path, **options: Any) -> Iterator[None]:
 
 
 def without_working_folder() -> Any:
-    """Return a job configuration without the working folder in the workers' module path.
+    """Return a JobConfig of Ray with a module path of the workers that does not include the working folder.
 
     Otherwise a `cluster.py` or `searchers/` in the user's working folder would hide modules of this program.
     """
@@ -69,10 +71,7 @@ class _NoMore(list[str]):
 
 
 def read_environment_anew() -> None:
-    """Make Ray read the environment again.
-
-    It reads it once per process, but tests start Ray several times. (Ray 2.60)
-    """
+    """Make Ray in this process read its environment variables again. Ray 2.60 normally reads them once."""
     from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]  # compiled, without stubs
 
     Config.initialize("")
@@ -80,7 +79,7 @@ def read_environment_anew() -> None:
 
 
 def assert_token() -> None:
-    """Raise AssertionError unless Ray requires a token, since another release of Ray may behave differently."""
+    """Raise AssertionError unless Ray requires a token. Another release of Ray may behave differently."""
     from ray._raylet import AuthenticationMode, get_authentication_mode  # type: ignore[attr-defined]  # likewise
 
     assert get_authentication_mode() == AuthenticationMode.TOKEN, "Ray asks for no token"
@@ -88,7 +87,9 @@ def assert_token() -> None:
 
 @contextmanager
 def named_if_not_started(offence: str, remedy: str) -> Iterator[None]:
-    """Shut Ray down and raise RuntimeNotStarted for any error in the body. `offence`, `remedy`: parts of its text.
+    """Convert any error in a `with` block around the start of Ray to RuntimeNotStarted, and shut Ray down.
+
+    `offence`, `remedy`: first and last part of the error's text. Ray's own message is between them.
 
     Ray raises various types, a bare Exception after its own limit of 30 s, and leaves its processes running. (Ray 2.60)
     """

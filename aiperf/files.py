@@ -41,6 +41,7 @@ _FIXES: dict[int | None, str] = {
     errno.ENAMETOOLONG: _OTHER_PATH,
     errno.ENOTDIR: _OTHER_PATH,
     errno.EISDIR: _OTHER_PATH,
+    errno.EINVAL: _OTHER_PATH,
     errno.EEXIST: _OTHER_PATH,
     errno.ELOOP: _OTHER_PATH,
     errno.EMFILE: "raise the limit of open files (ulimit -n)",

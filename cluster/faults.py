@@ -77,10 +77,7 @@ class CrashConf(FaultConf):
 
 @dataclass
 class MemoryRunsOutConf(FaultConf):
-    """Memory runs out during an epoch.
-
-    The epoch is repeated with the next smaller batch, or fails at the smallest one.
-    """
+    """Memory runs out during an epoch. The epoch is repeated with the next smaller batch, or fails at the smallest one."""
 
     kind: str = "memory_runs_out"
     rate: float = field(default=0.2, metadata=SHARE)

@@ -449,10 +449,7 @@ class SlurmJob:
 
 
 def _run(*words: str) -> str:
-    """Run a program of Slurm and return its output.
-
-    Raises ClusterError if it is missing or fails, with its own message.
-    """
+    """Run a program of Slurm and return its output. Raises ClusterError if it is missing or fails, with its own message."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:

@@ -65,11 +65,14 @@ def lines_of(source: str) -> LineCounts:
     return LineCounts(1, len(code), len(docstrings), len(comments), total - len(code) - len(docstrings) - len(comments))
 
 
-def function_lengths(source: str) -> Iterator[int]:
-    """Yield the number of lines of each function, from `def` to its last line, without decorators."""
+def function_lengths(source: str) -> Iterator[tuple[int, int]]:
+    """Yield the lines of each function from `def` to its last line, without decorators: with and without its docstring."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield (node.end_lineno or node.lineno) - node.lineno + 1
+            first = node.body[0]
+            docstring = 0 if ast.get_docstring(node) is None else (first.end_lineno or 0) - first.lineno + 1
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            yield length, length - docstring
 
 
 def tracked() -> list[Path]:
@@ -126,7 +129,8 @@ def main() -> None:
     for folder, count in crowded(product).items():
         print(f"  {folder}: {count}")
     lengths = [length for file in product for length in function_lengths(sources[file])]
-    print(f"\nfunctions: {len(lengths):,}, median length {statistics.median(lengths):g} lines")
+    whole, code = (statistics.median(each) for each in zip(*lengths, strict=True))
+    print(f"\nfunctions: {len(lengths):,}, median length {whole:g} lines, {code:g} without docstrings")
 
 
 if __name__ == "__main__":

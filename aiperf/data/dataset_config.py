@@ -43,10 +43,7 @@ class DataSetConf:
     """Randomly crop and flip the training images. Digits are not flipped. Synthetic images are not augmented."""
 
     module: ClassVar[str]
-    """Module that describes, opens and checks the set: a `survey.SetModule`.
-
-    A name, because opening imports torch.
-    """
+    """Module that describes, opens and checks the set: a `survey.SetModule`. A name, because opening imports torch."""
     usual_start: ClassVar[str] = "resnet50_v1"
     """Default starting graph: the paper's."""
 
@@ -128,10 +125,7 @@ class DigitsConf(DataSetConf):
     """
 
     shift: int = field(default=0, metadata={"least": 0, "most": 7, "unit": "pixels"})
-    """Maximum random shift of a training image in each direction, in pixels, drawn in each epoch.
-
-    Only if `augment` is true.
-    """
+    """Maximum random shift of a training image in each direction, in pixels, drawn in each epoch. Only if `augment` is true."""
 
 
 @dataclass
@@ -152,10 +146,7 @@ class SyntheticConf(DataSetConf):
     channels: int = field(default=3, metadata={"least": 1, "most": 65536})
     """Channels of a pixel."""
     noise: float = field(default=0.25, metadata={"least": 0, "most": 1})
-    """Standard deviation of the noise added to a prototype, as a share of a pixel's range.
-
-    More noise is harder to learn.
-    """
+    """Standard deviation of the noise added to a prototype, as a share of a pixel's range. More noise is harder to learn."""
     seed: int = field(default=0, metadata={"least": 0})
     """Seed of prototypes and noise. The same seed gives the same set on every machine."""
 

@@ -193,10 +193,7 @@ def forget(run_folder: Path) -> str | None:
 
 
 def _graph_file(run: Run, best: Best, folder: Path) -> Path | None:
-    """Write the architecture next to its weights, in the format of docs/graph-format.md.
-
-    Return None if the disk is full.
-    """
+    """Write the architecture next to its weights, in the format of docs/graph-format.md. Return None if the disk is full."""
     start = decode_architecture(json.dumps(run.started.start_graph))
     network = rebuilt(start, [decode_morph(morph) for morph in run.lineage(best.trial)])
     file = folder / f"trial-{best.trial}.graph.json"

@@ -54,14 +54,13 @@ def _best(check: NodeChecked, probe: str, series: str | None = None, *, is_any: 
 def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]:
     """Return the clock offset of each host from the driver's host in seconds, by host. Positive: the host is ahead.
 
-    Offsets within their error are ignored. Of several other checks of a host, the last counts.
+    The last check of a host with a known offset counts. A host whose offset is within its error is left out.
     """
-    return {
-        check.host: check.clock_offset_seconds
-        for check in checks
-        if check.clock_offset_seconds is not None
-        and abs(check.clock_offset_seconds) > (check.clock_error_seconds or 0.0)
+    last = {check.host: check for check in checks if check.clock_offset_seconds is not None}
+    offsets = {
+        host: (check.clock_offset_seconds or 0.0, check.clock_error_seconds or 0.0) for host, check in last.items()
     }
+    return {host: offset for host, (offset, error) in offsets.items() if abs(offset) > error}
 
 
 def preflight_warnings(

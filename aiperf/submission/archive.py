@@ -72,21 +72,22 @@ def pack(path: Path, contents: Mapping[str, Content], manifest: bytes, signature
     """
     members: dict[str, Content] = {MANIFEST: manifest}
     members |= {} if signature is None else {SIGNATURE: signature.encode()}
-    try:
-        with (
-            path.open("xb") as raw,
-            gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as file,
-            tarfile.open(fileobj=file, mode="w|", format=tarfile.USTAR_FORMAT) as tar,
-        ):
-            for name, content in (members | dict(contents)).items():
-                _add(tar, name, content)
-        if manifest_of(contents) != manifest:
-            raise BundleRefused(
-                "a submission contains only ended runs, but a file of one changed while it was packed: wait until the run ends"
-            )
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+    with path.open("xb") as raw:
+        try:
+            with (
+                gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as file,
+                tarfile.open(fileobj=file, mode="w|", format=tarfile.USTAR_FORMAT) as tar,
+            ):
+                for name, content in (members | dict(contents)).items():
+                    _add(tar, name, content)
+            if manifest_of(contents) != manifest:
+                raise BundleRefused(
+                    "a submission contains only ended runs, but a file of one changed while it was packed: "
+                    "wait until the run ends"
+                )
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _add(tar: tarfile.TarFile, name: str, content: Content) -> None:

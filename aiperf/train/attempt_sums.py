@@ -93,10 +93,7 @@ class EpochClock:
         self._now = 0.0
 
     def begin_pass(self, now: float) -> None:
-        """Begin the training or the validation pass at time `now`.
-
-        The time until its first step is input time.
-        """
+        """Begin the training or the validation pass at time `now`. The time until its first step is input time."""
         self._now = now
         if self._began is None:
             self._began = now

@@ -52,10 +52,7 @@ class TrainerConf:
     records the choice.
     """
     ranks: int | None = field(default=None, metadata={"least": 1, "most": 65536})
-    """Data-parallel processes of a worker.
-
-    Default: one per accelerator, and without accelerators 2 on 2 or more cores.
-    """
+    """Data-parallel processes of a worker. Default: one per accelerator, and without accelerators 2 on 2 or more cores."""
     threads: int | None = field(default=None, metadata={"least": 1, "most": 65536})
     """Compute threads of one rank. Default: the cores that this process may use, divided by the ranks."""
     nice: int = field(default=0, metadata={"least": 0, "most": 19})
@@ -73,10 +70,7 @@ class TrainerConf:
     channels_last: bool = True
     """Store images and convolution weights with the channel as the fastest axis."""
     compile: str = field(default="auto", metadata={"among": get_args(LaunchChoice)})
-    """Use torch.compile: on, off or auto.
-
-    Default: auto, which measures before a long trial whether compiling saves time.
-    """
+    """Use torch.compile: on, off or auto. Default: auto, which measures before a long trial whether compiling saves time."""
     cuda_graphs: str = field(default="off", metadata={"among": get_args(LaunchChoice)})
     """Launch all kernels of a pass by one call, with or without `compile`: on, off or auto (measured, as for
     `compile`). Default: off, until it has been run on a GPU.

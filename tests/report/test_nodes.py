@@ -10,6 +10,7 @@ import pytest
 from aiperf.journal.events import AnyEvent, NodeChecked, RunStarted
 from aiperf.report.gather import gather
 from aiperf.report.html import page
+from aiperf.report.nodes import clock_offsets
 from aiperf.report.sections.system import nodes, system
 from aiperf.system import log as telemetry_log
 from aiperf.system.log import Log, Session
@@ -48,6 +49,17 @@ def with_checks(*checks: NodeChecked) -> list[AnyEvent]:
     assert isinstance(first, RunStarted)
     config = first.config | {"preflight": {"most_excluded": 0.1, "probes": "full"}}
     return [msgspec.structs.replace(first, config=config), *checks, *rest]
+
+
+def test_the_last_check_of_a_host_gives_its_clock_offset() -> None:
+    checks = [
+        checked("n1", offset=0.5),
+        checked("n2", offset=0.0005),
+        checked("n1", offset=0.0001),
+        checked("n2", offset=-2.0),
+    ]
+
+    assert clock_offsets(checks) == {"n2": -2.0}
 
 
 def test_an_excluded_node_is_named_in_warnings_rules_and_table() -> None:

@@ -246,6 +246,16 @@ def test_a_file_changed_while_packed_leaves_no_archive(tmp_path: Path) -> None:
         assert not (tmp_path / "bundle").exists()
 
 
+def test_an_existing_file_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "bundle"
+    path.write_bytes(b"a user's file")
+
+    with pytest.raises(FileExistsError):
+        pack(path, {JOURNAL: b"abc"}, manifest_of({JOURNAL: b"abc"}), None)
+
+    assert path.read_bytes() == b"a user's file"
+
+
 def test_a_large_journal_is_packed_and_unpacked_in_little_memory(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     with journal.open("wb") as file:

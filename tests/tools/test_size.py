@@ -26,7 +26,7 @@ def doubled() -> int:
 
 def test_each_line_counts_once_by_its_kind() -> None:
     assert lines_of(_SOURCE) == LineCounts(files=1, code=6, docstrings=5, comments=1, blank=3)
-    assert list(function_lengths(_SOURCE)) == [3]
+    assert list(function_lengths(_SOURCE)) == [(3, 2)]
 
 
 def test_totals_equal_the_lines_of_the_files() -> None:

@@ -320,7 +320,7 @@ def test_a_worker_that_breaks_the_plan_is_refused(cluster: SmallCluster, bench: 
     run.until(lambda said: bool(of(said, WorkerNotStarted)))
 
     (refused,) = of(run.said, WorkerNotStarted)
-    assert refused.host == cluster.address(late) and "is refused: the plan allows 1 ranks a worker" in refused.reason
+    assert refused.host == cluster.address(late) and "is refused: the plan allows 1 ranks per worker" in refused.reason
     run.trains(0, trial=1)
     assert len(of(run.said, WorkerJoined)) == 1 and not of(run.said, WorkerLost), (
         "accelerators that cannot be used push nobody out"

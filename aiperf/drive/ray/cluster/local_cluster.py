@@ -78,10 +78,7 @@ def fewer_daemons() -> Iterator[None]:
 
 
 def _assert_closed() -> None:
-    """Assert that Ray listens on the loopback interface only and requires a token.
-
-    Another release may behave differently.
-    """
+    """Assert that Ray listens on the loopback interface only and requires a token. Another release may behave differently."""
     import ray
 
     addresses = [node["NodeManagerAddress"] for node in ray.nodes()]  # type: ignore[no-untyped-call]

@@ -79,8 +79,7 @@ _LONG_AGO: Final = datetime(2000, 1, 1)
 
 
 SMALLEST_SHARE: Final = 2
-"""Default of the smallest batch: the largest divided by this number. At half the largest batch an accelerator has about 90 % of
-its best speed (figures: docs/searchers.md)."""
+"""Default of the smallest batch: the largest divided by this number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,8 @@ VERB_GROUPS = {
         "verify": "recompute a run from its journal and report contradictions",
         "quality": "evaluate a kept checkpoint again and compare the quality with the journal",
         "announce": "sign the announcement of a run before it starts",
-        "submit": "bundle runs with checksums and a signature",
-        "inspect": "judge a bundle as its receiver",
+        "submit": "pack runs for a list, with checksums and a signature",
+        "inspect": "check packed runs as their receiver",
     },
     "tools": {
         "flops": "count the operations of a network",

@@ -44,14 +44,14 @@ usage: python -m aiperf [GROUP=CHOICE …] [OPTION=VALUE …]    a run; ends wit
 EXAMPLES = """
 examples:
   python -m aiperf                                     a run of 3 minutes on this machine
-  python -m aiperf +cluster=slurm cluster.nodes=8 schedule=ranking dataset=imagenet dataset.root=/imagenet
+  python -m aiperf +cluster=slurm cluster.nodes=8 …    submit a job to Slurm and follow it
   python -m aiperf resume=runs/20261121-120000-digits  resume after a crash or Ctrl-C"""
 COMMON = {
     "dataset": "{choices}",
     "dataset.root": "folder of the images, for a data set of files",
     "schedule": "length and rounds: {choices}",
     "schedule.duration_seconds": "length of the run, warm-up included",
-    "+cluster": "where to run; absent: this machine. {choices}",
+    "+cluster": "cluster, typed with the +; default: this machine. {choices}",
     "accelerators_per_worker": "accelerators (GPUs) of one worker; null: all of a node",
     "start": "starting network, or a JSON file; null: that of the data set",
     "searcher": "search algorithm: {choices}",

@@ -42,7 +42,7 @@ def test_options_that_are_no_json_list_are_refused(
 
     assert main(["drive", "--options-in", "OPTIONS", str(tmp_path / "run")]) == 2
 
-    assert "OPTIONS holds none" in capsys.readouterr().err
+    assert "OPTIONS has none: set it" in capsys.readouterr().err
 
 
 def test_options_in_a_variable_equal_those_of_the_command_line(

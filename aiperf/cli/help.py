@@ -51,7 +51,7 @@ COMMON = {
     "dataset.root": "folder of the images, for a data set of files",
     "schedule": "length and rounds: {choices}",
     "schedule.duration_seconds": "length of the run, warm-up included",
-    "+cluster": "cluster (type the +); default: this machine. {choices}",
+    "+cluster": "where to run; default: here. {choices}",
     "accelerators_per_worker": "accelerators (GPUs) of one worker; null: all of a node",
     "start": "starting network, or a JSON file; null: that of the data set",
     "searcher": "search algorithm: {choices}",

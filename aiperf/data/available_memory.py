@@ -1,4 +1,4 @@
-"""Available memory of this process, within its container."""
+"""Memory and disk space that this process can still use, within the limits of its container."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from aiperf.system.host import meminfo
 
 
 def available_bytes(proc: Path = Path("/proc")) -> int:
-    """Return the bytes that can be allocated without swapping.
+    """Return the bytes that this process can still allocate without swapping, on the host and within its container.
 
-    Of the host, or of the tightest control group if that is less. 0 if unknown, so that nothing is cached on a guess.
+    The result is the lesser of the host's available memory and the rest of the control groups' limits. 0 if the kernel does not
+    report them: no cache is then created. `proc`: folder of the kernel's files, /proc except in tests.
     """
     try:
         host = meminfo((proc / "meminfo").read_text()).get("MemAvailable", 0)
@@ -23,7 +24,7 @@ def available_bytes(proc: Path = Path("/proc")) -> int:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the free bytes of a folder's file system. 0 if the folder does not exist."""
+    """Return the free bytes of the file system that contains `folder`. 0 if the folder does not exist or cannot be examined."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:

@@ -1,4 +1,4 @@
-"""Interface of the trainer to the data: batches on its device, in one pass over a split."""
+"""Interfaces between data sets and training: batches of images on a device, in one pass over training or validation images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiperf.data.visiting_order import OrderStep, shuffled, steps, training_step
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Images of one rank in one step."""
+    """Images and targets of one rank (process that trains on one accelerator) in one step."""
 
     images: torch.Tensor
     """(count, channels, height, width), normalised, in the requested dtype and on the requested device."""
@@ -35,18 +35,20 @@ class Batch:
 
 
 class RankBatches(TypedDict):
-    """Properties that all batches of one rank share."""
+    """Properties that all batches of one rank (training process) share."""
 
     rank: int
+    """Number of the rank, from 0 to `ranks` − 1."""
     ranks: int
     device: torch.device
     channels_last: bool
+    """True: channels are the last dimension in memory (torch.channels_last)."""
     dtype: torch.dtype
 
 
 @dataclass(frozen=True, slots=True)
 class DataPass:
-    """One pass of one rank over a split. Equal passes give equal batches."""
+    """Parameters of one pass of one rank (training process) over a split. Equal passes give equal batches."""
 
     batch: int
     """Images of one rank in a step."""
@@ -65,35 +67,55 @@ class DataPass:
         assert 0 <= self.rank < self.ranks and self.batch > 0, self
 
     def order(self, images: int) -> NDArray[np.int64]:
-        """Return the numbers of all images in the order of this pass, shape (images,), the same for every rank."""
+        """Return the numbers of all images of the split in the order of this pass, shape (images,), the same for every rank.
+
+        `images`: number of images of the split. A training pass is shuffled by seed and epoch. A validation pass is ascending.
+        """
         return shuffled(images, self.seed, self.epoch) if self.is_training else np.arange(images)
 
     def steps(self, images: int) -> tuple[OrderStep, ...]:
-        """Return the steps of the pass as ranges of its order, the same for every rank. `images`: number of the split."""
+        """Return the steps of the pass, each a range of positions in the order of the images. They are the same for every rank.
+
+        `images`: number of images of the split. A training pass omits images that do not fill a whole last step. Raise
+        DataError for fewer images than ranks.
+        """
         cut = training_steps if self.is_training else steps
         return cut(images, self.batch, self.ranks)
 
 
 class Batches(Protocol):
-    """Batches of one pass, in order. Closing early releases what was prepared ahead."""
+    """Iterator over the batches of one rank in one pass, in the order of the steps. Its length is the number of steps."""
 
     def __len__(self) -> int:
-        """Return the steps of the pass, the same on every rank."""
+        """Return the number of steps of the pass, the same on every rank."""
 
     def __iter__(self) -> Iterator[Batch]: ...
     def __next__(self) -> Batch: ...
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End the pass and discard the batches that were prepared in advance. Iteration ends then."""
+        ...
 
 
 class Split(Protocol):
-    """Training or validation images of an opened set."""
+    """Split of an opened data set: its training images or its validation images."""
 
     @property
-    def images(self) -> int: ...
+    def images(self) -> int:
+        """Number of images of the split."""
+        ...
+
     def walk(self, walk: DataPass) -> Batches:
-        """Return the batches of a pass. Batches prepared by `prime` are used."""
+        """Return an iterator over the batches of the pass `walk`. Batches that `prime` has prepared for an equal pass are used.
+
+        Raise DataError for fewer images than ranks. The iterator raises DataError if files are damaged or were changed.
+        """
 
     def prime(self, walk: DataPass) -> None:
-        """Begin to prepare a pass in the background and return at once, so that its first step need not wait."""
+        """Begin to prepare the first batches of the pass `walk` in background threads, and return at once.
 
-    def close(self) -> None: ...
+        A later call of `walk` with an equal pass uses these batches.
+        """
+
+    def close(self) -> None:
+        """Close the files and release the memory of the split. Call it after the last pass."""
+        ...

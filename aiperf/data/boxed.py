@@ -1,4 +1,7 @@
-"""Splits of images with boxes, as a network learns them: normalised in FP32, and rolled in longitude for training."""
+"""Batches of images with boxes (object detection in weather images), read and normalised by threads.
+
+Images are normalised in FP32. Training images are rolled in longitude.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +26,29 @@ Floats = NDArray[np.float32]
 
 
 class BoxedImages(Protocol):
-    """Images of a split with their boxes. `read` may be called from many threads."""
+    """Images of a split with the boxes of their objects. `read` may be called from many threads."""
 
     boxes: NDArray[np.int32]
     """(images, BOX_ROWS, 5): ymin, xmin, ymax, xmax, class from 0. Empty rows are −1."""
 
     def read(self, image: int) -> Floats:
-        """Return an image (channels, height, width)."""
+        """Return the pixels of an image in FP32, not normalised, shape (channels, height, width).
+
+        `image`: number of the image in the split, from 0. Raise DamagedData if its file cannot be read.
+        """
         ...
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files of the images. Call it after the last `read`."""
         ...
 
 
 def targets_of(boxes: NDArray[np.int32], roll: int = 0, width: int = 0) -> Floats:
-    """Return the targets of an image (rows, 5): x1, y1, x2, y2 and the class from 1. Empty rows are zero and come last.
+    """Return the boxes of one image as targets for the network, FP32 (rows, 5): x1, y1, x2, y2 and the class from 1.
 
-    Args:
-        boxes: (rows, 5) as in BoxedImages.
-        roll: pixels by which the image of this width is rolled to the right. It must cut no box.
+    Coordinates are in pixels. Empty rows of the result are zero and come last. `boxes`: (rows, 5) with ymin, xmin, ymax, xmax
+    and the class from 0. An empty row has class −1. `roll`: pixels by which the image was rolled to the right, without cutting
+    a box. `width`: width of the image in pixels, required with `roll`.
     """
     used = boxes[boxes[:, 4] >= 0].astype(np.float32)
     targets = np.zeros((len(boxes), 5), np.float32)
@@ -53,9 +59,10 @@ def targets_of(boxes: NDArray[np.int32], roll: int = 0, width: int = 0) -> Float
 
 
 def uncut_rolls(boxes: NDArray[np.int32], width: int) -> NDArray[np.int64]:
-    """Return the rolls to the right, in pixels from 0 to width−1, that cut no box at the edge. 0 is one of them.
+    """Return the distances in pixels by which an image can be rolled to the right without cutting a box at the edge.
 
-    `boxes`: (rows, 5) as in BoxedImages.
+    Distances are from 0 to width − 1. 0 is always possible. `boxes`: (rows, 5) with ymin, xmin, ymax, xmax in pixels and the
+    class, −1 for an empty row. `width`: width of the image in pixels.
     """
     is_free = np.ones(width, np.bool_)  # by the column that becomes the first
     for _, left, _, right, label in boxes.tolist():
@@ -65,7 +72,7 @@ def uncut_rolls(boxes: NDArray[np.int32], width: int) -> NDArray[np.int64]:
 
 
 class BoxedSplit:
-    """A split of images with boxes, which threads read and normalise ahead of the step that needs them."""
+    """Training or validation images with boxes. Threads read and normalise them some batches before they are needed."""
 
     def __init__(
         self,
@@ -75,7 +82,11 @@ class BoxedSplit:
         pool: ThreadPoolExecutor,
         ahead: int,
     ) -> None:
-        """`mean`, `deviation`: of each channel (channels,). `ahead`: batches that are prepared in advance."""
+        """Create the split without reading an image.
+
+        `images`: source of images and boxes. `mean`, `deviation`: normalisation of each channel, (channels,). `pool`: threads
+        that read the images. `ahead`: number of batches that are prepared in advance.
+        """
         self._images = images
         self._scale = (1 / deviation).astype(np.float32)[:, None, None]
         self._shift = (-mean / deviation).astype(np.float32)[:, None, None]
@@ -85,24 +96,38 @@ class BoxedSplit:
 
     @property
     def images(self) -> int:
+        """Number of images of the split."""
         return len(self._images.boxes)
 
     def walk(self, walk: DataPass) -> Batches:
+        """Return an iterator over the batches of the pass `walk`. Batches that `prime` has begun for an equal pass are used.
+
+        Raise DataError for fewer images than ranks. The iterator raises DamagedData if a file cannot be read.
+        """
         primed, self._primed = self._primed, None
         if primed is not None and primed[0] == walk:
             return primed[1]
         return _BoxedBatches(self, walk)
 
     def prime(self, walk: DataPass) -> None:
-        """Begin to read the first batches of the pass."""
+        """Begin to read the first batches of the pass `walk` in the threads, and return at once.
+
+        A second call with an equal pass has no effect. Only the latest begun pass is kept.
+        """
         if self._primed is None or self._primed[0] != walk:
             self._primed = (walk, _BoxedBatches(self, walk))
 
     def close(self) -> None:
+        """Close the files of the images. The threads of the pool must have ended."""
         self._images.close()
 
     def image(self, number: int, walk: DataPass) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a normalised image (channels, height, width) in FP32 and its targets (BOX_ROWS, 5)."""
+        """Return one image of a pass in FP32, shape (channels, height, width), and its targets, shape (BOX_ROWS, 5).
+
+        `number`: number of the image in the split, from 0. `walk`: parameters of the pass. The image is normalised. With
+        augmentation it is rolled to the right by a random distance that cuts no box. A row of the targets has x1, y1, x2, y2 in
+        pixels and the class from 1, or zeros. Raise DamagedData if the file cannot be read.
+        """
         pixels = self._images.read(number) * self._scale
         pixels += self._shift
         boxes = self._images.boxes[number]

@@ -51,7 +51,7 @@ class DataSetConf:
         hold(self, "dataset")
 
     def published(self) -> DataSet | None:
-        """Return the set's published description. None if only its files or its options define it."""
+        """Return the published numbers of the set (images, classes, size). None if only its files or options define them."""
         return None
 
 
@@ -102,11 +102,11 @@ class FilesConf(FolderConf):
     """
 
     def as_images(self) -> ImagesConf:
-        """Return the set as a folder or shards of image files."""
+        """Return equal options for a set of image files in class folders or shards (tar files). Each set defines this."""
         raise NotImplementedError
 
     def file_options(self) -> dict[str, Any]:
-        """Return the options that all sets of image files share, by name."""
+        """Return the values of the options that all sets of image files share, by option name without `dataset.`."""
         return {each.name: getattr(self, each.name) for each in fields(FilesConf)}
 
 
@@ -161,10 +161,10 @@ class SyntheticConf(DataSetConf):
 
     @property
     def opening_bytes(self) -> int:
-        """Maximum bytes that each rank needs to generate the set.
+        """Memory in bytes that each rank (training process) needs at most to generate the set.
 
-        These are labels, prototypes of the classes, and a bank of 256 noises with the random numbers for it. Measured
-        (torch 2.13): 67 bytes per image, 12.5 and 138 per pixel of one channel.
+        It holds labels, prototypes of the classes, and a bank of 256 noises with the random numbers for it. Measured (torch
+        2.13): 67 bytes per image, 12.5 and 138 per pixel of one channel.
         """
         pixels = self.image**2 * self.channels
         return 67 * (self.training_images + self.validation_images) + 12 * self.classes * pixels + 138 * 256 * pixels
@@ -179,10 +179,11 @@ class Cifar10Conf(FilesConf):
     name: str = "cifar10"
 
     def published(self) -> DataSet:
+        """Return the published numbers of CIFAR-10: 50,000 training and 10,000 validation images of 10 classes, 32×32×3."""
         return DataSet(self.name, 50_000, 10_000, 10, 32, 3, CIFAR10_MEAN, CIFAR10_STD)
 
     def as_images(self) -> ImagesConf:
-        """Return the set (or a part of it) as class folders of image files."""
+        """Return equal options for a set of image files in class folders: CIFAR-10 or a part of it in this form."""
         normalisation: dict[str, Any] = {"mean": list(CIFAR10_MEAN), "std": list(CIFAR10_STD)}
         return ImagesConf(**self.file_options(), image=32, crop="pad", **normalisation)
 
@@ -232,11 +233,12 @@ class ImagesConf(FilesConf):
             )
 
     def as_images(self) -> ImagesConf:
+        """Return these options themselves, since they already describe a folder or shards of image files."""
         return self
 
     @property
     def is_resized_crop(self) -> bool:
-        """True if images are cropped as for ImageNet.
+        """True if images are cropped as for ImageNet. False for the padded crop of CIFAR-10.
 
         Training: random resized crop. Validation: shorter side 256/224, then centre crop.
         """
@@ -263,6 +265,7 @@ class ImagenetConf(FilesConf):
             )
 
     def published(self) -> DataSet:
+        """Return the published numbers of ImageNet: 1,281,167 training and 50,000 validation images in 1000 classes."""
         return DataSet(
             self.name,
             IMAGENET_TRAINING_IMAGES,
@@ -275,7 +278,7 @@ class ImagenetConf(FilesConf):
         )
 
     def as_images(self) -> ImagesConf:
-        """Return the set as image files of 224 pixels, cropped as for ImageNet."""
+        """Return equal options for a set of image files of 224×224 pixels with random resized crops for training."""
         return ImagesConf(**self.file_options(), image=224, format=self.format, crop="resized")
 
 
@@ -315,7 +318,7 @@ class WeatherSyntheticConf(DataSetConf):
 
     @property
     def opening_bytes(self) -> int:
-        """Bytes that each rank needs for the images."""
+        """Memory in bytes that each rank (training process) needs for all images in FP32."""
         return 4 * WEATHER_CHANNELS * self.height * self.width * (self.training_images + self.validation_images)
 
 

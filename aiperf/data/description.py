@@ -1,4 +1,7 @@
-"""Numbers of a data set, as needed to plan a run, count its operations and build its network's first and last layer."""
+"""Description of a data set in numbers: images, classes, size, mean and deviation. It is enough to plan a run.
+
+The operations of a run, and the first and last layer of its network, follow from these numbers.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +54,15 @@ class DataSet:
 
     @property
     def size_in_words(self) -> str:
-        """Return height × width × channels as text."""
+        """Size of an image as text, HEIGHT×WIDTH×CHANNELS in pixels, such as `32×32×3`."""
         return f"{self.image}×{self.width or self.image}×{self.channels}"
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """Values of RunStarted.dataset. The last ones are recorded for sets that have them."""
+        """Values for the field `dataset` of the event RunStarted in the run's journal (event file), by name.
+
+        `targets` and `width` are recorded for sets with boxes only, `validation_years` for weather files only.
+        """
         names = (
             "name",
             "training_images",

@@ -8,7 +8,7 @@ from aiperf.errors import AiperfError
 
 
 class DataError(AiperfError):
-    """A data set cannot be used as it is."""
+    """A data set cannot be used as it is. The message names the fix."""
 
 
 class MissingData(DataError):
@@ -20,21 +20,21 @@ class DamagedData(DataError):
 
 
 class StaleIndex(DataError):
-    """The files of a set differ from its index."""
+    """The files of a set differ from its index (stored list of the files) or from its recorded sizes."""
 
     def __init__(self, offence: str) -> None:
         super().__init__(
-            f"an index says what lies in the set's folders; {offence}: write it anew with "
-            "`python -m aiperf prepare … --index-only`, or restore the files"
+            f"the files of a set must equal those of its index, but {offence}: write the index again with "
+            "`python -m aiperf prepare … --index-only` (weather: `prepare` without it), or restore the files"
         )
 
 
 class OtherData(DataError):
-    """The set on this host is not the expected one."""
+    """The set on this host has another fingerprint (hash of its files) than the expected set."""
 
 
 class CorruptImages:
-    """Count each corrupt image once. Safe to use from many threads."""
+    """Corrupt images that a process has found. Each image counts once. Safe to use from many threads."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -42,7 +42,10 @@ class CorruptImages:
         self._lock = Lock()
 
     def add(self, name: str, reason: str) -> None:
-        """Record the image. Raises DamagedData above the limit."""
+        """Record a corrupt image. Raise DamagedData if more images are corrupt than the limit (dataset.corrupt_limit).
+
+        `name`: path of the image, or SHARD:MEMBER. `reason`: message of the decoder. A known image is not counted again.
+        """
         with self._lock:
             self._found.setdefault(name, reason)
             count = len(self._found)
@@ -57,6 +60,6 @@ class CorruptImages:
         return len(self._found)
 
     def names(self) -> tuple[tuple[str, str], ...]:
-        """Return (image, decoder's error), in the order in which they were found."""
+        """Return (path of the image, message of the decoder) for each corrupt image, in the order in which they were found."""
         with self._lock:
             return tuple(self._found.items())

@@ -1,8 +1,8 @@
-"""Records of a data set in this host's memory: one copy for the processes of a run, filled as they read.
+"""Cache of a data set in the memory of a host (/dev/shm): one copy for all processes of a run, filled as they read.
 
-A file in /dev/shm holds a byte of state for each record, then the records. Every user can create files there, so the files of a
-run are in a folder that only this user can enter. The last process that closes a file removes it. If processes were killed,
-the cleanup of the run removes it (`aiperf.scratch`), or the next run.
+A file in /dev/shm holds a byte of state for each record, then the records. Every user can create files there. The files of a
+run are therefore in a folder that only this user can enter. The last process that closes a file removes it. If processes were
+killed, the cleanup of the run removes it (`aiperf.scratch`), or the next run.
 """
 
 from __future__ import annotations
@@ -33,22 +33,21 @@ _ABSENT, _PRESENT, _CORRUPT = 0, 1, 2
 
 
 class MarkedCorrupt(Exception):
-    """A record that a process of this host could not decode."""
+    """A record (cached image) that a process of this host could not decode."""
 
 
 class HostCache:
-    """Byte records of known sizes, shared between processes. Two processes that write the same record write the same bytes."""
+    """Cache of byte records (encoded images or their pixels) of known sizes, shared between the processes of a run on a host.
+
+    Two processes that write the same record write the same bytes.
+    """
 
     def __init__(self, key: str, sizes: NDArray[np.int64], *, is_shared: bool = True) -> None:
         """Open the records, and create them if no process of the run has.
 
-        Args:
-            key: names everything that the bytes depend on.
-            sizes: bytes of each record.
-            is_shared: False: in memory of this process, for a host whose /dev/shm is too small.
-
-        Raises:
-            BadConfiguration: another user can write to the folder of the files.
+        `key`: text that names everything that the bytes depend on. `sizes`: bytes of each record. `is_shared`: False: in memory
+        of this process only, for a host with a small /dev/shm. Raise BadConfiguration if another user can enter the folder of
+        the files.
         """
         self._starts = len(sizes) + np.concatenate([[0], np.cumsum(sizes)])
         self._is_full = False
@@ -66,7 +65,10 @@ class HostCache:
         self._state = np.frombuffer(self._map, np.uint8, len(sizes))
 
     def read(self, record: int) -> bytes | None:
-        """Return the record. None if it was not written yet. Raises MarkedCorrupt."""
+        """Return the bytes of a record. None if no process has written the record yet.
+
+        `record`: number of the record, from 0. Raise MarkedCorrupt if a process marked the record as corrupt.
+        """
         state = self._state[record]
         if state == _CORRUPT:
             raise MarkedCorrupt(record)
@@ -76,9 +78,10 @@ class HostCache:
         return os.pread(self._file, stop - start, start)
 
     def write(self, record: int, value: bytes | memoryview) -> None:
-        """Store the record. Its state is written last, so that a process killed during the write leaves it absent.
+        """Store a record for all processes. `record`: number from 0. `value`: must have the declared size of the record.
 
-        If shared memory is full, records stay absent and are decoded again each time.
+        Its state is written last. A process that is killed during the write therefore leaves the record absent. If shared
+        memory is full, the record also stays absent, and no error is raised.
         """
         start, stop = int(self._starts[record]), int(self._starts[record + 1])
         assert len(value) == stop - start, (record, len(value), stop - start)
@@ -95,27 +98,34 @@ class HostCache:
             os.pwrite(self._file, bytes([_PRESENT]), record)
 
     def mark_corrupt(self, record: int) -> None:
-        """Mark the record as corrupt, so that no process tries it again."""
+        """Mark a record as corrupt for all processes. `read` then raises MarkedCorrupt. `record`: number from 0."""
         os.pwrite(self._file, bytes([_CORRUPT]), record)
 
     def state(self, record: int) -> bool | None:
-        """Return True if the record is present, False if it is corrupt, None if it is absent."""
+        """Return the state of a record: True if it is present, False if it is marked as corrupt, None if not written yet."""
         return {_ABSENT: None, _PRESENT: True, _CORRUPT: False}[int(self._state[record])]
 
     def records(self) -> NDArray[np.uint8]:
-        """Return all records as one array of bytes (bytes,), without the states."""
+        """Return the bytes of all records in order as one array, uint8, shape (bytes,), without a copy.
+
+        A record that was not written yet is zero. Later writes appear in the array.
+        """
         return np.frombuffer(self._map, np.uint8)[len(self._state) :]
 
     def close(self) -> None:
-        """Release the file. The last process frees the memory. Arrays returned by `records` stay readable.
+        """Close the cache in this process. The last process that closes it removes the file and frees the memory.
 
-        Called at the interpreter's end if necessary.
+        Arrays returned by `records` stay readable. The interpreter's end also closes the cache. A second call has no effect.
         """
         self._release()
 
 
 def is_held(key: str, sizes: NDArray[np.int64]) -> bool:
-    """Return True if a process of this run has created these records and they are still in memory."""
+    """Return True if a process of this run has created the cache of these records, and the cache still exists.
+
+    `key`: text that names everything that the bytes depend on. `sizes`: bytes of each record. False if the run shares nothing
+    (no environment variable AIPERF_SHARED_IMAGES).
+    """
     group = _group()
     return group is not None and (_folder(group) / _digest(key, sizes)).exists()
 
@@ -180,12 +190,12 @@ def _prefix() -> str:
 
 
 def pattern() -> str:
-    """Return the glob pattern of the paths of this user's files in shared memory."""
+    """Return the glob pattern of the paths of this user's cache files in /dev/shm."""
     return str(SHARED_MEMORY / f"{_prefix()}*" / "*")
 
 
 def remove_orphans() -> None:
-    """Remove this user's files in shared memory that no process uses."""
+    """Remove this user's cache files in /dev/shm that no process has open, such as those of killed processes."""
     for path in SHARED_MEMORY.glob(f"{_prefix()}*/*"):
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

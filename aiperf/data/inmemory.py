@@ -1,7 +1,7 @@
-"""Sets with their pixels in memory. A batch is made by a few tensor operations when it is needed.
+"""Data sets with all pixels in memory. A batch is computed by a few tensor operations when it is needed.
 
-No thread is used: on a CPU it would take time from training, and on an accelerator the operations are enqueued in
-microseconds. On one core a batch of 128 digits takes 0.28 ms, in a step of 48 ms (2-core AMD EPYC).
+No thread is used: on a CPU it would take time from training, and on an accelerator the operations are enqueued in microseconds.
+On one core a batch of 128 digits takes 0.28 ms, in a step of 48 ms (2-core AMD EPYC).
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ _SHARE_OF_ACCELERATOR = 1 / 32
 
 
 class PixelStore(Protocol):
-    """Images as bytes, by their index."""
+    """Source of the pixels of images, addressed by number."""
 
     def gather(self, images: torch.Tensor, device: torch.device) -> torch.Tensor:
-        """Return uint8 (count, height, width, channels) on `device`. `images`: int64 indices (count,) on the host."""
+        """Return the pixels of the given images on `device`, uint8 (count, height, width, channels).
+
+        `images`: numbers of the images from 0, int64 (count,) on the CPU.
+        """
 
 
 class PixelsInMemory:
@@ -43,6 +46,10 @@ class PixelsInMemory:
         self._resident: dict[torch.device, torch.Tensor] = {}
 
     def gather(self, images: torch.Tensor, device: torch.device) -> torch.Tensor:
+        """Return the pixels of the given images on `device`, uint8 (count, height, width, channels).
+
+        `images`: numbers of the valid images from 0, int64 (count,) on the CPU.
+        """
         if self._rows is not None:
             images = self._rows[images]
         if device.type == "cpu":
@@ -62,7 +69,7 @@ class PixelsInMemory:
 
 
 class InMemory:
-    """A split of images that are pixels in memory."""
+    """Training or validation images with all pixels in memory."""
 
     def __init__(
         self,
@@ -87,19 +94,28 @@ class InMemory:
 
     @property
     def images(self) -> int:
+        """Number of images of the split."""
         return len(self._labels)
 
     def walk(self, walk: DataPass) -> Batches:
+        """Return an iterator over the batches of the pass `walk`. Each batch is computed when it is requested.
+
+        Raise DataError for fewer images than ranks.
+        """
         return _InlineBatches(self, walk)
 
     def prime(self, walk: DataPass) -> None:
-        """Do nothing, because a batch is made at once."""
+        """Do nothing, because batches from memory need no preparation."""
 
     def close(self) -> None:
-        """Do nothing, because only memory is held."""
+        """Do nothing, because the split holds memory only."""
 
     def batch(self, walk: DataPass, order: NDArray[np.int64], step: OrderStep) -> Batch:
-        """Return one rank's batch of a step. `order`: (images,)."""
+        """Return the images and labels of one rank in one step, normalised, and augmented if the pass is.
+
+        `walk`: parameters of the pass. `order`: numbers of all images in the order of the pass, (images,). `step`: range of
+        positions in this order.
+        """
         mine = order[step.share(walk.rank, walk.ranks)]
         numbers = torch.from_numpy(mine.copy())  # the order is shared, and read-only
         pixels = self._pixels.gather(numbers, walk.device)

@@ -14,7 +14,7 @@ from aiperf.data.visiting_order import OrderStep, training_steps
 
 
 class OpenData:
-    """Training and validation batches of one set, in one process. Close it, or use it as a context.
+    """Opened training and validation images of one data set, in one process. Close it, or use it as a context.
 
     If images are decoded on demand, the end of a training pass begins the following validation pass and the next epoch.
     `prime_training` begins a new trial's first pass.
@@ -43,23 +43,37 @@ class OpenData:
         self._last_validation: DataPass | None = None
 
     def training(self, batch: int, *, epoch: int, seed: int, **of_rank: Unpack[RankBatches]) -> Batches:
-        """Return one epoch of this rank's training batches, shuffled by (seed, epoch) and augmented.
+        """Return an iterator over one epoch of this rank's training batches, shuffled by seed and epoch, and augmented.
 
-        Each image is on exactly one rank. `batch`: images of one rank in a step. Raises DataError, and DamagedData during
-        iteration.
+        `batch`: images of one rank in a step. `of_rank`: number of the rank, device and number format. No image is on two
+        ranks. Images that fill no whole step are omitted. Raise DataError for fewer images than ranks. The iterator raises
+        DataError if files are damaged.
         """
         return self._training.walk(self._training_pass(batch, epoch, seed, of_rank))
 
     def validation(self, batch: int, **of_rank: Unpack[RankBatches]) -> Batches:
-        """Return this rank's validation batches: no shuffling, no augmentation, each image on exactly one rank."""
+        """Return an iterator over this rank's validation batches, in the order of the images and without augmentation.
+
+        `batch`: images of one rank in a step. `of_rank`: number of the rank, device and number format. Each image is on exactly
+        one rank. Raise DataError for fewer images than ranks. The iterator raises DataError if files are damaged.
+        """
         self._last_validation = DataPass(batch=batch, is_training=False, augment=False, **of_rank)
         return self._validation.walk(self._last_validation)
 
     def prime_training(self, batch: int, *, epoch: int, seed: int, **of_rank: Unpack[RankBatches]) -> None:
-        """Begin to decode the first batches of a later call of `training` with the same arguments."""
+        """Begin to decode the first batches of a training epoch in the background, and return at once.
+
+        A later call of `training` with equal arguments uses them. `batch`: images of one rank in a step. `of_rank`: number of
+        the rank, device and number format.
+        """
         self._training.prime(self._training_pass(batch, epoch, seed, of_rank))
 
     def training_steps(self, batch: int, ranks: int) -> tuple[OrderStep, ...]:
+        """Return the steps of a training epoch, each a range of positions in the shuffled order of the images.
+
+        `batch`: images of one rank in a step. `ranks`: number of training processes. Raise DataError for fewer images than
+        ranks.
+        """
         return training_steps(self.training_images, batch, ranks)
 
     @property
@@ -69,21 +83,26 @@ class OpenData:
 
     @property
     def validation_images(self) -> int:
+        """Number of images of the validation split. A validation pass uses all of them."""
         return self._validation.images
 
     @property
     def corrupt(self) -> tuple[tuple[str, str], ...]:
-        """Return (image, reason) of each corrupt image that this process has found so far."""
+        """Pairs (name of the image, reason) of the corrupt images that this process has found so far."""
         return () if self._corrupt is None else self._corrupt.names()
 
     def begin_what_follows(self, walk: DataPass) -> None:
-        """Begin to decode the passes after a training pass: validation and next epoch. Called after its last image."""
+        """Begin to decode the next two passes in the background: validation, and the training epoch after the pass `walk`.
+
+        Called when the pass `walk` has sent its last image to the decoding threads. Validation begins only if an earlier
+        validation pass ran on the same device.
+        """
         if self._last_validation is not None and self._last_validation.device == walk.device:
             self._validation.prime(self._last_validation)
         self._training.prime(replace(walk, epoch=walk.epoch + 1))
 
     def close(self) -> None:
-        """End decoding threads and release shared memory."""
+        """End the decoding threads, close files and release shared memory. Call it once."""
         self._close()  # first the threads, because they read memory of the splits
         self._training.close()
         self._validation.close()

@@ -36,15 +36,22 @@ _SMALL_IMAGE = 64
 
 
 def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
-    """Return the opened set. `cores`: this process's share of the host's cores, for decoding. Default: all that it may use.
+    """Open the configured data set for training in this process, and return it.
 
-    Raises MissingData (with the expected files), DamagedData (more corrupt images than the limit), BadConfiguration.
-    Small sets are decoded here, large ones on demand.
+    `conf`: options of the set. `cores`: this process's share of the host's cores, for decoding threads. Default: all that it
+    may use. Small sets are decoded here, large ones on demand. Raise MissingData (with the expected files), DataError (damaged,
+    changed or other files, or more corrupt images than the limit), or BadConfiguration (impossible cache or decoder).
     """
     return module_of(conf).open_data(conf, cores)
 
 
 def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
+    """Open a set of image files in class folders or shards for training, with the caches that its options select.
+
+    `cores`: processors for decoding threads. None: all that this process may use. Images are decoded now if their pixels are
+    kept in memory, otherwise on demand. Raise MissingData without the files, DataError for damaged, changed or other files, and
+    BadConfiguration if dataset.cache=encoded does not fit in memory.
+    """
     found = listing(conf, host=socket.gethostname())
     description = found.describe(conf)
     workers = conf.workers or cores or usable_processors()
@@ -149,7 +156,10 @@ def _keep_pixels(conf: ImagesConf, encoded: Encoded, pool: ThreadPoolExecutor, *
     is_whole = np.array(states, np.bool_)
     rows = np.nonzero(is_whole)[0]
     if not len(rows):
-        raise DamagedData(f"all {count} images of a split are corrupt, first {encoded.samples.name(0)!r}")
+        raise DamagedData(
+            f"a split must have at least one valid image, but all {count} are corrupt, first {encoded.samples.name(0)!r}: "
+            "copy the data set again. `python -m aiperf prepare` lists the errors"
+        )
     pixels = torch.from_numpy(cache.records().reshape(count, *shape))
     stored = PixelsInMemory(pixels, None if is_whole.all() else rows)
     return _Kept(stored, encoded.samples.labels[rows], cache, is_shared)

@@ -1,4 +1,4 @@
-"""Result of a check of a data set, as numbers and as text."""
+"""Result of `python -m aiperf prepare`, the check of a data set, as numbers and as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiperf.errors import BadConfiguration
 
 @dataclass(frozen=True, slots=True)
 class PrepareReport:
-    """Result of a check."""
+    """Result of the check of a data set."""
 
     description: DataSet
     """The set as listed, including corrupt images."""
@@ -35,10 +35,12 @@ class PrepareReport:
 
     @property
     def is_usable(self) -> bool:
+        """True if at most dataset.corrupt_limit images are corrupt. A run refuses other sets."""
         return len(self.corrupt) <= self.corrupt_limit
 
     @property
     def lines(self) -> tuple[str, ...]:
+        """Lines of text for the user: counts of images, checksum, corrupt images, fingerprint and shards."""
         about = self.description
         lines = [
             f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
@@ -70,7 +72,10 @@ class PrepareReport:
 
 
 def require_images(description: DataSet, pack: Path | None) -> None:
-    """Raise BadConfiguration if `pack` is given. Call it for a set without image files, which cannot be packed."""
+    """Raise BadConfiguration if `pack` is given, because a set without image files cannot be packed. Return nothing.
+
+    `description`: set without image files. `pack`: folder of --pack, None without this option.
+    """
     if pack is not None:
         raise BadConfiguration(
             f"only image files can be packed, but data set {description.name!r} has none: leave out --pack"

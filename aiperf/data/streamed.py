@@ -1,7 +1,7 @@
-"""Sets too large for pixels in memory: decoded by threads, some batches ahead of the step that needs them.
+"""Batches of image files that threads decode some batches before they are needed, for sets too large for memory.
 
-A pass may begin long before it is used (`prime`), so that the first step of an epoch or a trial need not wait. The
-number of batches ahead is bounded. They are submitted to the threads in the order in which they are needed.
+A pass may begin long before it is used (`prime`). The first step of an epoch or a trial then need not wait. The number of
+batches ahead is bounded. They are submitted to the threads in the order in which they are needed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,18 @@ class Encoded:
     """Cache of the pixels under the plain crop."""
 
     def crop(self, walk: DataPass) -> Crop:
+        """Return the rule that selects the rectangle of each image in the pass `walk`.
+
+        The rectangle is random if the pass augments images, otherwise fixed.
+        """
         return self.training_crop if walk.augment else self.plain_crop
 
     def bytes_of(self, index: int) -> bytes:
-        """Return the encoded image. Raises OSError."""
+        """Return the encoded image, such as the bytes of a JPEG file, from the cache or from its file.
+
+        `index`: number of the image in the split, from 0. Raise OSError if the file cannot be read, and StaleIndex if its size
+        differs from the index of the set.
+        """
         if self.encoded_cache is None:
             return self.samples.read(index)
         encoded = self.encoded_cache.read(index)
@@ -55,7 +63,11 @@ class Encoded:
         return encoded
 
     def jpeg(self, index: int, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | None:
-        """Return the image for nvJPEG. None if `into` must decode it, or has its pixels, or reports why it is corrupt."""
+        """Return an image as a JPEG file with its rectangle, to be decoded by nvJPEG. None if the CPU must process the image.
+
+        None for an image with cached pixels, in another format, or with an unreadable file. `index`: number of the image, from
+        0. `crop`: rule that selects the rectangle. `numbers`: random numbers of this image for the rule.
+        """
         if crop is self.plain_crop and self.plain_cache is not None:
             return None
         try:
@@ -64,9 +76,11 @@ class Encoded:
             return None
 
     def into(self, out: NDArray[np.uint8], index: int, crop: Crop, numbers: NDArray[np.float64]) -> bool:
-        """Decode the image into `out` (image, image, channels). Return False for a corrupt image, which is counted.
+        """Decode an image, crop and scale it, and write it into `out`, uint8 (image, image, channels). Return True.
 
-        Raises DamagedData above the limit of corrupt images.
+        Return False for a corrupt image, which is counted. `index`: number of the image, from 0. `crop`: rule that selects the
+        rectangle. `numbers`: random numbers of this image for the rule. Raise DamagedData if more images are corrupt than the
+        limit, and StaleIndex if the file's size differs from the index of the set.
         """
         cache = self.plain_cache if crop is self.plain_crop else None
         try:
@@ -91,6 +105,7 @@ class Encoded:
         return True
 
     def close(self) -> None:
+        """Close the caches in this process."""
         for cache in (self.encoded_cache, self.plain_cache):
             if cache is not None:
                 cache.close()
@@ -128,7 +143,7 @@ class _Uploaded:
 
 
 class Streamed:
-    """A split of images that are decoded on demand."""
+    """Training or validation images that threads decode on demand."""
 
     def __init__(
         self,
@@ -163,13 +178,23 @@ class Streamed:
 
     @property
     def images(self) -> int:
+        """Number of images of the split, including corrupt ones."""
         return len(self.encoded.samples)
 
     def walk(self, walk: DataPass) -> Batches:
+        """Return an iterator over the batches of the pass `walk`. Batches that `prime` has begun for an equal pass are used.
+
+        Raise DataError for fewer images than ranks, and BadConfiguration if dataset.decoder=gpu is impossible on the device.
+        The iterator raises DataError if files were changed or too many images are corrupt.
+        """
         return self._primed.pop(walk, None) or _StreamedBatches(self, walk)
 
     def prime(self, walk: DataPass) -> None:
-        """Begin the pass if it has not begun. Cancel the oldest pass that was begun and never used."""
+        """Begin to decode the first batches of the pass `walk` in the threads, and return at once.
+
+        A pass that has already begun is unchanged. At most two begun passes are kept: the oldest one that was never used is
+        cancelled.
+        """
         if walk in self._primed:
             return
         while len(self._primed) >= _PRIMED:
@@ -178,12 +203,16 @@ class Streamed:
         batches.fill()
 
     def upload_stream(self, device: torch.device) -> torch.cuda.Stream:
-        """Return the side stream on which batches are copied to the device while it computes."""
+        """Return the CUDA stream on which batches are copied to `device` during the computation of earlier batches.
+
+        The first call for a device creates the stream.
+        """
         if device not in self._upload_streams:
             self._upload_streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         return self._upload_streams[device]
 
     def close(self) -> None:
+        """Cancel the passes that have begun, and close the caches."""
         for batches in self._primed.values():
             batches.close()
         self._primed.clear()
@@ -304,10 +333,10 @@ class _StreamedBatches:
         return _Uploaded(batch, *on_device, copied)
 
     def _decoded_on_gpu(self, batch: _Ahead) -> dict[int, torch.Tensor]:
-        """Return the images by their place in the batch. Those that nvJPEG refuses are decoded on the CPU.
+        """Return the images by their place in the batch. The CPU decodes images that nvJPEG refuses.
 
-        Called by the thread that trains, since no other thread may call CUDA while a graph is captured. The device still
-        has the steps that were launched before.
+        Called by the thread that trains, since no other thread may call CUDA while a graph is captured. The device still has
+        the steps that were launched before.
         """
         if not batch.jpegs:
             return {}

@@ -1,7 +1,7 @@
-"""Contents of a configured data set, by file names alone. No pixel is read, and torch is not imported.
+"""Description and file list of a configured data set, by file names alone. No pixel is read, and torch is not imported.
 
-Each set has a module in `aiperf/data/sets/`, imported by the name in its configuration. If an index exists (`index.py`),
-the names are read from it, and no folder is listed.
+Each set has a module in `aiperf/data/sets/`, imported by the name in its configuration. If an index exists (`index.py`), the
+names are read from it, and no folder is listed.
 """
 
 from __future__ import annotations
@@ -32,35 +32,39 @@ if TYPE_CHECKING:
 
 
 class SetModule(Protocol):
-    """Module of a data set.
+    """Interface of the Python module of a data set: describe, open and check the set.
 
     Importing it does not import torch: modules that open images are imported when they are called. `conf` is always of the
     set's own class.
     """
 
     describe: Callable[[Any], DataSet]
-    """Return the set's numbers without reading a pixel. See `survey.describe`."""
+    """Called with the options. Return the set's numbers without reading a pixel."""
     open_data: Callable[[Any, int | None], OpenData]
-    """Open the set for a process with so many cores (default: all that it may use). See `opening.open_data`."""
+    """Called with the options and a number of cores (None: all that this process may use). Open the set for training."""
     prepare: Callable[[Any, Path | None, Console, Path | None], PrepareReport]
-    """Check the set, and pack it into a folder if one is given. See `verification.prepare`."""
+    """Called with the options, the folder for shards or None, the console, and the file for checksums or None.
+
+    Check the set, show the progress on the console, and pack the set if a folder is given.
+    """
 
 
 def module_of(conf: DataSetConf) -> SetModule:
-    """Return the module of this set.
+    """Return the Python module that describes, opens and checks the data set of these options.
 
-    Raises:
-        BadConfiguration: the configuration is not of a data set.
+    Raise BadConfiguration if `conf` is not the configuration of a data set.
     """
     if not hasattr(conf, "module"):
         names = ", ".join(each().name for each in DATA_SETS)
-        raise BadConfiguration(f"a data set must be one of {names}, not {type(conf).__name__} {conf.name!r}")
+        raise BadConfiguration(
+            f"a data set must be one of {names}, not {type(conf).__name__} {conf.name!r}: choose dataset=NAME"
+        )
     return cast(SetModule, importlib.import_module(conf.module))
 
 
 @dataclass(frozen=True)
 class ImageFileList:
-    """Files of a set of encoded images."""
+    """Image files of a data set, by split."""
 
     root: Path
     training: Samples
@@ -70,7 +74,11 @@ class ImageFileList:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Fingerprint of the files. See `aiperf.data.files.fingerprint`. Without an index the size of every file is read."""
+        """SHA-256 over path, label and size of each image, as hexadecimal digits. Equal sets on two hosts have the same value.
+
+        It is read from the index if there is one. Otherwise the size of every file is read. Raise DamagedData if a file cannot
+        be read.
+        """
         if self.index is not None:
             return self.index.header.fingerprint
         try:
@@ -82,7 +90,10 @@ class ImageFileList:
             ) from error
 
     def describe(self, conf: ImagesConf) -> DataSet:
-        """Return the description of the set: sizes, classes and counts of images, including corrupt ones."""
+        """Return the description of the set: counts of images (including corrupt ones), classes, size, mean and deviation.
+
+        `conf`: options of the set. Raise DamagedData if the size of a file cannot be read.
+        """
         classes = len(self.training.classes)
         return DataSet(
             conf.name,
@@ -98,34 +109,40 @@ class ImageFileList:
 
 
 def describe(conf: DataSetConf) -> DataSet:
-    """Return the description of the set: sizes, classes and counts of images.
+    """Return the description of a data set: counts of images, classes, image size, mean and deviation.
 
-    Raises MissingData with the expected files, and DataError if the set is inconsistent.
-
-    Corrupt images are counted, because nothing is decoded. An opened set may have fewer images.
+    `conf`: options of the set. No image is decoded, and corrupt images are therefore counted. An opened set may have fewer
+    images. Raise MissingData with the expected files, and DataError if the files are damaged, changed, or not the expected
+    ones.
     """
     return module_of(conf).describe(conf)
 
 
 def data_fingerprint(conf: DataSetConf) -> str:
-    """Return the fingerprint of the set: of its files, or of its options if it is generated.
+    """Return the fingerprint of a data set: SHA-256 of its list of files, or of the options of a generated set.
 
-    Equal sets on two hosts have equal fingerprints (see `aiperf.data.files.fingerprint`). It is read from the index if there is
-    one, and the index is checked against all folders and some files. Raises MissingData if files are
-    missing, and DataError if the set is inconsistent.
+    Equal sets on two hosts have equal fingerprints: 64 hexadecimal digits. The list has path, label and size of each image. It
+    is read from the index if there is one, after a check of all class folders. Raise MissingData if files are missing, and
+    DataError if the files are damaged, changed, or not the expected ones.
     """
     return describe(conf).fingerprint or fingerprint.of_options(conf)
 
 
 def held_to(conf: DataSetConf, meant: str | None) -> DataSetConf:
-    """Return the configuration for workers: they must find a set with the fingerprint `meant`. Unchanged for None."""
+    """Return the options of a data set for the workers, which then accept only a set with the fingerprint `meant`.
+
+    The options are unchanged if `meant` is None or the set is not stored in a folder.
+    """
     if meant is None or not isinstance(conf, FolderConf):
         return conf
     return replace(conf, fingerprint=meant)
 
 
 def require_fingerprint(conf: FolderConf, fingerprint: str) -> None:
-    """Raise OtherData if the fingerprint of the set here differs from `dataset.fingerprint`."""
+    """Raise OtherData if `fingerprint`, that of the set on this host, differs from the option dataset.fingerprint.
+
+    Return nothing. Without this option every set is accepted.
+    """
     if conf.fingerprint is not None and conf.fingerprint != fingerprint:
         raise OtherData(
             f"all hosts of a run must read the same data set, with fingerprint {conf.fingerprint[:16]}…, but on "
@@ -135,17 +152,17 @@ def require_fingerprint(conf: FolderConf, fingerprint: str) -> None:
 
 
 def describe_without_files(conf: DataSetConf) -> DataSet:
-    """Return the description of the set: sizes, classes and counts of images.
+    """Return the description of a data set for callers that read no image: counts of images, classes, image size.
 
-    A published set without a configured folder is described as published, for callers that read no image. Raises the same
-    errors as `describe`.
+    A published set (CIFAR-10, ImageNet) without dataset.root is described as published. Every other set is described from its
+    files. Raise MissingData if they are missing, and DataError if they are damaged, changed, or not the expected ones.
     """
     published = conf.published() if isinstance(conf, FolderConf) and conf.root is None else None
     return describe(conf) if published is None else published
 
 
 def root_of(conf: FolderConf) -> Path:
-    """Return the set's folder. Raises MissingData if none is configured or it does not exist."""
+    """Return the folder of the set (option dataset.root). Raise MissingData if it is not given or does not exist."""
     if conf.root is None:
         raise MissingData(
             f"data set {conf.name!r} needs its folder: dataset.root=FOLDER (nothing is downloaded). "
@@ -165,11 +182,15 @@ def _expected(conf: FolderConf, root: Path) -> str:
 
 
 def is_seen(conf: FolderConf) -> bool:
+    """Return True if the folder of the set (option dataset.root) is given and exists on this host."""
     return conf.root is not None and Path(conf.root).expanduser().is_dir()
 
 
 def is_indexed(conf: DataSetConf) -> bool:
-    """Return True if the set can be opened without listing folders or scanning shards. Raises MissingData."""
+    """Return True if the set can be opened without listing class folders or scanning shards (tar files).
+
+    True for a set with an index, and for a set that needs none. Raise MissingData if the folder of the set does not exist.
+    """
     if getattr(conf, "format", "folder") == "webdataset":
         assert isinstance(conf, FilesConf)
         return all((shards[0].parent / SHARDS_INDEX).is_file() for shards in _shards(root_of(conf)) if shards)
@@ -182,15 +203,20 @@ def _shards(root: Path) -> list[list[Path]]:
 
 
 def index_path(conf: FilesConf) -> Path:
-    """Return the path of the set's index, which need not exist."""
+    """Return the path of the set's index (stored list of the image files), which need not exist.
+
+    It is dataset.index, or else aiperf-folders.index in the folder of the set. Raise MissingData if that folder does not exist.
+    """
     return Path(conf.index).expanduser() if conf.index is not None else root_of(conf) / index.FILE
 
 
 def listing(conf: ImagesConf, host: str | None = None, *, ignore_index: bool = False) -> ImageFileList:
-    """Return the files of both splits, from the set's index if there is one. `ignore_index`: list the folders in any case.
+    """Return the image files of training and validation, from the set's index if there is one, otherwise from its folders.
 
-    `host`: see `Index.check`. Raises MissingData, DataError, StaleIndex if the index is outdated, and OtherData if the
-    fingerprint differs from the configured one.
+    `host`: name of this host, by which a part of the class folders is chosen for a check of the index. None: check all.
+    `ignore_index`: True: list the folders in any case, and accept any fingerprint. Raise MissingData without the files,
+    StaleIndex if the index is outdated, OtherData if the fingerprint is not dataset.fingerprint, and DataError for damaged
+    files or classes that differ between the splits.
     """
     root = root_of(conf)
     if conf.format == "webdataset":
@@ -228,9 +254,11 @@ def _indexed(conf: ImagesConf, root: Path, host: str | None) -> Index | None:
 
 
 def write_index(conf: DataSetConf) -> tuple[str, ...]:
-    """List a set's class folders and write their index. No image is read. Return the result as lines of text.
+    """Write the index of a set: the list of its image files in class folders or shards. Return lines of text for the user.
 
-    Raises BadConfiguration for a set without class folders, MissingData, DataError.
+    The lines have the counts, the fingerprint and the path of the index. No image is decoded. Raise BadConfiguration for a set
+    without class folders or shards, MissingData without the files, and DataError if they are damaged or the index cannot be
+    written.
     """
     if getattr(conf, "format", "folder") == "webdataset":
         assert isinstance(conf, FilesConf)
@@ -240,7 +268,8 @@ def write_index(conf: DataSetConf) -> tuple[str, ...]:
     folders = as_folders(conf)
     if folders is None:
         raise BadConfiguration(
-            f"only class folders have an index, and data set {conf.name!r} has none here: it needs no index"
+            f"only class folders have an index, and data set {conf.name!r} has none here: it needs no index, "
+            "leave out --index-only"
         )
     files = listing(folders, ignore_index=True)
     path = index_path(folders)
@@ -255,7 +284,11 @@ def write_index(conf: DataSetConf) -> tuple[str, ...]:
 
 
 def as_folders(conf: DataSetConf) -> ImagesConf | None:
-    """Return the set as class folders of images. None if it has no class folders. Raises MissingData."""
+    """Return equal options for the set as class folders of images. None if it has no class folders.
+
+    Shards, weather files, generated images and CIFAR-10's binary version have none. Raise MissingData if the folder of CIFAR-10
+    has neither binary files nor class folders.
+    """
     is_binary = isinstance(conf, Cifar10Conf) and cifar10.find(root_of(conf)) is not None
     if not isinstance(conf, FilesConf) or is_binary:
         return None

@@ -24,7 +24,7 @@ _SPLIT_TRAINING, _SPLIT_VALIDATION = 0, 1
 
 
 def open_splits(conf: SyntheticConf) -> tuple[InMemory, InMemory]:
-    """Return training and validation split: the same prototypes, different noise."""
+    """Return the training images and the validation images that the options define: equal prototypes, different noise."""
     normalise = Normaliser(conf.image, MEAN * conf.channels, STD * conf.channels)
     prototypes = _prototypes(conf)
 

@@ -31,15 +31,23 @@ _AHEAD = 64
 
 
 def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Path | None = None) -> PrepareReport:
-    """Check the set of `conf`, show progress on `out`, and pack it into the folder `pack` if one is given.
+    """Check the data set of `conf`, and pack it into the folder `pack` if one is given. Return the result.
 
-    Checksums are written to aiperf-checksums.jsonl in the set's root, or to the file `checksums`. All corrupt images
-    are listed. They are not packed. Raises MissingData, DataError, and BadConfiguration if there is nothing to pack.
+    `out`: console for the progress. `checksums`: file for the checksums of image files. Default: aiperf-checksums.jsonl in the
+    set's folder. Corrupt images are listed in the result and not packed. Raise MissingData without the files, DataError if the
+    set is damaged or a file cannot be written, and BadConfiguration if there is nothing to pack.
     """
     return module_of(conf).prepare(conf, pack, out, checksums)
 
 
 def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
+    """Read, hash and decode every image of a set of image files, write checksums and index, and return the result.
+
+    Files that were checked before and have not changed are not read again. `pack`: folder for shards (tar files) of the valid
+    images. `out`: console for the progress. `checksums`: file for the checksums. None: aiperf-checksums.jsonl in the set's
+    folder. Raise MissingData without the files, and DataError if the set is damaged, a file cannot be written or `pack` is not
+    empty.
+    """
     root = root_of(conf)
     found = listing(conf, ignore_index=True)
     if not found.training.is_sharded:

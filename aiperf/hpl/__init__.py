@@ -1,1 +1,1 @@
-"""Prediction of HPL by layers of communication, and its comparison with HPL as measured (docs/hpl.md)."""
+"""Prediction of HPL by layers of communication, and comparison with measured HPL (docs/hpl.md)."""

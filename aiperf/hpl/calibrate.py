@@ -1,6 +1,7 @@
-"""Calibration: figures of this machine from bursts of HPL's building blocks (probe.c), fitted and written as SYSTEM.yaml.
+"""Calibration of the HPL model: rates and latencies of this machine, measured in short bursts and written as SYSTEM.yaml.
 
-The best burst counts, since other programs only slow a burst down. A rate is that of the slowest rank: HPL waits for it.
+The bursts are those of HPL's building blocks (probe.c). The best burst counts, since other programs only slow a burst down. A
+rate is that of the slowest rank: HPL waits for it.
 """
 
 from __future__ import annotations
@@ -38,14 +39,17 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Bursts of one probe in one rank, at one size."""
+    """Seconds of repeated bursts of one probe (short measurement of a building block of HPL) in one rank, at one size."""
 
     probe: str
     phase: str
+    """'alone' (one rank of each host at a time), 'together' (all ranks at once) or 'message' (two ranks)."""
     rank: int
     size: int
     work: float
+    """Operations, bytes or accesses of one burst."""
     seconds: tuple[float, ...]
+    """Duration of each burst."""
 
     @property
     def best(self) -> float:
@@ -55,7 +59,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Coefficients of a least-squares fit with their 95 % intervals."""
+    """Coefficients of a least-squares fit with their 95 % intervals, in the units of the fitted values."""
 
     values: tuple[float, ...]
     intervals: tuple[Interval, ...]
@@ -65,7 +69,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class LinkFit:
-    """Latency α in seconds and bandwidth of a link, from messages of many sizes."""
+    """Latency α in seconds and bandwidth in bytes per second of a link, fitted to messages of many sizes."""
 
     alpha: float
     alpha_interval: Interval
@@ -76,16 +80,11 @@ class LinkFit:
 
 
 def calibrate(template: str, ranks: int, nb: int, name: str) -> SystemFile:
-    """Measure this machine for about a minute and return its figures with their intervals.
+    """Measure this machine for about a minute, and return its rates and latencies with their 95 % intervals.
 
-    Args:
-        template: launch command with `{ranks}`.
-        ranks: number of ranks.
-        nb: block size of HPL.
-        name: name of the system.
-
-    Raises:
-        BadConfiguration: no compiler or launcher, or the readings permit no fit.
+    `template`: launch command with `{ranks}`, such as 'mpirun -np {ranks}'. `ranks`: number of MPI processes. `nb`: block size
+    of HPL. `name`: name of the machine. Raise BadConfiguration if compiler or launcher is missing, or if the measurements
+    permit no fit.
     """
     with as_file(files("aiperf.hpl").joinpath("probe.c")) as source:
         probe = program(source, compiler="mpicc", flags=FLAGS)
@@ -97,10 +96,9 @@ def calibrate(template: str, ranks: int, nb: int, name: str) -> SystemFile:
 
 
 def parsed(output: str) -> tuple[dict[str, str], list[Series]]:
-    """Return the facts by name and the timed series in the output of the probe.
+    """Return the properties of the machine (text by name, such as 'ranks') and the measured series in the output of probe.c.
 
-    Raises:
-        BadConfiguration: the output is not complete.
+    Raise BadConfiguration if the output is not complete.
     """
     facts, readings = {}, []
     lines = output.splitlines()
@@ -120,16 +118,11 @@ def parsed(output: str) -> tuple[dict[str, str], list[Series]]:
 def fitted(
     name: str, nb: int, memory_bytes: float, facts: Mapping[str, str], readings: Sequence[Series], others_share: float
 ) -> SystemFile:
-    """Return the figures of a machine from its readings.
+    """Return the rates and latencies of a machine, fitted to the series that probe.c measured.
 
-    Args:
-        nb: block size of the readings.
-        memory_bytes: memory of one host.
-        facts: facts that the probe printed.
-        others_share: share of the processor time that other programs used, 0..1.
-
-    Raises:
-        BadConfiguration: hosts with different numbers of ranks, or readings that permit no fit.
+    `name`: name of the machine. `nb`: block size of the series. `memory_bytes`: memory of one host. `facts`: text by name, as
+    the program printed them. `readings`: measured series of all ranks. `others_share`: share of the processor time that other
+    programs used, 0..1. Raise BadConfiguration if hosts have different numbers of ranks, or the series permit no fit.
     """
     ranks, per_host = int(facts["ranks"]), int(facts["ranks_per_host"])
     if facts["hosts_are_equal"] != "1":
@@ -203,7 +196,11 @@ def _slowest_rate(series: Sequence[Series], figure: str, *, has_square: bool, nb
 
 
 def least_squares(columns: Real, seconds: Real) -> Fit:
-    """Return the coefficients of seconds = columns · coefficients with their intervals, for relative errors of equal size."""
+    """Return the coefficients c of seconds = columns · c with their 95 % intervals, for relative errors of equal size.
+
+    `columns`: (measurements, coefficients). `seconds`: (measurements,), above 0. Without a spare measurement the intervals are
+    empty.
+    """
     rows = columns / seconds[:, None]
     scale = np.abs(rows).max(axis=0)  # equal magnitudes: works are 1e8, overheads 1
     coefficients, *_ = np.linalg.lstsq(rows / scale, np.ones(len(seconds)), rcond=None)
@@ -223,15 +220,9 @@ def least_squares(columns: Real, seconds: Real) -> Fit:
 def fit_link(sizes: Sequence[int], seconds: Sequence[float], name: str) -> LinkFit:
     """Return latency α in seconds and bandwidth in bytes per second of a link, fitted to messages of many sizes.
 
-    α is fitted below the bend and the bandwidth from it on. The bend is the size that gives the least error of both fits.
-
-    Args:
-        sizes: bytes of the messages, ascending.
-        seconds: seconds of the messages.
-        name: name of the layer in messages.
-
-    Raises:
-        BadConfiguration: fewer than 6 sizes, or a coefficient is not positive.
+    α is fitted below the bend (a message size) and the bandwidth from it on. The bend gives the least error of both fits.
+    `sizes`: bytes of the messages, ascending. `seconds`: time of each message. `name`: name of the layer for messages to the
+    user. Raise BadConfiguration for fewer than 6 sizes, or if a coefficient is not positive.
     """
     size, best = np.array(sizes, dtype=np.float64), np.array(seconds)
     columns = np.stack([np.ones_like(size), size], axis=1)
@@ -263,16 +254,23 @@ def _require_positive(value: float, figure: str) -> None:
 
 
 def require_this_node(of: SystemFile, path: Path) -> None:
-    """Raise BadConfiguration if a calibration was made on other hardware. Returns nothing. `path`: file in the message."""
+    """Raise BadConfiguration if a calibration was made on other hardware than this host's. Return nothing.
+
+    `of`: content of SYSTEM.yaml. A file without a calibration is accepted. `path`: path of the file, for the message.
+    """
     made_on = of.calibration.get("node")
     if made_on is not None and made_on != node_hash():
         raise BadConfiguration(
-            f"a calibration holds for its own node, but '{path}' is from another one (hash {made_on[:12]}…): calibrate here"
+            f"a calibration holds for its own node, but '{path}' is from another one (hash {made_on[:12]}…): run "
+            "`hpl calibrate` here"
         )
 
 
 def remarks(of: SystemFile) -> list[str]:
-    """Return sentences for the user about a calibration: a slow DGEMM with the fix, and the load."""
+    """Return sentences for the user about a calibration: the load by other programs, and a slow DGEMM with its fix.
+
+    `of`: content of a SYSTEM.yaml that `hpl calibrate` wrote. A DGEMM is slow below 70 % of the rate of an FMA loop.
+    """
     system, facts = of.system, of.calibration["facts"]
     found = []
     if system.peak_flops is not None and system.gemm_flops < LEAST_GEMM_SHARE * system.peak_flops:

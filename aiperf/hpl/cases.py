@@ -1,4 +1,4 @@
-"""Predicted and measured HPL by N, NB and grid: runs of HPL, differences, gaps by part, a fitted bandwidth."""
+"""Runs of HPL and their predictions, grouped by matrix order, block size and grid: differences and a fitted bandwidth."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLOWEST = 50.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Runs with one order N, block size NB, process grid and PMAP, and their prediction."""
+    """Measured runs of one matrix order N, block size NB, process grid and placement of ranks (PMAP), and their prediction."""
 
     prediction: Prediction
     half_width: float
@@ -46,24 +46,24 @@ class Case:
 
     @property
     def estimate(self) -> Estimate | None:
-        """Return the mean of the measured GFLOPS with its uncertainty. None for one run."""
+        """Mean of the measured GFLOPS with its standard error. None for one run."""
         return of_repeats([run.gflops for run in self.runs])
 
     @property
     def diff(self) -> float:
-        """Return the difference of predicted from measured GFLOPS as a signed share (Diff of the paper)."""
+        """Difference of predicted from measured GFLOPS as a signed share, predicted / measured − 1 (Diff of the paper)."""
         return difference(self.prediction.flops / 1e9, self.gflops)
 
     @property
     def measured_parts(self) -> dict[str, float] | None:
-        """Mean measured seconds by part of HPL. None if HPL was built without its detailed timers."""
+        """Mean measured seconds of each part (panel, update, …). None if HPL was built without its detailed timers."""
         parts = [run.parts for run in self.runs]
         known = [each for each in parts if each is not None]
         return {part: fmean(each[part] for each in known) for part in PARTS} if len(known) == len(self.runs) else None
 
     @property
     def largest_gap(self) -> tuple[str, float, float] | None:
-        """Part with the largest difference, with its predicted and measured seconds. None if the parts were not measured."""
+        """Part with the largest difference, its predicted and its measured seconds. None if the parts were not measured."""
         measured = self.measured_parts
         if measured is None:
             return None
@@ -71,12 +71,12 @@ class Case:
         return max(both, key=lambda each: abs(each[1] - each[2]))
 
     def in_words(self) -> str:
-        """Return the name of the case: `N 8000, 1 x 2`."""
+        """Return the name of the case as text, matrix order and process grid: `N 8000, 1 x 2`."""
         made = self.prediction
         return f"N {made.n}, {made.p} x {made.q}{' column-major' if made.pmap == 'column' else ''}"
 
     def gap_in_words(self) -> str:
-        """Return one sentence on the difference and on the part that causes most of it."""
+        """Return text for the user: predicted and measured GFLOPS, and the part of HPL with the largest difference."""
         made, gap = self.prediction, self.largest_gap
         head = f"{self.in_words()}: predicted {made.flops / 1e9:.4g} GFLOPS, measured {self.gflops:.4g} ({change(self.diff)})."
         if gap is None:
@@ -86,12 +86,11 @@ class Case:
 
 
 def cases(of: SystemFile, runs: Iterable[Measured], reading: Reading) -> list[Case]:
-    """Return measured runs grouped by N, NB, grid and placement, each with its prediction.
+    """Return measured runs grouped by matrix order, block size, grid and placement of ranks, each group with its prediction.
 
-    `reading`: interpretation of the layered sums (docs/hpl.md).
-
-    Raises:
-        BadConfiguration: a grid has more ranks than the system, or groups that are no blocks.
+    `of`: rates and layers of the machine. `runs`: measured runs. `reading`: interpretation of the paper's sums over layers:
+    'placed', 'panels' or 'printed' (docs/hpl.md). Raise BadConfiguration if a grid has more ranks than the machine, or the
+    groups of a layer are no rectangles of the grid.
     """
     groups: dict[tuple[Any, ...], list[Measured]] = {}
     for run in runs:
@@ -113,12 +112,11 @@ def cases(of: SystemFile, runs: Iterable[Measured], reading: Reading) -> list[Ca
 
 
 def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading: Reading) -> SystemFile:
-    """Return the system with the bandwidth of one communication layer that explains the runs best.
+    """Return the machine with the bandwidth of one communication layer fitted to measured runs. Its calibration is left out.
 
-    The fit minimizes the squares of logarithms. `layer`: name of the layer, such as `memory` or `network`.
-
-    Raises:
-        BadConfiguration: there is no such layer, or no run uses it.
+    The fit minimizes the squares of logarithms of predicted ÷ measured GFLOPS. `of`: rates and layers of the machine. `layer`:
+    name of the layer, such as `memory` or `network`. `reading`: interpretation of the paper's sums over layers: 'placed',
+    'panels' or 'printed'. Raise BadConfiguration if there is no such layer, or no run uses it.
     """
     from scipy.optimize import minimize_scalar
 
@@ -141,7 +139,7 @@ def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading:
 
 
 def as_json(found: Sequence[Case]) -> list[dict[str, Any]]:
-    """Return predicted and measured values of all cases as JSON objects, in seconds and GFLOPS."""
+    """Return predicted and measured values of all cases as JSON objects, in seconds and GFLOPS, in the order of the cases."""
     return [
         {
             "n": case.prediction.n,
@@ -159,7 +157,7 @@ def as_json(found: Sequence[Case]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Predicted and measured runs of this machine."""
+    """Predicted and measured runs of HPL on this machine."""
 
     cases: tuple[Case, ...]
     binary: str
@@ -168,10 +166,9 @@ class Measurement:
 
 
 def find_binary(given: str | None) -> Path:
-    """Return the path of the program: `given`, else xhpl or hpcc from PATH.
+    """Return the path of the HPL program: `given` (name or path), or else xhpl or hpcc from PATH.
 
-    Raises:
-        BadConfiguration: there is none.
+    Raise BadConfiguration if there is none.
     """
     for name in BINARIES if given is None else (given,):
         if (found := shutil.which(name)) is not None:
@@ -193,23 +190,13 @@ def measure(
     reading: Reading,
     folder: Path,
 ) -> Measurement:
-    """Write predictions.json, run HPL, and return predicted and measured runs.
+    """Write predictions.json, run HPL, and return predicted and measured runs. Return after the last run.
 
-    Each repeat runs all grids, and each grid all sizes. The outputs of HPL are kept in the folder.
-
-    Args:
-        of: figures of the machine.
-        template: launch command with `{ranks}`.
-        binary: xhpl or hpcc.
-        orders: values of N.
-        nb: block size.
-        grids: values of P × Q.
-        repeats: number of repeats.
-        reading: interpretation of the layered sums (docs/hpl.md).
-        folder: target folder. It is made if it does not exist.
-
-    Raises:
-        BadConfiguration: HPL failed, a result is not valid, or a size or grid has no prediction.
+    Each repeat runs all grids, and each grid all sizes. The outputs of HPL are kept in the folder. `of`: rates and layers of
+    the machine. `template`: launch command with `{ranks}`. `binary`: path of xhpl or hpcc. `orders`: values of N. `nb`: block
+    size. `grids`: process grids (P, Q). `repeats`: number of repeats. `reading`: interpretation of the paper's sums over
+    layers: 'placed', 'panels' or 'printed' (docs/hpl.md). `folder`: target folder, created if it does not exist. Raise
+    BadConfiguration if HPL fails, a result is not valid, or a size or grid has no prediction.
     """
     made = {(n, grid): predictions(of.system, n, nb, reading, grid)[0] for grid in grids for n in orders}
     text = json.dumps([{"n": n, **prediction_as_json(each)} for (n, _), each in made.items()], indent=2)

@@ -1,4 +1,4 @@
-"""Predictions for all process grids of a machine, the size of the matrix, the input file of HPL, and JSON."""
+"""Predictions of HPL for all process grids of a machine, size of the matrix, HPL's input file, and JSON."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from aiperf.hpl.model import PMAPS, WORD_BYTES, Prediction, Reading, System, gri
 
 
 def largest_order(system: System, share: float, nb: int) -> int:
-    """Return the largest multiple of NB whose matrix fits into a share of the memory of all ranks.
+    """Return the largest matrix order, a multiple of the block size `nb`, that fits into a share of the memory of all ranks.
 
-    Raises:
-        BadConfiguration: the system has no `memory_bytes`, or the share holds no block.
+    `share`: 0..1. Raise BadConfiguration if the system has no `memory_bytes`, or the share is too small for one block.
     """
     if system.memory_bytes is None:
         raise BadConfiguration(f"'{system.name}' has no memory_bytes, which N follows from: add it, or give --n")
@@ -30,12 +29,12 @@ def largest_order(system: System, share: float, nb: int) -> int:
 def predictions(
     system: System, n: int, nb: int, reading: Reading = "placed", grid: tuple[int, int] | None = None
 ) -> list[Prediction]:
-    """Return the predictions of all P × Q of the system's ranks, or of one grid, the fastest first.
+    """Return the predictions of HPL on all process grids of the system's ranks, or on one grid, the fastest first.
 
-    Both PMAPs are tried. Column-major is listed if it differs from row-major.
-
-    Raises:
-        BadConfiguration: N does not fit into memory or is too small, the grid is too large, or no grid has a prediction.
+    `n`: matrix order. `nb`: block size. `reading`: interpretation of the paper's sums over layers: 'placed', 'panels' or
+    'printed' (docs/hpl.md). `grid`: (P, Q), None for all grids. Both placements of ranks (PMAP) are tried. Column-major is
+    listed if it differs from row-major. Raise BadConfiguration if N does not fit into memory or is too small, the grid is too
+    large, or no grid has a prediction.
     """
     tried = grids(system.ranks) if grid is None else [grid]
     ranks = tried[0][0] * tried[0][1]
@@ -74,9 +73,10 @@ def _named(tried: Iterable[tuple[int, int]]) -> str:
 def half_width(
     prediction: Prediction, known: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]
 ) -> float:
-    """Return the half-width of the predicted FLOPS as a share, from the 95 % intervals of the figures.
+    """Return the half-width of the 95 % interval of the predicted FLOPS, as a share of them.
 
-    The figures are measured independently, so that their shares, weighted by the elasticities, add up in squares.
+    `known`: value of each figure (rate or latency) of the machine, by name. `intervals`: its 95 % interval. The figures are
+    measured independently. Their relative half-widths, weighted by the elasticities, therefore add up in squares.
     """
     shares = prediction.elasticities()
     terms = [
@@ -88,9 +88,9 @@ def half_width(
 
 
 def as_json(found: Sequence[Prediction]) -> dict[str, Any]:
-    """Return the JSON object that --json prints for predictions with the same N, NB and reading of the model.
+    """Return the JSON object that --json prints for predictions with the same matrix order, block size and reading.
 
-    `elasticities` are those of the first prediction.
+    `found`: predictions, at least one. `elasticities` are those of the first prediction.
     """
     first = found[0]
     return {
@@ -104,7 +104,7 @@ def as_json(found: Sequence[Prediction]) -> dict[str, Any]:
 
 
 def prediction_as_json(of: Prediction) -> dict[str, Any]:
-    """Return one prediction with its parts as a JSON object, in seconds and GFLOPS."""
+    """Return one prediction as a JSON object: grid, seconds, GFLOPS, efficiency (share of the peak), and seconds by part."""
     parts = [{"part": part.part, "layer": part.layer, "seconds": part.seconds} for part in of.parts]
     return {
         "p": of.p,
@@ -118,7 +118,11 @@ def prediction_as_json(of: Prediction) -> dict[str, Any]:
 
 
 def hpl_dat(orders: Sequence[int], nb: int, of_grids: Sequence[tuple[int, int]], pmap: str = "row") -> str:
-    """Return the text of HPL.dat: these orders on these grids, without look-ahead, so that the parts follow each other."""
+    """Return the text of HPL's input file HPL.dat for the given matrix orders and process grids.
+
+    `orders`: values of N. `nb`: block size. `of_grids`: pairs (P, Q). `pmap`: placement of ranks, 'row' or 'column'. Look-ahead
+    is off. The parts of HPL therefore run one after another.
+    """
     template = files("aiperf.hpl").joinpath("HPL.dat").read_text("utf-8")
     rows, columns = zip(*of_grids, strict=True)
     lists = {"orders": orders, "rows": rows, "columns": columns}

@@ -1,4 +1,4 @@
-"""Multi-communication-layer model of HPL by Kim, Oh and Park (2021), as executable equations.
+"""Model of HPL's run time by Kim, Oh and Park (2021): matrix order n, block size nb, process grid p × q, communication layers.
 
 Numbers in brackets are those of the paper. N is the order of the matrix, NB the block size, P × Q the process grid. γ is in
 seconds per operation, β in seconds per word of 8 bytes, α in seconds, and log is log2. Errata are derived in docs/hpl.md.
@@ -32,7 +32,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Layer of communication: memory, links within a node, network."""
+    """Layer of communication (memory, links within a node, or network) with its latency and bandwidth."""
 
     name: str
     ranks: int = field(metadata=_RANKS)
@@ -45,13 +45,13 @@ class Layer:
 
     @property
     def link(self) -> Link:
-        """Return latency α in seconds and β in seconds per word of 8 bytes."""
+        """Cost of messages over this layer: latency α in seconds, and β in seconds per word of 8 bytes."""
         return Link(self.latency_seconds, WORD_BYTES / self.bytes_per_second)
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Figures of a machine that HPL runs on. Rates are those of one rank."""
+    """Rates, latencies and memory of a machine that HPL runs on. Rates and memory are those of one rank (MPI process)."""
 
     name: str
     ranks: int = field(metadata=_RANKS)
@@ -68,7 +68,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """Figures of an accelerator, from which its layer follows by (6) to (10)."""
+    """Hardware numbers of an accelerator, from which its memory layer follows by equations (6) to (10)."""
 
     controllers: int = field(metadata=_RANKS)
     quadwords: int = field(metadata=_RANKS)
@@ -82,7 +82,10 @@ class Accelerator:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Seconds of one part of HPL in one layer. Computation has no layer ('') and no latency."""
+    """Seconds of one part of HPL (panel, update, pivot, broadcast or swap) in one layer of communication.
+
+    Computation has no layer ('') and no latency.
+    """
 
     part: str
     layer: str
@@ -100,7 +103,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Predicted run of HPL."""
+    """Predicted run of HPL for one matrix order, block size and process grid."""
 
     n: int
     nb: int
@@ -114,7 +117,7 @@ class Prediction:
 
     @property
     def seconds(self) -> float:
-        """Return the predicted seconds of the run: the sum of all parts over all layers, equation (22)."""
+        """Predicted seconds of the run: the sum of all parts over all layers, equation (22)."""
         return fsum(part.seconds for part in self.parts)
 
     @property
@@ -124,18 +127,20 @@ class Prediction:
 
     @property
     def efficiency(self) -> float | None:
-        """Return the predicted share of the peak of all ranks. None without a peak."""
+        """Predicted rate as a share of the peak of all ranks, 0..1. None if the peak is unknown."""
         return None if self.peak_flops is None else self.flops / self.peak_flops
 
     def seconds_of(self, part: str) -> float:
-        """Return the seconds of one part of PARTS, such as 'panel' or 'swap', of all layers together."""
+        """Return the predicted seconds of one part of HPL over all layers. `part`: panel, update, pivot, broadcast or swap."""
         return fsum(each.seconds for each in self.parts if each.part == part)
 
     def elasticities(self) -> dict[str, float]:
-        """Return by figure the per cent of FLOPS gained by one per cent more of that figure. Latencies give negative values.
+        """Return the gain of the predicted FLOPS in per cent for one per cent more of each figure, by name of the figure.
 
-        Time is a sum of terms, each proportional to a latency or inversely proportional to a rate. An elasticity is
-        therefore the share of these terms in the time, and no difference quotient is needed.
+        A figure is a rate or a latency of the machine, such as 'gemm_flops' or 'network.latency_seconds'. Latencies give
+        negative values. Figures without effect are left out. Time is a sum of terms, each proportional to a latency or
+        inversely proportional to a rate. An elasticity is therefore the share of these terms in the time, and no difference
+        quotient is needed.
         """
         seconds: dict[str, list[float]] = {}
         for part in self.parts:
@@ -148,7 +153,7 @@ class Prediction:
 
 
 def operations(n: float) -> float:
-    """Return the operations that HPL counts for order N: 2N³/3 + 3N²/2."""
+    """Return the floating-point operations that HPL counts for a matrix of order `n`: 2n³/3 + 3n²/2."""
     return 2 * n**3 / 3 + 3 * n**2 / 2
 
 
@@ -156,31 +161,47 @@ def operations(n: float) -> float:
 
 
 def panel_compute(i: int, n: float, nb: int, p: int, gamma: float) -> float:
-    """Return the seconds of factorising panel i: computation in equation (1). `gamma`: seconds per operation."""
+    """Return the seconds of factorising one panel (block of nb columns): computation in equation (1).
+
+    `i`: number of the panel, from 1. `n`: matrix order. `p`: rows of the process grid. `gamma`: seconds per operation.
+    """
     return gamma * ((n - i * nb) / p - nb / 3) * nb**2
 
 
 def panel_pivot(nb: int, p: int, link: Link) -> float:
-    """Return the seconds of the pivot search in one panel, equation (1).
+    """Return the seconds of the pivot search in one panel (block of nb columns), equation (1).
 
-    Equation (1) prints 2NB words, but (12) and (27) need 2NB + 4.
+    Equation (1) prints 2NB words, but (12) and (27) need 2NB + 4. `p`: rows of the process grid. `link`: cost of messages
+    within a process column.
     """
     return nb * log2(p) * (link.alpha + link.beta * (2 * nb + 4))
 
 
 def panel_broadcast(i: int, n: float, nb: int, p: int, link: Link) -> float:
-    """Return the seconds of broadcasting panel i along the process row, equation (1)."""
+    """Return the seconds of broadcasting one panel (block of nb columns) along the process row, equation (1).
+
+    `i`: number of the panel, from 1. `n`: matrix order. `p`: rows of the process grid. `link`: cost of messages within a
+    process row.
+    """
     return link.alpha + link.beta * (n - i * nb) * nb / p
 
 
 def update_compute(i: int, n: float, nb: int, p: int, q: int, gamma: float) -> float:
-    """Return the seconds of the update after panel i: computation in equation (2). `gamma`: seconds per operation."""
+    """Return the seconds of updating the rest of the matrix after one panel: computation in equation (2).
+
+    `i`: number of the panel, from 1. `n`: matrix order. `nb`: block size. `p` × `q`: process grid. `gamma`: seconds per
+    operation.
+    """
     rest = n - (i - 1) * nb
     return gamma * (rest * nb**2 / q + 2 * rest**2 * nb / (p * q))
 
 
 def update_swap(i: int, n: float, nb: int, p: int, q: int, link: Link) -> float:
-    """Return the seconds of exchanging rows along the process column after panel i: communication in equation (2)."""
+    """Return the seconds of exchanging rows along the process column after one panel: communication in equation (2).
+
+    `i`: number of the panel, from 1. `n`: matrix order. `nb`: block size. `p` × `q`: process grid. `link`: cost of messages
+    within a process column.
+    """
     return link.alpha * (log2(p) + p - 1) + 3 * link.beta * (n - (i - 1) * nb) * nb / q
 
 
@@ -188,9 +209,10 @@ def update_swap(i: int, n: float, nb: int, p: int, q: int, link: Link) -> float:
 
 
 def original_seconds(n: float, nb: int, p: int, q: int, gamma: float, link: Link) -> float:
-    """Return the seconds of a run by equation (3): leading terms of one layer, the model that HPL publishes.
+    """Return the seconds of a whole run by the model that HPL publishes: one layer, leading terms only, equation (3).
 
-    Equations (4) and (5) are its two summands.
+    Equations (4) and (5) are its two summands. `n`: matrix order. `nb`: block size. `p` × `q`: process grid. `gamma`: seconds
+    per operation. `link`: cost of messages.
     """
     compute = gamma * 2 * n**3 / (3 * p * q)
     exchange = link.alpha * n * ((nb + 1) * log2(p) + p) / nb + link.beta * n**2 * (3 * p + q) / (2 * p * q)
@@ -198,23 +220,35 @@ def original_seconds(n: float, nb: int, p: int, q: int, gamma: float, link: Link
 
 
 def compute_seconds(n: float, nb: int, p: int, q: int, gamma: float) -> float:
-    """Return the seconds of all computation of a run, equations (11) and (25), with N instead of N² in the third term."""
+    """Return the seconds of all computation of a run, equations (11) and (25), with N instead of N² in the third term.
+
+    `n`: matrix order. `nb`: block size. `p` × `q`: process grid. `gamma`: seconds per operation.
+    """
     third = nb**2 * ((3 * p + 2) - (2 * p + 3) * q) * n
     return gamma * (2 * n**3 / 3 + (nb * (3 * q + 3 * p + 6) * n**2 + third) / 6) / (p * q)
 
 
 def panels_compute(n: float, nb: int, p: int, gamma: float) -> float:
-    """Return the seconds of factorising all panels, a part of equation (25): (1) summed over all panels."""
+    """Return the seconds of factorising all panels (blocks of nb columns) of a run: a part of equation (25).
+
+    `n`: matrix order. `p`: rows of the process grid. `gamma`: seconds per operation.
+    """
     return gamma * n * nb * ((n - nb) / (2 * p) - nb / 3)
 
 
 def updates_compute(n: float, nb: int, p: int, q: int, gamma: float) -> float:
-    """Return the seconds of all updates, a part of equation (25): (2) summed over all panels."""
+    """Return the seconds of all updates (of the rest of the matrix after each panel) of a run: a part of equation (25).
+
+    `n`: matrix order. `nb`: block size. `p` × `q`: process grid. `gamma`: seconds per operation.
+    """
     return gamma * n * (n + nb) * (nb / (2 * q) + (2 * n + nb) / (3 * p * q))
 
 
 def exchange_seconds(n: float, nb: int, p: int, q: int, link: Link) -> float:
-    """Return the seconds of all communication in one layer, equation (12) with the factor (4·P·log P − 1)·Q."""
+    """Return the seconds of all communication of a run with one layer, equation (12) with the factor (4·P·log P − 1)·Q.
+
+    `n`: matrix order. `nb`: block size. `p` × `q`: process grid. `link`: cost of messages.
+    """
     first = link.alpha * n * ((nb + 1) * log2(p) + p) / nb + link.beta * n**2 * (q + 3 * p) / (2 * p * q)
     rest = nb * ((4 * p * log2(p) - 1) * q + 3 * p) + 8 * p * q * log2(p)
     return first + link.beta * n * rest / (2 * p * q)
@@ -224,31 +258,48 @@ def exchange_seconds(n: float, nb: int, p: int, q: int, link: Link) -> float:
 
 
 def layer_pivot(m0: float, m: float, nb: int, p: int, link: Link) -> float:
-    """Return the seconds of the pivot search in the panels of one layer, from side m0 to side m: equation (27)."""
+    """Return the seconds of the pivot search in the panels of one layer, equation (27).
+
+    The layer covers the matrix from row `m0` to row `m`. `nb`: block size. `p`: rows of the process grid. `link`: cost of
+    messages.
+    """
     return nb * log2(p) * (link.alpha + link.beta * (2 * nb + 4)) * (m - m0) / nb
 
 
 def layer_broadcast(m0: float, m: float, nb: int, p: int, link: Link) -> float:
-    """Return the seconds of the broadcasts in one layer, equation (28) as printed.
+    """Return the seconds of broadcasting the panels of one layer, equation (28) as printed.
 
-    Equations (13) and (15) are the same, although they are called calculation.
+    The layer covers the matrix from row `m0` to row `m`. `nb`: block size. `p`: rows of the process grid. `link`: cost of
+    messages. Equations (13) and (15) are equal, although they are called calculation.
     """
     return link.alpha * (m - m0) / nb + link.beta * (m**2 - 2 * m * m0 - (m - m0) * nb + m0**2) / (2 * p)
 
 
 def layer_swap(n0: float, n: float, nb: int, p: int, q: int, link: Link) -> float:
-    """Return the seconds of exchanging rows in one layer, equation (29) as printed. (14) and (16) are the same."""
+    """Return the seconds of exchanging rows after the panels of one layer, equation (29) as printed. (14) and (16) are equal.
+
+    The layer covers the matrix from column `n0` to column `n`. `nb`: block size. `p` × `q`: process grid. `link`: cost of
+    messages.
+    """
     messages = (log2(p) + p - 1) * (n - n0) / nb
     return link.alpha * messages + 3 * link.beta * (n**2 - 2 * n * n0 + (n - n0) * nb + n0**2) / (2 * q)
 
 
 def omitted_broadcast(whole: float, m0: float, m: float, p: int, link: Link) -> float:
-    """Return the seconds that equation (28) omits: panels of the layer also cover the rows of the layers above it."""
+    """Return the seconds that equation (28) omits: panels of a layer also cover the rows of the layers above it.
+
+    `whole`: matrix order. The layer covers the matrix from row `m0` to row `m`. `p`: rows of the process grid. `link`: cost of
+    messages.
+    """
     return link.beta * (whole - m) * (m - m0) / p
 
 
 def omitted_swap(whole: float, n0: float, n: float, q: int, link: Link) -> float:
-    """Return the seconds that equation (29) omits: updates of the layer also cover the columns of the layers above it."""
+    """Return the seconds that equation (29) omits: updates of a layer also cover the columns of the layers above it.
+
+    `whole`: matrix order. The layer covers the matrix from column `n0` to column `n`. `q`: columns of the process grid. `link`:
+    cost of messages.
+    """
     return 3 * link.beta * (whole - n) * (n - n0) / q
 
 
@@ -256,17 +307,20 @@ def omitted_swap(whole: float, n0: float, n: float, q: int, link: Link) -> float
 
 
 def bandwidth_per_core(of: Accelerator) -> float:
-    """Return an accelerator's memory bandwidth per core in words per second, equation (6)."""
+    """Return an accelerator's memory bandwidth per core in words of 8 bytes per second, equation (6)."""
     return of.controllers * of.quadwords * of.memory_hertz / of.cores
 
 
 def equivalent_bandwidth(of: Accelerator) -> float:
-    """Return an accelerator's equivalent bandwidth in words per second, equation (7)."""
+    """Return an accelerator's bandwidth as one layer of the model, in words of 8 bytes per second, equation (7).
+
+    It is controllers × words at once × bandwidth per core.
+    """
     return of.controllers * of.quadwords * bandwidth_per_core(of)
 
 
 def accelerator_link(of: Accelerator) -> Link:
-    """Return α and β of an accelerator's memory, equations (8) and (9).
+    """Return the cost of accesses to an accelerator's memory: α in seconds, and β in seconds per word, equations (8) and (9).
 
     Equation (8) prints cycles ÷ bandwidth, but α is cycles ÷ clock.
     """
@@ -274,7 +328,7 @@ def accelerator_link(of: Accelerator) -> Link:
 
 
 def peak(of: Accelerator) -> float:
-    """Return an accelerator's peak in FLOPS, equation (10)."""
+    """Return an accelerator's peak in FLOPS, equation (10): cores × operations per cycle × clock."""
     return of.cores * of.flops_per_cycle * of.hertz
 
 
@@ -282,17 +336,23 @@ def peak(of: Accelerator) -> float:
 
 
 def padded(n: int, nb: int) -> int:
-    """Return N padded to the next multiple of NB, equation (17)."""
+    """Return the matrix order `n` rounded up to a multiple of the block size `nb`, equation (17)."""
     return nb * math.ceil(n / nb)
 
 
 def side(n_new: int, nb: int, groups: int) -> int:
-    """Return the rows or columns of the matrix that one of the groups along P or Q holds, equations (18) to (21)."""
+    """Return the rows (or columns) of the matrix that one group of ranks holds, equations (18) to (21).
+
+    `n_new`: padded matrix order. `nb`: block size. `groups`: number of groups along P for rows, along Q for columns.
+    """
     return nb * math.ceil(n_new / (nb * groups))
 
 
 def block(pmap: Pmap, p: int, q: int, ranks: int) -> tuple[int, int] | None:
-    """Return the rows × columns of the process grid that a group of consecutive ranks covers. None if it is no rectangle.
+    """Return (rows, columns) of the process grid that a group of consecutive ranks covers. None if it is no rectangle.
+
+    `pmap`: placement of the ranks, 'row' (row by row) or 'column'. `p` × `q`: process grid. `ranks`: number of ranks of the
+    group.
 
     >>> block("row", 2, 6, 4), block("row", 4, 3, 6), block("column", 2, 6, 4)
     (None, (2, 3), (2, 2))
@@ -315,7 +375,7 @@ def _block_of(layer: Layer, pmap: Pmap, p: int, q: int) -> tuple[int, int] | Non
 
 
 def layers_of(system: System, ranks: int) -> tuple[Layer, ...]:
-    """Return the layers of communication that the first `ranks` ranks use. The last of them joins all these ranks."""
+    """Return the communication layers that the first `ranks` ranks use, nearest first. The last one joins all these ranks."""
     used = []
     for layer in system.layers:
         used.append(replace(layer, ranks=min(layer.ranks, ranks)))
@@ -330,16 +390,12 @@ def layers_of(system: System, ranks: int) -> tuple[Layer, ...]:
 def predict(
     system: System, n: int, nb: int, p: int, q: int, pmap: Pmap = "row", reading: Reading = "placed"
 ) -> Prediction | None:
-    """Return the prediction of HPL on the first P·Q ranks. None if the groups of a layer are no rectangles of the process grid.
+    """Return the prediction of HPL on the first p · q ranks. None if groups of a layer are no rectangles of the process grid.
 
-    Args:
-        system: figures of the machine.
-        n: order of the matrix. "placed" uses it unchanged, the other readings pad it by (17).
-        nb: block size.
-        p: rows of the process grid.
-        q: columns of the process grid.
-        pmap: order in which HPL places ranks on the grid.
-        reading: interpretation of the layered sums (docs/hpl.md).
+    `system`: rates and layers of the machine. `n`: matrix order. `nb`: block size. `p` × `q`: process grid, at most the ranks
+    of the system. `pmap`: placement of the ranks on the grid, 'row' (row by row) or 'column'. `reading`: interpretation of the
+    paper's sums over layers: 'placed', 'panels' or 'printed' (docs/hpl.md). 'placed' uses `n` unchanged, the others pad it by
+    (17).
     """
     assert p * q <= system.ranks, f"{p} x {q} needs more than {system.ranks} ranks"
     layers = layers_of(system, p * q)
@@ -411,24 +467,27 @@ def _by_side(
 
 
 def grids(ranks: int) -> list[tuple[int, int]]:
-    """Return all P × Q whose product is `ranks`, as (P, Q) with P ascending."""
+    """Return all process grids (P, Q) with P · Q = `ranks`, P ascending."""
     small = [each for each in range(1, math.isqrt(ranks) + 1) if ranks % each == 0]
     return [(each, ranks // each) for each in sorted({*small, *(ranks // each for each in small)})]
 
 
 def guideline(ranks: int) -> tuple[int, int]:
-    """Return the paper's choice of (P, Q): P ≤ Q, as square as possible."""
+    """Return the process grid (P, Q) that the paper recommends for `ranks` ranks: P ≤ Q, as square as possible."""
     return max((p, q) for p, q in grids(ranks) if p <= q)
 
 
 def smallest_order(nb: int, p: int) -> int:
-    """Return the smallest N of which panel factorisation takes no negative time: (1) subtracts NB/3 rows of each panel."""
+    """Return the smallest matrix order for which no panel has a negative time: (1) subtracts NB/3 rows of each panel.
+
+    `nb`: block size. `p`: rows of the process grid.
+    """
     return math.ceil(nb * (1 + 2 * p / 3))
 
 
 def difference(predicted: float, measured: float) -> float:
-    """Return the difference of a prediction from a measurement as a signed share: Diff of equations (31) and (32).
+    """Return the difference of a prediction from a measurement as a signed share, predicted / measured − 1.
 
-    The paper prints its absolute value.
+    Both values have the same unit. It is Diff of equations (31) and (32). The paper prints its absolute value.
     """
     return predicted / measured - 1

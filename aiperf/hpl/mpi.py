@@ -34,12 +34,12 @@ class Launched:
 
 
 def default_ranks() -> int:
-    """Return the number of physical cores of this host."""
+    """Return the number of physical cores of this host, or of logical ones if that is unknown. At least 1."""
     return psutil.cpu_count(logical=False) or os.cpu_count() or 1
 
 
 def node_hash() -> str:
-    """Return the hash (hexadecimal digits) of this host's hardware, without settings that differ between two calls."""
+    """Return a hash of this host's hardware (64 hexadecimal digits), equal for equal nodes and for each call."""
     described = describe_node({})
     return hash_of({name: described[name] for name in _HARDWARE})
 
@@ -47,18 +47,12 @@ def node_hash() -> str:
 def launch(
     template: str, ranks: int, words: Sequence[str], seconds: float, inputs: dict[str, str], result: str | None = None
 ) -> Launched:
-    """Run a program under MPI in a temporary folder, and return its output.
+    """Run a program under MPI in a temporary folder, wait for its end, and return its output.
 
-    Args:
-        template: launch command with `{ranks}`.
-        ranks: number of ranks.
-        words: program and its arguments.
-        seconds: time limit.
-        inputs: text of the files in the folder, by name.
-        result: name of a file that the program writes instead of the standard output.
-
-    Raises:
-        BadConfiguration: the launcher is missing or refused, or the program failed. After an exception no process remains.
+    `template`: launch command with `{ranks}`, such as 'mpirun -np {ranks}'. `ranks`: number of MPI processes. `words`: program
+    and its arguments. `seconds`: time limit. `inputs`: text of each file to write into the folder, by name. `result`: name of a
+    file that the program writes instead of the standard output. Raise BadConfiguration if the launcher is missing or refuses,
+    or the program fails or exceeds the limit. After an exception no process remains.
     """
     try:
         command = [*shlex.split(template.format(ranks=ranks)), *words]
@@ -112,4 +106,7 @@ def _failure(command: Sequence[str], ended: subprocess.CompletedProcess[str]) ->
             "OpenMPI starts nothing as root without consent, but this user is root: use another user, or, in a container, set "
             "OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
         )
-    return f"`{shlex.join(command)}` ended with status {ended.returncode}: {messages[-_LONGEST_SHOWN:]}. Correct it"
+    return (
+        f"`{shlex.join(command)}` ended with status {ended.returncode}: {messages[-_LONGEST_SHOWN:]}. Correct the cause, and "
+        "run again"
+    )

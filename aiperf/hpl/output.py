@@ -1,4 +1,4 @@
-"""Output of HPL, read strictly: a figure counts only if the residual check PASSED and GFLOPS follow from N and seconds."""
+"""Reader of HPL's output. A rate counts only if the residual check PASSED and GFLOPS follow from N and seconds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUNDING = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run of HPL."""
+    """One measured run of HPL."""
 
     n: int
     nb: int
@@ -34,7 +34,10 @@ class Measured:
 
     @property
     def parts(self) -> dict[str, float] | None:
-        """Return the measured seconds of each part. None without detailed timers. `rest` is broadcast and waiting."""
+        """Measured seconds of each part: panel, update, pivot, broadcast and swap. None without detailed timers.
+
+        'broadcast' is the rest of the run and contains waiting.
+        """
         if not self.timers:
             return None
         of = self.timers.get
@@ -45,10 +48,10 @@ class Measured:
 
 
 def parsed(text: str, name: str) -> list[Measured]:
-    """Return the runs in an output of HPL. `name`: name of the output in messages.
+    """Return the measured runs in an output of HPL: order, grid, seconds, GFLOPS and timers of each. `text`: output.
 
-    Raises:
-        BadConfiguration: the output is cut short, a run FAILED, or GFLOPS do not follow from N and seconds.
+    `name`: name of the output for messages. Raise BadConfiguration if the output is cut short, a run FAILED, or GFLOPS do not
+    follow from N and seconds.
     """
     runs: list[Measured] = []
     current: tuple[re.Match[str], dict[str, float]] | None = None

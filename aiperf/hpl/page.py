@@ -24,17 +24,11 @@ POINTS = 40
 
 
 def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[float], remarks: Sequence[str]) -> Path:
-    """Write hpl.html, hpl.json and plots/ into a folder, and return the path of the page.
+    """Write the results as hpl.html, hpl.json and plots/ into a folder, and return the path of the page.
 
-    Args:
-        of: figures of the machine.
-        cases: predicted and measured runs.
-        folder: target folder.
-        loads: share of the processor time that other programs used, for each launch.
-        remarks: sentences for the reader.
-
-    Raises:
-        OSError: the folder cannot be written.
+    `of`: rates and layers of the machine. `cases`: predicted and measured runs, at least one. `folder`: target folder. `loads`:
+    share of the processor time that other programs used, 0..1, for each launch of HPL. `remarks`: sentences for the reader.
+    Existing files are replaced. Raise OSError if the folder cannot be written.
     """
     source = f"{of.system.name}, {units.count(of.system.ranks)} ranks"
     largest = max(cases, key=lambda case: (case.prediction.n, case.prediction.p * case.prediction.q))

@@ -1,4 +1,4 @@
-"""SYSTEM.yaml: figures of a machine for the model, written by a user or by `hpl calibrate`."""
+"""SYSTEM.yaml: rates, latencies and memory of a machine for the HPL model, written by a user or by `hpl calibrate`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ class SystemFile:
 def read(path: Path) -> SystemFile:
     """Return the checked content of a file SYSTEM.yaml.
 
-    Raises:
-        BadConfiguration: the message names the field, the rule and the fix.
-        OSError: the file cannot be read.
+    Raise BadConfiguration for a wrong field, with the rule and the fix, and OSError if the file cannot be read.
     """
     try:
         content = bounded_yaml.read(path)
@@ -53,10 +51,9 @@ def read(path: Path) -> SystemFile:
 
 
 def parsed(content: object) -> SystemFile:
-    """Return the content of SYSTEM.yaml after a check of every field.
+    """Return the content of SYSTEM.yaml after a check of every field. `content`: value of the whole YAML file.
 
-    Raises:
-        ValueError: a field is wrong. The message names it.
+    Raise ValueError if a field is wrong. The message names the field.
     """
     top = dict(_mapping(content, "the file", _TOP))
     calibration = _mapping(top.pop("calibration", {}), "calibration", _CALIBRATION)
@@ -145,7 +142,11 @@ def _intervals(content: object, system: System) -> dict[str, tuple[float, float]
 
 
 def figures(system: System) -> dict[str, float]:
-    """Return the figures that HPL's time depends on, by name: `gemm_flops` in FLOPS, `memory.bytes_per_second` and others."""
+    """Return the rates and latencies of a machine that HPL's time depends on, by name, such as 'gemm_flops'.
+
+    Units are FLOPS, seconds, and bytes per second: 'memory.latency_seconds' and 'memory.bytes_per_second' for the layer
+    'memory'.
+    """
     rates = {name: getattr(system, name) for name in RATES}
     known = {name: value for name, value in rates.items() if value is not None}
     for layer in system.layers:
@@ -155,10 +156,10 @@ def figures(system: System) -> dict[str, float]:
 
 
 def changed(system: System, figure: str, value: float) -> System:
-    """Return the system with another value of one figure. `figure`: a name as in `figures`.
+    """Return the system with another value of one rate or latency. The given system is not changed.
 
-    Raises:
-        BadConfiguration: there is no such figure, or the value is not above 0.
+    `figure`: its name, such as 'gemm_flops' or 'network.latency_seconds'. `value`: in the unit of the name. Raise
+    BadConfiguration if there is no such name, or the value is not above 0.
     """
     known = [*figures(system), *RATES]
     if figure not in known:
@@ -177,10 +178,9 @@ def changed(system: System, figure: str, value: float) -> System:
 
 
 def write(path: Path, of: SystemFile) -> None:
-    """Write a system to a SYSTEM.yaml file.
+    """Write a system to the file `path` in the format of SYSTEM.yaml. An existing file is replaced.
 
-    Raises:
-        OSError: the file cannot be written.
+    Raise OSError if the file cannot be written.
     """
     content = _without_defaults(of.system)
     content["layers"] = [_without_defaults(layer) for layer in of.system.layers]

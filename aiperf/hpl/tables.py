@@ -1,4 +1,4 @@
-"""Tables 1, 2 and 5 of the paper, recomputed from their own columns, and Table 5 predicted from one set of figures."""
+"""Tables 1, 2 and 5 of the paper on the HPL model, recomputed from their own columns, and predictions for Table 5."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBERS = (1, 2, 5)
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """Figure of the paper, printed and as it follows from the columns next to it."""
+    """Figure of the paper, as printed and as recomputed from the columns next to it."""
 
     row: str
     figure: str
@@ -27,18 +27,21 @@ class Recomputed:
 
     @property
     def is_equal(self) -> bool:
-        """True if the recomputed figure rounds to the printed one."""
+        """True if the recomputed figure, rounded to the printed decimals, equals the printed one."""
         return round(self.recomputed, self.decimals) == self.printed
 
 
 def published() -> dict[str, Any]:
-    """Return the figures that the paper prints, as the JSON object of published.json."""
+    """Return the figures that the paper prints: the JSON object in published.json, by table."""
     content: dict[str, Any] = json.loads(files("aiperf.hpl").joinpath("published.json").read_text("utf-8"))
     return content
 
 
 def recomputed(number: int) -> list[Recomputed]:
-    """Return the differences, efficiencies and averages of the paper's table with this number, printed and recomputed."""
+    """Return the differences, efficiencies and averages of one table of the paper, as printed and as recomputed.
+
+    `number`: number of the table, 1, 2 or 5. Values are in per cent.
+    """
     printed = published()
     averages = printed["averages"]
     if number == 1:
@@ -91,12 +94,18 @@ def _mean_diff(rows: Sequence[dict[str, Any]], model: str) -> float:
 
 
 def row_name(row: dict[str, Any]) -> str:
-    """Return the paper's name of a row of Table 5: `2N4G`."""
+    """Return the paper's name of a row of Table 5, such as `2N4G` for 2 nodes with 4 accelerators in total.
+
+    `row`: values by column.
+    """
     return f"{row['nodes']}N{row['accelerators']}G"
 
 
 def system_of(row: dict[str, Any]) -> System:
-    """Return the machine of a row of Table 5, from the one set of figures in published.json."""
+    """Return the machine of a row of Table 5, from the one set of figures in published.json.
+
+    `row`: values by column, with the numbers of nodes and accelerators.
+    """
     figures = published()["table_5"]
     accelerators, per_node = row["accelerators"], row["accelerators"] // row["nodes"]
     layers = [Layer("memory", 1, **figures["memory"])]
@@ -108,13 +117,20 @@ def system_of(row: dict[str, Any]) -> System:
 
 
 def best_of_row(row: dict[str, Any], reading: Reading) -> Prediction:
-    """Return the fastest prediction of a row of Table 5 over its grids."""
+    """Return the fastest prediction of HPL for a row of Table 5, over all process grids and both placements of ranks.
+
+    `row`: values by column. `reading`: interpretation of the paper's sums over layers: 'placed', 'panels' or 'printed'.
+    """
     system, nb = system_of(row), published()["table_5"]["nb"]
     tried = (predict(system, row["n"], nb, p, q, pmap, reading) for p, q in grids(system.ranks) for pmap in PMAPS)
     return max((each for each in tried if each is not None), key=lambda each: each.flops)
 
 
 def mean_difference(reading: Reading, without: Sequence[str] = ()) -> float:
-    """Return the mean |Diff| to the measured GFLOPS of Table 5, as a share."""
+    """Return the mean absolute difference of predicted from measured GFLOPS over the rows of Table 5, as a share.
+
+    `reading`: interpretation of the paper's sums over layers: 'placed', 'panels' or 'printed'. `without`: names of rows to
+    leave out, such as '2N2G'.
+    """
     rows = [row for row in published()["table_5"]["rows"] if row_name(row) not in without]
     return fmean(abs(difference(best_of_row(row, reading).flops / 1e9, row["measured"])) for row in rows)

@@ -1,4 +1,4 @@
-"""Limits that control groups set for this process: processors, memory, and memory that is still free.
+"""Limits of the control groups (container or batch job) of this process: processors, memory, and memory that is still free.
 
 Only this module reads control groups (versions 1 and 2). Linux only. No torch.
 """
@@ -26,7 +26,7 @@ class ControlGroupLimits(msgspec.Struct, frozen=True, kw_only=True):
 def usable_processors(limits: ControlGroupLimits | None = None) -> int:
     """Return the whole logical processors that this process may use: CPU affinity and cgroup quota (rounded down), at least 1.
 
-    `limits`: limits in force. Default: read from the kernel.
+    `limits`: limits of the control groups. Default: read from the kernel.
     """
     limits = limits or limits_here()
     allowed = len(os.sched_getaffinity(0))
@@ -34,14 +34,19 @@ def usable_processors(limits: ControlGroupLimits | None = None) -> int:
 
 
 def limits_here(proc: Path = Path("/proc")) -> ControlGroupLimits:
-    """Return the limits in force for this process."""
+    """Return the tightest processor and memory limits that control groups (container or batch job) set for this process.
+
+    `proc`: folder of the kernel's process files. Raise OSError if they cannot be read.
+    """
     return control_group_limits(*_texts(proc))
 
 
 def control_group_limits(membership: str, mounts: str) -> ControlGroupLimits:
-    """Compute the limits in force from the texts of /proc/self/cgroup and /proc/self/mountinfo.
+    """Return the tightest limits of a process's control group and of all groups above it: processors, and memory in bytes.
 
-    A limit applies to all groups below it. Each group from this process's group up to the mount is therefore read.
+    `membership`, `mounts`: texts of /proc/self/cgroup and /proc/self/mountinfo, which name the groups' folders. The limits are
+    read from these folders. A limit applies to all groups below it. Each group from this process's group up to the mount is
+    therefore read.
     """
     groups = _groups(membership, mounts)
     quotas = [quota for folder in groups.with_processors if (quota := _quota(folder)) is not None]
@@ -50,12 +55,18 @@ def control_group_limits(membership: str, mounts: str) -> ControlGroupLimits:
 
 
 def memory_room_here(proc: Path = Path("/proc")) -> int | None:
-    """Return the bytes that this process can still allocate below its cgroup limits. None if there is no limit."""
+    """Return the bytes that this process can still allocate below its cgroup limits. None if there is no limit.
+
+    0 if the used memory cannot be determined. `proc`: folder of the kernel's process files. Raise OSError if they cannot be
+    read.
+    """
     return memory_room(*_texts(proc))
 
 
 def memory_room(membership: str, mounts: str) -> int | None:
-    """Return the free bytes of the tightest limited group, from the same texts. 0 if its use cannot be determined.
+    """Return the least free bytes (limit − use) of a process's control group and the groups above it. None without a limit.
+
+    `membership`, `mounts`: texts of /proc/self/cgroup and /proc/self/mountinfo. 0 if the use cannot be determined.
 
     The use of a group excludes inactive files, as in kubelet and `docker stats`: the kernel drops them before an allocation
     fails. Memory of other processes in the same group counts as used. A wide limit further up can therefore leave less than

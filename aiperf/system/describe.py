@@ -1,9 +1,9 @@
-"""Description of one machine, in two forms that share their readings.
+"""Description of one machine: processors, memory, accelerators, versions and limits, in a short and a full form.
 
 `describe` returns the facts that a run depends on, in under 50 ms: processor, memory, accelerators, versions, and limits of a
 container or scheduler. `describe_node` returns everything that may explain a difference between nodes, as nested names and
 values, for preflight. Its parts are in `description/`. It contains nothing that differs between equal nodes: no name, address,
-serial number, boot, clock or free space. So equal nodes have one hash. Neither imports torch or ray. Versions come from
+serial number, boot, clock or free space. Equal nodes therefore have one hash. Neither imports torch or ray. Versions come from
 installed metadata, never from an import of the package.
 """
 
@@ -79,9 +79,10 @@ class HostDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
-    """Return the description of this host and of the file systems of `folders`.
+    """Return the description of this host: processors, memory, accelerators, limits and package versions.
 
-    Takes under 50 ms if no driver must be started first.
+    `folders`: folders by purpose, such as 'run', with file systems to describe too. Default: none. Takes under 50 ms if no
+    driver must be started first. Raise OSError if the kernel's process files cannot be read.
     """
     proc = Path("/proc")
     limits = limits_here(proc)
@@ -112,22 +113,29 @@ def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
 
 
 def describe_usable() -> HostDescription:
-    """Return the description of this host with the accelerators that this process may use.
+    """Return the description of this host, limited to the accelerators that this process may use.
 
-    A MIG slice counts as one with its own memory.
+    Variables such as CUDA_VISIBLE_DEVICES select them. A MIG slice counts as one accelerator with its own memory. File systems
+    are not described.
     """
     system = describe()
     return msgspec.structs.replace(system, accelerators=usable(system.accelerators, os.environ, slice_bytes))
 
 
 def boot_id(proc: Path = Path("/proc")) -> str | None:
-    """Return the boot identifier of the kernel. None if the kernel reports none."""
+    """Return the identifier of the kernel's present boot. None if the kernel reports none.
+
+    All containers of one host have the same identifier. `proc`: folder of the kernel's process files.
+    """
     path = proc / "sys/kernel/random/boot_id"
     return path.read_text().strip() if path.exists() else None
 
 
 def folders_of(run: Path, root: str | None) -> dict[str, Path]:
-    """Return the folders whose storage is described: the run folder and, if the data set is stored in files, its root."""
+    """Return the folders with file systems to describe: 'run' and, if the data set is stored in files, 'data set'.
+
+    `run`: run folder. `root`: folder of the data set (dataset.root), None without files.
+    """
     return {RUN: run} | ({} if root is None else {"data set": Path(root)})
 
 
@@ -145,9 +153,11 @@ def versions() -> dict[str, str]:
 def describe_node(
     folders: Mapping[str, Path], environment: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> Part:
-    """Return the description of this node by part, such as 'processors', 'accelerators', 'network' and 'kernel'.
+    """Return the full description of this node as nested names and values, for a comparison with other nodes.
 
-    `folders`: folders of the run by purpose. `root`: folder that contains /proc and /sys.
+    The first level is the part, such as 'processors', 'accelerators', 'network' and 'kernel'. An unreadable value is the text
+    'not readable: ' and the reason. `folders`: folders of the run by purpose, with file systems to describe. `environment`:
+    environment variables. `root`: folder that contains /proc and /sys.
     """
     proc, sys = root / "proc", root / "sys"
     return {
@@ -175,5 +185,5 @@ def _storage_part(storage: object) -> Part:
 
 
 def hash_of(description: Part) -> str:
-    """Return the SHA-256, in hexadecimal digits, of the description as JSON with sorted keys."""
+    """Return the SHA-256, as hexadecimal digits, of a description (nested names and values) as JSON with sorted keys."""
     return hashlib.sha256(msgspec.json.encode(description, order="deterministic")).hexdigest()

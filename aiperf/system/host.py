@@ -13,12 +13,18 @@ from aiperf.system.sampler import Device, DeviceSample, Unavailable
 
 
 def cpu_model(proc: Path = Path("/proc")) -> str | None:
-    """Return the processor's name. None on Arm, whose kernel gives none, and without /proc/cpuinfo."""
+    """Return the model name of the processors. None without /proc/cpuinfo, and on Arm, since its kernel gives none.
+
+    `proc`: folder of the kernel's process files.
+    """
     return _of_the_first(proc, "model name")
 
 
 def cpu_features(proc: Path = Path("/proc")) -> frozenset[str]:
-    """Return the processor's features as the kernel names them ('avx512_bf16', 'bf16' on Arm). Empty without /proc/cpuinfo."""
+    """Return the instruction-set features of the processors as the kernel names them, such as 'avx512_bf16' ('bf16' on Arm).
+
+    Empty without /proc/cpuinfo. `proc`: folder of the kernel's process files.
+    """
     features = _of_the_first(proc, "flags", "Features")
     return frozenset() if features is None else frozenset(features.split())
 
@@ -38,9 +44,10 @@ def _of_the_first(proc: Path, *names: str) -> str | None:
 
 
 def near_processors(pci: str, allowed: Collection[int], least: int, sys: Path = Path("/sys")) -> frozenset[int]:
-    """Return the `allowed` processors on the NUMA node of a PCI device ('0000:3b:00.0').
+    """Return the numbers of the `allowed` logical processors on the NUMA node of a PCI device, such as an accelerator.
 
-    Return all allowed processors if fewer than `least` of them are near, or if the kernel names none.
+    `pci`: address of the device, such as '0000:3b:00.0'. Return all allowed processors if fewer than `least` of them are near,
+    or if the kernel names none. `sys`: folder of the kernel's device files.
     """
     path = sys / f"bus/pci/devices/{pci}/local_cpulist"
     near: set[int] = set()
@@ -56,9 +63,9 @@ HOST = "host"
 
 
 def busy_and_total(stat: str) -> tuple[int, int]:
-    """Return busy and total clock ticks, summed over processors, from the text of /proc/stat.
+    """Return the busy and the total clock ticks of all processors since the boot. `stat`: text of /proc/stat.
 
-    I/O wait counts as idle. User time already contains guest time (proc(5)), so guest time is not added again.
+    I/O wait counts as idle. User time already contains guest time (proc(5)). Guest time is therefore not added again.
     """
     user, nice, system, idle, iowait, irq, softirq, steal = (int(word) for word in stat.split("\n", 1)[0].split()[1:9])
     busy = user + nice + system + irq + softirq + steal
@@ -66,7 +73,7 @@ def busy_and_total(stat: str) -> tuple[int, int]:
 
 
 def meminfo(text: str) -> dict[str, int]:
-    """Return the sizes in a text of /proc/meminfo in bytes, by name such as 'MemTotal'."""
+    """Return the memory sizes in the text of /proc/meminfo in bytes, by name such as 'MemTotal' and 'MemAvailable'."""
     lines = (line.split() for line in text.splitlines())
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) == 3 and words[2] == "kB"}
 
@@ -92,7 +99,10 @@ class RaplCounter:
             return None
 
     def joules(self) -> float | None:
-        """Return the energy in joules since the object was created. None if a counter cannot be read."""
+        """Return the energy of all packages in joules since the object was created. None if a counter cannot be read.
+
+        Call it more often than the counters overflow (minutes under load).
+        """
         now = self._counters()
         if now is None or self._last is None:
             return None
@@ -103,7 +113,7 @@ class RaplCounter:
 
 
 class HostSampler:
-    """Sampler of this host's processors and memory."""
+    """Sampler of this host's processors and memory. Raise Unavailable without /proc/stat."""
 
     def __init__(
         self,
@@ -121,9 +131,15 @@ class HostSampler:
         self._memory_bytes = meminfo((proc / "meminfo").read_text())["MemTotal"]
 
     def devices(self) -> list[Device]:
+        """Return one device: this host with its memory in bytes."""
         return [Device(id=HOST, kind="host", memory_bytes=self._memory_bytes)]
 
     def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
+        """Return one sample of the host: utilization of the processors since the last sample, used memory, and power.
+
+        Utilization is a share 0..1, memory in bytes, power in watts, energy in joules. `wanted`: identifiers of devices, None
+        for all. The result is empty if 'host' is not among them. Power and energy are None if they cannot be read.
+        """
         if wanted is not None and HOST not in wanted:
             return []
         busy, total = busy_and_total((self._proc / "stat").read_text())
@@ -146,4 +162,4 @@ class HostSampler:
         ]
 
     def close(self) -> None:
-        pass
+        """Do nothing, because no file stays open."""

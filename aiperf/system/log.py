@@ -1,4 +1,4 @@
-"""Lines of telemetry/<worker>.jsonl. One recorder writes a file.
+"""Telemetry files telemetry/WORKER.jsonl of a run: their lines, writing and reading. One recorder process writes a file.
 
 A file has one or more sessions. A session line lists the sampled devices. A line for each device and sample follows. A torn
 last line is ignored, since power can fail during a write. Other damaged lines are skipped and reported as Damage: the score
@@ -24,7 +24,7 @@ LONGEST_LINE = 1 << 20
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="session", omit_defaults=True):
-    """Start of a recorder, with the facts that its samples share."""
+    """Start of a recorder process, with the properties that all its samples share."""
 
     schema: int = SCHEMA
     host: str
@@ -76,12 +76,16 @@ _READING = DeviceSample.__struct_fields__
 
 
 def path(run_folder: Path, worker: int, host: int = 0) -> Path:
-    """Return the path of a worker's telemetry file. `host`: index of the host among the worker's hosts. 0 is the leader."""
+    """Return the path of a worker's telemetry file (worker: process group that trains one network at a time).
+
+    `run_folder`: folder of the run. `worker`: number of the worker. `host`: index of the host among the worker's hosts, 0 for
+    the host that leads it. Each host has its own file.
+    """
     return run_folder / "telemetry" / (f"{worker}.{host}.jsonl" if host else f"{worker}.jsonl")
 
 
 class Log:
-    """An open telemetry file. A torn line of a previous recorder at its end is removed before the first write."""
+    """Telemetry file open for appending. A torn line of a previous recorder at its end is removed before the first write."""
 
     def __init__(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -89,13 +93,14 @@ class Log:
         os.ftruncate(self._descriptor, _whole_lines(self._descriptor))
 
     def begin(self, session: Session) -> None:
-        """Write the line of a session."""
+        """Append the line of a session (start of a recorder) to the file. Raise OSError if it cannot be written."""
         self._write(msgspec.json.encode(session) + b"\n")
 
     def append(self, at: float, wall_unix: float, samples: Sequence[DeviceSample]) -> None:
-        """Append one line for each sample, and hand it to the kernel before returning.
+        """Append one line for each sample. The kernel has the lines before the method returns.
 
-        `at`: seconds since the start of the run.
+        `at`: time of the samples in seconds since the start of the run. `wall_unix`: the same time in seconds since 1970. Raise
+        OSError if the lines cannot be written.
         """
         lines = (
             RecordedSample(
@@ -106,6 +111,7 @@ class Log:
         self._write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
     def close(self) -> None:
+        """Close the file."""
         os.close(self._descriptor)
 
     def _write(self, lines: bytes) -> None:
@@ -126,9 +132,9 @@ def _whole_lines(descriptor: int, block: int = 65536) -> int:
 
 
 def read(folder: Path) -> Iterator[Record]:
-    """Yield the records of all workers (Session, Sample or Damage), file by file, in file order.
+    """Yield the sessions, samples and damages (unreadable lines or files) of all workers of a run, file by file, in file order.
 
-    `folder`: telemetry/ of a run. Nothing is yielded if it does not exist. An unreadable file or line is yielded as Damage.
+    `folder`: telemetry/ of the run. Nothing is yielded if it does not exist. No error is raised for an unreadable file.
     """
     try:
         logs = files(folder)
@@ -140,7 +146,10 @@ def read(folder: Path) -> Iterator[Record]:
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the telemetry files of a folder, sorted by worker and host number. Empty if the folder does not exist."""
+    """Return the telemetry files of a folder, sorted by worker and host number. Empty if the folder does not exist.
+
+    `folder`: telemetry/ of a run. Raise OSError if it cannot be read.
+    """
     try:
         logs = [Path(each) for each in os.scandir(folder) if each.name.endswith(".jsonl")]
     except FileNotFoundError:
@@ -149,7 +158,10 @@ def files(folder: Path) -> list[Path]:
 
 
 def read_file(file: Path) -> Iterator[Record]:
-    """Yield the records of one file. An unreadable file or line is yielded as Damage."""
+    """Yield the sessions, samples and damages (unreadable lines) of one telemetry file, in file order.
+
+    An unreadable file is yielded as one Damage. No error is raised.
+    """
     name = f"{file.parent.name}/{file.name}"
     try:
         require_file(file)
@@ -160,10 +172,14 @@ def read_file(file: Path) -> Iterator[Record]:
 
 
 def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    """Yield the records of the lines of one file, an unreadable line as Damage. `name`: name of the file in a Damage."""
+    """Yield the sessions and samples in the lines of one telemetry file. An unreadable line is yielded as Damage.
+
+    `lines`: lines with their line ends. `name`: name of the file for a Damage. An incomplete last line is ignored. A line of 1
+    MiB or more ends the reading.
+    """
     session: Session | None = None
     devices: dict[str, Device] = {}
-    why_not = "no session before it says what is sampled"
+    why_not = "no valid session line before it lists the devices"
     for number, line in enumerate(lines, 1):
         if len(line) >= LONGEST_LINE:
             yield Damage(name, number, f"a line has less than {LONGEST_LINE} bytes; the rest of the file is left out")
@@ -186,17 +202,16 @@ def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
         elif session is None:
             yield Damage(name, number, why_not)
         elif record.device not in devices:
-            yield Damage(name, number, f"no session before it tells of device {record.device!r}")
+            yield Damage(name, number, f"the session line before it does not list device {record.device!r}")
         else:
             yield Sample(session, devices[record.device], record)
 
 
 def on_one_axis(records: Iterable[Record], offsets: Mapping[str, float]) -> Iterator[Record]:
-    """Yield the records of `read` with their times shifted to the driver's clock.
+    """Yield telemetry records with their times shifted to the clock of the driver (main process of the run).
 
-    Args:
-        records: Records in the order of `read`.
-        offsets: Seconds by which a host's clock is ahead of the driver's, by host (default: 0).
+    `records`: sessions, samples and damages in file order. `offsets`: seconds by which a host's clock is ahead of the driver's,
+    by host name. 0 for a host that is not included.
     """
     shifted: dict[int, Session] = {}
     for record in records:

@@ -14,10 +14,9 @@ _CLASSES = {"0x02": "network", "0x03": "display", "0x12": "accelerator", "0x01":
 
 
 def interface_of(address: str) -> str:
-    """Return the interface of this host that has an IPv4 address.
+    """Return the name of this host's network interface with the IPv4 address `address`, such as 'eth0'. 'lo' for 127.x.x.x.
 
-    Raises:
-        OSError: if no interface has the address.
+    Raise OSError if no interface has the address.
     """
     if ipaddress.ip_address(address).is_loopback:
         return "lo"  # loopback accepts all of 127.0.0.0/8
@@ -31,16 +30,17 @@ def interface_of(address: str) -> str:
         raise OSError(
             f"no interface of this host has {address}: found "
             f"{', '.join(f'{name} with {each}' for each, name in names.items()) or 'none'}. Ranks of several hosts connect "
-            "over the interface with the cluster's address"
+            "over the interface with the cluster's address: start Ray here with --node-ip-address=ADDRESS of an interface"
         )
     # an additional address of an interface may have its own name: eth0:1
     return names[address].partition(":")[0]
 
 
 def network(sys: Path) -> list[Part] | str:
-    """Return the network interfaces with a device, or all except loopback if none has one, followed by the InfiniBand ports.
+    """Return the network interfaces of this node, then its InfiniBand ports, each as names and values (speed, state, driver).
 
-    'not readable: ' and the reason if there are none.
+    Loopback is left out. Virtual interfaces are included only if there is no other. Without any, return the text 'not readable:
+    ' and the reason. `sys`: folder of the kernel's device files.
     """
     interfaces = [path for path in sorted((sys / "class/net").glob("*")) if path.name != "lo" and path.is_dir()]
     physical = [path for path in interfaces if (path / "device").exists()]
@@ -72,9 +72,10 @@ def _port(path: Path) -> Part:
 
 
 def pci(sys: Path) -> list[Part] | str:
-    """Return accelerators, network and storage controllers with their PCIe links.
+    """Return the accelerators, network and storage controllers with their PCIe links, each as names and values.
 
-    'not readable: ' and the reason without any.
+    Display controllers are included. Without any, return the text 'not readable: ' and the reason. `sys`: folder of the
+    kernel's device files.
     """
     devices: list[Part] = []
     for device in sorted((sys / "bus/pci/devices").glob("*")):

@@ -1,8 +1,8 @@
-"""Dense peaks of accelerators for model FLOPS utilization (MFU), from peaks.json, and the peak of a worker.
+"""Published peak rates of accelerators (peaks.json), as needed for model FLOPS utilization (MFU), and the peak of a worker.
 
-Peaks are found by the vendor's model name. An accelerator, board or data type that is not in the table has no peak, and a
-run on it has no MFU. Nothing is estimated from clocks or similar devices. Processors use the rate that their worker
-measured (`aiperf.measure.matrix_product`).
+Peaks are found by the vendor's model name. An accelerator, board or data type that is not in the table has no peak, and a run
+on it has no MFU. Nothing is estimated from clocks or similar devices. Processors use the rate that their worker measured
+(`aiperf.measure.matrix_product`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VARIANTS = (
 
 
 class Units(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Factors of a peak."""
+    """Numbers from which the peak rate of an accelerator follows: units, clock and operations per clock."""
 
     count: int
     """Enabled streaming multiprocessors or compute units."""
@@ -42,19 +42,19 @@ class Units(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Clock of the FP32 peak if it differs from that of the tensor units (Hopper)."""
 
     def flops(self, dtype: DataType) -> float:
-        """Return the dense peak in FLOPS: units × clock × operations per clock.
+        """Return the dense peak (no sparsity) of a data type in FLOPS: units × clock × operations per unit and clock.
 
-        108 units · 1410 MHz · 2048 = 312e12 for BF16 on an A100.
+        108 units · 1410 MHz · 2048 = 312e12 for BF16 on an A100. Raise KeyError for an unsupported data type.
         """
         return self.count * self.clock(dtype) * 1e6 * self.per_clock[dtype]
 
     def clock(self, dtype: DataType) -> float:
-        """Return the clock of a data type's peak in MHz."""
+        """Return the clock in MHz for which the peak of the data type `dtype` is published."""
         return self.fp32_clock_mhz if dtype == "fp32" and self.fp32_clock_mhz is not None else self.clock_mhz
 
 
 class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One accelerator on one board."""
+    """Row of peaks.json: published peak rates of one accelerator model on one board."""
 
     accelerator: str
     """Regular expression for the whole model name of the vendor, case-insensitive."""
@@ -78,38 +78,49 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def board_variant(model: str) -> str | None:
-    """Return the board that a model name contains, None if it contains none: 'NVIDIA H100 PCIe' -> 'PCIe'."""
+    """Return the board in an accelerator's model name: SXM, PCIe, NVL or OAM. None if the name contains none.
+
+    'NVIDIA H100 PCIe' gives 'PCIe'.
+    """
     return next((variant for pattern, variant in _VARIANTS if pattern.search(model)), None)
 
 
 @functools.cache
 def table() -> tuple[Peak, ...]:
-    """Return all rows of peaks.json, validated."""
+    """Return the published peak rates of all known accelerators: the rows of peaks.json, read once and validated."""
     text = importlib.resources.files("aiperf.system").joinpath("peaks.json").read_bytes()
     return msgspec.json.decode(text, type=tuple[Peak, ...])
 
 
 def peak(model: str, variant: str | None, dtype: DataType, compute_units: int | None = None) -> float | None:
-    """Return the dense FLOPS of one device, or None if the table does not contain it.
+    """Return the published dense peak (no sparsity) of one accelerator in FLOPS. None if the table does not contain it.
 
-    `model`: name that the driver reports. `variant`: board. Default: as the name indicates. `compute_units`: units that the
-    driver counts, None if unknown. An ambiguous name gives None if the possible rows differ. For example ROCm reports
-    'AMD Instinct MI250X / MI250' for both, which is ambiguous until the units are known. A device with another number of units
-    than the row is another device. A slice of a device (MIG) has another name and no peak.
-    peak('NVIDIA A100-SXM4-80GB', None, 'bf16') == 312e12.
+    `model`: name that the driver reports. `variant`: board, such as SXM. None: as the name indicates. `dtype`: data type of the
+    operations. `compute_units`: multiprocessors or compute units that the driver counts, None if unknown. An ambiguous name
+    gives None if the possible rows differ. For example ROCm reports 'AMD Instinct MI250X / MI250' for both, which is ambiguous
+    until the units are known. A device with another number of units than the row is another device. A slice of a device (MIG)
+    has another name and no peak. peak('NVIDIA A100-SXM4-80GB', None, 'bf16') == 312e12.
     """
     figures = {row.dense_flops.get(dtype) for row in _rows(model, variant, compute_units)}
     return figures.pop() if len(figures) == 1 else None
 
 
 def memory_bandwidth(model: str, variant: str | None, compute_units: int | None = None) -> float | None:
-    """Return the published memory bandwidth in bytes per second, None if it is unknown. Arguments as in `peak`."""
+    """Return the published memory bandwidth of one accelerator in bytes per second. None if it is unknown or ambiguous.
+
+    `model`: name that the driver reports. `variant`: board, such as SXM. None: as the name indicates. `compute_units`:
+    multiprocessors or compute units that the driver counts, None if unknown.
+    """
     figures = {row.memory_bytes_per_second for row in _rows(model, variant, compute_units)}
     return figures.pop() if len(figures) == 1 else None
 
 
 def peak_clock_mhz(model: str, variant: str | None, dtype: DataType, compute_units: int | None = None) -> float | None:
-    """Return the clock of a device's dense peak in MHz, None if it is unknown. Arguments as in `peak`."""
+    """Return the clock in MHz for which an accelerator's dense peak is published. None if it is unknown or ambiguous.
+
+    `model`: name that the driver reports. `variant`: board, such as SXM. None: as the name indicates. `dtype`: data type of the
+    operations. `compute_units`: multiprocessors or compute units that the driver counts, None if unknown.
+    """
     clocks = {None if row.units is None else row.units.clock(dtype) for row in _rows(model, variant, compute_units)}
     return clocks.pop() if len(clocks) == 1 else None
 
@@ -131,7 +142,7 @@ MEASURED_PEAK = "measured_matmul_flops"
 
 @dataclass(frozen=True, slots=True)
 class WorkerPeak:
-    """Peak of one rank in FLOPS, and its source."""
+    """Peak rate of one rank (training process) in FLOPS, and its source."""
 
     flops: float
     source: str
@@ -143,9 +154,10 @@ class WorkerPeak:
 
 
 def worker_peak(device: str, machine: Mapping[str, Any], precision: DataType) -> WorkerPeak | None:
-    """Return the peak of one rank: the published dense peak of its device, else the rate that the worker measured.
+    """Return the peak rate of one rank (training process): published for its accelerator, else measured by its worker.
 
-    None if neither is known. `machine`: system description in the worker's WorkerJoined event.
+    None if neither is known. `device`: model name of the accelerator. `machine`: description of the host that the worker sent
+    when it joined the run. `precision`: data type of the training.
     """
     units = _compute_units(machine)
     dense = peak(device, None, precision, units)

@@ -44,7 +44,7 @@ class Process:
 
 
 def everybody(proc: Path = _PROC) -> dict[int, Process]:
-    """Return all visible processes by process number (PID)."""
+    """Return the state of all visible processes of this host, by process number (PID). `proc`: folder of the kernel's files."""
     processes: dict[int, Process] = {}
     for name in os.listdir(proc):  # noqa: PTH208  # only names are needed
         if not name.isdecimal() or (fields := _stat(proc / name / "stat")) is None:
@@ -62,17 +62,20 @@ def everybody(proc: Path = _PROC) -> dict[int, Process]:
 
 
 def command(pid: int, proc: Path = _PROC) -> list[str]:
-    """Return the command line. Empty for a kernel thread or an ended process."""
+    """Return the command line of the process `pid` as a list of words. Empty for a kernel thread or an ended process."""
     return (_text(proc / str(pid) / "cmdline") or "").split("\0")[:-1]
 
 
 def name(pid: int, proc: Path = _PROC) -> str:
-    """Return the name of the program (at most 15 characters), or '' if the process has ended."""
+    """Return the program name of the process `pid`, at most 15 characters. '' if the process has ended."""
     return (_text(proc / str(pid) / "comm") or "").strip()
 
 
 def process_space(proc: Path = _PROC) -> str | None:
-    """Return the PID namespace. Processes in the same namespace see each other. None if the kernel does not report it."""
+    """Return the PID namespace of this process, such as 'pid:[4026531836]'. None if the kernel does not report it.
+
+    Processes in the same namespace see each other.
+    """
     try:
         return str((proc / "self/ns/pid").readlink())
     except OSError:
@@ -80,22 +83,22 @@ def process_space(proc: Path = _PROC) -> str | None:
 
 
 def state(pid: int) -> str:
-    """Return the kernel's state letter of a process, such as 'R', 'S' or 'D'. '' if the process has ended."""
+    """Return the kernel's state letter of the process `pid`, such as 'R', 'S' or 'D'. '' if the process has ended."""
     return _letter(_PROC / str(pid) / "stat")
 
 
 def is_stopped(pid: int) -> bool:
-    """Return True if a signal or a debugger has stopped the process."""
+    """Return True if a signal or a debugger has stopped the process `pid`. False if it runs, sleeps or has ended."""
     return state(pid) in ("T", "t")
 
 
 def thread_states(pid: int) -> str:
-    """Return the state letters of all threads of a process, one character for each thread."""
+    """Return the state letters ('R', 'S', …) of all threads of a process as one text. '' if the process has ended."""
     return "".join(_letter(thread / "stat") for thread in _threads(pid))
 
 
 def family(pid: int) -> Iterator[int]:
-    """Yield the process number `pid`, then those of all its descendants."""
+    """Yield the process number `pid`, then the process numbers of all its descendants."""
     yield pid
     for thread in _threads(pid):
         for child in (_text(thread / "children") or "").split():
@@ -103,10 +106,10 @@ def family(pid: int) -> Iterator[int]:
 
 
 def storage_reads(pid: int) -> tuple[str, ...]:
-    """Return two texts that change with each read from a block device or file server: read bytes and major faults.
+    """Return two texts that change with each read of a process from a block device or file server. Compare two results.
 
-    Sockets and pipes are not counted. Reads of mapped pages are counted as major faults only. Empty if the process has ended or
-    belongs to another user.
+    The texts contain the read bytes and the major page faults. Sockets and pipes are not counted. Reads of mapped pages are
+    counted as major faults only. Empty if the process has ended or belongs to another user.
     """
     counts, stat = _text(_PROC / str(pid) / "io"), _stat(_PROC / str(pid) / "stat")
     if counts is None or stat is None:
@@ -115,9 +118,9 @@ def storage_reads(pid: int) -> tuple[str, ...]:
 
 
 def signal_at_end_of_parent(number: int) -> None:
-    """Let the kernel send this process a signal when the thread that started it ends (prctl(2)). No effect except on Linux.
+    """Let the kernel send this process the signal `number` when the thread that started this process ends (prctl(2)).
 
-    `number`: the signal. Raises OSError if the kernel refuses.
+    No effect except on Linux. Raise OSError if the kernel refuses.
     """
     if sys.platform != "linux":
         return
@@ -127,7 +130,7 @@ def signal_at_end_of_parent(number: int) -> None:
 
 
 def threads_that_never_waited() -> set[int]:
-    """Return the numbers of this process's threads that never waited, such as a thread that polls without pause."""
+    """Return the thread numbers of this process's threads that never waited, such as a thread that polls without pause."""
     return {
         int(thread.name)
         for thread in _threads(os.getpid())

@@ -1,4 +1,4 @@
-"""Interface of a sampler, and the values that it returns.
+"""Interface of a sampler, which reads utilization, power and temperature of devices, and the values that it returns.
 
 A value that a device cannot provide is None, which means "not measured". It is never replaced by zero.
 """
@@ -90,20 +90,20 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Sampler(Protocol):
-    """Sampler of devices of this host. Open for a whole run. Used from one thread."""
+    """Sampler of devices (accelerators or the host) of this host. Open for a whole run. Used from one thread."""
 
     def devices(self) -> Sequence[Device]:
-        """Return the devices found when the sampler was opened."""
+        """Return the devices that were found when the sampler was opened."""
 
     def sample(self, wanted: Collection[str] | None = None) -> Sequence[DeviceSample]:
-        """Return a sample of each device whose id is in `wanted`. Default: all. Takes milliseconds.
+        """Return a sample of each device with an identifier in `wanted`. Default: of all devices. Takes milliseconds.
 
         A lost device gives a sample with `gone`, not an error. Other devices are not read: on a host with many workers each
         recorder samples its worker's devices only.
         """
 
     def close(self) -> None:
-        """Release the vendor's library."""
+        """Release the vendor's library. Call it after the last sample."""
 
 
 @runtime_checkable
@@ -111,9 +111,9 @@ class ReportsProcesses(Protocol):
     """Optional interface of a sampler: processes of a device."""
 
     def computing(self, wanted: Collection[str]) -> Mapping[str, Sequence[int] | None]:
-        """Return the numbers of the processes that compute on each device, by device id.
+        """Return the process numbers (PIDs) of the processes that compute on each device, by device identifier.
 
-        None for a device that does not report them.
+        `wanted`: identifiers of the devices. The value is None for a device that does not report its processes.
         """
 
 

@@ -22,15 +22,14 @@ _GIT_SECONDS = 20.0
 
 
 def installed() -> Path:
-    """Return the folder that contains the running packages."""
+    """Return the folder that contains the running packages (aiperf, cluster, morphism and searchers)."""
     return Path(__file__).parent.parent.parent
 
 
 def digest(root: Path) -> str:
-    """Return the digest of the packages in a folder: 64 hexadecimal digits.
+    """Return the SHA-256 of all files of the packages and of the configuration below `root`, as 64 hexadecimal digits.
 
-    Raises:
-        OSError: if a package is missing or a file cannot be read.
+    `root`: checkout, or folder of installed packages. Raise OSError if a package is missing or a file cannot be read.
     """
     whole = hashlib.sha256()
     for name, path in sorted(_files(root).items(), key=lambda each: each[0].encode()):
@@ -45,7 +44,7 @@ def _files(root: Path) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for package in PACKAGES if is_installed else (*PACKAGES, CONFIGURATION):
         if not (root / package).is_dir():
-            raise FileNotFoundError(2, "the packages' sources are not there", str(root / package))
+            raise FileNotFoundError(2, "the packages' sources are not there: install AIPerf again", str(root / package))
         for path in (root / package).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
                 name = path.relative_to(root)
@@ -54,9 +53,10 @@ def _files(root: Path) -> dict[str, Path]:
 
 
 def revision(root: Path | None = None) -> dict[str, str]:
-    """Return the digest of the sources under 'source', and in a git checkout the commit under 'source commit'.
+    """Return the version of the sources: their SHA-256 as 'source', and in a git checkout the commit as 'source commit'.
 
-    '+' after the commit: files of the packages differ from it. Errors as in `digest`.
+    '+' after the commit: files of the packages differ from it. `root`: folder of the packages. Default: the running ones. Raise
+    OSError if a package is missing or a file cannot be read.
     """
     root = root or installed()
     versions = {SOURCE: digest(root)}

@@ -27,9 +27,10 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def storage(folders: Mapping[str, Path], mountinfo: Path = Path("/proc/self/mountinfo")) -> tuple[Storage, ...]:
-    """Return the file system of each folder. For a run folder that does not exist yet, that of its nearest existing parent.
+    """Return type, source and size in bytes of the file system of each folder, in the order of `folders`.
 
-    `folders`: folders by purpose. `mountinfo`: the kernel's table of mounts.
+    `folders`: folders by purpose, 'run' or 'data set'. A run folder that does not exist yet has the file system of its nearest
+    existing parent. `mountinfo`: the kernel's table of mounts. Values that cannot be determined are None, with a reason.
     """
     mounts = mounted(mountinfo.read_text()) if mountinfo.exists() else {}
     return tuple(_of(name, folder, mounts) for name, folder in folders.items())
@@ -52,7 +53,10 @@ def _of(name: str, folder: Path, mounts: Mapping[Path, tuple[str, str]]) -> Stor
 
 
 def mounted(mountinfo: str) -> dict[Path, tuple[str, str]]:
-    """Return type and source by mount point, from the text of /proc/self/mountinfo (proc(5)). The upper of two mounts wins."""
+    """Return (type, source) of each mounted file system by mount point, such as ('ext4', '/dev/sda1').
+
+    `mountinfo`: text of /proc/self/mountinfo (proc(5)). Of two mounts at one point the later one counts.
+    """
     mounts: dict[Path, tuple[str, str]] = {}
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")

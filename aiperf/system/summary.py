@@ -1,6 +1,7 @@
-"""Sums of a run's telemetry by device over a window, in one pass. Memory grows with the number of devices only.
+"""Summary of a run's telemetry (utilization, power, temperature, errors) for each device over a time window, in one pass.
 
-Nothing is interpolated: a period without samples is missing time and adds neither energy nor utilization.
+Memory grows with the number of devices only. Nothing is interpolated: a period without samples is missing time and adds neither
+energy nor utilization.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class DeviceCourse:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTelemetry:
-    """Telemetry of one device of one worker over the window. None if not measured."""
+    """Telemetry of one device of one worker over the time window. A value is None if it was not measured."""
 
     worker: int
     host: str
@@ -93,9 +94,9 @@ class DeviceTelemetry:
 
     @property
     def energy_disagreement(self) -> float | None:
-        """Relative difference of two energies of the same seconds: integral of the power samples ÷ the energy counter − 1.
+        """Relative difference of two energies of the same seconds: integral of the power samples ÷ energy counter − 1.
 
-        None without both, or if the counter did not move.
+        A share: 0.01 if the samples give 1 % more. None if one of the two is missing, or the counter did not move.
         """
         counted, sampled = self.both_counted_joules, self.both_sampled_joules
         return sampled / counted - 1 if counted and sampled is not None else None
@@ -103,7 +104,10 @@ class DeviceTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTelemetry:
-    """Last session of a worker. For a worker with several hosts, one entry for each host."""
+    """Last start of the recorder of a worker (process group that trains one network at a time).
+
+    A worker with several hosts has one entry for each host.
+    """
 
     worker: int
     host: str
@@ -129,7 +133,7 @@ class DamagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Telemetry of a run over a window, in seconds since the start of the run."""
+    """Telemetry of all devices of a run over a time window. Times are in seconds since the start of the run."""
 
     window: tuple[float, float]
     workers: tuple[WorkerTelemetry, ...]
@@ -145,6 +149,7 @@ class Telemetry:
 
     @property
     def accelerators(self) -> tuple[DeviceTelemetry, ...]:
+        """Telemetry of each accelerator, without that of the hosts. Empty if there are none."""
         return tuple(device for device in self.devices if device.device.kind == "accelerator")
 
     @property
@@ -378,16 +383,17 @@ _Place = tuple[int, str]
 def summarise(
     records: Iterable[Record], window: tuple[float, float], spans: Mapping[int, Sequence[WorkerSpan]] | None = None
 ) -> Telemetry:
-    """Sum the records of `log.read` over a window, in seconds since the start of the run.
+    """Return the telemetry of each device over a time window: means, maxima, energy and errors.
 
-    A sample counts for the time since the previous sample, cut at the window's edges: 300 W over a window of 100 s is
-    30,000 J, independent of the sampling times. `spans`: activities by worker, used to split the energy.
-
-    Raises:
-        ValueError: if the window is empty.
+    `records`: sessions, samples and damages of the telemetry files, in file order. `window`: start and end in seconds since the
+    start of the run. `spans`: activities of each worker, by worker number, by which the energy is divided. None: activity
+    unknown. A sample counts for the time since the previous sample, cut at the window's edges: 300 W over a window of 100 s is
+    30,000 J, independent of the sampling times. Raise ValueError if the window is empty.
     """
     if not window[0] < window[1]:
-        raise ValueError(f"the end of a window must be after its start, but found {window!r}")
+        raise ValueError(
+            f"the end of a window must be after its start, but found {window!r}: report this as a defect of AIPerf"
+        )
     sums: dict[tuple[_Place, str], _Sum] = {}
     sessions: dict[_Place, Session] = {}
     recorded_until: dict[_Place, float] = {}

@@ -27,7 +27,11 @@ class UtilizationSeries:
 
 
 def overlaps(since: float, until: float, window: tuple[float, float], parts: int) -> Iterator[tuple[int, float]]:
-    """Yield (index, seconds of overlap) for each of the window's `parts` equal parts that overlaps the period."""
+    """Yield (index of a part, seconds of overlap) for each part of a window that overlaps a period.
+
+    The period is from `since` to `until`. `window`: start and end. It is divided into `parts` equal parts, numbered from 0. All
+    times are in seconds on one axis.
+    """
     start, end, width = max(since, window[0]), min(until, window[1]), (window[1] - window[0]) / parts
     while start < end:
         index = min(parts - 1, int((start - window[0]) / width))
@@ -55,15 +59,19 @@ class _Sums:
 
 @dataclass(slots=True)
 class SeriesBuilder:
-    """Time series while telemetry is being read. Used by `summarise` only."""
+    """Builder of a utilization time series: samples are added one by one."""
 
     kind: Kind
     end: float
+    """End of the series in seconds since the start of the run."""
     utilisation: _Sums = field(default_factory=_Sums)
     memory: _Sums = field(default_factory=_Sums)
 
     def add(self, device: Device, look: RecordedSample, since: float) -> None:
-        """Add the values of a sample for the time since the previous sample."""
+        """Add the utilization and the used memory of a sample for the time since the previous sample.
+
+        `device`: sampled device. `look`: sample. `since`: time of the previous sample in seconds since the start of the run.
+        """
         memory = None
         if look.memory_used_bytes is not None and device.memory_bytes:
             memory = look.memory_used_bytes / device.memory_bytes
@@ -74,7 +82,7 @@ class SeriesBuilder:
                 self.memory.add(memory, index, seconds)
 
     def course(self) -> UtilizationSeries:
-        """Return the time series of the samples so far."""
+        """Return the time series of the samples added so far: 240 equal parts from the start of the run to `end`."""
         return UtilizationSeries(
             self.kind,
             self.end / PARTS,
@@ -86,6 +94,9 @@ class SeriesBuilder:
 
 
 def mean(values: tuple[float | None, ...], seconds: tuple[float, ...]) -> float | None:
-    """Return the mean of `values`, weighted by their measured `seconds`. None if nothing was measured."""
+    """Return the mean of a time series, weighted by the measured seconds. None if nothing was measured.
+
+    `values`: value of each part, None if not measured. `seconds`: measured seconds of each part.
+    """
     whole = sum(seconds)
     return sum((v or 0.0) * s for v, s in zip(values, seconds, strict=True)) / whole if whole > 0 else None

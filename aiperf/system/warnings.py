@@ -1,4 +1,4 @@
-"""Warnings from a run's telemetry, printed next to the score.
+"""Warnings from a run's telemetry (samples of its machines), printed next to the score.
 
 A device without measurements gets no warning about values. A warning reports the missing measurement instead.
 """
@@ -32,7 +32,7 @@ _GAPS = "check whether that host was overloaded or its recorder restarted"
 
 @dataclass(frozen=True, slots=True)
 class WarningThresholds:
-    """Thresholds of the warnings."""
+    """Limits of the telemetry values. A value beyond its limit gives a warning."""
 
     throttled_share: float = 0.01
     """Share of the measured time, for each reason."""
@@ -53,7 +53,11 @@ class WarningThresholds:
 
 
 def telemetry_warnings(telemetry: Telemetry, limits: WarningThresholds) -> tuple[RunWarning, ...]:
-    """Return all warnings, most critical first. Similar devices share one line, which names the worst of them."""
+    """Return all warnings about the machines of a run, most critical first. Empty if there are none.
+
+    `telemetry`: summary of the run's valid window. `limits`: thresholds. Similar devices share one warning, which names the
+    worst of them.
+    """
     accelerators = telemetry.accelerators
     warnings = [
         *_missing(telemetry),
@@ -92,7 +96,7 @@ def _where(
     value: Callable[[DeviceTelemetry], float | None],
     is_bad: Callable[[float], bool],
 ) -> Bad:
-    """Return the accelerators with a bad value. Those without a value are left out."""
+    """Return the accelerators with a bad value. Accelerators without a value are left out."""
     return [(each, one) for one in accelerators if (each := value(one)) is not None and is_bad(each)]
 
 
@@ -216,10 +220,10 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: WarningThreshol
 
 
 def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: WarningThresholds) -> tuple[RunWarning, ...]:
-    """Return one warning about all recorders that ended before their workers. Empty if there are none.
+    """Return one warning about all recorders (sampling processes) that ended before their workers. Empty if there are none.
 
-    `worked_until`: time of the last known work by worker, in seconds. No value includes what their devices did afterwards,
-    and nothing else would show it.
+    `worked_until`: time of the last known work in seconds since the start of the run, by worker number. `limits`: has the
+    permitted difference. No value includes what their devices did afterwards, and nothing else would show it.
     """
     until: dict[int, float] = {}
     for one in telemetry.workers:  # of several hosts, the earliest end of a record counts
@@ -245,7 +249,10 @@ def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Warnin
 
 
 def damage_warnings(damaged: Iterable[DamagedFile], what: str = "telemetry") -> list[RunWarning]:
-    """Return a warning for each file that was read without some of its lines. `what`: kind of the files in the text."""
+    """Return one warning for each file that was read without some of its lines. `what`: kind of the files in the text.
+
+    `damaged`: files with the number and the first of their omitted lines.
+    """
     found: list[RunWarning] = []
     for one in damaged:
         others = f", and {one.lines - 1} more of its lines" if one.lines > 1 else ""

@@ -1,6 +1,6 @@
-"""aiperf-checksums.jsonl: one line per checked file, appended after its check, so that an interrupted check can continue.
+"""File aiperf-checksums.jsonl: checksum and check result of each image file. An interrupted check continues from it.
 
-A line is valid while its file keeps its size and time of change.
+One line per file is appended after its check. A line is valid while its file keeps its size and time of change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FILE = "aiperf-checksums.jsonl"
 
 
 class FileCheck(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Result of one file's check."""
+    """Result of the check of one image file."""
 
     file: str
     """Path below the set's root, with '/'. SHARD:MEMBER for a member of a shard."""
@@ -37,9 +37,10 @@ class FileCheck(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def set_checksum(lines: Iterable[FileCheck]) -> str:
-    """Return the SHA-256 over "SHA256  FILE" lines (as sha256sum prints them) in the order of names.
+    """Return the SHA-256 of a whole data set as hexadecimal digits, from the checksums of its files.
 
-    Independent of the set's location.
+    It is computed over "SHA256 FILE" lines (as sha256sum prints them) in the order of file names. It does not depend on the
+    folder of the set. `lines`: check result of every file.
     """
     digest = hashlib.sha256()
     for line in sorted(lines, key=lambda each: each.file):
@@ -49,23 +50,28 @@ def set_checksum(lines: Iterable[FileCheck]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Checksums:
-    """File of checked files, open for appending."""
+    """Open checksums file of a data set: results of earlier checks, and new results that are appended."""
 
     path: Path
     known: dict[str, FileCheck]
+    """Check result of each file, by its path below the set's root."""
     out: IO[bytes]
 
     def add(self, line: FileCheck) -> None:
-        """Append the result of one file. It may reach the disk later, together with others."""
+        """Append the check result of one file. An earlier result of the same file is replaced.
+
+        The line may reach the disk later, together with others. Raise OSError if it cannot be written.
+        """
         self.known[line.file] = line
         self.out.write(msgspec.json.encode(line) + b"\n")
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Checksums]:
-    """Open the file for appending by this process alone. An incomplete last line is dropped.
+    """Return a context manager that yields the checksums file `path`, open for appending by this process alone.
 
-    Raises DataError if it cannot be written or another process writes it, and DamagedData if its content is damaged.
+    The file is created if it does not exist. An incomplete last line is removed. Raise DataError if the file cannot be written
+    or another process writes it, and DamagedData if its content is damaged.
     """
     try:
         require_file(path)

@@ -1,4 +1,4 @@
-"""CIFAR-10's standard binary version: records of one label byte and 3072 pixel bytes.
+"""Reader of CIFAR-10's standard binary version: records of one label byte and 3072 pixel bytes.
 
 The version for Python is not read, because it consists of pickles, which can execute any program.
 """
@@ -21,13 +21,20 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 
 def find(root: Path) -> Path | None:
-    """Return the folder of the six binary files. None if there are class folders instead. Raises MissingData."""
+    """Return the folder of CIFAR-10's six binary files: `root` or cifar-10-batches-bin in it. None for a set in class folders.
+
+    `root`: folder of the set (dataset.root). Class folders are recognised by root/train. Raise MissingData if there is neither
+    form, or if a binary file is missing.
+    """
     for folder in (root, root / "cifar-10-batches-bin"):
         present = [name for name in (*TRAINING_FILES, VALIDATION_FILE) if (folder / name).is_file()]
         if present:
             missing = sorted({*TRAINING_FILES, VALIDATION_FILE} - set(present))
             if missing:
-                raise MissingData(f"CIFAR-10 has six files. Missing in {str(folder)!r}: {', '.join(missing)}")
+                raise MissingData(
+                    f"CIFAR-10 has six files. Missing in {str(folder)!r}: {', '.join(missing)}. Unpack "
+                    "cifar-10-binary.tar.gz there again"
+                )
             return folder
     if (root / "train").is_dir():
         return None
@@ -45,7 +52,10 @@ def find(root: Path) -> Path | None:
 
 
 def labels(file: Path) -> NDArray[np.int64]:
-    """Return the labels (10000,) of one file, 0..9. Raises DamagedData if it is not 10,000 records of these classes."""
+    """Return the class of each of the 10,000 images in a binary file of CIFAR-10, 0..9, shape (10000,).
+
+    Raise DamagedData if the file has another size or a label above 9, and OSError if it cannot be read.
+    """
     found = _records(file)[:, 0].astype(np.int64)
     wrong = np.nonzero(found >= len(CLASSES))[0]
     if len(wrong):
@@ -57,12 +67,18 @@ def labels(file: Path) -> NDArray[np.int64]:
 
 
 def pixels(file: Path) -> NDArray[np.uint8]:
-    """Return uint8 (10000, 32, 32, 3), from the file's planes."""
+    """Return the pixels of the 10,000 images in a binary file of CIFAR-10, uint8 RGB, shape (10000, 32, 32, 3).
+
+    Raise DamagedData if the file has another size, and OSError if it cannot be read.
+    """
     return np.ascontiguousarray(_records(file)[:, 1:].reshape(RECORDS, 3, 32, 32).transpose(0, 2, 3, 1))
 
 
 def check(file: Path) -> None:
-    """Raise DamagedData if the size of a binary file is not that of 10,000 records."""
+    """Raise DamagedData if the size of a binary file is not that of 10,000 records. Return nothing. The content is not read.
+
+    Raise OSError if there is no such file.
+    """
     found = file.stat().st_size
     if found != RECORDS * RECORD_BYTES:
         raise DamagedData(

@@ -1,7 +1,7 @@
-"""Files of class folders, FOLDER/CLASS/FILE, stored as bytes and numbers. Path objects are created on demand.
+"""List of the image files in class folders, FOLDER/CLASS/FILE, stored as bytes and numbers.
 
-A million names are one block, which processes of a host can share (it may be mapped from an index), instead of a
-million objects in each process.
+A million names are one block, which processes of a host can share (it may be mapped from an index), instead of a million
+objects in each process. Path objects are created on demand.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class ClassFolders:
 
     @classmethod
     def of(cls, folder: Path, files: Sequence[tuple[str, Sequence[str]]]) -> ClassFolders:
-        """Return the sequence for pairs of (class, names of its files), both in order. `folder`: folder of the split."""
+        """Return the sequence of file paths for a folder and the names of its classes and files.
+
+        `folder`: folder of the split, such as ROOT/train. `files`: pairs (class, names of its files), both sorted.
+        """
         encoded = [os.fsencode(name) for _, names in files for name in names]
         return cls(
             folder,
@@ -44,14 +47,15 @@ class ClassFolders:
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """Index into `classes` of each file (files,)."""
+        """Class of each file as an index into `classes`, shape (files,)."""
         return np.repeat(np.arange(len(self.classes), dtype=np.int64), self.images)
 
     def files(self, label: int) -> list[str]:
+        """Return the names of the files of one class, sorted, without the folder. `label`: index of the class in `classes`."""
         return [self._name(index) for index in range(int(self._firsts[label]), int(self._firsts[label + 1]))]
 
     def word(self, index: int) -> str:
-        """Return the path of a file as text."""
+        """Return the path of a file as text, FOLDER/CLASS/NAME. `index`: position of the file in the sequence, from 0."""
         label = int(np.searchsorted(self._firsts, index, side="right")) - 1
         return self._prefixes[label] + self._name(index)
 

@@ -1,4 +1,4 @@
-"""aiperf-folders.index: list of the image files in a set's class folders, so that a run need not list the folders.
+"""File aiperf-folders.index: list of the image files in a set's class folders. A run reads it instead of listing the folders.
 
 The first line is "aiperf-folders 2 SHA256", the checksum of everything after it. The second is a JSON object (`Header`). Then
 follow columns, little-endian, split by split: bytes of each file (int64), end of its name (int64), and the concatenated names.
@@ -36,7 +36,7 @@ _MARK = b"aiperf-folders"
 
 
 class SplitHeader(msgspec.Struct, frozen=True):
-    """One split of an index."""
+    """Header of one split (training or validation images) in an index."""
 
     folder: str
     """Folder below the set's root: train, val or test."""
@@ -52,15 +52,15 @@ class SplitHeader(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """Bytes of its columns and names."""
+        """Size of the split's columns and names in the index, in bytes."""
         return sum(self.images) * 16 + self.name_bytes
 
 
 class Header(msgspec.Struct, frozen=True):
-    """Second line of the index."""
+    """Second line of the index file: fingerprint, and header of each split."""
 
     fingerprint: str
-    """See `fingerprint.of_splits`."""
+    """SHA-256 over path, label and size of each image."""
     splits: list[SplitHeader]
     """Training, then validation."""
     contents: str | None = None
@@ -69,7 +69,7 @@ class Header(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index as read from its file."""
+    """Content of an index file, with the image files of both splits."""
 
     path: Path
     root: Path
@@ -78,10 +78,11 @@ class Index:
     validation: Samples
 
     def check(self, host: str | None) -> None:
-        """Check that the set's class folders have not changed since the index was written.
+        """Raise StaleIndex if the set's class folders have changed since the index was written. Return nothing.
 
-        `host`: name of the opening host. It selects some folders to check, so that many hosts together check most of them.
-        None to check all folders. Raises StaleIndex with the difference.
+        `host`: name of the opening host. It selects 32 class folders of each split to check. Many hosts together check most of
+        them. None: check all folders. Only folders with another time of change are listed. Raise DamagedData if such a folder
+        holds a broken link or a device.
         """
         chosen = random.Random(f"{self.header.fingerprint} {host}")
         for samples, header in zip((self.training, self.validation), self.header.splits, strict=True):
@@ -97,7 +98,7 @@ class Index:
 
 
 def require_writable(path: Path) -> None:
-    """Raise DataError if no index can be written at `path`."""
+    """Raise DataError if no index can be written at `path`, since no file can be created in its folder. Return nothing."""
     try:
         new_draft(path).unlink()
     except OSError as error:
@@ -105,9 +106,11 @@ def require_writable(path: Path) -> None:
 
 
 def write(path: Path, root: Path, training: Samples, validation: Samples, contents: str | None = None) -> Header:
-    """Write the index of a set that was just listed, atomically. Return its header.
+    """Write the index of a set in class folders to the file `path`, atomically. Return the header of the index.
 
-    Raises DataError if it cannot be written.
+    `root`: folder of the set. `training`, `validation`: image files, as just listed. `contents`: SHA-256 of all contents, None
+    if they were not read. Raise DataError if the file cannot be written, and StaleIndex if the folders changed after the
+    listing.
     """
     splits = (training, validation)
     header = Header(of_splits(root, splits), [_split_header(root, samples) for samples in splits], contents)
@@ -138,7 +141,11 @@ def _not_written(path: Path, error: OSError) -> DataError:
 
 
 def read(path: Path, root: Path) -> Index:
-    """Return the index of the set in `root`. Raises DamagedData, and OSError if it does not exist."""
+    """Return the content of the index file `path` for the set in the folder `root`. The class folders are not read.
+
+    Raise DamagedData if the file is no index, has another version, or does not match its checksum. Raise OSError if it does not
+    exist or cannot be read.
+    """
     # not mapped: if the file is replaced on a network file system, reading a mapped page kills the process
     require_file(path)
     content = path.read_bytes()

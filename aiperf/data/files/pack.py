@@ -1,4 +1,4 @@
-"""Packing of images into tar shards in WebDataset's format.
+"""Packing of images into shards: tar files of many images in WebDataset's format.
 
 A sample is a pair of NAME.jpg and NAME.cls, which has the class's number as text. A shard is renamed to its final name when it
 is complete, and the index is written last.
@@ -32,10 +32,13 @@ def pack(
     advance: Callable[[int], None],
     images_of_a_shard: int = 1000,
 ) -> int:
-    """Write SPLIT-000000.tar … for each split, without the images named in `corrupt`. Return the number of shards.
+    """Write the images of a set into tar files (shards) SPLIT-000000.tar, SPLIT-000001.tar, …. Return the number of shards.
 
-    Images are shuffled, because tools that read shards in order need them mixed. `advance(images)` is called after each
-    shard. Raises DataError if the folder is not empty.
+    `samples`: image files by split, 'train' and 'val'. `corrupt`: names of images to omit. `folder`: target folder, created if
+    it does not exist. `advance`: called after each shard with its number of images. `images_of_a_shard`: images in each shard
+    but the last of a split. An index and the names of the classes are also written. Images are shuffled, because tools that
+    read shards in order need them mixed. Raise DataError if the folder is not empty, and OSError if a file cannot be read or
+    written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):

@@ -1,6 +1,6 @@
-"""Encoded images of a split: one per file in class folders, or many per file in WebDataset shards.
+"""Encoded images of a split: one per file in class folders, or many per file in shards (tar files of WebDataset).
 
-Both are read at random positions, so that every epoch is shuffled completely and shards need no shuffling buffer.
+Both are read at random positions. Every epoch is therefore shuffled completely, and shards need no shuffling buffer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SPLITS: dict[str, tuple[str, ...]] = {"train": ("train",), "val": ("val", "valid
 
 
 class ShardIndex(msgspec.Struct, frozen=True):
-    """One line of the index: positions of the images of one shard. Valid while the shard has this number of bytes."""
+    """One line of a shard index: positions of the images in one shard. Valid while the shard has this number of bytes."""
 
     shard: str
     bytes: int
@@ -48,7 +48,7 @@ class ShardIndex(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Samples:
-    """Encoded images of one split, with their labels."""
+    """Encoded images of one split with their labels. An image is addressed by its number in the split, from 0."""
 
     classes: tuple[str, ...]
     """The classes' names, in the order of their labels."""
@@ -71,16 +71,20 @@ class Samples:
 
     @property
     def is_sharded(self) -> bool:
+        """True if the images are in shards (tar files with many images). False if they are files in class folders."""
         return bool(self.keys)
 
     def name(self, index: int) -> str:
-        """Return the image's name for messages: the path of its file, or SHARD:MEMBER."""
+        """Return the name of an image for messages: path of its file, or SHARD:MEMBER. `index`: number of the image, from 0."""
         if isinstance(self.paths, ClassFolders):
             return self.paths.word(index)
         return f"{self.paths[self.shard[index]]}:{self.keys[index]}"
 
     def read(self, index: int) -> bytes:
-        """Return the encoded image. Raises OSError, and StaleIndex if the file's size differs from its index."""
+        """Return the encoded image, such as the bytes of a JPEG file. `index`: number of the image, from 0.
+
+        Raise OSError if it cannot be read or is cut short, and StaleIndex if the file's size differs from the index of the set.
+        """
         path: str | Path
         if isinstance(self.paths, ClassFolders):
             path, offset, length = self.paths.word(index), 0, -1
@@ -103,9 +107,10 @@ class Samples:
         return value
 
     def sizes(self) -> NDArray[np.int64]:
-        """Return the size of each image in bytes, shape (images,).
+        """Return the size of each encoded image in bytes, shape (images,).
 
-        Files are accessed only without an index or shard headers. Raises OSError.
+        The files are examined only if neither an index nor headers of shards give the sizes. Raise OSError if a file cannot be
+        examined.
         """
         if self.is_sharded:
             return self.length
@@ -113,7 +118,11 @@ class Samples:
 
     @cached_property
     def sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Bytes of each image, and its file's time of change in nanoseconds, both (images,), as first read. Raises OSError."""
+        """Bytes of each image, and time of change of its file in nanoseconds since 1970, two arrays of shape (images,).
+
+        The files are examined once, at the first access. An image in a shard has the shard's time. Raise OSError if a file
+        cannot be examined.
+        """
         with ThreadPoolExecutor(_THREADS) as pool:
             words = (self.name(index) for index in range(len(self))) if not self.is_sharded else self.paths
             stats = list(pool.map(os.stat, words, chunksize=64))
@@ -124,7 +133,12 @@ class Samples:
 
 
 def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> Samples:
-    """Return the images of root/SPLIT/CLASS/*, classes and files in the order of their names. Raises MissingData."""
+    """Return the images in the class folders root/SPLIT/CLASS/, sorted by class and by name within a class.
+
+    `root`: folder of the set. `split`: 'train' or 'val'. `names`: possible names of the split's folder, the first existing one
+    is used. Default: `split`. Raise MissingData if the folder does not exist, has fewer than two classes, or has a training
+    class without images. Raise DamagedData for a broken link or a device in the folder.
+    """
     folder = _split_folder(root, names or (split,))
     if folder is None:
         raise MissingData(f"there is no folder {str(root / split)!r}. Expected: {tree(root)}")
@@ -149,7 +163,7 @@ def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> S
 def class_names(folder: Path) -> list[str]:
     """Return the names of the class folders of a split, sorted. Regular files and hidden names are ignored.
 
-    Raises DamagedData for a broken link, a FIFO, a socket or a device.
+    `folder`: folder of the split. Raise DamagedData if it holds a broken link, a FIFO, a socket or a device.
     """
     found = []
     with os.scandir(folder) as entries:
@@ -167,9 +181,10 @@ def class_names(folder: Path) -> list[str]:
 
 
 def image_names(folder: Path) -> list[str]:
-    """Return the names of the image files of a class folder, in order.
+    """Return the names of the image files in a class folder, sorted, without the folder.
 
-    Raises DamagedData if an image's name belongs to a folder, a broken link, a FIFO, a socket or a device.
+    Images are recognised by suffixes such as .jpg and .png. Hidden names are ignored. Raise DamagedData if such a name belongs
+    to a folder, a broken link, a FIFO, a socket or a device.
     """
     found = []
     with os.scandir(folder) as entries:
@@ -194,9 +209,11 @@ def _leads_to(entry: os.DirEntry[str], *, folders: bool) -> bool:
 
 
 def list_shards(root: Path, split: str) -> Samples:
-    """Return the images of the tar shards root/train-*.tar or root/train/*.tar (val: also validation, test).
+    """Return the images in the shards (tar files) of a split: root/SPLIT-*.tar, root/*-SPLIT-*.tar or root/SPLIT/*.tar.
 
-    Raises MissingData, DamagedData.
+    `root`: folder of the set. `split`: 'train' or 'val'. For 'val' the names validation and test are also tried. A shard that
+    the index does not list is scanned. Raise MissingData if there are no shards, and DamagedData if a shard or the index is
+    damaged, or if there is no image.
     """
     shards = find_shards(root, split)
     if not shards:
@@ -223,7 +240,8 @@ def list_shards(root: Path, split: str) -> Samples:
     rows = [(number, *member) for number, found in enumerate(members) for member in found]
     if not rows:
         raise DamagedData(
-            f"the shards of {str(root)!r} contain no pair of an image and a .cls file (first shard: {shards[0].name!r})"
+            f"the shards of {str(root)!r} contain no pair of an image and a .cls file (first shard: {shards[0].name!r}): pack "
+            "them again with `python -m aiperf prepare`"
         )
     labels = np.array([row[4] for row in rows], np.int64)
     return Samples(
@@ -238,9 +256,10 @@ def list_shards(root: Path, split: str) -> Samples:
 
 
 def index_shards(splits: Sequence[Sequence[Path]]) -> dict[Path, int]:
-    """Write the index of existing shards into their folders. Return each index with its number of shards.
+    """Write the index of existing shards (positions of all images) into the folders of the shards.
 
-    Raises DamagedData, and DataError if it cannot be written.
+    Return the number of shards in each index, by path of the index. `splits`: paths of the training shards, and of the
+    validation shards. Raise DamagedData if a shard is damaged, and DataError if an index cannot be written.
     """
     of_folder: dict[Path, list[Path]] = {}
     for shards in splits:
@@ -259,7 +278,10 @@ def index_shards(splits: Sequence[Sequence[Path]]) -> dict[Path, int]:
 
 
 def find_shards(root: Path, split: str) -> list[Path]:
-    """Return the tar files of a split, in the order of their names. Empty if there are none."""
+    """Return the paths of the tar files (shards) of a split, sorted by name. Empty if there are none.
+
+    `root`: folder of the set. `split`: 'train' or 'val'. For 'val' the names validation and test are also tried.
+    """
     for name in SPLITS[split]:
         found = sorted({*root.glob(f"{name}-*.tar"), *root.glob(f"*-{name}-*.tar"), *root.glob(f"{name}/*.tar")})
         if found:
@@ -268,26 +290,30 @@ def find_shards(root: Path, split: str) -> list[Path]:
 
 
 def agree(training: Samples, validation: Samples, root: Path) -> None:
-    """Raise DataError if the classes of both splits differ. `root`: folder of the set, for the message."""
+    """Raise DataError if the training images and the validation images have different classes. Return nothing.
+
+    `root`: folder of the set, for the message. For shards, every class needs a training image.
+    """
     if training.is_sharded:
         beyond = set(np.unique(validation.labels)) - set(np.unique(training.labels))
         lacking = set(range(len(training.classes))) - set(np.unique(training.labels).tolist())
         if beyond or lacking:
             raise DataError(
                 f"the training shards must contain every class 0..{len(training.classes) - 1}, and the validation shards no "
-                f"other, but in {str(root)!r} no training image has class {sorted(map(int, beyond | lacking))[:5]}"
+                f"other, but in {str(root)!r} no training image has class {sorted(map(int, beyond | lacking))[:5]}: "
+                "correct the .cls files, or pack the set again"
             )
         return
     if training.classes != validation.classes:
         unmatched = sorted(set(training.classes) ^ set(validation.classes))
         raise DataError(
             f"train/ and val/ must contain folders of the same classes, but in {str(root)!r} {len(unmatched)} are in only one: "
-            f"{', '.join(map(repr, unmatched[:5]))}{' …' if len(unmatched) > 5 else ''}"
+            f"{', '.join(map(repr, unmatched[:5]))}{' …' if len(unmatched) > 5 else ''}. Add or remove these folders"
         )
 
 
 def tree(root: Path) -> str:
-    """Return the expected tree of class folders as text."""
+    """Return a drawing of the expected class folders as text of several lines, for messages. `root`: folder at its top."""
     return f"""
   {root}/
     train/
@@ -316,7 +342,10 @@ def _read_index(path: Path) -> dict[str, ShardIndex]:
 
 
 def scan(shard: Path) -> list[Member]:
-    """Return (name, offset, length, label) of each image of a shard, from its headers. Raises DamagedData."""
+    """Return (name, offset in bytes, length in bytes, label) of each image in a tar file (shard), from its headers.
+
+    Raise DamagedData if the file is no readable tar file, or if an image lacks its .cls file or the reverse.
+    """
     images: dict[str, tuple[str, int, int]] = {}
     labels: dict[str, int] = {}
     try:
@@ -340,6 +369,6 @@ def scan(shard: Path) -> list[Member]:
     if unpaired:
         raise DamagedData(
             f"in a shard every image must have a .cls file, but in {str(shard)!r} {len(unpaired)} names have only one "
-            f"of the two, first {unpaired[0]!r}"
+            f"of the two, first {unpaired[0]!r}: pack it again with `python -m aiperf prepare`"
         )
     return [(*images[key], labels[key]) for key in images]

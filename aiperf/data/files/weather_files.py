@@ -48,7 +48,7 @@ Boxes = NDArray[np.int32]
 
 
 class YearRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Statistics of a year."""
+    """Statistics of the images in the file of one year."""
 
     images: int
     mean: list[float]
@@ -61,7 +61,7 @@ class YearRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WeatherRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Statistics of the files of a folder, by year."""
+    """Content of aiperf-weather.json: statistics of the weather files of a folder, by year."""
 
     version: int
     height: int
@@ -70,16 +70,19 @@ class WeatherRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the statistics. Equal for both layouts of one set."""
+        """SHA-256 of the statistics, as hexadecimal digits. Equal for both layouts of one set."""
         known = [(year, one.images, one.mean, one.deviation, one.boxes) for year, one in sorted(self.years.items())]
         return hashlib.sha256(msgspec.json.encode((self.height, self.width, known))).hexdigest()
 
     def images(self, years: Sequence[int]) -> int:
-        """Return the number of images of these years."""
+        """Return the total number of images of the given years, which must be recorded."""
         return sum(self.years[year].images for year in years)
 
     def moments(self, years: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return mean and standard deviation of each channel over the images of these years, (channels,) each."""
+        """Return mean and standard deviation of each channel over all images of the given years, shape (channels,) each.
+
+        Values are in the physical units of the channels. Every year must be recorded.
+        """
         chosen = [self.years[year] for year in years]
         return pooled([(one.images, np.array(one.mean), np.array(one.deviation)) for one in chosen])
 
@@ -89,7 +92,10 @@ Moments = tuple[float, NDArray[np.float64], NDArray[np.float64]]
 
 
 def pooled(parts: Sequence[Moments]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (mean, standard deviation) over all values of several parts, each given by its weight, mean and deviation."""
+    """Return (mean, standard deviation) over the values of several parts together, in the shape of one part's mean.
+
+    `parts`: (weight, mean, deviation) of each part, at least one. The weight is the number of values or images.
+    """
     weight = sum(part[0] for part in parts)
     mean = sum((part[0] / weight * part[1] for part in parts), np.zeros_like(parts[0][1]))
     square = sum((part[0] / weight * (part[2] ** 2 + (part[1] - mean) ** 2) for part in parts), np.zeros_like(mean))
@@ -97,7 +103,10 @@ def pooled(parts: Sequence[Moments]) -> tuple[NDArray[np.float64], NDArray[np.fl
 
 
 def files_of(root: Path) -> dict[int, Path]:
-    """Return the files below the root by year, sorted. Raises MissingData if there are none."""
+    """Return the paths of the weather files climo_YYYY.h5 in the folder `root` by year, ascending.
+
+    Raise MissingData if there are none.
+    """
     found = {int(match[1]): path for path in root.iterdir() if (match := _FILE.fullmatch(path.name))}
     if not found:
         raise MissingData(f"weather images are files climo_YYYY.h5, but found none in {str(root)!r}: name their folder")
@@ -105,7 +114,7 @@ def files_of(root: Path) -> dict[int, Path]:
 
 
 def require_no_files(folder: Path) -> None:
-    """Raise BadConfiguration if the folder has weather files, which would be replaced."""
+    """Raise BadConfiguration if the folder has weather files climo_YYYY.h5, which `--pack` would replace. Return nothing."""
     if found := sorted(path.name for path in folder.iterdir() if _FILE.fullmatch(path.name)):
         raise BadConfiguration(
             f"--pack writes into a folder without weather files, but found {found[0]} in {str(folder)!r}: name another folder"
@@ -113,9 +122,10 @@ def require_no_files(folder: Path) -> None:
 
 
 def read_record(root: Path) -> WeatherRecord:
-    """Return the record of a folder, whose files must have their recorded sizes.
+    """Return the statistics of the weather files in the folder `root`, as `prepare` recorded them in aiperf-weather.json.
 
-    Raises MissingData without a record, DamagedData for an unreadable one, and StaleIndex for other files.
+    Raise MissingData if there are no files or no record, DamagedData for an unreadable record, and StaleIndex if the files are
+    not those of the record, by year and size.
     """
     files, path = files_of(root), root / RECORD
     try:
@@ -138,7 +148,10 @@ def read_record(root: Path) -> WeatherRecord:
 
 
 def known_record(root: Path) -> WeatherRecord:
-    """Return the record of a folder without the years whose files are missing or have another size. It may be empty."""
+    """Return the recorded statistics of the weather files in the folder `root` that still have their recorded size.
+
+    Without a readable record the result has no years, and its height and width are 0.
+    """
     try:
         record = msgspec.json.decode((root / RECORD).read_bytes(), type=WeatherRecord)
     except (FileNotFoundError, msgspec.MsgspecError):
@@ -150,14 +163,17 @@ def known_record(root: Path) -> WeatherRecord:
 
 
 def write_record(root: Path, sides: tuple[int, int], years: Mapping[int, YearRecord]) -> WeatherRecord:
-    """Write the record of a folder. `sides`: height and width of the images. Raises OSError."""
+    """Write the statistics of weather files to aiperf-weather.json in the folder `root`, and return them as a record.
+
+    `sides`: height and width of the images in pixels. `years`: statistics by year. Raise OSError if the file cannot be written.
+    """
     record = WeatherRecord(_VERSION, *sides, {year: years[year] for year in sorted(years)})
     replace_file(root / RECORD, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
     return record
 
 
 def h5py_module() -> Any:
-    """Import and return h5py. Raises BadConfiguration if it is missing."""
+    """Import the module h5py and return it. Raise BadConfiguration if it cannot be imported."""
     try:
         return importlib.import_module("h5py")
     except ImportError as error:
@@ -168,7 +184,7 @@ def h5py_module() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class YearShape:
-    """Size of the arrays of a file."""
+    """Size of one weather file: number of images, and their height and width in pixels."""
 
     images: int
     height: int
@@ -176,14 +192,14 @@ class YearShape:
 
     @property
     def slabs(self) -> int:
-        """Number of the parts of `YearFile.slabs`."""
+        """Number of groups of up to 46 images (SLAB) in which the file is read."""
         return -(-self.images // SLAB)
 
 
 class YearFile:
-    """Opened file of a year. `read` may be called from many threads.
+    """Open weather file of one year. `read` may be called from many threads.
 
-    Raises DamagedData for a file that is no HDF5 file, or has other arrays.
+    Raise DamagedData if the file is no HDF5 file, or has other arrays. Raise BadConfiguration if h5py is missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -216,11 +232,14 @@ class YearFile:
 
     @property
     def is_packed(self) -> bool:
-        """True if the images are stored in one piece."""
+        """True if the images are stored uncompressed in one piece. False for compressed chunks."""
         return self._packed is not None
 
     def read(self, image: int) -> Floats:
-        """Return an image (channels, height, width). Raises DamagedData."""
+        """Return one image in FP32, shape (channels, height, width), in the physical units of its channels.
+
+        `image`: number of the image in the file, from 0. Raise DamagedData if the file cannot be read or is cut short.
+        """
         shape = (len(CHANNELS), self.shape.height, self.shape.width)
         if self._packed is None:
             with _named(self.path):
@@ -234,25 +253,36 @@ class YearFile:
         return out
 
     def slabs(self) -> Iterator[tuple[int, Floats]]:
-        """Yield the number of the first image and up to SLAB images, for all images in their order. Raises DamagedData."""
+        """Yield (number of the first image, images) for each group of up to 46 images (SLAB), in order.
+
+        Images: FP32, shape (images, channels, height, width). Raise DamagedData if the file cannot be read.
+        """
         for start in range(0, self.shape.images, SLAB):
             with _named(self.path):
                 images = np.asarray(self._images[start : start + SLAB])
             yield start, images
 
     def boxes(self) -> Boxes:
-        """Return all boxes (images, BOX_ROWS, 5) as they are stored. Raises DamagedData."""
+        """Return the boxes of all images as stored, int32, shape (images, BOX_ROWS, 5).
+
+        Columns: ymin, xmin, ymax, xmax in pixels and the class from 0. Empty rows are −1. Raise DamagedData if the file cannot
+        be read.
+        """
         with _named(self.path):
             return np.asarray(self._boxes[...])
 
     def bytes_per_second(self) -> float:
-        """Read one channel of an image, and return the rate in bytes of pixels per second. Raises DamagedData."""
+        """Read one channel of one image as a measurement. Return the reading rate in bytes of pixels per second.
+
+        Raise DamagedData if the file cannot be read.
+        """
         began = time.perf_counter()
         with _named(self.path):
             plane = self._images[self.shape.images // 2, 0]
         return float(plane.nbytes / max(time.perf_counter() - began, 1e-9))
 
     def close(self) -> None:
+        """Close the file. No image can be read afterwards."""
         self._file.close()
         if self._packed is not None:
             os.close(self._packed[0])
@@ -267,13 +297,16 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def clipped(boxes: Boxes, shape: YearShape) -> Boxes:
-    """Return boxes (…, 5) clipped to the map. Empty rows stay."""
+    """Return the boxes with edges limited to the map (0 to its height or width in pixels). Empty rows are unchanged.
+
+    `boxes` and the result: (…, 5) with ymin, xmin, ymax, xmax and the class, −1 for an empty row. `shape`: size of the map.
+    """
     most = [shape.height, shape.width, shape.height, shape.width, len(CLASSES)]
     return np.where(boxes[..., 4:] >= 0, np.clip(boxes, 0, most), boxes).astype(np.int32)
 
 
 class WeatherYears:
-    """Images of several years, with their boxes clipped to the map. `read` may be called from many threads."""
+    """Images of several years with their boxes, clipped to the map. `read` may be called from many threads."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._years = [YearFile(path) for path in files]
@@ -286,18 +319,21 @@ class WeatherYears:
         return all(year.is_packed for year in self._years)
 
     def read(self, image: int) -> Floats:
-        """Return an image (channels, height, width). Raises DamagedData."""
+        """Return one image in FP32, shape (channels, height, width), in the physical units of its channels.
+
+        `image`: number of the image over all years in order, from 0. Raise DamagedData if the file cannot be read.
+        """
         year = int(np.searchsorted(self._ends, image, side="right"))
         return self._years[year].read(image - int(self._ends[year - 1] if year else 0))
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files of all years. No image can be read afterwards."""
         for year in self._years:
             year.close()
 
 
 class YearWriter:
-    """Writer of a year's file. Images are added in their order."""
+    """Writer of a weather file. Images are added in their order."""
 
     def __init__(self, file: Any, shape: YearShape, *, is_published_layout: bool) -> None:
         """`file`: HDF5 file that is open for writing."""
@@ -309,46 +345,59 @@ class YearWriter:
         self._written = 0
 
     def add(self, images: Floats) -> None:
-        """Add images (images, channels, height, width). Compressed chunks are written fastest with SLAB images at once."""
+        """Write images behind those of earlier calls. `images`: FP32, shape (images, channels, height, width).
+
+        Compressed chunks are written fastest with 46 images (SLAB) at once.
+        """
         self._images[self._written : self._written + len(images)] = images
         self._written += len(images)
 
     def set_boxes(self, boxes: Boxes) -> None:
-        """Set all boxes (images, BOX_ROWS, 5)."""
+        """Write the boxes of all images of the year. `boxes`: int32, shape (images, BOX_ROWS, 5).
+
+        Columns: ymin, xmin, ymax, xmax in pixels and the class from 0. Empty rows are −1.
+        """
         self._boxes[...] = boxes
 
 
 @contextmanager
 def written_year(path: Path, shape: YearShape, *, is_published_layout: bool = False) -> Iterator[YearWriter]:
-    """Yield the writer of a year's file, which gets its name at the end of the block.
+    """Return a context manager that yields the writer of a weather file. The file gets the name `path` at the end of the block.
 
-    `is_published_layout`: compressed chunks as published, otherwise in one piece. Raises OSError, and BadConfiguration if h5py
-    is missing.
+    `shape`: number and size of the images. `is_published_layout`: True: compressed chunks as published. False: one uncompressed
+    piece. Raise OSError if the file cannot be written, and BadConfiguration if h5py is missing.
     """
     with draft_of(path) as draft, h5py_module().File(draft, "w") as file:
         yield YearWriter(file, shape, is_published_layout=is_published_layout)
 
 
 class ChannelMoments:
-    """Mean and deviation of each channel over images, added one by one in FP64."""
+    """Accumulator of mean and standard deviation of each channel over images, computed in FP64."""
 
     def __init__(self) -> None:
         self._parts: list[Moments] = []
 
     def add(self, image: Floats) -> None:
-        """Add an image (channels, height, width)."""
+        """Add one image to the statistics. `image`: shape (channels, height, width)."""
         values = np.ascontiguousarray(image, np.float64).reshape(len(image), -1)
         self._parts.append((1.0, values.mean(1), values.std(1)))
 
     def record(self, boxes: Boxes, path: Path) -> YearRecord:
-        """Return the statistics of the images that were added. `boxes`: of the year. `path`: its file, for the size."""
+        """Return the statistics of all added images: number, mean and deviation by channel, hash of the boxes, file size.
+
+        `boxes`: boxes of the year, (images, BOX_ROWS, 5). `path`: file of the year, for its size in bytes. At least one image
+        must have been added.
+        """
         mean, deviation = pooled(self._parts)
         digest = hashlib.sha256(np.ascontiguousarray(boxes, "<i4").tobytes()).hexdigest()
         return YearRecord(len(self._parts), mean.tolist(), deviation.tolist(), digest, path.stat().st_size)
 
 
 def image_faults(image: Floats) -> Iterator[str]:
-    """Yield a text for each channel of an image (channels, height, width) that is constant or has values not finite."""
+    """Yield one text for each faulty channel of an image: it is constant, or has values that are not finite.
+
+    `image`: shape (channels, height, width). Nothing is yielded for a valid image.
+    """
     for channel, plane in zip(CHANNELS, image, strict=True):
         if not math.isfinite(float(plane.sum(dtype=np.float64))):
             yield f"{channel} has values that are not finite"
@@ -357,7 +406,11 @@ def image_faults(image: Floats) -> Iterator[str]:
 
 
 def box_faults(boxes: Boxes, shape: YearShape) -> Iterator[str]:
-    """Yield the faults of the boxes of an image (BOX_ROWS, 5), as text."""
+    """Yield one text for each faulty box of an image: unknown class, no area, or completely off the map.
+
+    `boxes`: (BOX_ROWS, 5) with ymin, xmin, ymax, xmax in pixels and the class from 0, −1 for an empty row. `shape`: size of the
+    map.
+    """
     for row in boxes.tolist():
         top, left, bottom, right, label = row
         if label == -1:
@@ -371,5 +424,5 @@ def box_faults(boxes: Boxes, shape: YearShape) -> Iterator[str]:
 
 
 def count_clipped(boxes: Boxes, shape: YearShape) -> int:
-    """Return the number of boxes that are partly off the map."""
+    """Return the number of boxes that extend beyond the map. `boxes`: (…, 5) in pixels. `shape`: size of the map."""
     return int((clipped(boxes, shape) != boxes).any(axis=-1).sum())

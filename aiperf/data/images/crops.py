@@ -32,12 +32,21 @@ class Box:
 
 
 class Crop(Protocol):
-    """Choice of the box of each image, after its size is known."""
+    """Rule that selects the rectangle of each stored image that the network receives."""
 
     def numbers(self, images: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.float64]:
-        """Return the random numbers in [0, 1) that choose the box of each image, shape (images, any)."""
+        """Return the random numbers in [0, 1) that select the rectangle of each image, shape (images, numbers per image).
 
-    def box(self, height: int, width: int, numbers: NDArray[np.float64]) -> Box: ...
+        `images`: numbers of the images in the split, (images,). Equal images, seed and epoch give equal numbers.
+        """
+
+    def box(self, height: int, width: int, numbers: NDArray[np.float64]) -> Box:
+        """Return the rectangle of one stored image that is scaled to the size of the network's input.
+
+        `height`, `width`: size of the stored image in pixels. `numbers`: random numbers of this image, a row of the method
+        `numbers`.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +58,18 @@ class ResizedCrop:
     """
 
     def numbers(self, images: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.float64]:
+        """Return 23 random numbers in [0, 1) for each image, shape (images, 23), which select its rectangle.
+
+        `images`: numbers of the images in the split, (images,). Equal images, seed and epoch give equal numbers.
+        """
         return draws(images, 2 * _ATTEMPTS + 3, seed, epoch, _SALT_RESIZED)
 
     def box(self, height: int, width: int, numbers: NDArray[np.float64]) -> Box:
+        """Return a random rectangle with 8–100 % of the image's area, mirrored with probability 1/2.
+
+        `height`, `width`: size of the stored image in pixels. `numbers`: 23 random numbers of this image. If ten attempts find
+        no rectangle inside the image, return the largest one at the centre with an aspect ratio of 3/4 to 4/3.
+        """
         u = numbers.tolist()
         is_mirrored = u[-1] < 0.5
         for attempt in range(_ATTEMPTS):
@@ -72,9 +90,14 @@ class CentreCrop:
     share: float
 
     def numbers(self, images: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.float64]:
+        """Return no random numbers, shape (images, 0), because the rectangle is fixed."""
         return np.zeros((len(images), 0))
 
     def box(self, height: int, width: int, numbers: NDArray[np.float64]) -> Box:
+        """Return the square at the centre of the image. Its side is `share` of the shorter side, at least 1 pixel.
+
+        `height`, `width`: size of the stored image in pixels. `numbers`: not used.
+        """
         side = max(1, round(min(height, width) * self.share))
         return Box((height - side) // 2, (width - side) // 2, side, side)
 
@@ -89,9 +112,10 @@ class Shifts:
 
 
 def shifts(images: NDArray[np.int64], padding: int, seed: int, epoch: int, *, flips: bool = True) -> Shifts:
-    """Return random crop positions for images padded by `padding` on every side.
+    """Return a random crop position for each image, which is later padded by `padding` pixels on every side.
 
-    Mirror with probability 1/2 if `flips`. `images`: (images,).
+    `images`: numbers of the images in the split, (images,). Positions are from 0 to 2 · padding pixels. Equal images, seed and
+    epoch give equal positions. `flips`: True: mirror each image with probability 1/2. False: mirror none.
     """
     u = draws(images, 3, seed, epoch, _SALT_PAD)
     places = (u[:, :2] * (2 * padding + 1)).astype(np.int64)

@@ -1,6 +1,6 @@
-"""Decoding of one image's box at the network's size. JPEG by libjpeg-turbo, other formats by Pillow.
+"""Decoding of an image's rectangle at the network's size. JPEG by libjpeg-turbo, other formats by Pillow.
 
-Both release the interpreter lock, as does the scaling, so that threads decode in parallel.
+Both release the interpreter lock, as does the scaling. Threads therefore decode in parallel.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ _SCALE_WORTH_WHILE = 2
 
 
 class Corrupt(Exception):
-    """The image cannot be decoded. The message is the decoder's."""
+    """An image that cannot be decoded. The message is that of the decoder."""
 
 
 def decode(encoded: bytes, box_of: Callable[[int, int], Box], out: NDArray[np.uint8]) -> None:
-    """Decode the box `box_of(height, width)` of an image, scaled with antialiasing, into `out` (height, width, 1 or 3).
+    """Decode a rectangle of an image, scale it with antialiasing to the size of `out`, and write it into `out`.
 
-    Raises Corrupt if decoding fails. Warnings of libjpeg (stray bytes) are ignored.
+    `encoded`: content of an image file. `box_of`: called with height and width of the stored image in pixels, returns the
+    rectangle. `out`: uint8 (height, width, channels) with 1 or 3 channels. Raise Corrupt if decoding fails. Warnings of libjpeg
+    (stray bytes) are ignored.
     """
     height, width, channels = out.shape
     if encoded[:2] == _JPEG:
@@ -57,7 +59,7 @@ def decode(encoded: bytes, box_of: Callable[[int, int], Box], out: NDArray[np.ui
 
 
 def check(encoded: bytes) -> None:
-    """Decode the whole image. Raises Corrupt."""
+    """Raise Corrupt if the image cannot be decoded as a whole. Return nothing. `encoded`: content of an image file."""
     if encoded[:2] == _JPEG:
         try:
             simplejpeg.decode_jpeg(encoded)

@@ -23,7 +23,7 @@ _REFUSED = "Error while decoding JPEG images"
 
 @dataclass(frozen=True, slots=True)
 class Jpeg:
-    """A JPEG file that nvJPEG can decode, and the box of it that becomes the network's input."""
+    """A JPEG file that nvJPEG can decode, and its rectangle that becomes the network's input."""
 
     encoded: torch.Tensor
     """uint8 (bytes,) on the CPU."""
@@ -31,7 +31,7 @@ class Jpeg:
 
 
 def require_nvjpeg(device: torch.device) -> None:
-    """Raise BadConfiguration if JPEG images cannot be decoded on this device."""
+    """Raise BadConfiguration if `device` is no NVIDIA accelerator or torch is built without CUDA. Return nothing."""
     if device.type != "cuda" or torch.version.cuda is None:
         raise BadConfiguration(
             "dataset.decoder=gpu needs an NVIDIA accelerator and a torch built for CUDA, but found "
@@ -40,9 +40,10 @@ def require_nvjpeg(device: torch.device) -> None:
 
 
 def jpeg(encoded: bytes, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | None:
-    """Return the file with the box from its header. None if the CPU must decode it: no JPEG, CMYK, RGB, damaged header.
+    """Return a JPEG file with its rectangle for the network, to be decoded by nvJPEG. None if the CPU must decode the file.
 
-    `numbers`: random numbers of the image for `crop`.
+    The CPU decodes other formats, files with a damaged header, and colours other than YCbCr and grey. `encoded`: content of the
+    file. `crop`: rule that selects the rectangle. `numbers`: random numbers of this image for the rule.
     """
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(encoded)
@@ -54,7 +55,11 @@ def jpeg(encoded: bytes, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | Non
 
 
 def decoded(jpegs: Sequence[Jpeg], side: int, channels: int, device: torch.device) -> list[torch.Tensor | None]:
-    """Return the decoded boxes on `device`, uint8 (side, side, channels). None for each image that nvJPEG refuses."""
+    """Return the rectangles of JPEG files, decoded and scaled on `device`, uint8 (side, side, channels), in order.
+
+    A file that nvJPEG refuses gives None. `side`: height and width in pixels. `channels`: 3 for RGB, 1 for grey. Raise
+    BadConfiguration if torchvision is built without nvJPEG.
+    """
     images: list[torch.Tensor | None] = []
     for start in range(0, len(jpegs), _AT_ONCE):
         some = jpegs[start : start + _AT_ONCE]

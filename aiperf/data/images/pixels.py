@@ -16,11 +16,11 @@ from aiperf.data.visiting_order import draws
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return the tensor on `device`, same shape and type. Unchanged on a CPU.
+    """Return the tensor on `device` with equal shape and type. A copy to CUDA is asynchronous. Unchanged on a CPU.
 
-    A copy to CUDA from memory that is not pinned waits for the stream, `non_blocking` or not (CUDA C++ programming
-    guide, asynchronous concurrent execution). Pinned memory comes from torch's caching allocator and is not reused
-    before the copy is complete.
+    A copy to CUDA from memory that is not pinned waits for the stream, `non_blocking` or not (CUDA C++ programming guide,
+    asynchronous concurrent execution). The tensor is therefore pinned first. Pinned memory comes from torch's caching allocator
+    and is not reused before the copy is complete.
     """
     if device.type != "cuda":
         return tensor.to(device)
@@ -30,7 +30,8 @@ def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 def shifted(images: torch.Tensor, shifts: Shifts, padding: int) -> torch.Tensor:
     """Return each image padded with zeros, cropped to its size at its position, and mirrored if selected.
 
-    `images` and the result: uint8 (count, height, width, channels).
+    `images` and the result: uint8 (count, height, width, channels). `shifts`: position and mirroring of each image. `padding`:
+    pixels that are added at each side.
     """
     count, height, width, channels = images.shape
     padded = images.new_zeros((count, height + 2 * padding, width + 2 * padding, channels))
@@ -49,7 +50,10 @@ def shifted(images: torch.Tensor, shifts: Shifts, padding: int) -> torch.Tensor:
 
 
 class Normaliser:
-    """Compute (pixel / 255 − mean) / std for one image shape. Caches the constants on each device."""
+    """Conversion of pixels to (pixel / 255 − mean) / std of each channel, for images of one size.
+
+    The constants are kept on each device.
+    """
 
     def __init__(self, image: int, mean: Sequence[float], std: Sequence[float]) -> None:
         self._shape = (image, image, len(mean))
@@ -75,7 +79,7 @@ _SALT_BANK, _SALT_CHOICE = 21, 22
 
 
 class PixelNoise:
-    """A bank of nearly normal noises, the same on every machine."""
+    """Noise for images: a bank of 4096 noise images with nearly normal values, the same on every machine."""
 
     def __init__(self, shape: tuple[int, int, int], deviation: float) -> None:
         """`shape`: height, width, channels. `deviation`: as a share of a pixel's range."""
@@ -86,9 +90,10 @@ class PixelNoise:
         self._on: dict[torch.device, torch.Tensor] = {}
 
     def added(self, pixels: torch.Tensor, images: NDArray[np.int64], seed: int, epoch: int) -> torch.Tensor:
-        """Return uint8 pixels (count, height, width, channels) with noise, clipped to 0..255.
+        """Return the pixels with noise added, clipped to 0..255, uint8 (count, height, width, channels).
 
-        `pixels`: same shape and type. `images`: their indices (count,).
+        `pixels`: same shape and type. `images`: numbers of the images in the split, (count,). Equal images, seed and epoch give
+        equal noise.
         """
         if pixels.device not in self._on:
             self._on[pixels.device] = self._bank.to(pixels.device)

@@ -24,7 +24,11 @@ FILES = (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)
 
 
 def describe(conf: Cifar10Conf) -> DataSet:
-    """Return the set's numbers, as published or by the names of its files. Raises OtherData if another set is configured."""
+    """Return the description of CIFAR-10: counts of images, classes, size, mean and deviation.
+
+    The binary version has the published values. Class folders are counted. Raise MissingData without the files, OtherData if
+    the fingerprint is not dataset.fingerprint, and DataError for damaged or changed class folders.
+    """
     root = root_of(conf)
     if (folder := cifar10.find(root)) is None:
         return images.describe(conf)
@@ -34,7 +38,11 @@ def describe(conf: Cifar10Conf) -> DataSet:
 
 
 def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
-    """Open the pixels in memory. Class folders are opened as other images."""
+    """Open CIFAR-10 for training in this process. All pixels of the binary version are read into memory.
+
+    `cores`: processors for decoding class folders. None: all that this process may use. Raise MissingData without the files,
+    OtherData if the fingerprint is not dataset.fingerprint, and DataError for damaged or changed files.
+    """
     folder = cifar10.find(root_of(conf))
     if folder is None:
         return images.open_data(conf, cores)
@@ -59,7 +67,12 @@ def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: Cifar10Conf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Check sizes and labels of the binary version. Decode and hash class folders."""
+    """Check CIFAR-10 and return the result. Sizes and labels are checked in the binary version, every image in class folders.
+
+    `pack`: folder for shards (tar files), for class folders only. `out`: console for the progress. `checksums`: file for the
+    checksums of class folders, by default in the set's folder. Raise MissingData without the files, DataError for damaged
+    files, and BadConfiguration if `pack` is given for the binary version.
+    """
     folder = cifar10.find(root_of(conf))
     if folder is None:
         return images.prepare(conf, pack, out, checksums)

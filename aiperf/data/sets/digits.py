@@ -28,9 +28,9 @@ _GREYS = 16  # pixels are 0..16
 
 
 def split(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the indices of the training and of the validation images.
+    """Return the numbers of the training images and of the validation images, each ascending. The split is always the same.
 
-    A fifth of every class validates, by largest remainders. `labels`: (images,).
+    `labels`: class of each image, (images,). About a fifth of every class validates, with a fixed total of 360 images.
     """
     exact = np.bincount(labels) * DIGITS.validation_images / len(labels)
     wanted = np.floor(exact).astype(np.int64)
@@ -45,9 +45,10 @@ def split(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return images (1797, 8, 8) with grey values 0..16, and labels (1797,), as sklearn.datasets.load_digits.
+    """Return images (1797, 8, 8) with grey values 0..16, and labels (1797,), equal to sklearn.datasets.load_digits.
 
-    They are read from scikit-learn's own file, because importing the package takes each rank over a second.
+    They are read from scikit-learn's own file, because importing the package takes each rank over a second. Raise MissingData
+    if scikit-learn is not installed.
     """
     package = find_spec("sklearn")
     if package is None or package.origin is None:
@@ -58,13 +59,18 @@ def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def describe(conf: DigitsConf) -> DataSet:
+    """Return the description of the digits: 1437 training and 360 validation images of 8×8 grey pixels in 10 classes.
+
+    `conf`: options of the set. Its noise is part of the description, and all of them of the fingerprint.
+    """
     return replace(DIGITS, noise=conf.noise, fingerprint=of_options(conf))
 
 
 def open_data(conf: DigitsConf, cores: int | None) -> OpenData:
-    """Open all digits in memory. Nothing is decoded, so `cores` has no effect.
+    """Open all digits in memory for training. Nothing is decoded. `cores` has therefore no effect.
 
-    A validation image has fixed noise, a training image new noise in each epoch.
+    A validation image has fixed noise, a training image different noise in each epoch. Raise MissingData if scikit-learn is not
+    installed.
     """
     import torch
 
@@ -91,5 +97,9 @@ def open_data(conf: DigitsConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: DigitsConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
+    """Return an empty result, because the digits need no check. `out` and `checksums` are not used.
+
+    Raise BadConfiguration if `pack` is given, because the set has no image files.
+    """
     require_images(describe(conf), pack)
     return PrepareReport(describe(conf))

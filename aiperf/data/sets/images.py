@@ -17,15 +17,21 @@ if TYPE_CHECKING:
 
 
 def describe(conf: FilesConf) -> DataSet:
-    """Return the set's numbers, by the names of its files."""
+    """Return the description of a set of image files: counts of images, classes, size, mean and deviation.
+
+    No image is read. Raise MissingData without the files, OtherData if the fingerprint is not dataset.fingerprint, and
+    DataError for damaged or changed files.
+    """
     images = conf.as_images()
     return listing(images).describe(images)
 
 
 def open_data(conf: FilesConf, cores: int | None) -> OpenData:
-    """Open the files. Images of at most 64 pixels are decoded now, larger ones when a batch needs them.
+    """Open a set of image files for training in this process.
 
-    `cores`: processors for decoding. Default: all that this process may use.
+    Small images are decoded now if dataset.cache and the memory allow it, other images when a batch needs them. `cores`:
+    processors for decoding. None: all that this process may use. Raise MissingData without the files, DataError for damaged,
+    changed or other files, and BadConfiguration if dataset.cache=encoded does not fit in memory.
     """
     from aiperf.data.opening import open_images
 
@@ -33,6 +39,12 @@ def open_data(conf: FilesConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: FilesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
+    """Read, hash and decode every image, write the checksums and the index of the set, and return the result.
+
+    `pack`: folder into which the valid images are packed as shards (tar files). `out`: console for the progress. `checksums`:
+    file for the checksums, by default in the set's folder. Raise MissingData without the files, and DataError if the set is
+    damaged, the checksums or the index cannot be written, or `pack` is not empty.
+    """
     from aiperf.data.verification import prepare_images
 
     return prepare_images(conf.as_images(), pack, out, checksums)

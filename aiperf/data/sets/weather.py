@@ -47,7 +47,11 @@ _YEARS_OF_A_VALIDATION_YEAR = 10
 
 
 def split(years: Sequence[int], chosen: Sequence[int] | None) -> tuple[list[int], list[int]]:
-    """Return training and validation years. Raises DataError if one of them is empty, or a chosen year does not exist."""
+    """Return the training years and the validation years of a weather set.
+
+    `years`: all years of the set, ascending. `chosen`: years for validation. None: the last tenth of the years, at least one.
+    Raise DataError if no year is left for training, or a chosen year does not exist.
+    """
     validation = sorted(set(chosen)) if chosen else list(years[-max(1, len(years) // _YEARS_OF_A_VALIDATION_YEAR) :])
     training = [year for year in years if year not in validation]
     if not training or not set(validation) <= set(years):
@@ -78,7 +82,12 @@ def _described(conf: WeatherConf, record: WeatherRecord, years: Sequence[int]) -
 
 
 def describe(conf: WeatherConf) -> DataSet:
-    """Return the set's numbers by its record. For the published layout the reading rate is measured."""
+    """Return the description of the weather files from their recorded statistics: counts, size, mean and deviation.
+
+    For compressed files the reading rate is measured, and the field `note` proposes to pack the set. Raise MissingData without
+    files or record, DataError if they are damaged or changed, OtherData if the fingerprint is not dataset.fingerprint, and
+    BadConfiguration if h5py is missing.
+    """
     root = root_of(conf)
     files, record = files_of(root), read_record(root)
     require_fingerprint(conf, record.fingerprint)
@@ -93,7 +102,12 @@ def describe(conf: WeatherConf) -> DataSet:
 
 
 def open_data(conf: WeatherConf, cores: int | None) -> OpenData:
-    """Open the files. Threads read and normalise the images ahead of the steps. Raises DamagedData."""
+    """Open the weather files for training. Threads read and normalise the images some batches before they are needed.
+
+    `cores`: number of reading threads unless dataset.workers is set. None: all processors that this process may use. Raise
+    MissingData without files or record, DataError if they are damaged, changed or without boxes, OtherData if the fingerprint
+    is not dataset.fingerprint, and BadConfiguration if h5py is missing.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     from aiperf.data.boxed import BoxedSplit
@@ -123,10 +137,12 @@ def open_data(conf: WeatherConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Read every image and record the statistics of each year. `pack`: folder into which the files are packed.
+    """Check every weather image, record the statistics of each year in aiperf-weather.json, and return the result.
 
-    Years that were recorded before and have not changed are not read again. A year with faults is neither recorded nor
-    packed.
+    `pack`: folder into which the files are packed without compression, with the record. `out`: console for the progress. Years
+    that were recorded before and have not changed are not read again. A year with faults is neither recorded nor packed. Raise
+    MissingData without files, DamagedData if no year is usable, and BadConfiguration if `checksums` is given or `pack` holds
+    other weather files.
     """
     if checksums is not None:
         raise BadConfiguration(

@@ -115,7 +115,7 @@ def _event(numbers: Real, height: int, width: int) -> _Event:
 
 
 def _events(conf: WeatherSyntheticConf, image: int) -> list[_Event]:
-    """Return the events of an image, whose boxes do not overlap. At least one."""
+    """Return the events of an image, at least one. Their boxes do not overlap."""
     numbers = draws(np.arange(image * _TRIES, (image + 1) * _TRIES, dtype=np.int64), _NUMBERS, conf.seed, _SALT_EVENT)
     wanted = 1 + int(MOST_EVENTS * numbers[0, 31])
     found: list[_Event] = []
@@ -220,9 +220,10 @@ def _add_distractors(fields: _Fields, conf: WeatherSyntheticConf, image: int) ->
 
 
 def generated(conf: WeatherSyntheticConf, image: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Return an image (channels, height, width) in its channels' units, and its boxes (BOX_ROWS, 5) as in the files.
+    """Return a generated image, FP32 (channels, height, width) in its channels' units, and its boxes, int32 (BOX_ROWS, 5).
 
-    Training images come first, and validation images after them.
+    `image`: number of the image, from 0. Validation images follow the training images. Columns of the boxes: ymin, xmin, ymax,
+    xmax in pixels and the class from 0. Empty rows are −1.
     """
     fields = _Fields(_background(conf, image))
     _add_distractors(fields, conf, image)
@@ -249,7 +250,7 @@ class _Generated:
 
 
 def describe(conf: WeatherSyntheticConf) -> DataSet:
-    """Return the set's numbers, as configured."""
+    """Return the description of the generated weather images as configured: counts, size, mean and deviation by channel."""
     return DataSet(
         conf.name,
         conf.training_images,
@@ -266,7 +267,10 @@ def describe(conf: WeatherSyntheticConf) -> DataSet:
 
 
 def open_data(conf: WeatherSyntheticConf, cores: int | None) -> OpenData:
-    """Generate all images in memory. One thread normalises them ahead of the steps, so `cores` has no effect."""
+    """Generate all weather images in memory and return the opened set. One thread normalises them some batches ahead.
+
+    `cores` has no effect.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     from aiperf.data.boxed import BoxedSplit
@@ -294,9 +298,12 @@ def prepare(
     *,
     is_published_layout: bool = False,
 ) -> PrepareReport:
-    """Write the images as files of `dataset=weather`, whose default split is this one. Without `pack` there is nothing to do.
+    """Write the generated images into the folder `pack` as files for `dataset=weather`, and return the result.
 
-    The training images are in up to four years, and the validation images in the last one.
+    Without `pack` nothing is written. The default split of the files is that of this set. The training images are in up to four
+    years, and the validation images in the last one. `out`: console for the progress. `checksums`: not used.
+    `is_published_layout`: True: compressed chunks. False: one uncompressed piece. Raise BadConfiguration if the folder has
+    weather files or h5py is missing.
     """
     if pack is None:
         return PrepareReport(describe(conf))

@@ -25,7 +25,11 @@ _MOST_LINKS = 18
 
 
 def accelerators() -> Part:
-    """Return the sampled devices (`devices`, no serial numbers) and the reason for each absent sampler (`not_seen`)."""
+    """Return the accelerators of this node as names and values: model, memory, driver and power limit, no serial numbers.
+
+    `devices`: one entry per accelerator. `not_seen`: reason for each vendor library that could not be used. `nvidia`: settings
+    and links by NVML, only with an NVIDIA driver. A value that cannot be read is the text 'not readable: ' and the reason.
+    """
     devices, not_seen = sampled_accelerators()
     properties = ("model", "memory_bytes", "driver", "power_cap_watts")
     part: Part = {

@@ -83,10 +83,10 @@ FIELDS = tuple(field.name for field in fields(SystemForm) if field.name != FILE)
 
 
 def filled(form: SystemForm) -> SystemForm:
-    """Return the form with the values of its file. Fields that already have a value keep it.
+    """Return the form completed by the values of its YAML file (option system.file). A field that has a value keeps it.
 
-    Raises:
-        BadConfiguration: if the file cannot be read, has an unknown field, or a value of the wrong type.
+    A form without a file is unchanged. Raise BadConfiguration if the file cannot be read, has an unknown field, or a value of
+    the wrong type.
     """
     if form.file is None:
         return form
@@ -94,13 +94,16 @@ def filled(form: SystemForm) -> SystemForm:
         contents = bounded_yaml.read(Path(form.file))
     except OSError as error:
         raise BadConfiguration(
-            f"system.file is a YAML file; {form.file!r} could not be read ({error.strerror})"
+            f"system.file is a YAML file; {form.file!r} could not be read ({error.strerror}): correct the path"
         ) from error
     except bounded_yaml.BadYaml as error:
-        raise BadConfiguration(f"system.file is a YAML file; {form.file!r} is not valid YAML ({error})") from error
+        raise BadConfiguration(
+            f"system.file is a YAML file; {form.file!r} is not valid YAML ({error}): correct the file"
+        ) from error
     if not isinstance(contents, dict):
         raise BadConfiguration(
-            f"system.file must map the form's fields to values; {form.file!r} contains {str(contents)[:80]!r}"
+            f"system.file must map the form's fields to values; {form.file!r} contains {str(contents)[:80]!r}: write "
+            "`FIELD: value` lines"
         )
     if wrong := [name for name in contents if name not in FIELDS]:
         raise BadConfiguration(
@@ -109,7 +112,9 @@ def filled(form: SystemForm) -> SystemForm:
     try:
         of_file = msgspec.convert(contents, SystemForm)
     except msgspec.ValidationError as error:
-        raise BadConfiguration(f"a field of '{form.file}' has a value of the wrong type: {error}") from error
+        raise BadConfiguration(
+            f"a field of '{form.file}' has a value of the wrong type: {error}. Correct this value"
+        ) from error
     missing = {
         name: value for name in FIELDS if getattr(form, name) is None and (value := getattr(of_file, name)) is not None
     }
@@ -117,6 +122,9 @@ def filled(form: SystemForm) -> SystemForm:
 
 
 def unfinished(form: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the empty fields of a form, as stored in a journal's configuration. All fields if there is no form."""
+    """Return the names of the empty fields of a form. `notes` and `file` may stay empty and are never included.
+
+    `form`: values by field, as stored in a journal's configuration. None: all fields are empty.
+    """
     values = form or {}
     return tuple(name for name in FIELDS if name not in OPTIONAL and values.get(name) is None)

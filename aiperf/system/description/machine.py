@@ -13,9 +13,10 @@ from aiperf.system.host import cpu_features, cpu_model, meminfo
 
 
 def memory(proc: Path, sys: Path) -> Part:
-    """Return memory and swap in whole gibibytes, and the kernel's memory settings.
+    """Return memory and swap in whole gibibytes, and the kernel's memory settings, by name.
 
-    Whole gibibytes, because the kernel's own share differs slightly between equal nodes.
+    Whole gibibytes, because the kernel's own share differs slightly between equal nodes. `proc`, `sys`: folders /proc and /sys.
+    An unreadable setting is the text 'not readable: ' and the reason. Raise OSError without /proc/meminfo.
     """
     sizes = meminfo((proc / "meminfo").read_text())
     return {
@@ -39,7 +40,7 @@ _FEATURES = frozenset(
 def processors(proc: Path, sys: Path) -> Part:
     """Return the description of the processors: model, sockets, cores, NUMA nodes, caches, frequency and mitigations.
 
-    Read from /proc/cpuinfo and /sys/devices/system/cpu. An unreadable value is a text with the reason.
+    `proc`, `sys`: folders /proc and /sys. An unreadable value is the text 'not readable: ' and the reason.
     """
     cpus = sys / "devices/system/cpu"
     topologies = sorted(cpus.glob("cpu[0-9]*/topology"))
@@ -125,19 +126,26 @@ _IMAGES = ("AIPERF_IMAGE", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "CONT
 
 
 def maker(sys: Path) -> Part:
-    """Return the maker as the firmware reports it, without serial numbers."""
+    """Return maker, product and board of the machine by name, as the firmware reports them, without serial numbers.
+
+    `sys`: folder /sys. An unreadable value is the text 'not readable: ' and the reason.
+    """
     return {name: text(sys / "class/dmi/id" / name) for name in _IDENTITY}
 
 
 def firmware(sys: Path) -> Part:
-    """Return vendor, version, date and release of the BIOS as text."""
+    """Return vendor, version, date and release of the BIOS as text, by name.
+
+    `sys`: folder /sys. An unreadable value is the text 'not readable: ' and the reason.
+    """
     return {name: text(sys / "class/dmi/id" / name) for name in _FIRMWARE}
 
 
 def kernel(proc: Path, sys: Path) -> Part:
     """Return kernel, operating system, C library, clock source and boot parameters that affect speed, by name.
 
-    Other boot parameters are left out, because they may name the host or contain secrets.
+    `proc`, `sys`: folders /proc and /sys. Other boot parameters are left out, because they may name the host or contain
+    secrets. An unreadable value is the text 'not readable: ' and the reason.
     """
     parameters = [each for each in text(proc / "cmdline").split() if each.partition("=")[0] in _BOOT]
     return {
@@ -152,13 +160,16 @@ def kernel(proc: Path, sys: Path) -> Part:
 
 
 def limits() -> Part:
-    """Return the resource limits of this process by name, each as the text 'SOFT of HARD'. -1: unlimited."""
+    """Return the resource limits of this process by name (such as 'nofile'), each as the text 'SOFT of HARD'. -1: unlimited."""
     of = {name: resource.getrlimit(getattr(resource, name)) for name in _LIMITS}
     return {name.removeprefix("RLIMIT_").lower(): f"{soft} of {hard}" for name, (soft, hard) in of.items()}
 
 
 def container(environment: Mapping[str, str], root: Path) -> str | None:
-    """Return the container runtime, detected by its marker files and variables. None if there is no marker."""
+    """Return the name of the container runtime, such as 'docker', by its marker files and variables. None without a marker.
+
+    `environment`: environment variables. `root`: root folder of the file system.
+    """
     if "KUBERNETES_SERVICE_HOST" in environment:
         return "kubernetes"
     if (root / "run/.containerenv").exists():
@@ -171,7 +182,7 @@ def container(environment: Mapping[str, str], root: Path) -> str | None:
 
 
 def operating_system() -> str | None:
-    """Return the name of the operating system. None if it has no os-release file."""
+    """Return the name and version of the operating system. None if it has no os-release file."""
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except OSError:
@@ -179,7 +190,10 @@ def operating_system() -> str | None:
 
 
 def container_of(environment: Mapping[str, str], root: Path) -> Part:
-    """Return the container runtime by its markers, and the image if the environment names it."""
+    """Return the container runtime as `runtime` and the image as `image`, if the environment names it.
+
+    `environment`: environment variables. `root`: root folder of the file system. A missing value is a text with the reason.
+    """
     image = next((environment[name] for name in _IMAGES if environment.get(name)), None)
     return {
         "runtime": container(environment, root) or "no mark of one",
@@ -188,9 +202,10 @@ def container_of(environment: Mapping[str, str], root: Path) -> Part:
 
 
 def variables(environment: Mapping[str, str]) -> Part:
-    """Return the recorded environment variables: those of libraries such as NCCL, CUDA, OMP and Ray.
+    """Return the recorded environment variables by name: those of libraries such as NCCL, CUDA, OMP and Ray.
 
-    For a name that suggests a secret, only the fact that the variable is set is recorded.
+    `environment`: all environment variables. For a name that suggests a secret, only the fact that the variable is set is
+    recorded. Passwords in URLs are replaced.
     """
     chosen_variables: Part = {}
     for name, value in sorted(environment.items()):

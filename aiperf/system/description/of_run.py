@@ -1,4 +1,4 @@
-"""System of a run, read from its journal: equal nodes as one kind, differences between nodes, and the form.
+"""System of a run, from its journal (event file): groups of equal nodes, differences between nodes, and the site's form.
 
 A journal stores a description once, in the line of the first node that has it. Lines of further nodes store the hash only.
 """
@@ -30,13 +30,14 @@ class Difference:
 
     @property
     def nodes(self) -> tuple[str, ...]:
+        """Names of the nodes that differ from most nodes in this part, sorted."""
         return tuple(sorted(node for _, nodes in self.others for node in nodes))
 
 
 def differences(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Difference, ...]:
-    """Return the parts that differ between the descriptions of nodes. `nodes`: description by node name.
+    """Return the parts that differ between the descriptions of nodes, sorted by name. Empty if all descriptions are equal.
 
-    Nodes may share a description object. It is flattened once.
+    `nodes`: description (nested names and values) by node name. Nodes may share a description object. It is flattened once.
     """
     flat: dict[int, dict[str, str]] = {}
     for description in nodes.values():
@@ -58,7 +59,10 @@ def differences(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Difference, ...
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return a description as rows of (dotted name, value). Items of a list are named by their 'name' if all have one."""
+    """Return a description (nested names and values) as rows of (dotted name, value as text).
+
+    `prefix`: text before each name. Items of a list are named by their 'name' if all have one, otherwise they form one value.
+    """
     rows: list[tuple[str, str]] = []
     for name, value in tree.items():
         if isinstance(value, Mapping) and value:
@@ -77,10 +81,10 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
 
 
 def in_words(different: Sequence[Difference], nodes: int) -> list[str]:
-    """Return one line of text for each of the first differing parts, and one line with the number of the others.
+    """Return one line of text for each of the first five differing parts, and one line with the number of further parts.
 
-    `nodes`: number of all nodes.
-    Example: `3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8, 6.1.0-8 on n9, else 6.1.0-10`.
+    `different`: differing parts. `nodes`: number of all nodes. Example: `3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8,
+    6.1.0-8 on n9, else 6.1.0-10`.
     """
     lines = [
         f"{len(each.nodes)} of {nodes} nodes differ: {each.part} {_others(each)}, else {each.usual}"
@@ -107,7 +111,7 @@ HASH, DESCRIPTION = "hash", "description"
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """Nodes with one description."""
+    """Nodes with equal descriptions."""
 
     hash: str
     """SHA-256 of the description as JSON with sorted keys."""
@@ -134,11 +138,16 @@ class SystemDescription:
 
     @property
     def nodes(self) -> int:
+        """Number of the nodes with a description."""
         return sum(len(kind.nodes) for kind in self.kinds)
 
 
 def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked]) -> SystemDescription:
-    """Return the system of a run, from its configuration and node checks. The last check of a node counts."""
+    """Return the system of a run: the site's form, groups of equal nodes, and differences between nodes.
+
+    `config`: configuration of the run. `checks`: results of the node checks (preflight) in the journal. The last check of a
+    node counts.
+    """
     hashes, why_not = _described(checks)
     by_hash: dict[str, list[str]] = {}
     for node, hash in hashes.items():
@@ -158,7 +167,11 @@ def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked])
 
 
 def stored_once(readings: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """Return a node's readings, without the description if its hash is in `known`. A new hash is added to `known`."""
+    """Return a node's preflight readings for the journal, without its description if `known` contains the description's hash.
+
+    `readings`: results of the node's checks, by name. `known`: hashes of the descriptions that the journal already has. A new
+    hash is added to this set.
+    """
     reading = readings.get(PROBE)
     facts = {} if reading is None else reading.get("facts", {})
     hash = facts.get(HASH)

@@ -1,4 +1,4 @@
-"""Values read from files of the kernel. An unreadable value is replaced by the reason. Nothing is guessed or omitted."""
+"""Values from files of the kernel. An unreadable value is replaced by the reason. Nothing is guessed or omitted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unread(why: object) -> str:
 
 
 def text(file: Path) -> str:
-    """Return the stripped text of a file, or 'not readable: ' and the reason."""
+    """Return the text of a file without surrounding blanks. If it is empty or unreadable: 'not readable: ' and the reason."""
     try:
         return file.read_text(errors="replace").strip() or unread(f"{file} is empty")
     except OSError as error:
@@ -29,7 +29,7 @@ def text(file: Path) -> str:
 
 
 def number(file: Path) -> int | str:
-    """Return the integer in a file, or 'not readable: ' and the reason."""
+    """Return the integer in a file. If there is none, return the text 'not readable: ' and the reason."""
     content = text(file)
     if content.lstrip("-").isdecimal():
         return int(content)
@@ -37,7 +37,10 @@ def number(file: Path) -> int | str:
 
 
 def chosen(file: Path) -> str:
-    """Return the choice in brackets from a file such as 'always [madvise] never'. The whole text if it has no brackets."""
+    """Return the choice in brackets from a file such as 'always [madvise] never'. The whole text if it has no brackets.
+
+    For an unreadable file: 'not readable: ' and the reason.
+    """
     content = text(file)
     _, bracket, rest = content.partition("[")
     return rest.partition("]")[0] if bracket and not content.startswith(UNREAD) else content

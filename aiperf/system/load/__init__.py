@@ -1,1 +1,1 @@
-"""Load of a host: the run's own processes and those of others."""
+"""Processor load of a host: this run's own processes and other programs."""

@@ -1,7 +1,7 @@
-"""Processor time of the run and of other programs on each machine over a window, from telemetry.
+"""Mean processor load of each machine over a window, from telemetry: shares of the run, other programs and the kernel.
 
-Recorders that see the same processes report the same machine. The own times of several containers on a machine are added.
-A period without samples has no load.
+Recorders that see the same processes report the same machine. The own times of several containers on a machine are added. A
+period without samples has no load.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _View:
 
 
 class LoadBuilder:
-    """Loads while telemetry is being read. Used by `summarise` only."""
+    """Builder of the mean loads of machines: samples are added one by one."""
 
     def __init__(self, window: tuple[float, float]) -> None:
         self._window = window
@@ -58,7 +58,11 @@ class LoadBuilder:
         self._last: tuple[Session, RecordedSample] | None = None
 
     def add(self, session: Session, look: RecordedSample) -> None:
-        """Add a sample of a recorder's session, in the order of its file. A sample without processor time is ignored."""
+        """Add a sample of a recorder. Samples must be added in the order of their file.
+
+        `session`: session of the recorder that took the sample. `look`: sample. One without processor time is ignored. Two
+        samples of a session that are more than 600 s apart add no load.
+        """
         now = look.processors
         if now is None:
             return
@@ -84,7 +88,7 @@ class LoadBuilder:
             view.stalled += (now.stalled - was.stalled) * inside / step
 
     def loads(self) -> tuple[HostLoad, ...]:
-        """Return the mean load of each machine in the window, sorted by machine name."""
+        """Return the mean load of each machine in the window, sorted by machine name. Empty if no sample has processor time."""
         loads = [
             self._load(", ".join(sorted(self._names[machine])), [*of.values()]) for machine, of in self._views.items()
         ]

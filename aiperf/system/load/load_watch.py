@@ -28,7 +28,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(slots=True)
 class LoadWatch:
-    """Sampler of processes for a recorder. Used from one thread."""
+    """Sampler of all processes of a host. It divides the processor time between this run, other programs and the kernel.
+
+    Used from one thread.
+    """
 
     own: OwnProcesses
     every_seconds: float = 5.0
@@ -41,11 +44,14 @@ class LoadWatch:
     _threads: dict[tuple[int, int], int] | None = None
 
     def is_due(self) -> bool:
-        """Return True if the next sample of all processes is due."""
+        """Return True if it is time for the next sample of all processes. The pauses grow with the cost of a sample."""
         return time.monotonic() >= self._due
 
     def look(self) -> ProcessorTime:
-        """Sample all processes. Return the host's processor time until now in seconds, split by user."""
+        """Sample all processes. Return the host's processor time in seconds: of this run, other programs and the kernel.
+
+        Only differences between two results are meaningful. The call also sets the time at which the next sample is due.
+        """
         began = time.thread_time()
         ticks = _stat(self.proc)
         everyone = everybody(self.proc)
@@ -70,7 +76,11 @@ class LoadWatch:
         return 0 if before is None else sum(max(0, ticks - before.get(key, 0)) for key, ticks in now.items())
 
     def beside(self, samples: Iterable[DeviceSample], samplers: Iterable[Sampler]) -> list[DeviceSample]:
-        """Return the samples with two values added: the host's processor time, and the foreign programs on each accelerator."""
+        """Return the samples with two values added: the host's processor time, and the foreign programs on each accelerator.
+
+        `samples`: samples of devices. `samplers`: open samplers, which list the processes of accelerators. All processes of the
+        host are sampled.
+        """
         samples = list(samples)
         ids = {sample.device for sample in samples}
         computing = {

@@ -25,13 +25,19 @@ _Key = tuple[int, int]
 
 
 def identity(proc: Path = Path("/proc")) -> str:
-    """Return a text that identifies this process among all machines: BOOT/PID NAMESPACE/PID/START TIME."""
+    """Return a text that identifies this process among all machines: BOOT/PID NAMESPACE/PID/START TIME.
+
+    `proc`: folder of the kernel's process files.
+    """
     pid = os.getpid()
     return f"{boot_id(proc)}/{process_space(proc)}/{pid}/{everybody(proc)[pid].started}"
 
 
 def seen_here(identity: str, proc: Path = Path("/proc")) -> int | None:
-    """Return the process number (PID) of the process with this identity. None if it runs elsewhere or has ended."""
+    """Return the process number (PID) of the process that `identity` names. None if it is not visible here or has ended.
+
+    `identity`: text BOOT/PID NAMESPACE/PID/START TIME. `proc`: folder of the kernel's process files.
+    """
     boot, space, pid, started = identity.split("/")
     process = everybody(proc).get(int(pid))
     is_here = (boot, space) == (str(boot_id(proc)), str(process_space(proc)))
@@ -39,10 +45,10 @@ def seen_here(identity: str, proc: Path = Path("/proc")) -> int | None:
 
 
 def roots_of(asking: int, driver: int | None, proc: Path = Path("/proc")) -> tuple[frozenset[int], str | None]:
-    """Return the numbers of a run's root processes, from which its others descend, and the name of its Ray session or None.
+    """Return the process numbers of a run's root processes on this host, and the name of its Ray session (None without Ray).
 
-    `asking`: a process of the run. Ray daemons and modules of this package among its ancestors are roots too.
-    `driver`: the driver's process, None if it is not visible here.
+    All processes of the run descend from the roots. `asking`: a process of the run. Ray daemons and modules of this package
+    among its ancestors are roots too. `driver`: process number of the run's main process, None if it is not visible here.
     """
     everyone = everybody(proc)
     roots, session = {asking} if driver is None else {asking, driver}, None
@@ -63,7 +69,7 @@ def _above(pid: int, everyone: Mapping[int, Process]) -> Iterator[int]:
 
 
 class OwnProcesses:
-    """Processor time of the run's processes since the first sample. Used from one thread."""
+    """Processor time of the run's processes on this host since the first sample. Used from one thread."""
 
     def __init__(self, roots: Collection[int], ray_session: str | None = None, proc: Path = Path("/proc")) -> None:
         self._roots = frozenset(roots)
@@ -79,11 +85,14 @@ class OwnProcesses:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Numbers of the run's processes that were alive at the last sample."""
+        """Process numbers (PIDs) of the run's processes that were alive at the last sample."""
         return frozenset(pid for pid, _ in self._last or ())
 
     def look(self, everyone: Mapping[int, Process]) -> None:
-        """Add the processor time since the last sample to `ticks`. `everyone`: all visible processes by number."""
+        """Add the processor time of the run's processes since the last sample to `ticks`. The first call adds nothing.
+
+        `everyone`: all visible processes by process number.
+        """
         now = {(process.pid, process.started): process for process in self._family(everyone)}
         if self._last is None:
             self._first_start = max((process.started for process in everyone.values()), default=0)
@@ -115,10 +124,11 @@ class OwnProcesses:
 
 
 def gained(before: Mapping[_Key, Process], now: Mapping[_Key, Process], first_start: int) -> int:
-    """Return the clock ticks of processor time that a process family used between two samples.
+    """Return the clock ticks of processor time that the processes of a run used between two samples.
 
-    `first_start`: start of the family in ticks since boot. A process that is new since then counts in full, another one that
-    is only in `now` not at all. Ended processes count up to the last sample.
+    `before`, `now`: processes of the run in each sample, by process number and start time. `first_start`: latest start in ticks
+    since boot among all processes of the first sample. A process that started later counts in full, another one that is only in
+    `now` not at all. Ended processes count up to the last sample, and fully if a remaining process waited for them.
     """
     survivors = before.keys() & now.keys()
     own = sum(max(0, now[key].ticks - before[key].ticks) for key in survivors)

@@ -43,7 +43,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """One aspect of the methodology."""
+    """Finding for one aspect of the methodology in a measurement."""
 
     name: str
     level: int
@@ -55,7 +55,7 @@ class Aspect:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Level of a measurement: that of its lowest aspect."""
+    """Level of a measurement: the lowest level of its aspects."""
 
     level: int
     """0 or 1."""
@@ -63,7 +63,10 @@ class Level:
 
 
 def level(one: Measurement) -> Level:
-    """Return the EE HPC level of a measurement, 0 or 1, with the finding for each aspect of the methodology."""
+    """Return the level (0 or 1) of a power measurement by the EE HPC methodology, with the finding for each aspect.
+
+    `one`: properties of the measurement. Level 1 requires that every aspect meets its condition.
+    """
     is_often = one.is_integrated or (one.interval_seconds is not None and one.interval_seconds <= 1.0)
     is_enough = one.nodes >= max(LEAST_NODES, one.all_nodes / 10) and (one.watts or 0.0) >= LEAST_WATTS
     is_before_supplies = one.point == "upstream" or (one.point == "downstream" and one.loss != "not adjusted")

@@ -53,7 +53,7 @@ class Energy:
 
 @dataclass(frozen=True, slots=True)
 class EnergyFacts:
-    """Energy of a run, and the level of its best measurement."""
+    """Energy of a run by measured scope, and the EE HPC level of its best measurement."""
 
     scopes: tuple[Energy, ...]
     """Widest scope first: meters, accelerators, processors."""
@@ -75,17 +75,12 @@ def energy_facts(
     there: Mapping[int, float],
     window_seconds: float,
 ) -> EnergyFacts | None:
-    """Return energy (J), power (W) and FLOPS/W in a run's valid window. None if no power was measured.
+    """Return energy in joules, power in watts, FLOPS/W and EE HPC level for a run's valid window. None without measured power.
 
-    Devices of a worker that was not present count in no value. A host is present all the time.
-
-    Args:
-        telemetry: Telemetry over the window. None if there is none.
-        meters: External power meters over the window.
-        nodes: Hosts of the workers.
-        flops_per_second: Score of the run. None without a score.
-        there: Seconds of presence in the window by worker.
-        window_seconds: Length of the window.
+    `telemetry`: telemetry over the window, None if there is none. `meters`: external power meters over the window. `nodes`:
+    hosts of the workers. `flops_per_second`: score of the run, None without a score. `there`: seconds of presence in the
+    window, by worker number. `window_seconds`: length of the window. Devices of a worker that was not present count in no
+    value. A host is present all the time.
     """
     devices = [] if telemetry is None else [one for one in telemetry.devices if one.worker in there]
     accelerators = [one for one in devices if one.device.kind == "accelerator"]
@@ -144,7 +139,11 @@ def _contradiction(meters: Sequence[Meter], inside: Mapping[str, float]) -> Aspe
 
 
 def energy_warnings(facts: EnergyFacts) -> tuple[RunWarning, ...]:
-    """Return the warnings for contradictory energies: meters against sensors, or counters against power samples."""
+    """Return the warnings for contradictory energies: meters against sensors, or energy counters against power samples.
+
+    `facts`: energy of the run. Empty without a contradiction. A difference of more than 5 % between counters and samples is
+    one.
+    """
     contradictions = tuple(
         RunWarning(
             f"the power is contradictory: {aspect.found}",

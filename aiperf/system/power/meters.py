@@ -52,7 +52,7 @@ class MeterForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """One meter over the run's window."""
+    """External power meter with its energy over the run's window."""
 
     name: str
     form: MeterForm
@@ -64,19 +64,21 @@ class Meter:
 
 
 def read_meters(run_folder: Path, started_unix: float, window: tuple[float, float]) -> tuple[Meter, ...]:
-    """Return all meters of a run over its window (start and end in seconds of the run). Empty without a folder power/.
+    """Return all external power meters of a run with their energy over a time window. Empty without a folder power/.
 
-    Raises:
-        BadPower: if a form or a table is invalid.
+    `run_folder`: folder of the run, with power/NAME.yaml (form) and NAME.csv (samples) of each meter. `started_unix`: start of
+    the run in seconds since 1970. `window`: start and end in seconds since the start of the run. Raise BadPower if a form or a
+    table is invalid.
     """
     forms = sorted((run_folder / FOLDER).glob("*.yaml"))
     return tuple(_meter(form, started_unix, window) for form in forms)
 
 
 def measurement(meters: tuple[Meter, ...], all_nodes: int) -> Measurement:
-    """Return one measurement for all meters of a run: watts and nodes added, subsystems united, the rest of the worst meter.
+    """Return one measurement for all power meters of a run. Watts and nodes are added, and subsystems are united.
 
-    Watts are None if one of the meters has none. `all_nodes`: number of nodes that took part in the run.
+    Each other property is that of the worst meter. `meters`: at least one meter. `all_nodes`: number of nodes that took part in
+    the run. Watts are None if a meter has none.
     """
     points: tuple[Point, ...] = ("unknown", "inside nodes", "downstream", "upstream")
     losses: tuple[Loss, ...] = ("not adjusted", "modelled", "measured")
@@ -106,13 +108,17 @@ def _meter(file: Path, started_unix: float, window: tuple[float, float]) -> Mete
     try:
         form = msgspec.convert(bounded_yaml.read(file), MeterForm)
     except (msgspec.ValidationError, bounded_yaml.BadYaml, OSError) as error:
-        raise BadPower(f"a meter's form is YAML with the fields of docs/report.md; {file} is not: {error}") from error
+        raise BadPower(
+            f"a meter's form is YAML with the fields of docs/report.md; {file} is not: {error}. Correct the file"
+        ) from error
     table = file.with_suffix(".csv")
     damaged: list[Damage] = []
     looks = list(_looks(table, started_unix, damaged))
     if len(looks) < 2:
         why = f" (line {damaged[0].line} of it: {damaged[0].why})" if damaged else ""
-        raise BadPower(f"a meter's table has two samples or more; {table} has {len(looks)}{why}")
+        raise BadPower(
+            f"a meter's table has two samples or more; {table} has {len(looks)}{why}: add samples, or remove the meter's files"
+        )
     interval = median(later.at - earlier.at for earlier, later in pairwise(looks))
     (over_window,) = summarise(_records(file.stem, interval, looks), window).devices
     skipped = DamagedFile(damaged[0].file, damaged[0].line, damaged[0].why, len(damaged)) if damaged else None
@@ -138,7 +144,7 @@ def _looks(table: Path, started_unix: float, damaged: list[Damage]) -> Iterator[
             reader = csv.DictReader(bounded_lines(lines, LONGEST_LINE))
             names = set(reader.fieldnames or ())
             if COLUMNS[0] not in names or not names & set(COLUMNS[1:]):
-                raise BadPower(f"{law}; {table} has {sorted(names)!r}")
+                raise BadPower(f"{law}; {table} has {sorted(names)!r}: correct its first line")
             before = -math.inf
             for row in reader:
                 try:
@@ -151,11 +157,15 @@ def _looks(table: Path, started_unix: float, damaged: list[Damage]) -> Iterator[
                 before = look.wall_unix
                 yield look
     except OSError as error:
-        raise BadPower(f"{law}. {table} cannot be read: {error.strerror}") from error
+        raise BadPower(
+            f"{law}. {table} cannot be read: {error.strerror}. Make it a readable file, or remove the meter's form"
+        ) from error
     except csv.Error as error:
-        raise BadPower(f"{law}. {table} is none ({error})") from error
+        raise BadPower(f"{law}. {table} is none ({error}): export it again as CSV") from error
     except UnicodeDecodeError as error:
-        raise BadPower(f"{law}. {table} is no text in UTF-8 ({error.reason} at byte {error.start})") from error
+        raise BadPower(
+            f"{law}. {table} is no text in UTF-8 ({error.reason} at byte {error.start}): save it in UTF-8"
+        ) from error
 
 
 def _look(row: dict[str, str], meter: str, started_unix: float) -> RecordedSample:

@@ -18,15 +18,16 @@ VIOLATIONS = ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm")
 
 
 def given(answer: dict[str, Any] | None, key: str) -> float | None:
-    """Return a number of an amdsmi answer. None for 'N/A' and for a key that an older release lacks."""
+    """Return the number under `key` in an answer of amdsmi. None for 'N/A', and without an answer or such a key."""
     value = None if answer is None else answer.get(key)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def cap_watts(power_cap: float | None) -> float | None:
-    """Return the power limit in watts. amdsmi gives microwatts, older releases give watts, without a unit field.
+    """Return an accelerator's power limit in watts. None if it has none (0) or amdsmi gives none.
 
-    No board draws 100 kW and no limit is below 0.1 W, so the two are distinguishable.
+    `power_cap`: number from amdsmi, in microwatts, or in watts in older releases, without a unit field. No board draws 100 kW
+    and no limit is below 0.1 W. The two units are therefore distinguishable.
     """
     if power_cap is None or power_cap == 0:
         return None
@@ -34,9 +35,9 @@ def cap_watts(power_cap: float | None) -> float | None:
 
 
 def violations(answer: dict[str, Any] | None) -> tuple[str, ...] | None:
-    """Return the names of the limits (temperature, power) that reduce the clock now, such as 'ppt_pwr'.
+    """Return the names of the limits (temperature, power) that reduce the clock now, such as 'ppt_pwr'. Empty if none does.
 
-    None if the board does not report them (MI2xx and older).
+    `answer`: answer of amdsmi_get_violation_status. None if the board does not report them (MI2xx and older).
     """
     if answer is None:
         return None
@@ -47,12 +48,9 @@ def violations(answer: dict[str, Any] | None) -> tuple[str, ...] | None:
 
 
 def load() -> Any:
-    """Import amdsmi if an AMD driver is loaded.
+    """Import the module amdsmi and return it. Raise Unavailable if no AMD driver is loaded or the import fails.
 
     The driver is checked first: without ROCm's library the import prints advice and raises KeyError (7.0.2).
-
-    Raises:
-        Unavailable: if there is no driver or amdsmi cannot be imported.
     """
     if not Path("/sys/module/amdgpu").exists():
         raise Unavailable("no amdgpu driver is loaded")
@@ -63,7 +61,10 @@ def load() -> Any:
 
 
 class AmdSampler:
-    """Sampler of all AMD accelerators of this host. Each die of an MI250 is one device, as in ROCm. `library`: amdsmi."""
+    """Sampler of all AMD accelerators of this host. Each die of an MI250 is one device, as in ROCm.
+
+    `library`: module amdsmi. Raise Unavailable if it cannot be initialised.
+    """
 
     def __init__(self, library: Any) -> None:
         self._smi = library
@@ -77,12 +78,18 @@ class AmdSampler:
         ]
 
     def devices(self) -> list[Device]:
+        """Return the AMD accelerators of this host, in amdsmi's order."""
         return [device for _, device in self._handles]
 
     def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
+        """Return one sample (utilization, memory, power, clocks, temperature, errors) of each wanted accelerator.
+
+        `wanted`: identifiers of accelerators. Default: all. In the sample of a lost accelerator only `gone` is set.
+        """
         return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
 
     def close(self) -> None:
+        """Release amdsmi. No sample can be taken afterwards."""
         self._smi.amdsmi_shut_down()
 
     def _ask(self, name: str, *arguments: Any) -> Any:

@@ -27,6 +27,7 @@ class OpenSamplers:
     absent: dict[str, str]
 
     def close(self) -> None:
+        """Close all open samplers."""
         for sampler in self.samplers.values():
             sampler.close()
 
@@ -49,7 +50,10 @@ def _installed(entry: importlib.metadata.EntryPoint) -> Sampler:
 
 
 def accelerator_samplers() -> dict[str, Callable[[], Sampler]]:
-    """Return by name a function that opens each accelerator sampler, built-in or installed."""
+    """Return a function that opens the sampler, for each kind of accelerator sampler: 'nvml', 'amdsmi' and installed ones.
+
+    The key is the name of the sampler. The function raises Unavailable if the sampler cannot be opened on this host.
+    """
     openers: dict[str, Callable[[], Sampler]] = {"nvml": _nvml, "amdsmi": _amd}
     for entry in importlib.metadata.entry_points(group="aiperf.samplers"):
         openers[entry.name] = partial(_installed, entry)
@@ -57,9 +61,9 @@ def accelerator_samplers() -> dict[str, Callable[[], Sampler]]:
 
 
 def attach(openers: Mapping[str, Callable[[], Sampler]]) -> OpenSamplers:
-    """Open the samplers. Return those that are available, and the reasons of those that raised `Unavailable`.
+    """Open samplers. Return the open ones, and for each sampler that raised Unavailable the reason.
 
-    Other errors propagate.
+    `openers`: function that opens a sampler, by name. Other errors than Unavailable propagate.
     """
     samplers: dict[str, Sampler] = {}
     absent: dict[str, str] = {}
@@ -72,7 +76,10 @@ def attach(openers: Mapping[str, Callable[[], Sampler]]) -> OpenSamplers:
 
 
 def sampled_accelerators() -> tuple[tuple[Device, ...], dict[str, str]]:
-    """Return all accelerators that samplers report on this host, and the absent samplers with the reason."""
+    """Return all accelerators of this host that samplers find, and the reason for each sampler that cannot be opened, by name.
+
+    The samplers are closed again.
+    """
     attached = attach(accelerator_samplers())
     devices = tuple(device for sampler in attached.samplers.values() for device in sampler.devices())
     attached.close()
@@ -80,12 +87,12 @@ def sampled_accelerators() -> tuple[tuple[Device, ...], dict[str, str]]:
 
 
 def visible(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[Device, ...]:
-    """Return the accelerators that a process with this environment may use, in its order.
+    """Return the accelerators that a process with these environment variables may use, in the order of the selection.
 
-    NVIDIA: CUDA_VISIBLE_DEVICES. AMD: ROCR_VISIBLE_DEVICES, then HIP_VISIBLE_DEVICES with numbers within the first selection.
-    Unset: all. Entries are numbers or prefixes of UUIDs. As in CUDA, the first unknown entry ends the list. Numbers are in
-    PCI order, which is CUDA's order on a host with one accelerator model. A slice of a device ('MIG-…') selects none, since
-    NVML reports the utilization of whole devices only. See `slices`.
+    `devices`: all accelerators of the host. NVIDIA: CUDA_VISIBLE_DEVICES. AMD: ROCR_VISIBLE_DEVICES, then HIP_VISIBLE_DEVICES
+    with numbers within the first selection. Unset: all. Entries are numbers or prefixes of UUIDs. As in CUDA, the first unknown
+    entry ends the list. Numbers are in PCI order, which is CUDA's order on a host with one accelerator model. A slice of a
+    device ('MIG-…') selects none, since NVML reports the utilization of whole devices only.
     """
     chosen: list[Device] = []
     for vendor in dict.fromkeys(device.vendor for device in devices):
@@ -98,7 +105,10 @@ def visible(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[
 
 
 def slices(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the slices of NVIDIA devices ('MIG-…') that a process with this environment may use."""
+    """Return the identifiers of NVIDIA device slices ('MIG-…') in the variable CUDA_VISIBLE_DEVICES. Empty without any.
+
+    `environment`: environment variables.
+    """
     listed = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
     return tuple(entry.strip() for entry in listed if entry.strip().startswith("MIG-"))
 
@@ -106,9 +116,10 @@ def slices(environment: Mapping[str, str]) -> tuple[str, ...]:
 def usable(
     devices: Sequence[Device], environment: Mapping[str, str], slice_bytes: Callable[[str], int | None]
 ) -> tuple[Device, ...]:
-    """Return the accelerators that a process with this environment may use, with a slice as a device with its own memory.
+    """Return the accelerators that a process with these environment variables may use. A slice is one device.
 
-    `slice_bytes`: returns the memory of a slice, or None if it cannot be read.
+    `devices`: all accelerators of the host. `slice_bytes`: called with the identifier of a slice ('MIG-…'), returns its memory
+    in bytes, or None if it cannot be read.
     """
     parents = [device for device in devices if device.vendor == "NVIDIA"]
     parts = slices(environment) if parents else ()
@@ -118,7 +129,9 @@ def usable(
 
 
 def hip_selection(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables to add because Ray rejects ROCR_VISIBLE_DEVICES (set by Slurm) without HIP_VISIBLE_DEVICES.
+    """Return the environment variables to add for Ray, which rejects ROCR_VISIBLE_DEVICES without HIP_VISIBLE_DEVICES.
+
+    Slurm sets the first one only. Empty if nothing must be added.
 
     >>> hip_selection({"ROCR_VISIBLE_DEVICES": "4,5"})
     {'HIP_VISIBLE_DEVICES': '0,1'}

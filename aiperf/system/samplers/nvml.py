@@ -68,7 +68,10 @@ _XID_LINE = re.compile(r"NVRM: Xid \(PCI:[0-9a-fA-F]+:([0-9a-fA-F]+:[0-9a-fA-F]+
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
-    """Return the names of the bits of nvmlClocksEventReasons, lowest first. An unknown bit keeps its number ('bit_0x800')."""
+    """Return the names of the reasons for a reduced clock in a bit mask of NVML, lowest bit first. Empty for 0.
+
+    `mask`: bits of nvmlClocksEventReasons. An unknown bit keeps its number ('bit_0x800').
+    """
     bits = (1 << position for position in range(mask.bit_length()))
     return tuple(THROTTLE_BITS.get(bit, f"bit_{bit:#x}") for bit in bits if mask & bit)
 
@@ -84,7 +87,7 @@ def _text(answer: str | bytes) -> str:
 
 
 def slice_bytes(uuid: str) -> int | None:
-    """Return the memory of a device slice ('MIG-…') in bytes. None if NVML does not report it."""
+    """Return the memory of a device slice in bytes. None if NVML does not report it. `uuid`: 'MIG-…'."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -132,16 +135,22 @@ class NvmlSampler:
                 self._handles.append((handle, self._describe(handle, index, driver)))
 
     def devices(self) -> list[Device]:
+        """Return the NVIDIA accelerators of this host, in NVML's order. Lost ones are included."""
         return [device for _, device in self._handles]
 
     def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
+        """Return one sample (utilization, memory, power, clocks, temperature, errors) of each wanted accelerator.
+
+        `wanted`: identifiers of accelerators. Default: all. In the sample of a lost accelerator only `gone` is set.
+        """
         return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
 
     def health(self, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Return health indicators by device id. None for an indicator that cannot be determined.
+        """Return health indicators by name for each device, by device identifier. None for an indicator that cannot be read.
 
-        Indicators: uncorrected memory errors since the driver started, hardware error codes (Xids), and numbers of processes
-        that compute on the device.
+        `wanted`: identifiers of devices. Lost devices are left out. `ecc_uncorrected_since_boot`: uncorrected memory errors
+        since the driver started. `xids`: hardware error codes in the kernel log. `processes`: numbers of the processes that
+        compute on the device.
         """
         nvml, log = self._nvml, kernel_log()
         xids = None if log is None else hardware_xids(log)
@@ -164,7 +173,10 @@ class NvmlSampler:
         return found
 
     def computing(self, wanted: Collection[str]) -> dict[str, list[int] | None]:
-        """Return the numbers of the processes that compute on each device, by device id. None if NVML does not report them."""
+        """Return the process numbers (PIDs) of the processes that compute on each device, by device identifier.
+
+        `wanted`: identifiers of devices. The value is None if NVML does not report the processes. Lost devices are left out.
+        """
         return {
             device.id: self._ask(partial(self._computing, handle))[0]
             for handle, device in self._handles
@@ -178,6 +190,7 @@ class NvmlSampler:
             return None
 
     def close(self) -> None:
+        """Release NVML. No sample can be taken afterwards."""
         self._nvml.nvmlShutdown()
 
     def _ask(self, call: Callable[[], T]) -> tuple[T | None, str | None]:
@@ -250,7 +263,9 @@ class NvmlSampler:
 
 
 def hardware_xids(lines: Iterable[str]) -> dict[str, list[int]]:
-    """Return the error codes (Xids) that mean faulty hardware, each once, by PCI bus and device in lower case.
+    """Return NVIDIA's error codes (Xids) that mean faulty hardware, each once, by PCI bus and device in lower case.
+
+    `lines`: lines of the kernel log.
 
     >>> hardware_xids(["NVRM: Xid (PCI:0000:3B:00): 79, pid=7, …", "NVRM: Xid (PCI:0000:3B:00): 31, …"])
     {'3b:00': [79]}
@@ -265,7 +280,10 @@ def hardware_xids(lines: Iterable[str]) -> dict[str, list[int]]:
 
 
 def kernel_log(path: Path = Path("/dev/kmsg")) -> list[str] | None:
-    """Return the kernel log since boot, as far as it is kept. None if it is not readable, as in most containers."""
+    """Return the lines of the kernel log since boot, as far as they are kept. None if the log is not readable.
+
+    It is not readable in most containers. `path`: device of the log.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

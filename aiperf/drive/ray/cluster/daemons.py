@@ -56,7 +56,7 @@ class Runtime:
 
     @property
     def is_own(self) -> bool:
-        """True if this process started Ray's processes. They then have the same CPU and memory limits (cgroup)."""
+        """True if this process started Ray's processes. They then have the same CPU and memory limits."""
         return bool(self._processes)
 
     def check(self) -> None:

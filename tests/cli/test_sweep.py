@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.cli.verbs.runs.sweep import PlannedRun, finished_run, planned, settings_of
+from aiperf.config import RunConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME, read
@@ -54,6 +55,15 @@ def test_order_alternates_and_each_run_has_its_seed() -> None:
     assert [run.seed for run in runs] == list(range(5, 14))
     assert len({run.name for run in runs}) == 9
     assert planned([()], 2, 0) == [PlannedRun("01", (), 0), PlannedRun("02", (), 1)]
+
+
+def test_names_of_many_swept_options_are_valid_names_of_runs() -> None:
+    three = ("trainer.ranks=2", "batch.default=32", "trainer.collective=horovod")
+    many = tuple(f"trainer.option_{number}=a/b" for number in range(9))
+
+    assert planned([three], 1, 0)[0].name == "01-ranks_2-default_32-collective_horovod"
+    for run in planned([three, many, many[::-1]], 4, 0):
+        RunConf(name=run.name)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,8 @@ REFUSED = ("announcement", "announcement_log", "dry_run", "resume", "resume_unti
 """Options that are for one run only."""
 INTERRUPTED = "interrupted"
 """Folder of runs that were cut off, and the reason of such a run's end."""
-LONGEST_LABEL = 80
+LONGEST_NAME = 50
+"""Maximum number of characters of a run's option `name`."""
 
 Setting = tuple[str, ...]
 """Words OPTION=VALUE of one setting."""
@@ -179,14 +180,15 @@ def planned(settings: Sequence[Setting], repeat: int, seed: int) -> list[Planned
     ordered = [setting for turn in range(repeat) for setting in (settings if turn % 2 == 0 else settings[::-1])]
     width = max(2, len(str(len(ordered))))
     return [
-        PlannedRun(f"{number:0{width}}{_label(setting)}", setting, seed + number - 1)
+        PlannedRun(f"{number:0{width}}{_label(setting)}"[:LONGEST_NAME], setting, seed + number - 1)
         for number, setting in enumerate(ordered, 1)
     ]
 
 
 def _label(setting: Setting) -> str:
-    words = re.sub(r"[^\w.-]+", "_", "-".join(setting), flags=re.ASCII)[:LONGEST_LABEL]
-    return f"-{words}" if words else ""
+    """Return '-' and the settings with the last part of each option's name, such as '-ranks_2-collective_torch'."""
+    short = [f"-{name.rpartition('.')[2]}={value}" for name, _, value in (word.partition("=") for word in setting)]
+    return re.sub(r"[^\w.-]+", "_", "".join(short), flags=re.ASCII)
 
 
 def folder_of(runs: str, options: Sequence[str], over: Sequence[str], repeat: int) -> Path:

@@ -100,7 +100,7 @@ class Api:
             self._act("deleting", "delete", kind, name, propagation_policy="Foreground")
 
     def await_deletion(self, kind: str, name: str) -> None:
-        """Wait until an object does not exist any more, at most 120 s.
+        """Wait until an object does not exist any more, at most 120 s. `kind`: kind as in a manifest, such as 'Pod' or 'Job'.
 
         Raises:
             ClusterError: it still exists then, or the server does not answer.
@@ -197,10 +197,14 @@ class Api:
             status = _status(call, pod)
         except self._client.exceptions.ApiException as error:
             raise ClusterError(
-                f"'{command[0]}' could not run in pod {pod}: {_server_message(error.status, error.body)}"
+                f"'{command[0]}' could not run in pod {pod}: {_server_message(error.status, error.body)}. "
+                f"Read the pod's events: kubectl -n {self._namespace} describe pod {pod}"
             ) from error
         if status != 0:
-            raise ClusterError(f"'{command[0]}' in pod {pod} ended with status {status}: {(errors or '').strip()}")
+            raise ClusterError(
+                f"'{command[0]}' in pod {pod} ended with status {status}: {(errors or '').strip()}. "
+                f"Read the pod's log: kubectl -n {self._namespace} logs {pod}"
+            )
         return str(output or "")
 
     def copy_folder(self, pod: str, container: str, folder: str, left_out: Sequence[str], to: Path) -> None:
@@ -219,7 +223,7 @@ class Api:
                 archive.extractall(to, filter="data")
         except (binascii.Error, tarfile.TarError, EOFError) as error:
             raise ClusterError(
-                f"{folder} of pod {pod} could not be copied: {error}. The original is undamaged"
+                f"{folder} of pod {pod} could not be copied: {error}. It is undamaged: repeat the command"
             ) from error
 
     def await_running(self, pod: str) -> None:

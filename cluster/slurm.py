@@ -459,5 +459,6 @@ def _run(*words: str) -> str:
         ) from error
     if done.returncode:
         message = re.sub(rf"^{words[0]}: (error: )?", "", done.stderr.strip(), flags=re.MULTILINE)
-        raise ClusterError(f"{words[0]} refused: {' | '.join(message.splitlines()) or f'status {done.returncode}'}")
+        reason = " | ".join(message.splitlines()) or f"status {done.returncode}"
+        raise ClusterError(f"{words[0]} refused: {reason}. Change the options cluster.*, or ask the operators of Slurm")
     return done.stdout.strip()

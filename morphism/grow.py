@@ -78,7 +78,7 @@ def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
 
 
 def free_folder(graph: Graph, kind: str) -> str:
-    """Return a first segment for the names of added nodes, such as 'deepen3': `kind` and the first number not in use.
+    """Return a common prefix for the names of added nodes: `kind` and the first unused number. 'deepen3' gives 'deepen3.relu'.
 
     `kind`: word for the kind of the change, 'deepen' or 'skip'.
     """

@@ -67,7 +67,7 @@ class NodeFeatures:
     def of(cls, start: Graph) -> NodeFeatures:
         """Return stages, channels and kernels of a starting graph's nodes with feature maps.
 
-        A stage is a height of maps. Stages are numbered in order of appearance, from 0.
+        Nodes with feature maps of equal height are one stage. Stages are numbered from 0, from the input on.
         """
         heights = list(dict.fromkeys(shape.height for shape in start.shapes if isinstance(shape, Map)))
         stages: dict[str, int] = {}

@@ -43,9 +43,9 @@ def sizes_of(graph: Graph) -> range:
 def own_size(graph: Graph) -> int | None:
     """Return the one kernel size (edge in pixels) that describes a graph best. None if no convolution is tunable.
 
-    It has the smallest sum of differences to the kernels of the tunable convolutions. Each convolution is compared with the
-    size, limited by its maps. Examples of size 5: 12 kernels of 5×5 and two of 3×3, or 5×5 everywhere except 3×3 on maps of
-    2×2. A tie gives the smaller size.
+    It has the smallest sum of differences to the kernels of the tunable convolutions. If a convolution has maps too small for
+    the size, the largest kernel that fits takes its place. Example: size 5 describes kernels of 5×5 with 3×3 on maps of 2×2. A
+    tie gives the smaller size.
     """
     kernels = [(kernel, most) for _, kernel, most in _room(graph)]
     return min(

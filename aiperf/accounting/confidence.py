@@ -93,12 +93,12 @@ def evenness_of(work: Work, inside: Window, down_seconds: float, units: str = "t
     if not score > 0:
         return Evenness(None, "no work was counted in the window")
     if down_seconds > 0:
-        return Evenness(None, "the driver was down, and one event does not show how often it happens")
+        return Evenness(None, "the driver was down. One case does not show how often this happens")
     if inside.seconds < LEAST_SECONDS:
         return Evenness(
             None,
-            f"the valid window lasts {duration(inside.seconds)}, and {duration(LEAST_SECONDS)} are needed: a shorter "
-            "one cannot show disturbances of hours that all workers share",
+            f"the valid window lasts {duration(inside.seconds)}. It must last {duration(LEAST_SECONDS)} to show disturbances "
+            "of hours that all workers share",
         )
     row = units_in_a_row(work, inside)
     if row < FEWEST_UNITS:
@@ -109,8 +109,8 @@ def evenness_of(work: Work, inside: Window, down_seconds: float, units: str = "t
         at = duration(inside.start + block * inside.seconds / BLOCKS)
         return Evenness(
             None,
-            f"the rate changed once and for good, by {relative_change(change / score)} at about {at}, and one event "
-            "does not show how often it happens",
+            f"the rate changed once and for good, by {relative_change(change / score)} at about {at}. One change does not "
+            "show how often this happens",
         )
     half = _half_width(work, inside)
     interval = (max(0.0, score - half), score + half)

@@ -49,7 +49,7 @@ def main(words: Sequence[str]) -> int:
 
     Raises:
         BadConfiguration: wrong options, or too little disk space.
-        RunStopped: the run stopped before its end. It can be resumed.
+        RunStopped: the run stopped before its end for another reason than these signals. It can be resumed.
         AiperfError: another error that the user can fix.
     """
     return interrupts.status(_execute(words))

@@ -105,7 +105,7 @@ class Encoded:
         return True
 
     def close(self) -> None:
-        """Close the caches in this process."""
+        """Close this process's access to the shared caches of files and of decoded images. No image can be read then."""
         for cache in (self.encoded_cache, self.plain_cache):
             if cache is not None:
                 cache.close()

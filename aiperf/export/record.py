@@ -128,7 +128,10 @@ def trial_parameters(trial: TrialFacts) -> dict[str, Value]:
 
 
 def trial_results(trial: TrialFacts) -> dict[str, float]:
-    """Return the results of a trial by name: accuracies (0..1), counts and `seconds`. None values are left out."""
+    """Return the results of a trial by name: accuracies (0..1), counts, and `seconds` in training and validation.
+
+    Unknown results are left out.
+    """
     named = {"best_accuracy": trial.accuracy} | {name: getattr(trial, name) for name in _RESULTS}
     return {name: value for name, value in named.items() if value is not None}
 

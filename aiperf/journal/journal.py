@@ -223,10 +223,12 @@ def _check_members(body: bytes) -> None:
 def read(path: Path, until: int | None = None) -> Reader:
     """Return a reader of a journal's events in order. `path`: the journal or the folder of its run.
 
-    `until`: number of lines to read, None for all. Raise NoSuchRun if there is no journal, and NotAJournal if the path is no
-    regular file. The iteration raises NotAJournal if the file is something else or cannot be read, NoSuchRun if the first
-    line is incomplete, and JournalDamaged if a line was changed, breaks a rule or is missing (`until`), or if the schema is
-    another one. An incomplete last line is dropped.
+    `until`: number of lines to read, None for all. An incomplete last line is dropped. The iteration raises most errors.
+
+    Raises:
+        NoSuchRun: there is no journal, or its first line is incomplete.
+        NotAJournal: the path is no regular file, the file cannot be read, or it is no journal.
+        JournalDamaged: a line was changed, breaks a rule or is missing (`until`), or the schema is another one.
     """
     return Reader(path / NAME if path.is_dir() else path, until)
 

@@ -28,10 +28,10 @@ class Space:
     unit: ClassVar[str] = "bytes"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """Return the bytes that this user may still write, by folder name.
+        """Return the bytes that this user may still write: 'run' (shared folder of the run) and 'temporary' (of the node).
 
-        The fact 'is_shared' is True if the driver's mark was found. The other facts are the paths of the folders. Raise OSError
-        if a folder cannot be examined.
+        The fact 'is_shared' is True if the driver's mark was found in the run folder. The facts 'run' and 'temporary' are the
+        paths. Raise OSError if a folder cannot be examined.
         """
         free = {}
         for name, folder in folders(setting).items():

@@ -249,7 +249,7 @@ def chosen(config: Mapping[str, Any], part: str) -> str | None:
 def value_of(run: Candidate, name: str) -> Any:
     """Return the value that rules check under this name, such as 'error' or 'lost_share'. None if it is unknown.
 
-    `name`: key of FACTS. Precisions are unknown if no attempt reported one.
+    `name`: key of FACTS. The fact on precisions is unknown if no attempt at a trial reported its precision.
     """
     found = getattr(run, name)
     return None if name == "precisions" and not found else found

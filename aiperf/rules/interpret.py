@@ -192,7 +192,8 @@ def _done(run: Run, trial: Trial, message: messages.TrialDone, now: float) -> li
 def end(run: Run, trial: Trial, reason: str, now: float) -> list[events.AnyEvent]:
     """Return the events that end a trial after its last epoch: TrialFinished, and CheckpointDropped if it was never saved.
 
-    `reason`: 'epochs', 'early stop' or 'followed'. `now`: seconds since the start of the run. The run is not changed.
+    `reason`: 'epochs' (all were trained), 'early stop', or 'followed' (the repeated trial of another run had no more epochs).
+    `now`: seconds since the start of the run. The run is not changed.
     """
     result: list[events.AnyEvent] = [finish(run, trial, reason, now)]
     if not trial.saved_epoch:

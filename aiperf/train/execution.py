@@ -101,7 +101,9 @@ class Execution:
         if self.mode.compiled and not self.compilations():
             raise ModeUnavailable("torch.compile compiled nothing: unset TORCH_COMPILE_DISABLE and TORCHDYNAMO_DISABLE")
         if self.mode.compiled and self.mode.cuda_graphs and _graphs_left_out() > self._graphs_left_out:
-            raise ModeUnavailable("torch.compile captured no CUDA graphs for a part of the network")
+            raise ModeUnavailable(
+                "torch.compile captured no CUDA graphs for a part of the network: set trainer.cuda_graphs=off"
+            )
 
     def close(self) -> None:
         """Make the network eager, and release compiled code and captured graphs. Call it at the end of the trial."""

@@ -193,9 +193,9 @@ class ProposalReplay:
         self._made: dict[int, ProposalReturned | ProposalFailed] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
-        """Process the next event. If it answers a recomputed request, return the recorded and the recomputed answer.
+        """Process the next event. Return the recorded and the recomputed proposal if the event is one of the checked proposals.
 
-        None for other events. `run`: state of the run before the event.
+        None for all other events. `run`: state of the run before the event.
         """
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):

@@ -37,7 +37,7 @@ def test_a_window_of_few_hours_has_no_interval() -> None:
     found = evenness_of(a_run(kind), Window(3600.0, 14_400.0), 0.0)
 
     assert found.interval is None
-    assert found.basis.startswith("the valid window lasts 3 h 00 min, and 10 h 00 min are needed")
+    assert found.basis.startswith("the valid window lasts 3 h 00 min. It must last 10 h 00 min")
 
 
 def test_one_power_cap_step_leaves_no_interval() -> None:

@@ -47,10 +47,11 @@ def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifferenc
 
 
 def level_table(reference: str, differences: Sequence[LayerDifference], *, is_preset: bool) -> Table:
-    """Return the table of differences by layer of HPC AI500 (1: hardware, …, 9: data), with the levels that permit each.
+    """Return the table of differences by layer of HPC AI500 (1: hardware, …, 9: data), with the levels that allow a difference.
 
     `reference`: name of the preset or run that was compared. `differences`: differences from it. Those without a layer are in a
-    last row. `is_preset`: the reference is a preset, which does not describe a machine. Layers 1 to 5 get a remark.
+    last row. `is_preset`: the reference is a preset. It describes no machine, and then layers 1 to 5 (hardware to
+    framework) have a remark in place of differences.
     """
     layers: list[tuple[int | None, str]] = [*rules().layers.items()]
     if any(each.layer is None for each in differences):

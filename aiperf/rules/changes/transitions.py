@@ -84,10 +84,10 @@ def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> N
 
 
 def settle(run: Run, trial: Trial, state: TrialState) -> None:
-    """Move a trial to its final state: FINISHED, FAILED or WITHDRAWN. Its losses and accuracies are removed.
+    """Move a trial to its final state: FINISHED, FAILED or WITHDRAWN. Its lists of losses and accuracies are emptied.
 
-    The parent has one child less that needs its weights, except if a trial of a followed run is withdrawn and trained again
-    later.
+    The count of children that need the parent's weights decreases by one. Exception: a withdrawn trial of a run that repeats
+    the trials of another run, because such a trial is trained again later.
     """
     enter(run, trial, state)
     run.settled += 1

@@ -14,7 +14,7 @@ from aiperf.scaling.point import Point
 from aiperf.statistics.interleaved import FEWEST_PAIRS, interval_of_median
 from aiperf.train.trainer_config import ELEMENT_BYTES
 from aiperf.units import share
-from morphism import decode
+from morphism import Detector, decode_architecture
 
 LEAST_DIFFERENCE = 0.2
 """Relative difference of the two ratios below which they do not separate cores and memory."""
@@ -45,7 +45,8 @@ class BoundParts:
     """Shares of the time of equal runs, as fractions. Their sum is 1."""
 
     least_arithmetic: float | None
-    """Share of the least time for arithmetic: operations ÷ peak. None without a peak and a memory bandwidth."""
+    """Share of the least time for arithmetic: operations ÷ peak. None without a peak and a memory bandwidth, and
+    for a detector."""
     least_memory: float | None
     """Share of the further time that layers bound by memory take at least. None as for `least_arithmetic`."""
     neither: float
@@ -126,9 +127,9 @@ def _parts(point: Point, evaluation: Fraction) -> tuple[float | None, float | No
     names = {"unexplained": "framework"}
     others = {names.get(line, line): float(each / time) for line, each in lines.items() if line != "arithmetic"}
     peak, bandwidth = point.machine.peak_flops, point.machine.memory_bytes_per_second
-    if peak is None or bandwidth is None:
+    graph = decode_architecture(json.dumps(point.start_graph))
+    if peak is None or bandwidth is None or isinstance(graph, Detector):
         return None, None, in_steps, others
-    graph = decode(json.dumps(point.start_graph))
     operations, floor = step(graph, point.batch, ELEMENT_BYTES[point.precision], peak, bandwidth, 2)
     arithmetic = operations / peak / point.batch / float(time)
     memory = floor / point.batch / float(time) - arithmetic

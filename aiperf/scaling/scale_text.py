@@ -254,7 +254,7 @@ def _bound(found: ScalingStudy) -> str:
 
 def _parts(parts: BoundParts) -> str:
     if parts.least_arithmetic is None or parts.least_memory is None:
-        steps = {f"steps (roofline {NOT_MEASURED}: no peak or memory bandwidth)": parts.neither}
+        steps = {f"steps (roofline {NOT_MEASURED}: it needs a peak, a memory bandwidth and a graph)": parts.neither}
     else:
         steps = {
             "least arithmetic": parts.least_arithmetic,

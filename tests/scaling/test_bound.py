@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from aiperf.scaling.bound import bound_parts, core_share, core_shares
 from aiperf.scaling.point import RankMachine
-from morphism import cost
+from morphism import Detector, cost, encode_architecture
 from tests.builders.scaling_point import GRAPH, a_point, steady
 
 OUT = Fraction(0)
@@ -71,3 +72,11 @@ def test_least_arithmetic_is_operations_over_peak() -> None:
 
     assert parts.least_arithmetic == pytest.approx(operations / 1e9 * 50.0)
     assert unknown.least_arithmetic is None and unknown.neither == 1.0
+
+
+def test_a_detector_has_no_roofline() -> None:
+    detector = json.loads(encode_architecture(Detector("faster_rcnn_small", 64, 96)))
+
+    parts = bound_parts([replace(steady(1, 50.0), start_graph=detector)], OUT)
+
+    assert parts.least_arithmetic is None and parts.least_memory is None and parts.neither == 1.0

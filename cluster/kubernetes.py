@@ -150,7 +150,7 @@ class KubernetesConf(SchedulerConf):
     )
     """NAME=VALUE variables of all pods: NCCL_SOCKET_IFNAME=eth0. Do not pass secrets: they are visible in the job."""
     restarts: int = field(default=3, metadata={"least": 0, "most": 1000})
-    """Maximum number of restarts after a loss of the head. The run is resumed from its journal."""
+    """Maximum number of restarts after a failure of the head. Evictions and losses of a node are not counted."""
     keep_seconds: int = field(default=600, metadata={"least": 0, "most": LONGEST_SECONDS})
     """Time for which the pods are kept after the end."""
     idle_seconds: int = field(default=120, metadata={"least": 0, "most": LONGEST_SECONDS})
@@ -165,7 +165,7 @@ class KubernetesConf(SchedulerConf):
     """Namespace of a Prometheus that may read the pods' metrics. Default: no access."""
 
     def check(self) -> None:
-        """Check that the options do not contradict each other. Raise ValueError for the first contradiction."""
+        """Check the options, each alone and against the others. Raise ValueError for the first that breaks a rule."""
         super().check()
         for law in self._broken():
             raise ValueError(law)

@@ -57,7 +57,7 @@ class KubernetesJob:
 
     @property
     def last_output(self) -> str:
-        """Shell command that prints the last 50 lines of the logs of the run's pods."""
+        """Shell command that prints the last 50 lines of the log of each container in the run's pods."""
         return f"{self._kubectl} logs -l aiperf-run={self.run.object_name} --all-containers --tail=50"
 
     @property

@@ -148,7 +148,11 @@ class SlurmConf(SchedulerConf):
     def requested_nodes(self) -> NodesAsked:
         """Return the nodes that the job requests: number, GPUs, processors and memory in bytes of each.
 
-        Values that the site's defaults determine are None.
+        Without cluster.nodes the number is 1, also within an allocation with more nodes. Other values are None if the site's
+        defaults determine them, if all of a node is requested, or if the GPUs have several models.
+
+        Raises:
+            ValueError: cluster.memory_per_node or cluster.accelerator_memory is not a number with a permitted unit.
         """
         memory = self.memory_per_node
         return replace(

@@ -16,6 +16,7 @@ from morphism.morphs import JSON
 FORMAT = "morphism-graph"
 VERSION = 1
 LARGEST_FILE = 4 * 2**20  # in bytes. A graph of LARGEST_GRAPH nodes needs about half of it
+LARGEST_NUMBER = 2**63
 
 _OPS: dict[str, type[ops.Op]] = {
     "input": ops.Input,
@@ -135,9 +136,9 @@ def _op(line: dict[str, JSON], where: str) -> ops.Op:
         if field.name in line:
             value = line[field.name]
             # a file written by hand may have 0; Dropout accepts only a float
-            if not isinstance(value, int | float):
+            if not isinstance(value, int | float) or abs(value) > LARGEST_NUMBER:
                 raise DamagedGraphFile(
-                    f"node {where}: {field.name} must be a number. This one is {_shown(value)}: correct it"
+                    f"node {where}: {field.name} must be a number of at most 2^63. This one is {_shown(value)}: correct it"
                 )
             given[field.name] = float(value) if field.type is float and type(value) is int else value
         elif field.default is MISSING:

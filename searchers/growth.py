@@ -95,11 +95,11 @@ def grown_at_random(history: History, parent: int | None, count: int, random: Ra
 
 
 def grown_from_any(history: History, random: Random) -> tuple[int | None, tuple[Morph, ...]]:
-    """Return (parent, morphs) of a new architecture: one morph of the best parent that has a new child.
+    """Return (parent, morphs) of a new architecture: one morph of the best parent for which 32 draws give a new child.
 
-    If no parent has one, the result is (None, morphs of the starting graph, with fresh weights). A parent gets only one
-    morph, since known children of one morph are cached. `random`: generator, which is advanced. Raise NothingToPropose if
-    nothing is found.
+    If there is no such parent, the result is (None, morphs of the starting graph, with fresh weights). A parent gets only
+    one morph, since known children of one morph are cached. `random`: generator, which is advanced. Raise NothingToPropose
+    if nothing is found.
     """
     for parent in history.parents():
         morphs = grown_at_random(history, parent, 1, random)

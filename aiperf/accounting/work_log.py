@@ -147,7 +147,8 @@ class WorkLog:
     def take(self, event: events.AnyEvent) -> None:
         """Add one event of the journal to the log. Call it once for each event, in the journal's order.
 
-        An event that contradicts earlier ones raises LookupError or AssertionError.
+        The journal's reader must have checked the events. Only some contradictions between them raise LookupError or
+        AssertionError here.
         """
         match event:
             case events.Progress():

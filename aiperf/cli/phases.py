@@ -30,7 +30,7 @@ class Phases:
     def begin(self, name: str) -> None:
         """Begin a phase and show its name, for example `starting Ray`. The current phase ends.
 
-        Raise KeyboardInterrupt if a signal such as Ctrl-C was received.
+        Raise KeyboardInterrupt if a signal such as Ctrl-C was received, except during a run, which ends by itself then.
         """
         self.end()
         interrupts.check()
@@ -46,8 +46,8 @@ class Phases:
     def end(self, *, is_done: bool = True) -> None:
         """End the current phase, and print its name and duration if it took 0.3 s or more. Do nothing without a phase.
 
-        `is_done`: False if the phase was interrupted. It is then printed without its duration. Raise KeyboardInterrupt if
-        `is_done` is True and a signal such as Ctrl-C was received.
+        `is_done`: False if the phase was interrupted. It is then printed without its duration. Raise KeyboardInterrupt as
+        `begin` does if `is_done` is True.
         """
         if self._name is None:
             return

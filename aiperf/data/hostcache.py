@@ -113,9 +113,10 @@ class HostCache:
         return np.frombuffer(self._map, np.uint8)[len(self._state) :]
 
     def close(self) -> None:
-        """Close the cache in this process. The last process that closes it removes the file and frees the memory.
+        """Close the cache in this process. The last process that closes it removes the file.
 
-        Arrays returned by `records` stay readable. The interpreter's end also closes the cache. A second call has no effect.
+        The memory is freed when no process maps the file any more: this object and arrays of `records` keep it, and the arrays
+        stay readable. The interpreter's end also closes the cache. A second call has no effect.
         """
         self._release()
 

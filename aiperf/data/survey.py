@@ -256,9 +256,10 @@ def _indexed(conf: ImagesConf, root: Path, host: str | None) -> Index | None:
 def write_index(conf: DataSetConf) -> tuple[str, ...]:
     """Write the index of a set: the list of its image files in class folders or shards. Return lines of text for the user.
 
-    The lines have the counts, the fingerprint and the path of the index. No image is decoded. Raise BadConfiguration for a set
-    without class folders or shards, MissingData without the files, and DataError if they are damaged or the index cannot be
-    written.
+    For class folders the lines have the counts, the fingerprint and the path of the index. For shards there is one index in
+    each folder of shards, with one line: its number of shards and its path. No image is decoded. Raise BadConfiguration for
+    a set without class folders or shards, MissingData without the files, and DataError if they are damaged or the index
+    cannot be written.
     """
     if getattr(conf, "format", "folder") == "webdataset":
         assert isinstance(conf, FilesConf)

@@ -46,7 +46,8 @@ class Executor(Protocol):
     def words(self, timeout: float) -> list[Word]:
         """Remove and return the messages that have arrived, in sequence. Wait up to `timeout` seconds for the first one.
 
-        The seconds are those of the driver's clock. The list is empty if no message arrived in time.
+        The seconds are those of the driver's clock. The list is empty if no message arrived in time. The
+        executor that trains in this process (inline) may exceed the time.
 
         Raises:
             NoWorkers: no worker is up and none can be started.

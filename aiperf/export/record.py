@@ -122,7 +122,7 @@ def _curve(name: str, points: Iterable[tuple[float, float | None]]) -> Curve:
 
 
 def trial_parameters(trial: TrialFacts) -> dict[str, Value]:
-    """Return the parameters of a trial that are fixed before training, by name, such as `batch_size`. None is left out."""
+    """Return the parameters of a trial by name, such as `batch_size` (the last one, after reductions). None is left out."""
     named = {name: getattr(trial, name) for name in _PARAMETERS}
     return {name: value for name, value in named.items() if value is not None}
 

@@ -139,7 +139,10 @@ def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading:
 
 
 def as_json(found: Sequence[Case]) -> list[dict[str, Any]]:
-    """Return predicted and measured values of all cases as JSON objects, in seconds and GFLOPS, in the order of the cases."""
+    """Return predicted and measured values of all cases as JSON objects, in the order of the cases.
+
+    Times are in seconds and rates in GFLOPS. Efficiency, half-width of the prediction and diff are shares.
+    """
     return [
         {
             "n": case.prediction.n,

@@ -33,8 +33,12 @@ class SiteAnnouncements:
 def read_logs(words: Sequence[str]) -> dict[str, Announcements]:
     """Read logs of announcements (a site's signed list of planned runs) and check them. Return their content by word.
 
-    Each word is a log file or a folder with one (announcements.jsonl). Raise NotAsAnnounced if the file cannot be read. Raise
-    AnnouncementsDamaged if a line was removed, changed or moved, or if a signature is not valid.
+    Each word is a log file or a folder with one (announcements.jsonl). Lines removed from the end are not noticed.
+
+    Raises:
+        NotAsAnnounced: the file cannot be read.
+        KeyUnusable: ssh-keygen is missing.
+        AnnouncementsDamaged: a line was changed or moved, was removed from before another line, or has no valid signature.
     """
     return {word: read_log(log_path(Path(word))) for word in words}
 

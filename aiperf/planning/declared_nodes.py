@@ -120,7 +120,7 @@ def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: 
     Args:
         nodes: properties of the requested nodes that the configuration declares.
         accelerators_per_worker: value of this option. The number of accelerators is checked only if it is None.
-        shape: actual accelerators and memory of a worker.
+        shape: actual accelerators of a worker, and memory of one rank. Without accelerators the memory is not checked.
 
     Raises:
         BadConfiguration: another number or model of accelerators, or a memory that differs by more than 10 %.

@@ -106,10 +106,12 @@ def _following(plan: Plan, word: str) -> Plan:
 
 
 def check_options(conf: RunConf) -> None:
-    """Check the rules about several options of a run that depend neither on a machine nor on a data set.
+    """Check the rules about several options of a run that need no description of a machine and no data set.
+
+    The options of a cluster are also compared with the allocation of this process (its environment variables).
 
     Raises:
-        BadConfiguration: options contradict each other, or `start` names no network and no file.
+        BadConfiguration: options contradict each other or the allocation, or `start` names no network and no file.
     """
     conf.schedule.check()
     if conf.start is not None and conf.start not in NETWORKS:
@@ -307,8 +309,8 @@ def _check_start(network: Architecture, budget: Budget) -> None:
 def require_batches(plan: Plan, words: Sequence[str]) -> None:
     """Check that the typed batch sizes are at most the training images of a rank (one data-parallel process).
 
-    `words`: arguments of the command line. Only their options are checked. A batch size from the YAML file of a data set or a
-    schedule is lowered to the images of a rank without an error.
+    `words`: arguments of the command line. Only their options are checked. batch.default and batch.largest from the YAML
+    file of a data set or a schedule are lowered to the images of a rank without an error.
 
     Raises:
         BadConfiguration: a typed batch size is larger than a rank's training images.

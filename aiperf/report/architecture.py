@@ -76,7 +76,7 @@ def start_fingerprint(graph: dict[str, Any]) -> str | None:
 
 
 def graph_of(architecture: BestArchitecture) -> Graph | None:
-    """Return the best network as a graph of layers. None if it could not be rebuilt."""
+    """Return the best network as a graph of layers. None for a detector, or if it could not be rebuilt."""
     return None if architecture.graph is None else decode(json.dumps(architecture.graph))
 
 

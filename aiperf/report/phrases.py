@@ -259,9 +259,10 @@ def waterfall_top(fallen: Waterfall) -> str:
 
 
 def energy_by_activity(fallen: Waterfall) -> str:
-    """Return the energy of the accelerators by activity as a sentence, or a sentence that it was not measured.
+    """Return the energy of the accelerators (without any: of the processors) by activity as a sentence.
 
-    Example: `Energy of the accelerators, 12.3 MJ: epochs 11.9 MJ, start-up 0.3 MJ. Epochs are not split up.`
+    If it was not measured, the sentence says that. Example: `Energy of the accelerators, 12.3 MJ: epochs 11.9 MJ, start-up 0.4
+    MJ. Epochs are not split up.`
     """
     if fallen.joules is None:
         return "Energy of these parts: not measured."

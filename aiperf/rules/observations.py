@@ -26,6 +26,7 @@ def observations(run: Run, event: events.AnyEvent) -> list[Observation]:
     """Return the observations that a journal event adds to the searchers' history, in order. Empty for most events.
 
     `run`: state of the run before the event, which is not changed. Raise IllegalLine if the event does not fit the run.
+    Progress and EpochFinished are not checked.
     """
     match event:
         case events.Progress() | events.EpochFinished():

@@ -154,10 +154,10 @@ class Detection:
         return _DetectionSums(network, images)
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
-        """Return the mean average precision, 0..1, and the counts of regions, from a validation pass over `images` images.
+        """Return the mean average precision, 0..1, from a validation pass over `images` images, and two counts of regions.
 
-        `sums`: results of `read` of the validation sums, added over all ranks. Raise BadConfiguration if no image has a true
-        box.
+        These are the regions evaluated in this pass, and those missing in the training before it. `sums`: results of `read` of
+        the validation sums, added over all ranks. Raise BadConfiguration if no image has a true box.
         """
         missing, regions = sums[:_COUNTS]
         found = self.detections(sums)

@@ -139,7 +139,10 @@ def handles(*kinds: type) -> Callable[[_Method], _Method]:
 
 
 def handlers(of: object) -> Iterator[tuple[type, Callable[..., None]]]:
-    """Yield (class of journal events, bound method) for each method of the object `of` that is marked by `handles`."""
+    """Yield (class of journal events, bound method) for each method of the class of `of` that is marked by `handles`.
+
+    Inherited methods are left out.
+    """
     for name, method in vars(type(of)).items():
         for kind in getattr(method, "kinds", ()):
             yield kind, getattr(of, name)

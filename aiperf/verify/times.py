@@ -170,7 +170,8 @@ class Edges(Check):
     def checked(self) -> CheckResult:
         """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
 
-        Intervals that end late are a contradiction only if most of them are late. Otherwise they cannot be determined.
+        Intervals that end late are contradictions if they are most of the examined ones, and at least 3 are late or one by more
+        than 10 s. Otherwise they cannot be determined.
         """
         notes, late = self._notes, self._late
         is_most = 2 * len(late) > notes.examined

@@ -38,7 +38,8 @@ def objects(run: KubernetesRun) -> list[Manifest]:
 def head_job(run: KubernetesRun) -> Manifest:
     """Return the manifest (a dictionary) of the Job of the head: one pod with Ray's head and the driver.
 
-    It is restarted after a loss, up to cluster.restarts times. The driver then resumes the run from its journal.
+    It is restarted after a failure, up to cluster.restarts times. Evictions and losses of a node are not counted. The
+    driver then resumes the run from its journal.
     """
     choices = run.choices
     command = [*PYTHON, "drive", "--supervised", run.folder, *run.words]
@@ -64,7 +65,7 @@ def head_job(run: KubernetesRun) -> Manifest:
 def workers_job(run: KubernetesRun) -> Manifest:
     """Return the manifest (a dictionary) of the Job of the workers: cluster.max_workers pods, one Ray node each.
 
-    Each pod ends when the run is over. A lost pod is restarted, up to 16 times.
+    Each pod ends when the run is over. A failed pod is restarted, up to 16 times without evictions and losses of a node.
     """
     choices = run.choices
     patience = f"{choices.join_seconds:.0f}"

@@ -85,10 +85,14 @@ DAMAGED: dict[str, tuple[str, str]] = {
     "10,000 deep objects": ('{"nodes":' * 10_000, "at most four levels"),
     "deep, in place of a number": (
         encode(start("digits_small")).replace('"kernel": 3', f'"kernel": {"[" * 500}{"]" * 500}', 1),
-        "kernel must be a number. This one is a list of 1",
+        "kernel must be a number of at most 2^63. This one is a list of 1",
     ),
     "deep, in place of everything": (f"{'[' * 500}{']' * 500}", "This one is a list of 1"),
     "huge": (" " * (LARGEST_FILE + 1), f"{LARGEST_FILE} characters at most"),
+    "a number that no float holds": (
+        encode(start("digits_small")).replace('"kernel": 3', f'"kernel": {10**400}', 1),
+        "kernel must be a number of at most 2^63",
+    ),
     "a huge number": ('{"version": ' + "9" * 1_000_000 + "}", "no JSON"),
     "too many nodes": (
         changed(lambda _, nodes: nodes.extend([{}] * LARGEST_GRAPH)),
@@ -106,7 +110,7 @@ DAMAGED: dict[str, tuple[str, str]] = {
     ),
     "infinity": (
         changed(lambda _, nodes: nodes[1].update(kernel=float("inf"))),
-        "an integer from 1 to 255. This one is inf",
+        "kernel must be a number of at most 2^63. This one is inf",
     ),
     "a float": (changed(lambda _, nodes: nodes[1].update(kernel=3.0)), "an integer from 1 to 255. This one is 3.0"),
     "a bool": (changed(lambda _, nodes: nodes[1].update(groups=True)), "an integer from 1 to 65536. This one is True"),

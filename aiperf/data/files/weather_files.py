@@ -232,7 +232,7 @@ class YearFile:
 
     @property
     def is_packed(self) -> bool:
-        """True if the images are stored uncompressed in one piece. False for compressed chunks."""
+        """True if the images are stored in one piece, uncompressed. False for chunks, compressed or not."""
         return self._packed is not None
 
     def read(self, image: int) -> Floats:

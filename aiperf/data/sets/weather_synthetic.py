@@ -172,7 +172,10 @@ class _Fields:
         return speed * dy, speed * dx
 
     def filament(self, event: _Event) -> Real:
-        """Return 1 on the axis of a river (height, width). It leads away from the equator to the east."""
+        """Return the strength of a river at each pixel, (height, width). Its axis leads away from the equator to the east.
+
+        1 at the centre. It falls to e^−2 along the axis at the event's radius, and to e^−0.5 across it at its thickness.
+        """
         dy, dx = (self._y[:, None] - event.y) * -event.hemisphere, self._x[None] - event.x
         along = dx * np.cos(event.slope) + dy * np.sin(event.slope)
         across = dx * np.sin(event.slope) - dy * np.cos(event.slope)

@@ -58,9 +58,9 @@ class RankHost:
         self._recorder_began = 0.0
 
     def hello(self, word: str | None) -> HostProperties:
-        """Prepare this host for training processes and telemetry. Return its name and its number of cores.
+        """Prepare this host for training processes and telemetry. Return its name and the number of cores for the worker.
 
-        `word`: content of the file by which the driver marked the run's folder. None: no check.
+        `word`: content of the file by which the driver marked the run's folder, awaited for up to 65 s. None: no check.
 
         Raises:
             NotShared: the run's folder is another one on this host.

@@ -222,5 +222,8 @@ class WorkerHost:
             raise
 
     def end(self) -> None:
-        """Request the end of the worker. `live` returns within about a second."""
+        """Request the end of the worker. `live` returns after its ranks have ended: a checkpoint being written takes up to 5 s.
+
+        A worker whose training processes still start ends after their start.
+        """
         self._ended.set()

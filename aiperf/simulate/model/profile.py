@@ -144,8 +144,10 @@ def profile(journal: Iterable[events.AnyEvent]) -> Profile:
             case events.Progress() | events.EpochFinished():
                 if event.interval is not None:
                     _worked(figures, current[event.trial], event.interval)
-            case events.WorkerLost() | events.TrialLost():
+            case events.TrialLost():
                 figures.losses += 1
+            case events.WorkerLost():
+                figures.losses += event.cause != "released"
             case _:
                 pass
     return figures
@@ -191,7 +193,8 @@ def profile_of(run: str, runs: str) -> Profile:
 def calibrated(conf: SimulatedConf, figures: Profile) -> SimulatedConf:
     """Return `conf`, a simulated cluster, with the measured values of a real run in place of the configured ones.
 
-    The number of workers and properties that a journal does not show are unchanged. `overlap` is 0, because the measured
+    The number of workers and properties that a journal does not show are unchanged. The measured rate of losses is added to the
+    configured faults. `overlap` is 0, because the measured
     exchange contains only the part that the backward pass did not hide. The largest batch (`ceiling`) is not set here.
     """
     costs, speeds, validation = _costs(figures)

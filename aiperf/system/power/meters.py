@@ -75,10 +75,10 @@ def read_meters(run_folder: Path, started_unix: float, window: tuple[float, floa
 
 
 def measurement(meters: tuple[Meter, ...], all_nodes: int) -> Measurement:
-    """Return one measurement for all power meters of a run. Watts and nodes are added, and subsystems are united.
+    """Return one measurement for all power meters of a run. Watts are added, and subsystems are united.
 
-    Each other property is that of the worst meter. `meters`: at least one meter. `all_nodes`: number of nodes that took part in
-    the run. Watts are None if a meter has none.
+    The nodes of the meters that measure the subsystem 'nodes' are added. Each other property is that of the worst meter.
+    `meters`: at least one meter. `all_nodes`: number of nodes that took part in the run. Watts are None if a meter has none.
     """
     points: tuple[Point, ...] = ("unknown", "inside nodes", "downstream", "upstream")
     losses: tuple[Loss, ...] = ("not adjusted", "modelled", "measured")

@@ -24,10 +24,11 @@ def bounds(
     `default`, `smallest`, `largest`: options batch.default, batch.smallest and batch.largest. `training_images`: of the data
     set. `ranks`: number of ranks of one worker, one per accelerator.
 
-    >>> bounds(448, None, None, 1_281_167, 8), bounds(64, 64, 128, 1437, 2)
-    ((448, 8007), (64, 128))
+    >>> bounds(448, None, None, 1_281_167, 8), bounds(64, 64, 128, 1437, 2), bounds(64, 64, 128, 1437, 16)
+    ((448, 8007), (64, 128), (64, 89))
     """
-    return min(default, training_images // ranks), largest or max(smallest or LEAST, training_images // (STEPS * ranks))
+    most = training_images // ranks
+    return min(default, most), min(largest, most) if largest else max(smallest or LEAST, most // STEPS)
 
 
 def smaller(batch: int) -> int | None:

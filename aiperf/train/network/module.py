@@ -28,7 +28,10 @@ def build(graph: Graph) -> "Network":
 
 
 def source(graph: Graph) -> str:
-    """Return the Python source of the network's forward function: one assignment per node, `del` after a value's last use."""
+    """Return the Python source of the network's forward function, with `del` after a value's last use.
+
+    It has one assignment per node, without the input (the argument `v0`) and the softmax at the end.
+    """
     return "\n".join(("def forward(self, v0):", *(f"    {line}" for line in _lines(graph)), ""))
 
 

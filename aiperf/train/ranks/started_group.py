@@ -217,9 +217,11 @@ class Ranks:
             other.kill()
 
     def end(self) -> list[tuple[int, str]]:
-        """Kill the ranks on all hosts, wait for their end (up to 30 s, other hosts 40 s), and remove their shared files.
+        """Kill the ranks on all hosts, wait for their end, and remove their shared files.
 
-        Return (rank, text on its process) of each rank that cannot be ended. Empty if all have ended.
+        It waits up to 30 s for this host, up to 40 s for another one, and 10 s more for each further host without an answer.
+        Return (rank, text on its process) of each rank that cannot be ended. Ranks of a host that does not answer are not
+        listed. That host is given up (`lost`).
         """
         deadline = time.monotonic() + host_ranks.DEATH_SECONDS
         endings = [(other, other.end()) for other in self._distant]
@@ -238,7 +240,8 @@ def _ranks_in_words(ranks: Sequence[int], of: int) -> str:
 def suspicion(status: RankStatus) -> int:
     """Return a number from 0 to 3 for the suspicion that a rank caused a failure. A lower number is a more likely cause.
 
-    0: killed by a signal. 1: failed by itself. 2: ended without a report. 3: only noticed the loss of another rank, or runs.
+    0: killed by a signal, except SIGABRT. 1: failed by itself. 2: ended without a report. 3: only noticed the loss of another
+    rank, or runs.
     """
     if status.signal is not None and status.signal != signal.SIGABRT:
         return _KILLED  # from outside, or by the kernel for its memory
@@ -250,7 +253,7 @@ def suspicion(status: RankStatus) -> int:
 
 
 def is_clear(ranks: Sequence[RankStatus]) -> bool:
-    """Return True if the cause of a failure is known: a rank was killed, or failed by itself.
+    """Return True if the cause of a failure is known: a rank was killed by a signal except SIGABRT, or failed by itself.
 
     A failure by the loss of another rank does not count.
     """

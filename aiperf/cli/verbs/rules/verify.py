@@ -34,9 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Recompute a run from its journal and print all contradictions. Return 0 if there is none, otherwise 1.
+    """Recompute a run from its journal, and print the result of each check with its findings, at most 5 per check as text.
 
-    `options`: empty, since the verb takes no options of a run.
+    Return 0 if there is no contradiction, otherwise 1. With --json, all stored findings are printed (at most 20 per check and
+    certainty). `options`: empty, since the verb takes no options of a run.
 
     Raises:
         NoSuchRun: there is no journal, or it has no complete line.

@@ -22,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the state of a run in progress, from its journal, as text or as JSON (--json). Return exit status 0.
 
-    `options`: empty, since the verb takes no options of a run. Raise NoSuchRun or JournalDamaged if the run cannot be read.
+    `options`: empty, since the verb takes no options of a run. Raise NoSuchRun or JournalDamaged if the run cannot be read,
+    and BadConfiguration if the file with the job's id is damaged.
     """
     from aiperf.cli.run_status import lines, status_of
     from aiperf.journal.run_folder import run_folder

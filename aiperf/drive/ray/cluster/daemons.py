@@ -108,12 +108,13 @@ class Runtime:
             raise
 
     def kill_if_lost(self) -> None:
-        """Kill all of Ray's processes and their children if one of them has ended or is stopped. Nothing otherwise.
+        """Kill all of Ray's processes and their descendants if one of them has ended or is stopped. Nothing otherwise.
 
-        Ray's own agents would notice the loss only after 43 s.
+        Children of a process that has ended are not found. Ray's own agents would notice the loss only after 43 s.
         """
         if any(process.poll() is not None or is_stopped(process.pid) for process in self._processes.values()):
-            for pid in [pid for process in self._processes.values() for pid in family(process.pid)]:
+            living = [process.pid for process in self._processes.values() if process.poll() is None]
+            for pid in [pid for each in living for pid in family(each)]:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 

@@ -66,11 +66,13 @@ def test_element_wise_kernels_follow_the_memory_and_products_the_cores() -> None
     m, k, *kernel_speed_ups = speed_ups(memory, product, *kernels)
 
     print(f"m {m:.3f}, k {k:.3f}, s {kernel_speed_ups}")
+    if (lacks := core_share(m, k, k)[1]) or m > k:
+        pytest.skip(f"a second thread gives this machine as much memory bandwidth as arithmetic: {lacks}")
     shares = []
     for s in kernel_speed_ups:
         assert (1 - OUTSIDE) * m <= s <= (1 + OUTSIDE) * k
-        share, lacks = core_share(m, k, min(max(s, m), k))
-        assert share is not None, lacks
+        share, _ = core_share(m, k, min(max(s, m), k))
+        assert share is not None
         shares.append(share)
     print(f"shares of the cores: {shares}")
     assert shares[0] <= 0.15 and shares[1] >= 0.85

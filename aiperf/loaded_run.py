@@ -69,12 +69,12 @@ class LoadedRun:
 
     @property
     def busy(self) -> float | None:
-        """Share of the accelerators' time in training and validation steps, 0..1. None without a valid window."""
+        """Share of the time of all accelerators or processes spent in steps, 0..1. None without a valid window."""
         return self.facts.score.busy_share
 
     @property
     def mfu(self) -> float | None:
-        """Model FLOPS utilization: tensor operations per second ÷ dense peak of the accelerators, 0..1. None without a peak."""
+        """Model FLOPS utilization: tensor operations per second ÷ peak, 0..1. None without a known peak or a valid window."""
         return self.facts.utilisation.mfu
 
     @property
@@ -153,6 +153,7 @@ def load(run: str | Path) -> LoadedRun:
         NoSuchRun: there is no run at this path.
         NotAJournal: the path is another file, or the journal cannot be read.
         JournalDamaged: a line of the journal was changed or removed, or another release wrote the journal.
+        BadPower: a power meter file of the run is invalid.
     """
     return LoadedRun(run_folder(str(run)))
 

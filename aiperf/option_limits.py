@@ -55,7 +55,7 @@ class FieldLimits:
 
     @property
     def condition(self) -> str:
-        """Limits as text to follow the name of the option: 'is at least 1'. '' without limits."""
+        """Limits as text to follow the name of the option: 'is at least 1'. '' for other types than numbers without limits."""
         parts = [self._bounds()] if self.is_number else []
         if words := self.among:
             parts.append(f"{'' if parts else 'is one of '}{', '.join(words)}")

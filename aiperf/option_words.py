@@ -65,7 +65,8 @@ def read(words: Sequence[str], options: Options) -> list[CommandWord]:
     `words`: arguments of the command line. `options`: valid names.
 
     Raises:
-        BadConfiguration: an option is unknown or given twice, a group has no such choice, or a value cannot be parsed.
+        BadConfiguration: a word has another form, an option is unknown or given twice, a group has no such choice, or a value
+            cannot be parsed.
     """
     names = [word.lstrip("+~").partition("=")[0] for word in words]
     for word, name in zip(words, names, strict=True):

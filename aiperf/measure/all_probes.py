@@ -13,7 +13,7 @@ SMALL, LARGE = 2**22, 2**26
 
 
 def quick() -> tuple[Probe, ...]:
-    """Return the quick probes of one node. They do not import torch and take less than a second in total.
+    """Return the quick probes of one node. They do not import torch. Usually they take less than a second.
 
     They are versions, system description, free space, rates of writing and reading a file of 4 MiB, accelerators, and data set.
     """

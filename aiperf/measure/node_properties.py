@@ -28,8 +28,9 @@ class Accelerators:
     def measure(self, setting: Setting) -> ProbeReading:
         """Return the number of usable accelerators and MIG slices as the series 'usable'.
 
-        The fact 'devices' has one dict per accelerator (model, errors, clocks, processes). The fact 'expected' is the number
-        that Ray counts. The fact 'not_seen_by' has the reason for each vendor library that is not available, by its name.
+        The fact 'devices' has one dict per accelerator (model, errors, clocks, processes), and 'slices' lists the MIG slices.
+        The fact 'expected' is the number that Ray counts. The fact 'not_seen_by' has the reason for each vendor library that is
+        not available, by its name.
         """
         attached = attach(accelerator_samplers())
         try:

@@ -15,7 +15,7 @@ def precision_name(choice: str, device: torch.device) -> str:
 
     `auto` is bf16 if the hardware multiplies bf16. Otherwise it is fp16 on accelerators with CUDA capability 7 (V100, T4),
     because their tensor cores multiply fp16 8 times as fast as FP32. In all other cases it is fp32. Raise BadConfiguration for
-    tf32 on a device without tensor cores that support TF32.
+    tf32 on a device that is no NVIDIA accelerator from Ampere on.
     """
     if choice == "auto":
         if has_native_bfloat16(device):

@@ -36,7 +36,7 @@ class Prober:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the child process. None if it is not running: before the first probe, and after a failed one."""
+        """Process id of the child process. None before the first probe, after `close`, and after a timeout or crash."""
         return None if self._process is None else self._process.pid
 
     def measure(self, probe: Probe, seconds: float) -> ProbeReading:

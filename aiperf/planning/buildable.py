@@ -78,8 +78,9 @@ def require_packages(conf: RunConf) -> None:
 def require_memory(conf: RunConf, network: Architecture, shape: WorkerShape) -> None:
     """Raise BadConfiguration if the starting network or a generated data set is too large for the memory of a rank.
 
-    A rank is one data-parallel process of a worker. The check estimates the smallest batch in the precision that needs least
-    memory. A rejected network cannot be trained. An accepted one may still be too large.
+    A rank is one data-parallel process of a worker. The check estimates the smallest batch in the precision of the options, or
+    for `auto` in the one that needs least memory. A rejected network cannot be trained. An accepted one may still be too large.
+    Nothing is checked with budget.memory_bytes and no trainer.memory_limit_bytes.
 
     Args:
         conf: configuration of the run.

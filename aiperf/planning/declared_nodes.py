@@ -51,6 +51,7 @@ def preview(conf: RunConf, nodes: NodesAsked) -> Preview:
     Raises:
         BadConfiguration: no run can have these options on such nodes.
         DataError: the data set is visible from this machine and is damaged.
+        NoSuchRun, JournalDamaged, CannotFollow: the run of follow=RUN cannot be read or repeated.
     """
     check_options(conf)
     if (accelerators := _accelerators(conf, nodes)) is not None:
@@ -102,7 +103,7 @@ def declared_shape(conf: RunConf, nodes: NodesAsked) -> WorkerShape | None:
 def workers_expected(conf: RunConf, nodes: NodesAsked) -> str | None:
     """Return the expected number of workers as text, such as '8 on 2 nodes'. None if it depends on the actual nodes.
 
-    `nodes`: properties of the requested nodes that the configuration declares.
+    It does if no accelerators are declared. `nodes`: properties of the requested nodes that the configuration declares.
     """
     each = conf.accelerators_per_worker
     if nodes.nodes is None or not nodes.accelerators or not (each is None or isinstance(each, int)):
@@ -147,7 +148,7 @@ def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: 
 
 
 def require_index(conf: RunConf, nodes: NodesAsked, dataset: DataSet) -> None:
-    """Check that a data set of more than LISTED_AT_MOST (10,000) images has an index file if the run uses several nodes.
+    """Check that a data set of more than LISTED_AT_MOST (10,000) images has an index if the run may use several nodes.
 
     Without an index, each process of each node would list all files.
     `nodes`: requested nodes. `dataset`: description of the data set.

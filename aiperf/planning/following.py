@@ -48,8 +48,8 @@ def following(folder: Path, until: int | None = None) -> Following:
 
     Raises:
         CannotFollow: the run has no trained trials, or its workers have different numbers of ranks.
-        NoSuchRun: there is no journal, or it has no complete line.
-        JournalDamaged: a line of the journal was changed or removed.
+        NoSuchRun: there is no journal, it cannot be read, or it has no complete line.
+        JournalDamaged: a line of the journal was changed or removed, or another release wrote the journal.
     """
     reader = read(folder, until)
     with folding(reader):

@@ -77,8 +77,8 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
 
     Raises:
         BadConfiguration: no run can have these options on such workers, with this data set or with the followed run.
-        MissingData: the data set does not exist.
-        NoSuchRun, CannotFollow: the run of follow=RUN cannot be read or repeated.
+        DataError: the data set does not exist or is damaged.
+        NoSuchRun, JournalDamaged, CannotFollow: the run of follow=RUN cannot be read or repeated.
     """
     check_options(conf)
     require_devices(conf, shape.accelerators)
@@ -220,7 +220,8 @@ def candidates(folder: Path) -> Iterator[Path]:
 def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
     """Return the starting network of a run: that of the option `start`, else the usual one of the data set.
 
-    Raise BadConfiguration if the network does not fit the images, classes or boxes of the data set, or cannot be read.
+    Raise BadConfiguration if the network does not fit the images, classes or boxes of the data set, or its file is
+    missing or invalid. Raise OSError if the file cannot be read.
     """
     name = conf.dataset.usual_start if conf.start is None else conf.start
     _require_targets(name, dataset)

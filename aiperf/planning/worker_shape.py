@@ -35,7 +35,8 @@ def shape_of(
         accelerators: number of accelerators of the worker, 0 without.
         cores: number of processor cores of the worker.
         trainer: options of the training, with the number of ranks and the memory limit.
-        declared_bytes: option budget.memory_bytes, the memory of a rank in bytes. With None, it is read from the host.
+        declared_bytes: option budget.memory_bytes, the memory of a rank in bytes. None: the limit in `trainer`, or without
+            one the memory of the host.
         source: origin of the shape as text, for the plan.
 
     Raises:
@@ -77,7 +78,8 @@ def this_machine(conf: RunConf) -> WorkerShape:
     """Return the shape of a worker on this machine: its accelerators, ranks, cores, and memory per rank.
 
     Raises:
-        BadConfiguration: the options need more accelerators or processors than this process may use, or a missing package.
+        BadConfiguration: the options need more accelerators or processors than this process may use, or a missing package, or
+            the memory of the accelerators cannot be read.
     """
     system = describe_usable()
     declared = conf.accelerators_per_worker if isinstance(conf.accelerators_per_worker, int) else 0

@@ -95,7 +95,7 @@ class Candidate:
 
     @property
     def excluded_share(self) -> float:
-        """Nodes without a worker because of a fault ÷ nodes that were checked before the run, 0..1. 0 if none was checked."""
+        """Nodes without a worker because of a fault ÷ nodes that preflight checked, 0..1. 0 if none was checked."""
         return self.nodes_excluded / self.nodes_checked if self.nodes_checked else 0.0
 
     @property

@@ -68,9 +68,9 @@ class Division:
         return next(rule for rule in self.rules if rule.id == id)
 
     def options(self) -> Iterator[str]:
-        """Yield the name of every option that the division mentions.
+        """Yield the name of every option that has a rule, is checked by a rule about another value, or is free.
 
-        An option has a rule, is checked by a rule about another value, or is free (without a rule).
+        A free option has no rule. Its name may also be that of a whole part of the configuration.
         """
         yield from (rule.option for rule in self.rules if rule.option is not None)
         yield from self.judged

@@ -20,13 +20,13 @@ class _Published(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def known_images(fingerprint: object) -> str | None:
-    """Return the name of the data set with this published fingerprint (SHA-256 of its images). None if it is not published."""
+    """Return the name of the data set with this published fingerprint (SHA-256 of its file list). None if not published."""
     return published().get(fingerprint) if isinstance(fingerprint, str) else None
 
 
 @cache
 def published() -> dict[str, str]:
-    """Return the names of all published data sets by fingerprint (SHA-256 of the images, 64 hexadecimal digits)."""
+    """Return the names of all published data sets by fingerprint (SHA-256 of the list of files, 64 hexadecimal digits)."""
     return parsed(files("aiperf.ranking").joinpath("known_images.yaml").read_bytes())
 
 

@@ -19,7 +19,8 @@ from morphism.morphs import DamagedMorph
 def best_architecture(run: Collected) -> BestArchitecture | None:
     """Return the network with the best measured accuracy of a run. None before the first evaluation.
 
-    `run`: data of the journal. If this release cannot rebuild the network, the result has the reason in place of the graph.
+    `run`: data of the journal. For a detector, or if this release cannot rebuild the network, the result has the reason in
+    place of the graph.
     """
     if run.best is None:
         return None

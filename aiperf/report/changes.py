@@ -48,7 +48,7 @@ def in_short(encoded: Sequence[Morph]) -> str:
 def change(trial: TrialFacts) -> str:
     """Return the change from the network of a trial's parent to that of the trial as short text: `16 × kernel, 1 × skip`.
 
-    Without a change it is `the starting graph` or `its parent again`.
+    Without morphs it is `the starting graph` or `its parent again`. A tuned kernel size that changed nothing is added.
     """
     summary = in_short(trial.morphs) or ("the starting graph" if trial.parent is None else "its parent again")
     if trial.kernel_size is not None and not any(each.get("kind") == "kernel" for each in trial.morphs):

@@ -41,10 +41,10 @@ def losses(
 
 
 def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collection[int]) -> Waterfall:
-    """Return the loss waterfall with the measured joules of its parts. It is unchanged if a device was not measured.
+    """Return the loss waterfall with the measured joules of its parts. It is unchanged if a counted device was not measured.
 
-    Accelerators count. Without them the processors of hosts that run a single worker count. `measured`: device samples.
-    `workers`: numbers of the workers present in the window.
+    Accelerators count. Without them the processors count if no host runs several workers. It is also unchanged if nothing
+    counts. `measured`: device samples. `workers`: numbers of the workers present in the window.
     """
     all_ = () if measured is None else tuple(one for one in measured.devices if one.worker in workers)
     devices = tuple(one for one in all_ if one.device.kind == "accelerator")
@@ -76,10 +76,11 @@ def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collecti
 
 
 def clock_share(peak_clock_mhz: float | None, measured: Telemetry | None, workers: Mapping[int, float]) -> float | None:
-    """Return the mean clock of the working accelerators ÷ the clock of their peak. 1: equal clocks.
+    """Return the mean clock of the working accelerators, weighted by utilization, ÷ the clock of their peak. 1: equal clocks.
 
     `peak_clock_mhz`: clock of the published peak. `measured`: device samples. `workers`: seconds of presence in the window of
-    each worker that worked there. None if a clock is unknown.
+    each worker that worked there. None if a clock or utilization is unknown, or if an accelerator was sampled for less than
+    95 % of its worker's presence.
     """
     if peak_clock_mhz is None or measured is None or not workers:
         return None

@@ -92,7 +92,7 @@ def preflight_warnings(
 
 
 def system_warnings(system: SystemDescription) -> list[RunWarning]:
-    """Return warnings about nodes that differ or have no description, and about missing `system.*` options. Empty if none."""
+    """Return warnings about nodes that differ or have no description, or an incomplete form (system.*). Empty if none."""
     alike = "set up all nodes alike, or exclude the differing ones (listed in the report under System)"
     found = [RunWarning(text, "note", alike) for text in in_words(system.differences, system.nodes)]
     if any(value is not None for value in system.form.values()) and system.unfinished:

@@ -118,7 +118,7 @@ def quality(report: Report) -> str:
 
 
 def regulated(report: Report) -> str:
-    """Return the regulated score (−ln(error) × FLOPS) as text in FLOPS, or `no evaluation` or `no valid window`."""
+    """Return the regulated score (−ln(error) × FLOPS) as text. `no evaluation` without an error, else `no valid window`."""
     value = report.score.regulated_flops_per_second
     if value is not None:
         return units.flops_per_second(value)
@@ -126,7 +126,7 @@ def regulated(report: Report) -> str:
 
 
 def error(report: Report) -> str:
-    """Return the error of a run (1 − best accuracy) as text in percent, or `no evaluation`.
+    """Return the error of a run (1 − best top-1 accuracy) as text in percent. `no evaluation` without one.
 
     If every validation image was classified correctly: `≤ 0.14 % (no error in 360 images)`.
     """
@@ -164,9 +164,9 @@ OUTCOMES = {"epochs": "all epochs done", "early stop": "stopped early", "followe
 
 
 def outcome(code: str) -> str:
-    """Return readable text for the outcome of a trial. `code`: outcome in the journal, such as 'early stop'.
+    """Return readable text for the outcome of a trial. `code`: outcome as in TrialFacts, such as 'early stop'.
 
-    An unknown outcome is returned unchanged.
+    An outcome without a text of its own, such as 'failed', is returned unchanged.
     """
     return OUTCOMES.get(code, code)
 
@@ -240,7 +240,7 @@ MOST_LOSSES = 3
 
 
 def largest_losses(report: Report) -> str | None:
-    """Return the three largest losses between the peak and the score as text. None if no loss is known.
+    """Return at most three largest losses between the peak and the score as text. None if no loss is known.
 
     Example: `clocks and kernels 61.0 %, search 3.2 % and input 1.1 % of 12.3 TFLOPS (8 × dense peak of … in bf16)`.
     """
@@ -253,7 +253,10 @@ def largest_losses(report: Report) -> str | None:
 
 
 def waterfall_top(fallen: Waterfall) -> str:
-    """Return the peak of all planned accelerators as text: `2.50 PFLOPS (8 × dense peak of NVIDIA A100-SXM4-80GB in bf16)`."""
+    """Return the peak of all planned accelerators as text: `2.50 PFLOPS (8 × dense peak of NVIDIA A100-SXM4-80GB in bf16)`.
+
+    If the peak is unknown, it is the rate of the run's training steps.
+    """
     top = units.flops_per_second(fallen.top_flops_per_second)
     return f"{top} ({units.count(fallen.accelerators)} × {fallen.top_source})"
 
@@ -347,7 +350,7 @@ def standing_parts(report: Report) -> tuple[str, str]:
 
 
 def broken_rules(report: Report) -> tuple[str, list[str]]:
-    """Return a heading and the list of the ranking's rules that a run breaks, as texts with the remedies.
+    """Return a heading and the ranking's rules that a run breaks or that could not be checked, as texts with the remedies.
 
     For a simulated run the rules are those that a real run with its configuration would break, and the heading states this. The
     heading is '' for other runs and without a broken rule. Options of one part of the configuration share a text.
@@ -360,7 +363,7 @@ def broken_rules(report: Report) -> tuple[str, list[str]]:
 
 
 def ranking_options(breaches: Sequence[RuleViolation]) -> str | None:
-    """Return the command that starts a run for the ranking. None if at most one broken rule is about options.
+    """Return the command that starts a run for the ranking. None if it would fix at most one broken rule.
 
     `breaches`: broken rules of a run. The command replaces their remedies.
     """
@@ -442,7 +445,7 @@ def part(name: str) -> str:
 
 
 def option(name: str, value: str) -> str:
-    """Return the value of an option as text. Seconds get their unit, and from a minute on also hours and minutes.
+    """Return the value of an option as text. Seconds get their unit: `30 s`, from 60 s on `3600 (1 h 00 min)`.
 
     `name`: dotted name of the option. A name that ends with `_seconds` is a time.
     """

@@ -80,9 +80,9 @@ def verdict(measured: RelativeChange, largest_regression: float, *, more_is_bett
     """Return "regression", "no regression" or "cannot be determined" for a change, by its 95 % interval and a margin.
 
     `largest_regression`: the margin, as a share from 0 to below 1. It is the largest relative decrease that is no regression.
-    `more_is_better`: False for figures such as an error, for which an increase is the regression. The verdict is "regression"
-    if the whole interval is beyond the margin, and "no regression" if the whole interval is within it. In all other cases, and
-    without an interval, it is "cannot be determined".
+    `more_is_better`: False for figures such as an error. The inverse ratio then counts: a margin of 0.2 permits an increase of
+    25 %. The verdict is "regression" if the whole interval is beyond the margin, and "no regression" if the whole interval is
+    within it. In all other cases, and without an interval, it is "cannot be determined".
     """
     if measured.interval is None:
         return "cannot be determined"

@@ -88,8 +88,8 @@ def read_prediction(path: Path) -> dict[str, Any]:
 def require_prediction(content: object, name: str) -> dict[str, Any]:
     """Return `content` unchanged if it is a JSON object with the fields of a prediction.
 
-    `name`: name of the file, for the error message. Raise BadConfiguration if a field is missing, or if the format has another
-    version.
+    `name`: name of the file, for the error message. Raise BadConfiguration if it is no such object, or if the format has
+    another version.
     """
     keys = {*ScorePrediction.__dataclass_fields__, "score", "interval"}
     if not isinstance(content, dict) or not keys <= content.keys() or content["format"] != FORMAT:
@@ -117,8 +117,8 @@ def node_hashes(checks: Iterable[NodeChecked]) -> tuple[str, ...]:
 def differing_options(content: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
     """Return the sorted names of the options that differ between a prediction and a run.
 
-    `content`: JSON object of the prediction's file. `config`: configuration of the run. Options that may differ are not listed:
-    seed, names, folders and the place of the run.
+    `content`: JSON object of the prediction's file. `config`: configuration of the run. Options in OTHER_OPTIONS, such as
+    the seed and the folders, may differ and are not listed.
     """
     predicted = content["config"]
     names = (predicted.keys() | config.keys()) - OTHER_OPTIONS

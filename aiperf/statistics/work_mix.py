@@ -113,7 +113,7 @@ def pairs(first: RunWork, second: RunWork) -> Pairs | None:
     """Return the speed of the second run relative to the first, over pairs of trials with equal network and batch size.
 
     The speed is operations per busy accelerator-second, as a geometric mean over pairs. A pair is left out if the operations of
-    its trials differ by more than 1 %. None if there is no pair.
+    its trials differ by more than 1 %. None if no pair is left.
     """
     ones, others = _by_cell(first.trials), _by_cell(second.trials)
     both = [pair for cell, trials in ones.items() for pair in zip(trials, others.get(cell, ()), strict=False)]

@@ -130,8 +130,9 @@ def require_announced(conf: RunConf, now_unix: float | None = None) -> None:
     `now_unix`: start of the run in seconds since 1970. None: now. Nothing is written.
 
     Raises:
-        NotAsAnnounced: the run differs, the announcement was withdrawn or used, or the log does not contain it.
+        NotAsAnnounced: the run differs, the announcement was withdrawn or used, or the log is unreadable or lacks it.
         AnnouncementsDamaged: the log is damaged.
+        KeyUnusable: ssh-keygen is not installed.
         BadConfiguration: only one of announcement= and announcement_log= is given, or the id is no id.
     """
     named = _named(conf)
@@ -149,6 +150,7 @@ def use_announcement(conf: RunConf, folder: Path, first: tuple[str, float]) -> N
         NotAsAnnounced: another run has used the announcement, or it was withdrawn, since `require_announced`.
         AnnouncementsDamaged: the log is damaged.
         AnnouncementsNotWritten: the entry could not be added.
+        KeyUnusable: ssh-keygen is not installed.
     """
     named = _named(conf)
     if named is None:
@@ -295,7 +297,7 @@ def witnessed_unix(log: Announcements, wanted: SignedEntry, signers: Mapping[str
     """Return the earliest time (seconds since 1970) at which another person confirmed by signature that an entry existed.
 
     `wanted`: the entry. `signers`: names of the signers by id of each entry (`signers_of`). A second key of the same
-    person, or a key of an unknown person, is no confirmation. None if there is no confirmation.
+    person, or a key of an unknown person, is no confirmation. None without a confirmation, or if the entry's signer is unknown.
     """
     own = set(signers.get(wanted.id, ()))
     witnesses = (each for each in log.entries[wanted.entry.number :] if isinstance(each.entry, HeadWitnessed))

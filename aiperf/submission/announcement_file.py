@@ -72,9 +72,10 @@ def add(path: Path, key: Path | None, entry_of: Callable[[Announcements], AnyEnt
     s for another writer.
 
     Raises:
-        AnnouncementsNotWritten: another writer holds the log, or the file cannot be written. The log is unchanged.
-        AnnouncementsDamaged: a line of the log was changed or removed, or has a wrong signature.
-        KeyUnusable: the key cannot sign.
+        AnnouncementsNotWritten: another writer holds the log, or the file cannot be locked or written. Nothing is added.
+        AnnouncementsDamaged: a line of the log was changed or removed, or a line or the new entry is not valid.
+        KeyUnusable: the key cannot sign, or ssh-keygen is not installed.
+        OSError: the log cannot be read, or the incomplete line cannot be moved.
     """
     with _locked(path) as file:
         content = file.read()

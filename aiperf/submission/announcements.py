@@ -114,7 +114,7 @@ class Announcements:
 
     @property
     def head(self) -> str:
-        """Id of the last entry. 64 zeros if the log is empty. A known id reveals that entries after it were removed."""
+        """Id of the last entry. 64 zeros if the log is empty. A log that lacks an id known to others was cut."""
         return self.entries[-1].id if self.entries else ORIGIN.decode()
 
     def by_id(self, wanted: str) -> SignedEntry | None:
@@ -140,7 +140,7 @@ def content_of(entry: AnyEntry) -> bytes:
 
 
 def line_of(log: Announcements, content: bytes, signature: str) -> bytes:
-    """Return the bytes of the next line of a log of announcements, with the hash over the previous line and a newline.
+    """Return the bytes of the next line of a log of announcements, with its hash and a newline.
 
     `log`: present content of the log. `content`: signed bytes of the entry (`content_of`). `signature`: text of its
     signature, '' for an entry without one.
@@ -156,7 +156,7 @@ def parse(content: bytes, name: str) -> Announcements:
     returned as `torn`.
 
     Raises:
-        AnnouncementsDamaged: a line is no entry, does not follow from the previous one, or has no valid signature.
+        AnnouncementsDamaged: a line is no valid entry, does not follow from the previous one, or has no valid signature.
         KeyUnusable: ssh-keygen is not installed.
     """
     entries: list[SignedEntry] = []
@@ -186,7 +186,7 @@ def signers_of(log: Announcements, allowed: Path) -> dict[str, tuple[str, ...]]:
     """Return the names of the people that may have signed each entry, by the id of the entry. Unsigned entries are left out.
 
     `allowed`: file of allowed signers, in the format of ssh-keygen. A name counts if its key was valid at the entry's time.
-    The names of an entry are empty if its key is not in the file.
+    The names of an entry are empty if no name counts. Raise KeyUnusable if ssh-keygen is not installed.
     """
     signed = [each for each in log.entries if each.key is not None]
     with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:

@@ -68,7 +68,7 @@ def pack(path: Path, contents: Mapping[str, Content], manifest: bytes, signature
 
     Raises:
         BundleRefused: a file changed since the manifest was made, or has 8 GiB or more.
-        OSError: the archive cannot be written. An incomplete file is removed.
+        OSError: a file cannot be read, or the archive exists or cannot be written. An incomplete archive is removed.
     """
     members: dict[str, Content] = {MANIFEST: manifest}
     members |= {} if signature is None else {SIGNATURE: signature.encode()}
@@ -110,7 +110,7 @@ def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> UnpackedSu
     is no error.
 
     Raises:
-        BundleRefused: the file breaks a rule of submissions. The message has the member and the rule.
+        BundleRefused: the file breaks a rule of submissions. The message has the rule.
         DiskTooSmall: the files do not fit on the disk.
         OSError: `path` is no regular file or cannot be read, or the folder cannot be written.
     """

@@ -53,12 +53,14 @@ def build(
     include the recorded machine samples. `signers`: file of allowed signers. None: any key may sign.
 
     Raises:
-        BadConfiguration: `path` exists, or the log of an announced run cannot be read.
+        BadConfiguration: `path` exists, or the log of announcements cannot be read.
         JournalDamaged, NoSuchRun: a run's journal cannot be read.
         AnnouncementsDamaged: the log of announcements is damaged.
-        KeyUnusable: the key cannot sign.
+        KeyUnusable: the key cannot sign, or ssh-keygen is not installed.
+        BadPower: the form or table of a power meter is invalid.
         BundleRefused: a file of a run changed meanwhile, or has 8 GiB or more.
-        OSError: the file cannot be written.
+        DiskTooSmall: there is no room to unpack the file for the inspection.
+        OSError: a file of a run cannot be read, or the file cannot be written.
     """
     if path.exists():
         raise BadConfiguration(f"a submission is a new file, but '{path}' exists: name another by --out")

@@ -103,7 +103,7 @@ def judge_run(run: SubmittedRun, folder: Path, requirements: Requirements) -> Ru
     """Inspect one run of a submission: journal, recomputed proposals, source code and rules. Return the findings.
 
     `run`: entry of the run in submission.json. `folder`: its unpacked folder. `requirements`: limits for this inspection.
-    An unreadable journal is a bad finding, not an error.
+    An unreadable journal is a bad finding, not an error. Raise OSError if the sources to compare with cannot be read.
     """
     if not (folder / JOURNAL).is_file():
         finding = InspectionFinding("members", "bad", f"{JOURNAL} is missing", run.run)

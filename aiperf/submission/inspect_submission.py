@@ -62,7 +62,8 @@ def inspect(path: Path, requirements: Requirements | None = None) -> Inspection:
     general ones. The temporary folder is removed.
 
     Raises:
-        OSError: `path` is no regular file or cannot be read, or the temporary folder cannot be written.
+        OSError: `path` is no regular file, `path` or the sources to compare with cannot be read, or the temporary folder
+            cannot be written.
         DiskTooSmall: there is no room to unpack it.
         KeyUnusable: ssh-keygen is not installed.
     """

@@ -33,7 +33,7 @@ z8KaisNDYAy4VK2Cw2d+XJjwU=
 def sign(key: Path, content: bytes) -> str:
     """Return a signature of `content`, as the text of a signature file of ssh-keygen.
 
-    `key`: file of a private key, or the .pub file of a key in ssh-agent. It may ask for a passphrase.
+    `key`: file of a private key, or the .pub file of a key in ssh-agent. ssh-keygen may ask for a passphrase.
 
     Raises:
         KeyUnusable: the key cannot be read, is no Ed25519 key, or is rejected by ssh-keygen, or ssh-keygen is not
@@ -81,7 +81,8 @@ def read_allowed(path: Path) -> Path:
     """Check a file of allowed signers (format of ssh-keygen) and return its path unchanged.
 
     Raises:
-        KeyUnusable: the file cannot be read, or ssh-keygen rejects one of its lines. The message names the line.
+        KeyUnusable: the file cannot be read, a line has a certificate authority or is rejected by ssh-keygen, or
+            ssh-keygen is not installed. The message names the line.
     """
     try:
         require_file(path)

@@ -26,7 +26,7 @@ class ControlGroupLimits(msgspec.Struct, frozen=True, kw_only=True):
 def usable_processors(limits: ControlGroupLimits | None = None) -> int:
     """Return the whole logical processors that this process may use: CPU affinity and cgroup quota (rounded down), at least 1.
 
-    `limits`: limits of the control groups. Default: read from the kernel.
+    `limits`: limits of the control groups. Default: read from the kernel. Raise OSError if they cannot be read.
     """
     limits = limits or limits_here()
     allowed = len(os.sched_getaffinity(0))

@@ -116,7 +116,7 @@ def describe_usable() -> HostDescription:
     """Return the description of this host, limited to the accelerators that this process may use.
 
     Variables such as CUDA_VISIBLE_DEVICES select them. A MIG slice counts as one accelerator with its own memory. File systems
-    are not described.
+    are not described. Raise OSError if the kernel's process files cannot be read.
     """
     system = describe()
     return msgspec.structs.replace(system, accelerators=usable(system.accelerators, os.environ, slice_bytes))
@@ -157,7 +157,7 @@ def describe_node(
 
     The first level is the part, such as 'processors', 'accelerators', 'network' and 'kernel'. An unreadable value is the text
     'not readable: ' and the reason. `folders`: folders of the run by purpose, with file systems to describe. `environment`:
-    environment variables. `root`: folder that contains /proc and /sys.
+    environment variables. `root`: folder that contains /proc and /sys. Raise OSError without /proc/meminfo.
     """
     proc, sys = root / "proc", root / "sys"
     return {

@@ -99,9 +99,9 @@ class RaplCounter:
             return None
 
     def joules(self) -> float | None:
-        """Return the energy of all packages in joules since the object was created. None if a counter cannot be read.
+        """Return the energy of all packages in joules since the object was created.
 
-        Call it more often than the counters overflow (minutes under load).
+        None if there is no counter, or one cannot be read. Call it more often than the counters overflow (minutes under load).
         """
         now = self._counters()
         if now is None or self._last is None:
@@ -138,7 +138,8 @@ class HostSampler:
         """Return one sample of the host: utilization of the processors since the last sample, used memory, and power.
 
         Utilization is a share 0..1, memory in bytes, power in watts, energy in joules. `wanted`: identifiers of devices, None
-        for all. The result is empty if 'host' is not among them. Power and energy are None if they cannot be read.
+        for all. The result is empty if 'host' is not among them. Power and energy are None if they cannot be read. Utilization
+        is None within one clock tick of the last sample.
         """
         if wanted is not None and HOST not in wanted:
             return []

@@ -156,8 +156,8 @@ class WorkerPeak:
 def worker_peak(device: str, machine: Mapping[str, Any], precision: DataType) -> WorkerPeak | None:
     """Return the peak rate of one rank (training process): published for its accelerator, else measured by its worker.
 
-    None if neither is known. `device`: model name of the accelerator. `machine`: description of the host that the worker sent
-    when it joined the run. `precision`: data type of the training.
+    None if neither is known. `device`: model name of the rank's device. `machine`: description of the host that the
+    worker sent when it joined the run. `precision`: data type of the training.
     """
     units = _compute_units(machine)
     dense = peak(device, None, precision, units)

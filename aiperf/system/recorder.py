@@ -93,7 +93,7 @@ class Recorder:
         return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
     def stop(self, patience_seconds: float = 5.0) -> int | None:
-        """Stop the recorder process and wait for its end. It is killed after `patience_seconds`.
+        """Stop the recorder process and wait for its end. It is killed if it takes longer than `patience_seconds`.
 
         Return its exit status: 0 if it recorded until now, negative if a signal ended it, None if it was never started.
         """
@@ -114,7 +114,8 @@ def record(log: Log, attached: OpenSamplers, session: Session, parent: int | Non
 
     `attached`: open samplers. `session`: devices and interval in seconds. `parent`: process number of the worker's process.
     Return when it is no longer this process's parent. None: no parent is checked. `watch`: sampler of all processes of the
-    host. SIGTERM and SIGUSR1 must be blocked. SIGUSR1 causes the next sample and check of the parent at once.
+    host. SIGTERM and SIGUSR1 must be blocked. SIGUSR1 causes the next sample and check of the parent at once. Raise OSError
+    if the file cannot be written.
     """
     log.begin(session)
     wanted = {device.id for device in session.devices}

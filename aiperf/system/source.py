@@ -29,7 +29,8 @@ def installed() -> Path:
 def digest(root: Path) -> str:
     """Return the SHA-256 of all files of the packages and of the configuration below `root`, as 64 hexadecimal digits.
 
-    `root`: checkout, or folder of installed packages. Raise OSError if a package is missing or a file cannot be read.
+    Folders __pycache__ are left out. `root`: checkout, or folder of installed packages. Raise OSError if a package is missing
+    or a file cannot be read.
     """
     whole = hashlib.sha256()
     for name, path in sorted(_files(root).items(), key=lambda each: each[0].encode()):
@@ -55,8 +56,8 @@ def _files(root: Path) -> dict[str, Path]:
 def revision(root: Path | None = None) -> dict[str, str]:
     """Return the version of the sources: their SHA-256 as 'source', and in a git checkout the commit as 'source commit'.
 
-    '+' after the commit: files of the packages differ from it. `root`: folder of the packages. Default: the running ones. Raise
-    OSError if a package is missing or a file cannot be read.
+    '+' after the commit: files of the packages or the configuration differ from it. No commit if git fails. `root`: folder of
+    the packages. Default: the running ones. Raise OSError if a package is missing or a file cannot be read.
     """
     root = root or installed()
     versions = {SOURCE: digest(root)}

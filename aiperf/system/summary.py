@@ -388,7 +388,8 @@ def summarise(
     `records`: sessions, samples and damages of the telemetry files, in file order. `window`: start and end in seconds since the
     start of the run. `spans`: activities of each worker, by worker number, by which the energy is divided. None: activity
     unknown. A sample counts for the time since the previous sample, cut at the window's edges: 300 W over a window of 100 s is
-    30,000 J, independent of the sampling times. Raise ValueError if the window is empty.
+    30,000 J, independent of the sampling times. A gap of more than 3 intervals is missing time. Raise ValueError if the window
+    is empty.
     """
     if not window[0] < window[1]:
         raise ValueError(

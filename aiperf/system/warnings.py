@@ -53,7 +53,7 @@ class WarningThresholds:
 
 
 def telemetry_warnings(telemetry: Telemetry, limits: WarningThresholds) -> tuple[RunWarning, ...]:
-    """Return all warnings about the machines of a run, most critical first. Empty if there are none.
+    """Return the warnings about the machines of a run except those of `died`, most critical first. Empty if there are none.
 
     `telemetry`: summary of the run's valid window. `limits`: thresholds. Similar devices share one warning, which names the
     worst of them.

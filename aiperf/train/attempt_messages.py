@@ -101,7 +101,7 @@ class _Corrupt:
         self._reported = 0
 
     def new_images(self) -> tuple[Word, ...]:
-        """Return a message with all corrupt images if there are new ones."""
+        """Return one message with all corrupt images found so far. Empty if there are no new ones."""
         corrupt = self._data.corrupt
         if len(corrupt) == self._reported:
             return ()

@@ -65,7 +65,7 @@ class Reports:
 
         `left`: estimated seconds until the end of the epoch. The interval of the driver (the main process) ends when it
         receives the report. The first step that ends after an edge of the window therefore reports at once, and the interval
-        across the edge is no longer than one step.
+        ends at most one step after the edge.
         """
         return ends_interval(now - self._last, left, self._every) or any(
             self._last < edge <= now for edge in self._edges

@@ -78,7 +78,7 @@ def _whose(course: UtilizationSeries) -> tuple[str, tuple[str, str]]:
 
 
 def each_device_over_time(report: Report) -> DrawnFigure | None:
-    """Draw the utilization of each device over time as one row of a heat map. None if fewer than two devices have samples."""
+    """Draw the utilization of at most 64 devices over time, one row of a heat map each. None if fewer than two have samples."""
     courses = () if report.telemetry is None else report.telemetry.device_courses
     rows = [each for each in courses if any(value is not None for value in each.utilisation)]
     if len(rows) < 2:

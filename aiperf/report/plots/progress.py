@@ -49,7 +49,7 @@ def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: s
 def score_over_time(report: Report) -> DrawnFigure:
     """Draw score and regulated score over time in FLOPS, with the shaded warm-up and the 95 % interval.
 
-    Without work the result has a text in place of the drawing.
+    For a run of 0 s the result has a text in place of the drawing.
     """
     name, title = "score", "Score over time"
     if not report.curve:
@@ -156,7 +156,7 @@ FINE_ERROR_TICKS = (
 def error_over_time(report: Report) -> DrawnFigure:
     """Draw the top-1 error of the epochs of all trials over time on a logarithmic axis, and the smallest error until each time.
 
-    Without an evaluation the result has a text in place of the drawing.
+    Of many epochs only a part is drawn. Without a top-1 error the result has a text in place of the drawing.
     """
     name, title = "error", "Error over time"
     if not report.errors:

@@ -138,6 +138,7 @@ def _grid(figure: Figure, axes: Axes, chart: Gantt, own: Accent) -> None:
 def accelerators_over_time(report: Report) -> DrawnFigure:
     """Draw the number of present accelerators over time as a step line, and the planned number.
 
+    If no number is planned, the largest number at once is drawn instead.
     Without a worker the result has a text in place of the drawing.
     """
     name, title, available = "accelerators", "Accelerators over time", report.availability

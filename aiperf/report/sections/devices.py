@@ -22,7 +22,7 @@ def devices(report: Report) -> Section:
 
 
 def telemetry(report: Report) -> Table | None:
-    """Return a table of the measurements in the valid window, one row for each device. None without samples of devices."""
+    """Return a table of the measurements in the valid window, one row for each of at most 64 devices. None without samples."""
     if report.telemetry is None or not report.telemetry.devices:
         return None
     devices = report.telemetry.devices
@@ -62,7 +62,7 @@ def telemetry(report: Report) -> Table | None:
 def loads(report: Report) -> Table | None:
     """Return a table of the hosts' processor time by user (this run, other programs, kernel). None without samples of hosts.
 
-    The host with the largest load by other programs is first.
+    The host with the largest load by other programs is first. At most 64 hosts are listed.
     """
     if report.telemetry is None or not report.telemetry.loads:
         return None

@@ -11,7 +11,7 @@ from aiperf.report.tables import Cell, Column, Table, row_of
 def exchange(report: Report) -> Section | None:
     """Return the section on the time of the gradient exchange and its minimum at the measured bandwidth.
 
-    None if no worker has several ranks, or if no bandwidth was measured.
+    None if no worker with several ranks worked in the valid window, or if a bandwidth was not measured.
     """
     facts = report.exchange
     if facts is None:

@@ -37,7 +37,8 @@ def preset_of(report: Report) -> str | None:
 def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifference, ...]:
     """Return the options of a run that differ from the values of a preset, in order of the layers of HPC AI500.
 
-    `preset`: value of the option `benchmark`. Other images under the name of the published data set are a difference too.
+    `preset`: value of the option `benchmark`. Another data set or starting network than the published one is a difference too.
+    Raise BadConfiguration if this release has no such preset.
     """
     values = dict(flattened(as_plain(configure([f"benchmark={preset}"]))))
     own = dict(flattened(report.run.config))

@@ -92,7 +92,7 @@ def opening_of(conf: RunConf) -> Opening:
 
 
 def weak(opening: Opening) -> tuple[ModelledSize, ...]:
-    """Return the modelled times for 1, 2, 4, … accelerators with a constant batch per accelerator (weak scaling).
+    """Return the modelled times for numbers of accelerators from 1 to all, with a constant batch of each one (weak scaling).
 
     Times are accelerator-seconds per image. The fewest accelerators are first, and efficiency is relative to them.
     """
@@ -101,7 +101,7 @@ def weak(opening: Opening) -> tuple[ModelledSize, ...]:
 
 
 def strong(opening: Opening) -> tuple[ModelledSize, ...]:
-    """Return the modelled times for 1, 2, 4, … accelerators with a constant global batch (strong scaling).
+    """Return the modelled times for numbers of accelerators from 1 to all, with a constant global batch (strong scaling).
 
     Times are accelerator-seconds per image. The fewest accelerators are first, and efficiency is relative to them. Numbers
     that do not divide the global batch are left out.

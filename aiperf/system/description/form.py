@@ -85,8 +85,8 @@ FIELDS = tuple(field.name for field in fields(SystemForm) if field.name != FILE)
 def filled(form: SystemForm) -> SystemForm:
     """Return the form completed by the values of its YAML file (option system.file). A field that has a value keeps it.
 
-    A form without a file is unchanged. Raise BadConfiguration if the file cannot be read, has an unknown field, or a value of
-    the wrong type.
+    A form without a file is unchanged. Raise BadConfiguration if the file cannot be read, is no YAML mapping, or has an unknown
+    field or an invalid value.
     """
     if form.file is None:
         return form

@@ -205,7 +205,7 @@ def variables(environment: Mapping[str, str]) -> Part:
     """Return the recorded environment variables by name: those of libraries such as NCCL, CUDA, OMP and Ray.
 
     `environment`: all environment variables. For a name that suggests a secret, only the fact that the variable is set is
-    recorded. Passwords in URLs are replaced.
+    recorded. Passwords in URLs are replaced. Variables that differ between processes, such as RAY_ADDRESS, are left out.
     """
     chosen_variables: Part = {}
     for name, value in sorted(environment.items()):

@@ -145,8 +145,8 @@ class SystemDescription:
 def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked]) -> SystemDescription:
     """Return the system of a run: the site's form, groups of equal nodes, and differences between nodes.
 
-    `config`: configuration of the run. `checks`: results of the node checks (preflight) in the journal. The last check of a
-    node counts.
+    `config`: configuration of the run. `checks`: results of the node checks (preflight) in the journal. The last check that
+    describes a node counts.
     """
     hashes, why_not = _described(checks)
     by_hash: dict[str, list[str]] = {}

@@ -88,7 +88,10 @@ class LoadBuilder:
             view.stalled += (now.stalled - was.stalled) * inside / step
 
     def loads(self) -> tuple[HostLoad, ...]:
-        """Return the mean load of each machine in the window, sorted by machine name. Empty if no sample has processor time."""
+        """Return the mean load of each machine in the window, sorted by machine name.
+
+        A machine without a measured period in the window is left out.
+        """
         loads = [
             self._load(", ".join(sorted(self._names[machine])), [*of.values()]) for machine, of in self._views.items()
         ]

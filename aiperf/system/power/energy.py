@@ -75,7 +75,7 @@ def energy_facts(
     there: Mapping[int, float],
     window_seconds: float,
 ) -> EnergyFacts | None:
-    """Return energy in joules, power in watts, FLOPS/W and EE HPC level for a run's valid window. None without measured power.
+    """Return energy in joules, power in watts, FLOPS/W and EE HPC level for a run's valid window. None without measured energy.
 
     `telemetry`: telemetry over the window, None if there is none. `meters`: external power meters over the window. `nodes`:
     hosts of the workers. `flops_per_second`: score of the run, None without a score. `there`: seconds of presence in the

@@ -67,8 +67,8 @@ def read_meters(run_folder: Path, started_unix: float, window: tuple[float, floa
     """Return all external power meters of a run with their energy over a time window. Empty without a folder power/.
 
     `run_folder`: folder of the run, with power/NAME.yaml (form) and NAME.csv (samples) of each meter. `started_unix`: start of
-    the run in seconds since 1970. `window`: start and end in seconds since the start of the run. Raise BadPower if a form or a
-    table is invalid.
+    the run in seconds since 1970. `window`: start and end in seconds since the start of the run. Invalid lines of a table are
+    skipped and counted. Raise BadPower if a form or a table is unreadable or invalid, or a table has fewer than two samples.
     """
     forms = sorted((run_folder / FOLDER).glob("*.yaml"))
     return tuple(_meter(form, started_unix, window) for form in forms)

@@ -148,9 +148,9 @@ class NvmlSampler:
     def health(self, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
         """Return health indicators by name for each device, by device identifier. None for an indicator that cannot be read.
 
-        `wanted`: identifiers of devices. Lost devices are left out. `ecc_uncorrected_since_boot`: uncorrected memory errors
-        since the driver started. `xids`: hardware error codes in the kernel log. `processes`: numbers of the processes that
-        compute on the device.
+        `wanted`: identifiers of devices. Devices that were lost at the opening are left out. `ecc_uncorrected_since_boot`:
+        uncorrected memory errors since the driver started. `xids`: hardware error codes in the kernel log. `processes`: numbers
+        of the processes that compute on the device.
         """
         nvml, log = self._nvml, kernel_log()
         xids = None if log is None else hardware_xids(log)
@@ -175,7 +175,8 @@ class NvmlSampler:
     def computing(self, wanted: Collection[str]) -> dict[str, list[int] | None]:
         """Return the process numbers (PIDs) of the processes that compute on each device, by device identifier.
 
-        `wanted`: identifiers of devices. The value is None if NVML does not report the processes. Lost devices are left out.
+        `wanted`: identifiers of devices. The value is None if NVML does not report the processes. Devices that were lost at
+        the opening are left out.
         """
         return {
             device.id: self._ask(partial(self._computing, handle))[0]

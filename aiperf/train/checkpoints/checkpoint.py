@@ -215,7 +215,7 @@ def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return copies of the tensors, by name, on the same device and with the same shapes and layouts.
 
     The copies of one type and device share one buffer. Copying, writing and reading a network is then one operation instead of
-    hundreds. Raise ValueError for a layout with gaps.
+    hundreds. Raise ValueError for a layout that is neither contiguous nor channels_last.
     """
     kinds: dict[tuple[torch.dtype, torch.device], list[str]] = {}
     for name, tensor in tensors.items():

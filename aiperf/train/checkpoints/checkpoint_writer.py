@@ -55,7 +55,8 @@ class Writer:
         """Mark the trial as finished. Its last snapshot must have been submitted. The call returns at once.
 
         All but the newest checkpoint of the trial are removed after the first one of another trial is written. They are kept
-        until then, because a driver (the main process) that resumes after a crash may need an earlier one.
+        until then, because a driver (the main process) that resumes after a crash may need an earlier one. They stay if the
+        last snapshot could not be written.
         """
         with self._changed:
             self._finished = trial
@@ -71,7 +72,7 @@ class Writer:
         return load(self.folder, trial, fingerprint, with_momentum=False).weights
 
     def settle(self, timeout: float | None = None) -> None:
-        """Wait until every queued snapshot is written, at most `timeout` seconds. Default: no limit.
+        """Wait until every queued snapshot is written or has failed, at most `timeout` seconds. Default: no limit.
 
         After the limit the call returns without an error.
         """

@@ -239,7 +239,7 @@ def dense_view(tensor: Tensor) -> Tensor:
 def as_bytes(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Return the memory of each tensor as a uint8 tensor (bytes,), without a copy. Different types then fit in one buffer.
 
-    Raise ValueError for a layout with gaps.
+    Raise ValueError for a layout that is neither contiguous nor channels_last.
     """
     return [dense_view(tensor.detach()).reshape(-1).view(torch.uint8) for tensor in tensors]
 
@@ -247,8 +247,8 @@ def as_bytes(tensors: Iterable[Tensor]) -> list[Tensor]:
 def in_one_piece(tensors: Iterable[Tensor], act: Callable[[Tensor], None]) -> None:
     """Apply a collective operation to many tensors as one buffer per data type and device. The tensors are changed in place.
 
-    `act`: called with each buffer, of shape (elements,), which it changes in place. Raise ValueError for a tensor with a layout
-    with gaps.
+    `act`: called with each buffer, of shape (elements,), which it changes in place. Raise ValueError for a tensor that is
+    neither contiguous nor channels_last.
     """
     kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
     for tensor in tensors:
@@ -289,8 +289,8 @@ def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
     """Return the name of the collective for the option `trainer.collective`: 'horovod', 'torch', or 'none' (a single rank).
 
     `choice`: value of the option. `ranks`: number of ranks of the worker. `on_cuda`: True if they train on accelerators. 'auto'
-    is 'none' for one rank, else Horovod if it is installed (for accelerators with NCCL), else torch. Raise BadConfiguration if
-    the chosen collective is not available, or for 'none' with several ranks.
+    is 'none' for one rank, else Horovod if it is usable (with NCCL for accelerators, else Gloo), else torch. Raise
+    BadConfiguration if the chosen collective is not available, or for 'none' with several ranks.
     """
     if choice == "auto":
         if ranks == 1:

@@ -56,7 +56,7 @@ def missing(*, on_cuda: bool) -> str | None:
 
 
 def join(joining: Joining) -> Horovod:
-    """Initialize Horovod and join the other ranks. It blocks until all ranks have joined.
+    """Initialize Horovod, join the other ranks, and return the collective. It blocks until all ranks have joined.
 
     The address of the rendezvous is in the environment variables HOROVOD_*.
     """

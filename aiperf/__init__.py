@@ -48,6 +48,7 @@ def load(run: str | Path) -> LoadedRun:
         NoSuchRun: there is no run at this path.
         NotAJournal: the path is another file, or the journal cannot be read.
         JournalDamaged: a line of the journal was changed or removed, or another release wrote the journal.
+        BadPower: a power meter file of the run is invalid.
     """
     from aiperf import loaded_run
 

@@ -27,8 +27,9 @@ OURS = ("aiperf", "cluster", "morphism", "searchers")
 def main(words: Sequence[str] | None = None) -> int:
     """Execute a command line and return its exit status: that of the verb or the run, 2 after an error that a user can fix.
 
-    After SIGINT, SIGTERM or SIGHUP the status is 128 + the number of the signal. Errors that a user can fix are printed on
-    standard error without a traceback. An exception of another kind is a defect of AIPerf and is raised.
+    A signal that interrupts it (SIGINT, SIGTERM, SIGHUP) gives 128 + its number, except during the run of `drive`. A reader
+    that closes the output early gives 0. Errors that a user can fix are printed on standard error without a traceback. An
+    exception of another kind is a defect of AIPerf and is raised.
     `words`: arguments after the program's name. Default: the arguments of this process.
     """
     from aiperf.cli.output import in_users_form, set_up

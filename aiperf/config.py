@@ -248,9 +248,9 @@ def _parts_with_schemas() -> Iterator[tuple[str, type[Any]]]:
 
 
 def require_options(words: Sequence[str]) -> None:
-    """Check that each word OPTION=VALUE of a command line names an existing option, once. Types and ranges are not checked.
+    """Check that each word of a command line sets an existing option or group, given once, and that each choice exists.
 
-    Raise BadConfiguration for the first wrong word. The message suggests a similar option.
+    Types and ranges are not checked. Raise BadConfiguration for the first wrong word. The message suggests a correction.
     """
     read(words, _options())
 
@@ -259,7 +259,7 @@ def require_options(words: Sequence[str]) -> None:
 def register() -> None:
     """Register the dataclasses of the configuration with Hydra, which composes the YAML files. A second call does nothing.
 
-    The dataclass of conf/GROUP/NAME.yaml has the name NAME_schema there.
+    The dataclass of conf/GROUP/NAME.yaml has the name NAME_schema there, or GROUP_schema if the group has only one dataclass.
     """
     from hydra.core.config_store import ConfigStore
 
@@ -276,7 +276,8 @@ def configure(words: Sequence[str]) -> RunConf:
     `words`: GROUP=CHOICE and OPTION=VALUE, such as 'dataset=imagenet' and 'seed=1'.
 
     Raises:
-        BadConfiguration: an unknown option, group or choice, or a value of a wrong type or outside its range.
+        BadConfiguration: an unknown or repeated option or group, an unknown choice, or a value of a wrong type or outside its
+            range. Also an unusable file system.file.
     """
     given = read(words, _options())
     from hydra import compose, initialize_config_dir
@@ -334,6 +335,7 @@ def from_plain(plain: dict[str, Any]) -> RunConf:
 
     Raises:
         BadConfiguration: a choice, such as the data set, is unknown in this release, or a value is outside its range.
+        msgspec.ValidationError: a value has a wrong type.
     """
     values = {name: value for name, value in plain.items() if name in RunConf.__dataclass_fields__}
     for part, schemas in schemas_of_parts().items():

@@ -134,7 +134,8 @@ def check() -> None:
 def note() -> None:
     """Begin the stage NOTED: from now on, a signal raises nothing, and `received` returns its number.
 
-    Raise KeyboardInterrupt if a signal was received before. Do nothing else if `install` was not called.
+    Raise KeyboardInterrupt if a signal was received before, at the stage UNWINDING. Do nothing else if `install` was not
+    called.
     """
     check()
     if _requests.is_installed:

@@ -44,5 +44,5 @@ def cell(text: str) -> str:
 
 
 def sanitize_lines(text: str) -> str:
-    """Return a text of several lines with each line sanitized by `sanitize`. The line ends are kept."""
+    """Return a text of several lines with each line sanitized by `sanitize`. Line feeds are kept."""
     return "\n".join(sanitize(line) for line in text.split("\n"))

@@ -78,7 +78,7 @@ class Scratch:
     def close(self, patience_seconds: float = 2.0) -> None:
         """Wait up to `patience_seconds` for the processes started in the folder, kill the others, and remove the folder.
 
-        The call lasts at most 2 s longer than `patience_seconds`. A second call does nothing.
+        It waits at most 2 s longer for the end of the killed processes. A second call does nothing.
         """
         if self._janitor.stdin is None or self._janitor.stdin.closed:
             return
@@ -101,7 +101,7 @@ class Scratch:
 def marked(folder: Path) -> tuple[int, ...]:
     """Return the process ids of all running processes with this folder in the environment variable MARK, without this process.
 
-    Processes of other users are left out.
+    Processes whose environment this process may not read, such as those of other users, are left out.
     """
     mark = f"{MARK}={folder}".encode()
     found = []

@@ -140,7 +140,7 @@ METRICS = {"top1": "top-1 accuracy", "map50": "mAP@0.5"}
 
 
 def quality(value: float) -> str:
-    """Return a quality (top-1 accuracy or mAP, 0..1) as text with four significant digits: `0.4231`."""
+    """Return a quality (top-1 accuracy or mAP, 0..1) as text with up to four significant digits: `0.4231`, `0.5`."""
     return f"{value:.4g}"
 
 

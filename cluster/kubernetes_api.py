@@ -103,7 +103,7 @@ class Api:
         """Wait until an object does not exist any more, at most 120 s. `kind`: kind as in a manifest, such as 'Pod' or 'Job'.
 
         Raises:
-            ClusterError: it still exists then, or the server does not answer.
+            ClusterError: it still exists then, or the server refuses the request or does not answer.
         """
         deadline = time.monotonic() + GONE_SECONDS
         while self.read(kind, name) is not None:
@@ -160,7 +160,7 @@ class Api:
     def last_lines(self, pod: str, container: str, count: int) -> list[str]:
         """Return the last `count` lines of the log of a pod's container.
 
-        Empty if the server has no log of it or does not answer.
+        Empty if the server has no log of it, refuses the request or does not answer.
         """
         read = self._client.CoreV1Api().read_namespaced_pod_log
         with suppress(ClusterError):
@@ -214,6 +214,7 @@ class Api:
 
         Raises:
             ClusterError: the copy failed. The original is unchanged.
+            OSError: a file cannot be written on this machine.
         """
         without = [f"--exclude=./{name}" for name in left_out]
         command = ["sh", "-c", 'cd "$0" && tar -czf - "$@" . | base64', folder, *without]
@@ -230,7 +231,7 @@ class Api:
         """Wait until a pod is in the phase Running, at most 300 s.
 
         Raises:
-            ClusterError: it ended, was deleted, or does not run after 300 s.
+            ClusterError: it ended, was deleted, or does not run after 300 s, or the server refuses or does not answer.
         """
         deadline = time.monotonic() + READER_SECONDS
         while True:

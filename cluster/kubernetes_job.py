@@ -75,8 +75,8 @@ class KubernetesJob:
         `script`: not used.
 
         Raises:
-            ClusterError: a job of this name still runs, or the server refused an object. Objects created before are then
-                deleted.
+            ClusterError: the API cannot be used, a job of this name still runs, or the server refused an object. Objects
+                created before the refused one are deleted.
         """
         api = self._api()
         jobs = [each for each in self.objects if each["kind"] in ("RayJob", "Job")]
@@ -156,6 +156,7 @@ class KubernetesJob:
         Raises:
             NoReport: the run has no journal. The message has warnings and logs of its pods.
             ClusterError: the copy failed.
+            OSError: a file cannot be written on this machine.
         """
         api = self._api()
         pod = self._reader()

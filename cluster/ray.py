@@ -48,7 +48,10 @@ class RayConf(NodesConf):
     """Accelerators of each requested node, all of them."""
 
     def requested_nodes(self) -> NodesAsked:
-        """Return the number of nodes to wait for (`nodes`) and to request (`most_nodes`), with declared accelerators."""
+        """Return number of nodes to wait for (`nodes`), of more nodes to request (`most_nodes`), and declared accelerators.
+
+        `most_nodes`: None if not more than `nodes` are requested.
+        """
         most = max(self.nodes, self.ask_nodes)
         run_nodes = NodesAsked(nodes=self.nodes, most_nodes=most if most > self.nodes else None)
         declared = super().requested_nodes()

@@ -89,7 +89,10 @@ class SimulatedConf(ClusterConf):
     """Take compute, exchange, start-up and gap times, memory, the ceiling and the rate of losses from this run's journal."""
 
     def check(self) -> None:
-        """Check that step costs, shape, topology and links match each other. Raise ValueError otherwise."""
+        """Check the step costs and bytes per element, and that topology, shape, accelerators and links match each other.
+
+        Raise ValueError otherwise.
+        """
         if self.bytes_per_element == 3:
             raise ValueError("cluster.bytes_per_element is 2 (BF16, FP16) or 4 (FP32), but found 3: take one of them")
         if len(self.step_costs) not in (0, 5):

@@ -172,7 +172,7 @@ def _known(found: dict[str, JSON], where: str, known: set[str]) -> None:
 def parsed(text: str) -> JSON:
     """Return the JSON value in the text of a graph file. The fields of the value are not checked.
 
-    Raise DamagedGraphFile if the text has more than LARGEST_FILE (4,194,304) characters or is no JSON.
+    Raise DamagedGraphFile if the text has more than LARGEST_FILE (4,194,304) characters, is no JSON or is nested too deeply.
     """
     if len(text) > LARGEST_FILE:
         raise DamagedGraphFile(

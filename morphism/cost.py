@@ -119,8 +119,8 @@ class Cost:
         """Return the least memory of a training step on one accelerator, in bytes. `batch`: images on this accelerator.
 
         The sum of: FP32 weights, gradients and momentum, a copy of the weights if `bytes_per_element` (bytes of an
-        activation) is below 4, the stored elements of the forward pass, and the input and output gradients of the largest
-        layer. Workspaces, fragmentation and the memory of the framework are not included.
+        activation) is below 4, the elements and max-pooling indices that the forward pass stores, and the input and output
+        gradients of the largest layer. Workspaces, fragmentation and the memory of the framework are not included.
         """
         return training_memory(
             batch, bytes_per_element, self.parameters, self.held_elements, self.index_elements, self.largest_elements
@@ -146,7 +146,8 @@ def layer_cost(op: ops.Op, inputs: tuple[Shape, ...], output: Shape, *, reads_im
     """Return the floating-point operations of one layer per image, and its parameters, by Table II of Ren et al. 2021.
 
     `inputs`: shapes of its inputs for one image, in order. `output`: shape of its output. `reads_image`: True if no layer
-    before it has parameters. Such a layer has no input gradient: backward is forward + 2 · parameters.
+    before it has parameters. There is then no input gradient: backward of a convolution or dense layer is forward +
+    2 · parameters.
 
     With K kernel, C channels, H×W the output map, N elements of the output and F features. [D]: not in the paper, defined in
     docs/benchmark.md.
@@ -163,7 +164,8 @@ def layer_cost(op: ops.Op, inputs: tuple[Shape, ...], output: Shape, *, reads_im
     | softmax                 | 13·N                         | 0                            |
     | concat [D], image       | 0                            | 0                            |
 
-    Example: a 7×7 convolution of stride 2 from 3×224×224 to 64×112×112 has 236,027,904 forward and 236,046,720 backward.
+    Example: a 7×7 convolution that reads the image, of stride 2 from 3×224×224 to 64×112×112, has 236,027,904 forward and
+    236,046,720 backward.
     """
     match op:
         case ops.BatchNormalisation():
@@ -239,9 +241,9 @@ def layer_costs(graph: Graph) -> tuple[LayerCost, ...]:
 def hand_on_layer_costs(graph: Graph, grown: Graph, changed: Iterable[int], *, at: int = 0, added: int = 0) -> None:
     """Store the costs of the layers of the graph `grown`, derived from the known costs of its parent `graph`.
 
-    Nothing is stored if the costs of the parent are not known yet, or if no parameters precede the place of added nodes. Only
-    the layers in `changed` are counted: indices of the nodes of `grown` with another operation, input shape or output shape.
-    `at`: index of the first added node. `added`: number of added nodes. Only the first of them reads an earlier node.
+    Nothing is stored if the costs of the parent are not known yet, or if no parameters precede the node before the added nodes.
+    Only the layers in `changed` are counted: indices of the nodes of `grown` with another operation, input shape or output
+    shape. `at`: index of the first added node. `added`: number of added nodes. All others of them depend on the first.
     """
     layers = known(graph, layer_costs)
     # nodes added after the image have parameters, so that later layers need input gradients that the parent did not need

@@ -136,7 +136,7 @@ class Detector:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the network, its sizes and the size of its images, as 32 hexadecimal digits."""
+        """Hash of all fields and of the sizes of the network, as 32 hexadecimal digits."""
         described = repr((sorted(asdict(self).items()), self.sizes))
         return hashlib.blake2b(described.encode("ascii"), digest_size=16).hexdigest()
 

@@ -123,7 +123,10 @@ class LegalMorphs:
         return not any(True for kind in KINDS_OF_MORPH for _ in self._fitting(kind))
 
     def of(self, kind: type[Morph]) -> tuple[Morph, ...]:
-        """Return the legal morphs of the class `kind` (Deepen, Widen, Skip or Kernel), in the order of the nodes."""
+        """Return the legal morphs of the class `kind` (Deepen, Widen, Skip or Kernel), in the order of the nodes.
+
+        A Skip is listed at its target.
+        """
         listed = self._listed.of
         if kind not in listed:
             listed[kind] = tuple(self._fitting(kind))
@@ -158,10 +161,10 @@ def choices(graph: Graph, budget: Budget) -> LegalMorphs:
 
 
 def legal(graph: Graph, budget: Budget) -> tuple[Morph, ...]:
-    """Return all legal morphs within the budget: Deepen, Widen, Skip, Kernel, each in the order of the nodes.
+    """Return all legal morphs within the budget: Deepen, Widen, Skip, Kernel, each in the order of the nodes (Skip: targets).
 
     A Widen is listed for the first convolution of each channel axis (a group of nodes with equal numbers of channels), once
-    for each factor in WIDENINGS, with seed 0. The result is empty if the graph itself exceeds the budget.
+    for each number of channels in `wider`, with seed 0. The result is empty if the graph itself exceeds the budget.
     """
     found = choices(graph, budget)
     return tuple([morph for kind in KINDS_OF_MORPH for morph in found.of(kind)])

@@ -73,7 +73,7 @@ def encode_morph(morph: Morph) -> dict[str, JSON]:
 def decode_morph(encoded: Mapping[str, JSON]) -> Morph:
     """Return the morph in a JSON object with "kind" and the fields of that kind.
 
-    Raise DamagedMorph if the kind is unknown, a field is missing or superfluous, or a value has the wrong type.
+    Raise DamagedMorph if the kind is unknown, a field is missing or superfluous, or a value has the wrong type or range.
     """
     word = encoded.get("kind") if isinstance(encoded, Mapping) else None
     if not isinstance(word, str) or word not in _KINDS:

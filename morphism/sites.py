@@ -228,7 +228,7 @@ def branches(graph: Graph) -> dict[int, frozenset[int]]:
 def skip_stride(source: Map, target: Map) -> int | None:
     """Return the stride of a 1×1 convolution that reduces maps of the size of `source` to the size of `target`.
 
-    None if no stride fits.
+    None if no stride up to LARGEST_KERNEL (255) fits.
     """
     if target.height > source.height or target.width > source.width:
         return None

@@ -56,7 +56,8 @@ class RandomSearch:
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
         """Return (parent, morphs) of a new network: random morphs of a random finished trial or of the starting network.
 
-        The parent is None for the starting network. Raise NothingToPropose if no new architecture is found within the budget.
+        The trial can grow and has stored weights. If it has no new child, the starting network (parent None) is used. Raise
+        NothingToPropose if no new architecture is found within the budget.
         """
         random = chance(self.name, request.seed, request.number)
         count = 1 + int(random.random() * self.morphs)

@@ -57,8 +57,8 @@ class Posterior:
     def upper_bound(self, descriptors: Array, beta: float) -> Array:
         """Return the upper confidence bounds of architectures: mean + `beta` · standard deviation, (m, d) → (m,).
 
-        `descriptors`: one row per architecture. The unit is the robust standard deviation of the results. The noise is not
-        part of the standard deviation. All bounds are 0 without any trial.
+        `descriptors`: one row per architecture. The bounds are relative to the median of the results, in their robust standard
+        deviations. The standard deviation in the bound is without the noise. All bounds are 0 without any trial.
         """
         if not len(self.seen):
             return np.zeros(len(descriptors))

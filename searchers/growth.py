@@ -109,10 +109,10 @@ def grown_from_any(history: History, random: Random) -> tuple[int | None, tuple[
 
 
 def grown_from_start(history: History, random: Random) -> tuple[Morph, ...]:
-    """Return morphs of the starting graph that give a new architecture, with as few morphs as possible.
+    """Return morphs of the starting graph that give a new architecture.
 
-    `random`: generator, which is advanced. Raise NothingToPropose if none is found, which happens only with a very small
-    budget.
+    Up to 1, 2, 4, … 64 morphs are tried, in this order. `random`: generator, which is advanced. Raise NothingToPropose if none
+    is found, which happens only with a very small budget.
     """
     count = 1
     while count <= _MOST_MORPHS_FROM_START:

@@ -22,7 +22,7 @@ def propose(searcher: Searcher, history: History, request: Request, tuner: Tpe |
     hyperparameters, None for no tuning. Request 0 proposes the starting network, as does every request with
     `starting_network=True`. Nothing is tuned for the starting network and before round `space.tuning_from_round`. The batch
     size is then the smaller of the default and the measured largest batch. Raise NothingToPropose if the search finds no new
-    architecture within the budget, or for a detector.
+    architecture within the budget, or if a network other than the starting network is requested for a detector.
     """
     from morphism import Graph
     from searchers.growth import NothingToPropose

@@ -123,8 +123,8 @@ class MorphismSearch(TuneSearcher):
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Record the last result of the Tune trial `trial_id`. Trials of other searchers are ignored.
 
-        `result`: reported values by name, with the metric. `error`: True if the trial failed. A trial without the metric, or
-        with NaN, has failed, too. Raise ValueError for a metric outside 0..1.
+        `result`: reported values by name, with the metric. `error`: True if the trial failed. A trial without a
+        finite metric has failed, too. Raise ValueError for a finite metric outside 0..1.
         """
         number = self._numbers.get(trial_id)
         if number is None:

@@ -144,9 +144,9 @@ class Tpe:
 def batch_range(history: History) -> IntDistribution:
     """Return the range of batch sizes for tuning, in images per accelerator, in steps of BATCH_STEP (8).
 
-    It begins at the smallest batch of the search space and ends at min(measured largest batch, configured largest batch).
-    Default of the smallest: half of the upper limit, rounded down to a step, at most the default batch. Smaller batches would
-    lower the score. If the upper limit is below the smallest, the range has only the upper limit.
+    It begins at the smallest batch of the search space. It ends at the last step up to min(measured largest batch, configured
+    largest batch). Default of the smallest: the default batch or half of the upper limit, whichever is smaller, rounded down
+    to a multiple of 8, at least 8. If the upper limit is below the smallest, the range has only the upper limit.
     """
     space = history.space
     highest = space.largest_batch_size if history.ceiling is None else min(history.ceiling, space.largest_batch_size)

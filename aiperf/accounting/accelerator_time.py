@@ -99,7 +99,7 @@ _MEANINGS = {
 def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
     """Return the accelerator-seconds of each activity inside a time window.
 
-    A worker with n accelerators at a time adds n accelerator-seconds per second. Repeated work is separate from counted work.
+    A worker with n accelerators (on processors: n ranks) adds n accelerator-seconds per second. Repeated work is separate.
     `inside`: usually the valid window, from the end of the warm-up to the end of the run.
     """
     rows = work_log.intervals

@@ -59,7 +59,7 @@ def planned_accelerators(started: RunStarted) -> int | None:
     """Return the number of accelerators that a run's configuration requests.
 
     If workers train on processors only, their training processes are counted. None if the configuration requests no number,
-    because the run uses all accelerators that it finds. `started`: first event of the journal, with the configuration.
+    or if the planned processes of a worker are unknown. `started`: first event of the journal, with the configuration.
     """
     cluster = started.config.get("cluster")
     if not isinstance(cluster, Mapping):

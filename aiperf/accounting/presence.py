@@ -29,7 +29,7 @@ class WorkerPresence:
     """(at, ranks from then on), if the worker lost a host or an accelerator and continued without it."""
 
     def prepared(self, at: float, ranks: int) -> None:
-        """Record that the worker is ready for a training with `ranks` ranks (processes with one accelerator each).
+        """Record that the worker is ready for a training with `ranks` ranks (training processes).
 
         `at`: seconds since the start of the run. If ranks are missing, they count as absent from the loss of the previous
         training, or from `at` if none was lost.

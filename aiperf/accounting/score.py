@@ -159,7 +159,7 @@ def busy_share(work_log: WorkLog, inside: Window) -> float | None:
 
 
 def capacity(work_log: WorkLog) -> int:
-    """Return the maximum number of accelerators that were present at the same time in a run. 0 if no worker joined.
+    """Return the maximum number of accelerators (on processors: ranks) present at the same time in a run. 0 without a worker.
 
     A worker counts with the accelerators that it had when it joined, also after a loss of some of them.
     """

@@ -148,8 +148,10 @@ def coverage_of(tools: Toolchain, program: Path, command: Sequence[str], folder:
         source: file of the standard input. With None, it is empty.
 
     Raises:
-        CannotCount: the program wrote no profile.
+        CannotCount: the program wrote no profile, or the tools cannot read it.
+        BadConfiguration: the command cannot be started.
         Failed: the program ended with another status than 0.
+        OSError: `source` cannot be read.
     """
     profiles = folder / "profiles"
     profiles.mkdir()
@@ -186,8 +188,10 @@ def count_sources(
         source: file of the standard input. Default: empty.
 
     Raises:
-        CannotCount: clang is missing, a source does not compile, or a construct has no counting rule.
+        CannotCount: clang or `function` is missing, a source does not compile, or a construct has no counting rule.
+        BadConfiguration: the program or its launcher cannot be started.
         Failed: the program ended with another status than 0.
+        OSError: `source` cannot be read.
     """
     tools = toolchain()
     with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as name:
@@ -220,9 +224,12 @@ def count_binary(
         source: file of the standard input. Default: empty.
 
     Raises:
-        CannotCount: clang is missing, `commands` cannot be read, or the program has a construct without a counting rule, a
-            function in a file that is not listed, or threads without -fprofile-update=atomic.
+        CannotCount: clang or `function` is missing, `commands` cannot be read, a source does not compile, or the program has a
+            construct without a counting rule, a function in a file that is not listed, or threads without
+            -fprofile-update=atomic.
+        BadConfiguration: the program or its launcher cannot be started.
         Failed: the program ended with another status than 0.
+        OSError: a listed source or `source` cannot be read.
     """
     tools = toolchain()
     try:
@@ -273,7 +280,8 @@ def combine(
         function: count only the text of the function of this name. With None, the whole program.
 
     Raises:
-        CannotCount: the sources have no such function, or an operator has an unknown number of executions.
+        CannotCount: the sources have no such function, an operator has an unknown number of executions, or a template is used
+            with class types.
     """
     if function is not None and not any(_is_named(each, function) for each in tree.functions):
         raise CannotCount(
@@ -333,7 +341,10 @@ class _Sums:
         self.line_executions: defaultdict[tuple[str, int], int] = defaultdict(int)
 
     def executions(self, spot: Spot) -> int:
-        """Return the executions of a place. A function without a record was never built, so it was not executed."""
+        """Return the executions of a place. A function without a record was never built, so it was not executed.
+
+        Raise CannotCount if the number is unknown: outside of functions, or in a macro with branches.
+        """
         try:
             counted = self._coverage.executions(spot.file, spot.place, spot.guard)
         except BranchesInMacro:

@@ -35,6 +35,7 @@ def execute(
     Raises:
         BadConfiguration: the program cannot be started.
         Failed: its exit status is not 0. The message has the last lines of its standard error.
+        OSError: `source` or `output` cannot be opened.
     """
     variables = {**os.environ, **(environment or {})}
     if os.geteuid() == 0:  # Open MPI refuses root without both

@@ -85,6 +85,7 @@ def counted_by_perf(command: Sequence[str], source: Path | None = None) -> Instr
     Raises:
         NotMeasured: counters are missing, not permitted, or wrong by more than 1 %, or the command failed.
         BadConfiguration: there is no C compiler for the test loop.
+        OSError: `source` cannot be read, or the cache folder of built programs cannot be written.
     """
     row = events()
     names = {kind: row[kind] for kind in (*_COUNTED, "misses")}
@@ -122,8 +123,10 @@ def controller_bytes(command: Sequence[str], controllers: Sequence[str], source:
     `controllers`: names of the controllers' events for perf. `source`: file of the standard input. Default: empty.
 
     Raises:
-        NotMeasured: there are no such counters, or they are wrong by more than 10 % on a copy of known size.
+        NotMeasured: counters are missing, not permitted, or wrong by more than 10 % on a copy of known size, or the command
+            failed.
         BadConfiguration: there is no C compiler for the copy program.
+        OSError: `source` cannot be read, or the cache folder of built programs cannot be written.
     """
     if not controllers:
         raise NotMeasured("events.json lists none for this processor")
@@ -216,6 +219,7 @@ def counted_by_callgrind(
 
     Raises:
         BadConfiguration: valgrind is missing, or the program fails in it or has no symbol `main`.
+        OSError: `source` cannot be read.
     """
     if shutil.which("valgrind") is None:
         raise BadConfiguration(

@@ -394,7 +394,7 @@ def program_lines(result: Result) -> list[str]:
 def compared(results: Sequence[Result]) -> list[str]:
     """Return a line of text for each two consecutive results of one program: ratio of rates second ÷ first, with 95 % interval.
 
-    `results`: JSON objects that `bops --json` prints for programs. Empty if no neighbours are of one program.
+    `results`: JSON objects that `bops --json` prints for programs. Pairs without both rates are left out.
     """
     lines = []
     for first, second in itertools.pairwise(results):
@@ -415,7 +415,7 @@ def _scaled(rates: Sequence[float], to: float) -> Any:
 
 
 def program_page(results: Sequence[Result], extra: Sequence[Roof], published_points: Sequence[Point]) -> str:
-    """Return the roofline page of measured programs as the text of an HTML file. The peaks are those of the first result.
+    """Return the roofline page of measured programs as the text of an HTML file. The peaks are of the first result with peaks.
 
     Args:
         results: JSON objects that `bops --json` prints for programs of one machine.
@@ -435,7 +435,8 @@ def program_page(results: Sequence[Result], extra: Sequence[Roof], published_poi
 def network_page(result: Result) -> str:
     """Return the roofline page of a network as the text of an HTML file, with one point per kind of layer and pass.
 
-    A point is at the measured time of its layers, or without one at their shortest possible time.
+    A point is at the measured time of its layers, or without one at their shortest possible time. Kinds of layers with less
+    than 0.001 FLOP per byte have none.
     `result`: JSON object that `roofline --json` prints for a network.
     """
     measured = result.get("measured_seconds", {})

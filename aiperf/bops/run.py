@@ -90,6 +90,7 @@ def instruction_count(
 
     Raises:
         BadConfiguration: there is no C compiler, or callgrind is missing or fails.
+        OSError: `source` cannot be read, or the cache folder of built programs cannot be written.
     """
     try:
         return counted_by_perf([*launch, *command], source), ""
@@ -175,7 +176,8 @@ class Tool:
     def built(self, *flags: str) -> Path:
         """Compile the program with these flags, and with MPI if it has several ranks. Return the path of the program.
 
-        Raise BadConfiguration if the compiler is missing or fails. A program with equal flags is built once.
+        A program with equal flags is built once. Raise BadConfiguration if the compiler is missing or fails, and OSError if the
+        cache folder cannot be written.
         """
         header = hashlib.sha256((NATIVE / "tool.h").read_bytes()).hexdigest()[:16]
         mpi = ("-DWITH_MPI",) if self.ranks > 1 else ()
@@ -185,7 +187,8 @@ class Tool:
     def source_count(self, *flags: str) -> SourceCount:
         """Run the program once on its data, and return its executed basic operations (BOPs), counted at the source.
 
-        `flags`: words for the compiler. Raise CannotCount if clang is missing, and Failed if the program fails.
+        `flags`: words for the compiler. Raise CannotCount if clang is missing, Failed if the program fails, and
+        BadConfiguration if mpirun is missing.
         """
         mpi = ("-DWITH_MPI", *_mpi_flags()) if self.ranks > 1 else ()
         words = ("-std=c++17", *flags, f"-I{NATIVE}", *mpi)
@@ -220,7 +223,8 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
         seed: seed of the generated data.
 
     Raises:
-        BadConfiguration: the data do not fit on the disk or into the memory, or a compiler is missing.
+        BadConfiguration: the data do not fit on the disk or (of sort) into the memory, or a compiler is missing.
+        OSError: a file cannot be written.
     """
     size = _SIZES[name] if size is None else size
     has_mpi = shutil.which("mpicxx") is not None

@@ -30,8 +30,9 @@ SILENT_SECONDS = 300.0
 def submit(conf: RunConf, cluster: SchedulerConf, words: Sequence[str]) -> int:
     """Submit a new run as a job. Create the run's folder, print the job script and, by default, wait for the end of the job.
 
-    With `cluster.submit=false` the script is only printed. Inside an allocation the script runs here, without a new job.
-    Return 0 if the score is valid, 1 if it is not. Return 0 if the job is not followed to its end, as after Ctrl-C.
+    With `cluster.submit=false` the script is only printed. Inside an allocation the script runs here, without a new job, and
+    its exit status is returned. Return 0 if the score is valid, 1 if it is not. Return 0 if the job is not followed to its end,
+    as after Ctrl-C.
 
     Args:
         conf: configuration of the run.
@@ -40,7 +41,8 @@ def submit(conf: RunConf, cluster: SchedulerConf, words: Sequence[str]) -> int:
 
     Raises:
         BadConfiguration: the options contradict each other or the allocation.
-        SchedulerRefused: the scheduler is missing, refused the job, or does not answer for 300 s.
+        SchedulerRefused: the scheduler is missing, refused the job or does not answer for 300 s, the job can never start, or
+            its report cannot be copied.
         AiperfError: the job ended before the run began.
     """
     check_options(conf)
@@ -52,7 +54,7 @@ def resubmit(conf: RunConf, cluster: SchedulerConf, folder: Path) -> int:
     """Submit a job that resumes the run in `folder`, with the options in its journal. By default wait for the end of the job.
 
     `conf`: configuration in the journal. `cluster`: its scheduler and nodes. Return 0 if the score is valid or the job is not
-    followed to its end, otherwise 1. Raise SchedulerRefused if the scheduler is missing, refused the job or does not answer.
+    followed to its end, otherwise 1. Inside an allocation the script runs here. Raise the errors of `submit`.
     """
     return _execute(conf, cluster, folder.absolute(), [], is_new=False)
 

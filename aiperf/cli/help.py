@@ -202,7 +202,8 @@ def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 def usual_values() -> dict[str, Any]:
     """Return the default values of the options of a run, by option name. A group such as 'dataset' has its default choice.
 
-    Values that the YAML files of the default choices set are included.
+    Values that the YAML files of the default choices set are included. Other options of a part are not, except
+    the schedule's.
     """
     import yaml
 

@@ -44,7 +44,8 @@ WITH_RESUME = ("resume", "resume_until", "runs", "follow")
 def main(words: Sequence[str]) -> int:
     """Start or resume a run of the benchmark, wait for its end, write the report, and return the exit status.
 
-    0: the score is valid, or a plan or job script was only printed. 1: no valid score. 130 after Ctrl-C, 143 after SIGTERM.
+    0: the score is valid, a plan or job script was only printed, or a job was not followed to its end. 1: no valid score. 130
+    after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
     `words`: options of the run as typed, such as 'dataset=imagenet' or 'resume=RUN'.
 
     Raises:
@@ -154,6 +155,7 @@ def drive(words: Sequence[str], folder: Path) -> int:
         BadConfiguration: wrong options, or options that differ from those in the journal.
         CannotResume: the run in the folder is finished.
         RunStopped: the run stopped before its end. It can be resumed.
+        AiperfError: another error that the user can fix.
     """
     conf = configure(words)
     if (folder / NAME).is_file():

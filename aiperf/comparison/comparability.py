@@ -35,9 +35,10 @@ class RunDifference:
 
 
 def differing(first: Report, second: Report) -> tuple[RunDifference, ...]:
-    """Return all differences of two runs in benchmark, configuration, system and versions, in this order.
+    """Return the differences of two runs in benchmark, configuration, system and versions, in this order.
 
-    Each has the name of the property and its value in both runs as text, '—' if a run lacks it. Empty if the runs are equal.
+    Options that only identify a run, such as `name`, are left out. Each has the name of the property and its value in both runs
+    as text, '—' if a run lacks it. Empty if the runs are equal.
     """
     return tuple(
         RunDifference(kind, name, before, after)

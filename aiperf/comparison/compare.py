@@ -127,7 +127,8 @@ def compare(
 def repeats(side: Side) -> Repeats:
     """Return mean and spread of the results of equal runs, such as score and error.
 
-    Also return how many further runs give a 95 % interval of the mean score of ± 2 %, ± 1 % and ± 0.5 %. `side`: the runs.
+    Also return how many further runs give a 95 % interval of the mean score of ± 2 %, ± 1 % and ± 0.5 %, except for a single
+    run. `side`: the runs.
     """
     figures = tuple((each.name, of_side(each, side.runs)) for each in figures_of(side.runs))
     of_score = figures[0][1].spread
@@ -144,7 +145,7 @@ def repeats(side: Side) -> Repeats:
 def work_of(report: Report) -> RunWork:
     """Return the work of a run inside its valid window, by trial (training of one network) in order of start.
 
-    A trial has its counted operations and the seconds in training or validation steps. Trials without work are left out.
+    A trial has its operations, also repeated ones, and the accelerator-seconds in steps. Trials without work are left out.
     """
     trials = sorted(
         (trial for trial in report.trials if trial.in_window.operations > 0 < trial.in_window.busy_seconds), key=_start

@@ -69,9 +69,9 @@ def require_each_once(journals: Sequence[RunJournal]) -> None:
 def side(words: Sequence[str]) -> Side:
     """Read the runs of one side of a comparison and check that they are repeats of one configuration.
 
-    Each word is the name or folder of a run, or a folder of runs. Raise NoSuchRun if a word names no run, and JournalDamaged if
-    a journal (event file) is damaged. Raise CannotCompare if a run has no valid score or is given twice, or if the runs differ
-    in more than the seed, the system and the versions.
+    Each word is the name or folder of a run, or a folder of runs. Raise NoSuchRun if a word names no run, and JournalDamaged or
+    BadPower if a journal (event file) or a power meter file is invalid. Raise CannotCompare if a run has no valid score or is
+    given twice, or if the runs differ in more than the seed, the system and the versions.
     """
     given = folders(words)
     runs = tuple(map(report_of, given))  # refuses what is no journal, such as a FIFO

@@ -11,7 +11,8 @@ from aiperf.report.phrases import flattened
 def differences_by_layer(run: Report, reference: Report) -> tuple[LayerDifference, ...]:
     """Return the differences of a run from a reference run, in order of the layers of HPC AI500 (1: hardware, …, 9: data).
 
-    Each has the values of both runs as text. Options of the data set are compared too. Empty if the runs are equal.
+    Each has the values of both runs as text. Options of the data set are compared too. Names that may differ at every level are
+    left out.
     """
     found = differing(run, reference)
     own, other = (dict(flattened({"dataset": each.run.config["dataset"]})) for each in (run, reference))

@@ -28,8 +28,9 @@ class ClusterSize:
 def cluster_sizes(words: Sequence[str]) -> tuple[ClusterSize, ...]:
     """Read runs and return them grouped by number of accelerators, the smallest first, with mean score and efficiency.
 
-    Each word is the name or folder of a run, or a folder of runs. Raise NoSuchRun if a word names no run. Raise CannotCompare
-    if a run has no score, the runs have different benchmarks, or all have the same number of accelerators.
+    Each word is the name or folder of a run, or a folder of runs. Raise NoSuchRun if a word names no run, and JournalDamaged or
+    BadPower if a file of a run is invalid. Raise CannotCompare if a run has no valid score, the runs have different benchmarks,
+    or all have the same number of accelerators.
     """
     sides = [side([str(folder)]) for folder in folders(words)]
     by_size: dict[int, list[Side]] = {}

@@ -76,8 +76,8 @@ class DataPass:
     def steps(self, images: int) -> tuple[OrderStep, ...]:
         """Return the steps of the pass, each a range of positions in the order of the images. They are the same for every rank.
 
-        `images`: number of images of the split. A training pass omits images that do not fill a whole last step. Raise
-        DataError for fewer images than ranks.
+        `images`: number of images of the split. A training pass omits a last step that is not whole, unless it is the
+        only one. Raise DataError for fewer images than ranks.
         """
         cut = training_steps if self.is_training else steps
         return cut(images, self.batch, self.ranks)
@@ -107,13 +107,15 @@ class Split(Protocol):
     def walk(self, walk: DataPass) -> Batches:
         """Return an iterator over the batches of the pass `walk`. Batches that `prime` has prepared for an equal pass are used.
 
-        Raise DataError for fewer images than ranks. The iterator raises DataError if files are damaged or were changed.
+        Raise DataError for fewer images than ranks. The iterator raises DataError if files are damaged or were changed. Both
+        raise BadConfiguration if dataset.decoder=gpu is impossible here.
         """
 
     def prime(self, walk: DataPass) -> None:
         """Begin to prepare the first batches of the pass `walk` in background threads, and return at once.
 
-        A later call of `walk` with an equal pass uses these batches.
+        A later call of `walk` with an equal pass uses these batches. A split in memory does nothing. Raise the
+        errors of `walk`.
         """
 
     def close(self) -> None:

@@ -112,7 +112,8 @@ class BoxedSplit:
     def prime(self, walk: DataPass) -> None:
         """Begin to read the first batches of the pass `walk` in the threads, and return at once.
 
-        A second call with an equal pass has no effect. Only the latest begun pass is kept.
+        A second call with an equal pass has no effect. Only the latest begun pass is kept. Raise DataError for fewer images
+        than ranks.
         """
         if self._primed is None or self._primed[0] != walk:
             self._primed = (walk, _BoxedBatches(self, walk))

@@ -161,10 +161,10 @@ class SyntheticConf(DataSetConf):
 
     @property
     def opening_bytes(self) -> int:
-        """Memory in bytes that each rank (training process) needs at most to generate the set.
+        """Memory in bytes that each rank (training process) needs to generate the set, approximately.
 
         It holds labels, prototypes of the classes, and a bank of 256 noises with the random numbers for it. Measured (torch
-        2.13): 67 bytes per image, 12.5 and 138 per pixel of one channel.
+        2.13): 67 bytes per image, 12.5 per pixel and channel of a prototype, 138 per pixel and channel of a noise.
         """
         pixels = self.image**2 * self.channels
         return 67 * (self.training_images + self.validation_images) + 12 * self.classes * pixels + 138 * 256 * pixels
@@ -240,7 +240,7 @@ class ImagesConf(FilesConf):
     def is_resized_crop(self) -> bool:
         """True if images are cropped as for ImageNet. False for the padded crop of CIFAR-10.
 
-        Training: random resized crop. Validation: shorter side 256/224, then centre crop.
+        Training with `augment`: random resized crop. Otherwise: shorter side 256/224, then centre crop.
         """
         return self.crop == "resized" or (self.crop == "auto" and self.image > 64)
 

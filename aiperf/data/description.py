@@ -82,7 +82,7 @@ class DataSet:
 
     @property
     def is_full_imagenet(self) -> bool:
-        """True for all of ILSVRC-2012 at 224×224: 1,281,167 and 50,000 images of 1000 classes. A ranked run needs it."""
+        """True for all of ILSVRC-2012 at 224×224: 1,281,167 and 50,000 images of 1000 classes. The ranking needs it."""
         return (self.name, self.image, self.training_images, self.validation_images, self.classes) == (
             "imagenet",
             224,

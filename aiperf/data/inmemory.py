@@ -114,7 +114,7 @@ class InMemory:
         """Return the images and labels of one rank in one step, normalised, and augmented if the pass is.
 
         `walk`: parameters of the pass. `order`: numbers of all images in the order of the pass, (images,). `step`: range of
-        positions in this order.
+        positions in this order. A training pass also adds the noise of the set.
         """
         mine = order[step.share(walk.rank, walk.ranks)]
         numbers = torch.from_numpy(mine.copy())  # the order is shared, and read-only

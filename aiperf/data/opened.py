@@ -43,11 +43,12 @@ class OpenData:
         self._last_validation: DataPass | None = None
 
     def training(self, batch: int, *, epoch: int, seed: int, **of_rank: Unpack[RankBatches]) -> Batches:
-        """Return an iterator over one epoch of this rank's training batches, shuffled by seed and epoch, and augmented.
+        """Return an iterator over one epoch of this rank's training batches, shuffled by seed and epoch.
 
-        `batch`: images of one rank in a step. `of_rank`: number of the rank, device and number format. No image is on two
-        ranks. Images that fill no whole step are omitted. Raise DataError for fewer images than ranks. The iterator raises
-        DataError if files are damaged.
+        `batch`: images of one rank in a step. `of_rank`: number of the rank, device and number format. Images are augmented
+        if dataset.augment is true. No image is on two ranks. Images that fill no whole step are omitted, unless all images fill
+        none. Raise DataError for fewer images than ranks. The iterator raises DataError if files are damaged. Both raise
+        BadConfiguration if dataset.decoder=gpu is impossible here.
         """
         return self._training.walk(self._training_pass(batch, epoch, seed, of_rank))
 
@@ -55,7 +56,8 @@ class OpenData:
         """Return an iterator over this rank's validation batches, in the order of the images and without augmentation.
 
         `batch`: images of one rank in a step. `of_rank`: number of the rank, device and number format. Each image is on exactly
-        one rank. Raise DataError for fewer images than ranks. The iterator raises DataError if files are damaged.
+        one rank, but corrupt ones are skipped. Raise DataError for fewer images than ranks. The iterator raises DataError if
+        files are damaged. Both raise BadConfiguration if dataset.decoder=gpu is impossible here.
         """
         self._last_validation = DataPass(batch=batch, is_training=False, augment=False, **of_rank)
         return self._validation.walk(self._last_validation)
@@ -63,8 +65,8 @@ class OpenData:
     def prime_training(self, batch: int, *, epoch: int, seed: int, **of_rank: Unpack[RankBatches]) -> None:
         """Begin to decode the first batches of a training epoch in the background, and return at once.
 
-        A later call of `training` with equal arguments uses them. `batch`: images of one rank in a step. `of_rank`: number of
-        the rank, device and number format.
+        A later call of `training` with equal arguments uses them. Nothing is done for images in memory. `batch`: images of one
+        rank in a step. `of_rank`: number of the rank, device and number format. Raise the errors of `training`.
         """
         self._training.prime(self._training_pass(batch, epoch, seed, of_rank))
 
@@ -78,12 +80,15 @@ class OpenData:
 
     @property
     def training_images(self) -> int:
-        """Images of the training split. An epoch uses as many of them as fill whole steps."""
+        """Number of images of the training split. An epoch uses as many of them as fill whole steps.
+
+        If they fill none, it uses all.
+        """
         return self._training.images
 
     @property
     def validation_images(self) -> int:
-        """Number of images of the validation split. A validation pass uses all of them."""
+        """Number of images of the validation split. A validation pass uses all of them that are not corrupt."""
         return self._validation.images
 
     @property
@@ -94,8 +99,8 @@ class OpenData:
     def begin_what_follows(self, walk: DataPass) -> None:
         """Begin to decode the next two passes in the background: validation, and the training epoch after the pass `walk`.
 
-        Called when the pass `walk` has sent its last image to the decoding threads. Validation begins only if an earlier
-        validation pass ran on the same device.
+        Called when the pass `walk` has sent its last image to the decoding threads. Validation begins only if the latest
+        validation pass was on the same device.
         """
         if self._last_validation is not None and self._last_validation.device == walk.device:
             self._validation.prime(self._last_validation)

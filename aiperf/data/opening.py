@@ -38,9 +38,10 @@ _SMALL_IMAGE = 64
 def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
     """Open the configured data set for training in this process, and return it.
 
-    `conf`: options of the set. `cores`: this process's share of the host's cores, for decoding threads. Default: all that it
-    may use. Small sets are decoded here, large ones on demand. Raise MissingData (with the expected files), DataError (damaged,
-    changed or other files, or more corrupt images than the limit), or BadConfiguration (impossible cache or decoder).
+    `conf`: options of the set. `cores`: number of decoding threads unless dataset.workers is set. Default: all cores that this
+    process may use. Small sets are decoded here, large ones on demand. Raise MissingData (with the expected files), DataError
+    (damaged, changed or other files, or more corrupt images than the limit), or BadConfiguration (impossible cache, or a
+    missing package).
     """
     return module_of(conf).open_data(conf, cores)
 
@@ -48,9 +49,10 @@ def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
 def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
     """Open a set of image files in class folders or shards for training, with the caches that its options select.
 
-    `cores`: processors for decoding threads. None: all that this process may use. Images are decoded now if their pixels are
-    kept in memory, otherwise on demand. Raise MissingData without the files, DataError for damaged, changed or other files, and
-    BadConfiguration if dataset.cache=encoded does not fit in memory.
+    `cores`: number of decoding threads unless dataset.workers is set. None: all processors that this process may use. Images
+    are decoded now if their pixels are kept in memory, otherwise on demand. Raise MissingData without the files, DataError for
+    damaged, changed or other files, and BadConfiguration if dataset.cache=encoded does not fit in memory or another user can
+    enter the folder of the cache.
     """
     found = listing(conf, host=socket.gethostname())
     description = found.describe(conf)

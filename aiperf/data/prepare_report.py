@@ -35,12 +35,15 @@ class PrepareReport:
 
     @property
     def is_usable(self) -> bool:
-        """True if at most dataset.corrupt_limit images are corrupt. A run refuses other sets."""
+        """True if at most dataset.corrupt_limit images are corrupt (weather files: no fault). A run refuses other sets."""
         return len(self.corrupt) <= self.corrupt_limit
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Lines of text for the user: counts of images, checksum, corrupt images, fingerprint and shards."""
+        """Lines of text for the user: counts of images, checksum, corrupt images, fingerprint and shards.
+
+        A set without image files has the counts and its remarks.
+        """
         about = self.description
         lines = [
             f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "

@@ -66,7 +66,8 @@ class Encoded:
         """Return an image as a JPEG file with its rectangle, to be decoded by nvJPEG. None if the CPU must process the image.
 
         None for an image with cached pixels, in another format, or with an unreadable file. `index`: number of the image, from
-        0. `crop`: rule that selects the rectangle. `numbers`: random numbers of this image for the rule.
+        0. `crop`: rule that selects the rectangle. `numbers`: random numbers of this image for the rule. Raise StaleIndex if
+        the file's size differs from the index of the set.
         """
         if crop is self.plain_crop and self.plain_cache is not None:
             return None
@@ -185,7 +186,8 @@ class Streamed:
         """Return an iterator over the batches of the pass `walk`. Batches that `prime` has begun for an equal pass are used.
 
         Raise DataError for fewer images than ranks, and BadConfiguration if dataset.decoder=gpu is impossible on the device.
-        The iterator raises DataError if files were changed or too many images are corrupt.
+        The iterator raises DataError if files were changed or too many images are corrupt, and BadConfiguration if torchvision
+        lacks nvJPEG.
         """
         return self._primed.pop(walk, None) or _StreamedBatches(self, walk)
 
@@ -193,7 +195,7 @@ class Streamed:
         """Begin to decode the first batches of the pass `walk` in the threads, and return at once.
 
         A pass that has already begun is unchanged. At most two begun passes are kept: the oldest one that was never used is
-        cancelled.
+        cancelled. Raise the errors of `walk`.
         """
         if walk in self._primed:
             return

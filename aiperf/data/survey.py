@@ -112,8 +112,8 @@ def describe(conf: DataSetConf) -> DataSet:
     """Return the description of a data set: counts of images, classes, image size, mean and deviation.
 
     `conf`: options of the set. No image is decoded, and corrupt images are therefore counted. An opened set may have fewer
-    images. Raise MissingData with the expected files, and DataError if the files are damaged, changed, or not the expected
-    ones.
+    images. Raise MissingData with the expected files, DataError if the files are damaged, changed, or not the expected ones,
+    and BadConfiguration if h5py is missing for weather files.
     """
     return module_of(conf).describe(conf)
 
@@ -122,8 +122,9 @@ def data_fingerprint(conf: DataSetConf) -> str:
     """Return the fingerprint of a data set: SHA-256 of its list of files, or of the options of a generated set.
 
     Equal sets on two hosts have equal fingerprints: 64 hexadecimal digits. The list has path, label and size of each image. It
-    is read from the index if there is one, after a check of all class folders. Raise MissingData if files are missing, and
-    DataError if the files are damaged, changed, or not the expected ones.
+    is read from the index if there is one, after a check of all class folders. For weather files the fingerprint is that of
+    their recorded statistics. Raise MissingData if files are missing, and DataError if the files are damaged, changed, or not
+    the expected ones.
     """
     return describe(conf).fingerprint or fingerprint.of_options(conf)
 
@@ -154,8 +155,8 @@ def require_fingerprint(conf: FolderConf, fingerprint: str) -> None:
 def describe_without_files(conf: DataSetConf) -> DataSet:
     """Return the description of a data set for callers that read no image: counts of images, classes, image size.
 
-    A published set (CIFAR-10, ImageNet) without dataset.root is described as published. Every other set is described from its
-    files. Raise MissingData if they are missing, and DataError if they are damaged, changed, or not the expected ones.
+    A published set (CIFAR-10, ImageNet) without dataset.root is described as published. Every other set is described by
+    `describe`, with its errors.
     """
     published = conf.published() if isinstance(conf, FolderConf) and conf.root is None else None
     return describe(conf) if published is None else published
@@ -189,7 +190,8 @@ def is_seen(conf: FolderConf) -> bool:
 def is_indexed(conf: DataSetConf) -> bool:
     """Return True if the set can be opened without listing class folders or scanning shards (tar files).
 
-    True for a set with an index, and for a set that needs none. Raise MissingData if the folder of the set does not exist.
+    True for a set with an index, and for a set that needs none. Raise MissingData if the folder of the set is needed for this
+    and does not exist, or lacks the files of CIFAR-10.
     """
     if getattr(conf, "format", "folder") == "webdataset":
         assert isinstance(conf, FilesConf)
@@ -205,13 +207,14 @@ def _shards(root: Path) -> list[list[Path]]:
 def index_path(conf: FilesConf) -> Path:
     """Return the path of the set's index (stored list of the image files), which need not exist.
 
-    It is dataset.index, or else aiperf-folders.index in the folder of the set. Raise MissingData if that folder does not exist.
+    It is dataset.index, or else aiperf-folders.index in the folder of the set. Raise MissingData if that folder is needed for
+    this and does not exist.
     """
     return Path(conf.index).expanduser() if conf.index is not None else root_of(conf) / index.FILE
 
 
 def listing(conf: ImagesConf, host: str | None = None, *, ignore_index: bool = False) -> ImageFileList:
-    """Return the image files of training and validation, from the set's index if there is one, otherwise from its folders.
+    """Return the image files of training and validation, from the set's index, its folders or its shards.
 
     `host`: name of this host, by which a part of the class folders is chosen for a check of the index. None: check all.
     `ignore_index`: True: list the folders in any case, and accept any fingerprint. Raise MissingData without the files,
@@ -288,7 +291,7 @@ def as_folders(conf: DataSetConf) -> ImagesConf | None:
     """Return equal options for the set as class folders of images. None if it has no class folders.
 
     Shards, weather files, generated images and CIFAR-10's binary version have none. Raise MissingData if the folder of CIFAR-10
-    has neither binary files nor class folders.
+    does not exist, has neither binary files nor class folders, or lacks a binary file.
     """
     is_binary = isinstance(conf, Cifar10Conf) and cifar10.find(root_of(conf)) is not None
     if not isinstance(conf, FilesConf) or is_binary:

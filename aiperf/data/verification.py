@@ -35,18 +35,19 @@ def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Pa
 
     `out`: console for the progress. `checksums`: file for the checksums of image files. Default: aiperf-checksums.jsonl in the
     set's folder. Corrupt images are listed in the result and not packed. Raise MissingData without the files, DataError if the
-    set is damaged or a file cannot be written, and BadConfiguration if there is nothing to pack.
+    set is damaged, DataError or OSError if a file cannot be written, and BadConfiguration if the set allows no `pack` or no
+    `checksums`, or a package is missing.
     """
     return module_of(conf).prepare(conf, pack, out, checksums)
 
 
 def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Read, hash and decode every image of a set of image files, write checksums and index, and return the result.
+    """Read, hash and decode every image, write the checksums and the index of class folders, and return the result.
 
     Files that were checked before and have not changed are not read again. `pack`: folder for shards (tar files) of the valid
     images. `out`: console for the progress. `checksums`: file for the checksums. None: aiperf-checksums.jsonl in the set's
-    folder. Raise MissingData without the files, and DataError if the set is damaged, a file cannot be written or `pack` is not
-    empty.
+    folder. Raise MissingData without the files, DataError if the set is damaged or `pack` is not empty, and DataError or
+    OSError if a file cannot be written.
     """
     root = root_of(conf)
     found = listing(conf, ignore_index=True)

@@ -113,10 +113,10 @@ def steps(images: int, batch: int, ranks: int) -> tuple[OrderStep, ...]:
     """Return the steps of a pass over all images, with `batch` images on each of `ranks` ranks, and fewer in the last step.
 
     `images`: number of images. Every image is in exactly one step. Every rank has at least one image in every step, because all
-    ranks must exchange gradients equally often. From batch 4 it has at least two, because batch normalisation of a 1×1 map
-    needs two. A last step that would be too small takes images from the previous one. No share exceeds `batch`, except for
-    batch 1: its last step may have shares of two. 1000 images, batch 128, 2 ranks: steps of 256, 256, 256, 232. The last gives
-    each rank 116. Raise DataError for fewer images than ranks.
+    ranks must exchange gradients equally often. From batch 4 it has at least two, unless a single step holds fewer images,
+    because batch normalisation of a 1×1 map needs two. A last step that would be too small takes images from the previous one.
+    No share exceeds `batch`, except for batch 1: its last step may have shares of two. 1000 images, batch 128, 2 ranks: steps
+    of 256, 256, 256, 232. The last gives each rank 116. Raise DataError for fewer images than ranks.
     """
     assert batch > 0 and ranks > 0, (batch, ranks)
     if images < ranks:

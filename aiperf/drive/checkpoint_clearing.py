@@ -139,8 +139,8 @@ def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
     """Remove the checkpoint files of an ended run that `keep` does not keep. Return the record of kept and removed files.
 
     `keep`: 'best', 'all' or 'none' (option storage.checkpoints). The journal in `run_folder` must be complete. The record
-    is also written into the checkpoints folder. A file that cannot be removed is counted in the record. Return None and
-    remove nothing if the run can be resumed or has no checkpoints.
+    and the network of the best checkpoint are written into the checkpoints folder, if the disk has space. A file that cannot
+    be removed is counted in the record. Return None and remove nothing if the run can be resumed or has no checkpoints.
     """
     folder = run_folder / CHECKPOINTS
     if run.ended != CANNOT_BE_RESUMED or not folder.is_dir():

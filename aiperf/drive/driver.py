@@ -62,7 +62,9 @@ class Driver:
     observation that was recorded after its request."""
 
     def drive(self) -> None:
-        """Run the main loop until the run has ended: its time is over, or `interrupted` was set.
+        """Run the main loop until the run has ended: its time is over, `interrupted` was set, or there is nothing more to do.
+
+        Too many corrupt images also end a run.
 
         Raises:
             NoWorkers: no worker (a process group that trains networks) started within `first_worker_seconds`, or all are

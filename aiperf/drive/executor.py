@@ -21,7 +21,6 @@ class Executor(Protocol):
         Each sends WorkerJoined when it is ready.
 
         Raises:
-            NoWorkers: no worker can be started.
             RuntimeLost: a process of Ray ended or did not answer.
         """
         ...

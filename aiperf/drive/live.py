@@ -59,8 +59,8 @@ class Live:
     def show(self, make: Callable[[], LiveView], *, is_last: bool = False) -> bool:
         """Show the run if a refresh is due: every 0.5 s in a terminal, every 60 s otherwise. Return True if it was shown.
 
-        `make`: returns the current state. It is called only if a refresh is due. `is_last`: show the run in any case. Its
-        table then remains on the screen.
+        Refreshes are rarer if they would take more than 2 % of the time. `make`: returns the current state. It is called only
+        if the run is shown. `is_last`: show the run in any case. Its table then remains on the screen.
         """
         before = self._clock()
         if before < self._next and not is_last:
@@ -103,8 +103,7 @@ def line(view: LiveView) -> str:
 def table(view: LiveView, height: int) -> Group:
     """Return the table that shows a run in a terminal, for the library rich: heading, figures and one line per worker.
 
-    `height`: lines of the terminal. If the workers need more lines, only those with problems are shown and the others
-    counted.
+    `height`: lines of the terminal. If the workers need more lines, only the worst are shown and the others counted.
     """
     head, blank = Text.assemble((sanitize(view.run), "bold"), "  ", _left(view)), Text()
     figures = Columns(map(Text, _figures(view)), padding=(0, 3))  # a line of text would break groups of digits

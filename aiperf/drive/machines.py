@@ -44,6 +44,7 @@ def machines(conf: RunConf, folder: Path | None = None) -> Iterator[MachinesExec
         RuntimeNotStarted: Ray did not start, or an existing Ray cluster cannot be joined.
         HostNotReached: a host cannot be reached by ssh or cannot run the benchmark.
         NoWorkers: too few nodes joined in time.
+        ClusterError: the allocation of the scheduler contradicts the options.
     """
     if conf.executor == "inline":
         yield _inline
@@ -82,6 +83,9 @@ def publisher(conf: RunConf) -> Callable[[Driver], None]:
     """Return a function that exports the run's metrics to Prometheus. The driver calls it after each turn of its loop.
 
     The function does nothing unless the run uses an existing Ray cluster, because only this has an endpoint for metrics.
+
+    Raises:
+        ClusterError: the allocation of the scheduler contradicts the options.
     """
     if not isinstance(place_of(conf.cluster, os.environ), Existing):
         return lambda driver: None
@@ -98,6 +102,7 @@ def check(conf: RunConf, folder: Path | None) -> PreflightResult:
 
     Raises:
         NoWorkers: all nodes that could hold a worker are excluded, or a node has a fault and preflight.broken=stop.
+        OSError: the folder cannot be written.
     """
     if (deep := depth(conf)) == "none":
         return UNCHECKED

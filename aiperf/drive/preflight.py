@@ -55,6 +55,9 @@ def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
 
     `parent`: folder for temporary test files. `is_full`: run the full list of probes, not the quick one. A probe that fails
     or exceeds preflight.seconds has a failed measurement.
+
+    Raises:
+        OSError: `parent` cannot be written.
     """
     system = describe_usable()
     count = len(system.accelerators)

@@ -103,10 +103,13 @@ def run_session(
     Checkpoints are removed at the end as storage.checkpoints requires.
 
     Raises:
-        BadConfiguration: the file of option predict= was made for other options, nodes or another release.
-        NotAsAnnounced, AnnouncementsDamaged, AnnouncementsNotWritten: the announcement of the run cannot be used.
+        BadConfiguration: the file of option predict= is no prediction, or was made for other options, nodes or another
+            release.
+        NotAsAnnounced, AnnouncementsDamaged, AnnouncementsNotWritten, KeyUnusable: the announcement cannot be used.
         RunStopped: no worker could be started or used, or a process of Ray was lost. The run can be resumed.
+        JournalNotLocked: the file system of the journal has no locks, or locking failed.
         JournalNotWritten: an event could not be written, for example on a full disk.
+        JournalTakenAway: another program removed, replaced or changed the journal.
     """
     sealed: list[AnyEvent] = [*checks, *_sealed_prediction(plan.conf, checks)]
     began = host_time()
@@ -173,10 +176,10 @@ def resumable(conf: RunConf) -> Resumable:
     `conf`: options. conf.resume must be set. conf.resume_until limits the lines of the journal.
 
     Raises:
-        CannotResume: its declared time is over, it is simulated, or its journal has no complete line.
+        CannotResume: its declared time is over, it is simulated, or its journal exists twice with different content.
         OtherRules: its proposals were made by another version of the proposal rules.
         CannotFollow: the earlier run that it repeats has changed.
-        JournalDamaged, NoSuchRun: the journal cannot be read.
+        JournalDamaged, NoSuchRun: the journal cannot be read, or has no complete line.
     """
     assert conf.resume is not None
     folder = run_folder(conf.resume, conf.runs)
@@ -216,12 +219,12 @@ def resumable(conf: RunConf) -> Resumable:
 def require_free(folder: Path, patience_seconds: float = 0.0) -> None:
     """Wait up to `patience_seconds` until no driver (main process of a run) writes the journal in `folder`.
 
-    The journal is not locked afterwards. The wait helps after a driver was cut off from the cluster: it ends by itself when
-    another driver has replaced its head file.
+    The journal is not locked afterwards. On a file system without locks, return at once. The wait helps after a driver was
+    cut off from the cluster: it ends by itself when another driver has replaced its head file.
 
     Raises:
         JournalInUse: another driver still writes it.
-        JournalNotLocked: its file system has no locks, or locking failed.
+        JournalNotLocked: locking failed for another reason.
     """
     deadline = time.monotonic() + patience_seconds
     while True:
@@ -258,8 +261,10 @@ def resume(
     Raises:
         JournalInUse: another driver writes the journal.
         JournalNotLocked: its file system has no locks, or locking failed.
+        CannotResume: the local journal and its copy in the folder have different content.
         RunStopped: no worker could be started or used, or a process of Ray was lost. The run can be resumed again.
         JournalNotWritten: an event could not be written.
+        JournalTakenAway: another program removed, replaced or changed the journal.
     """
     state = found.state
     with open_journal(found.folder, found.conf.storage.local_journal(), found.reading) as journal:

@@ -32,8 +32,8 @@ def export(run_folder: Path, name: str, out: Path) -> Path:
     """Write a run in the format of a tool to the new folder `out`, completely or not at all.
 
     Return the path to open in the tool. `run_folder`: folder with the run's journal. `name`: tensorboard, mlflow, optuna or
-    csv. Raise NoSuchRun if there is no journal, and JournalDamaged if a line of it is invalid. Raise BadConfiguration if the
-    library of the tool is not installed, or if `out` exists or cannot be written.
+    csv. Raise NoSuchRun if there is no journal, JournalDamaged if a line of it is invalid, and BadPower for an invalid power
+    meter file. Raise BadConfiguration if the library of the tool is not installed, or if `out` exists or cannot be written.
     """
     if out.exists() or out.is_symlink():
         raise BadConfiguration(

@@ -35,7 +35,8 @@ _STATES = {
 def write(record: RunRecord, folder: Path) -> None:
     """Write a run and its trials as an Optuna study to the file optuna-journal.log in an existing folder.
 
-    The value of a trial is its best accuracy, 0..1. A trial without a counted evaluation is stored as pruned, without a value.
+    The value of a finished trial is its best accuracy, 0..1. Without a counted evaluation it is stored as pruned. Pruned,
+    failed and unfinished trials have no value.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # hide "study created"
     storage = JournalStorage(JournalFileBackend(str(folder / NAME)))

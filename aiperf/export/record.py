@@ -110,7 +110,8 @@ class RunRecord:
     def trial_curves(self, trial: TrialFacts) -> Iterator[Curve]:
         """Yield the accuracy, losses and learning rate of a trial over its epochs, as (name, [(seconds, epoch, value)]).
 
-        Seconds count from the start of the run. A repeated epoch has one point, of its last evaluation.
+        Seconds count from the start of the run. A repeated epoch has one point, of its last evaluation. The validation loss of
+        a detector is None.
         """
         ends = sorted(self.epochs.get(trial.number, {}).items())
         for name in _OF_EPOCH:
@@ -128,7 +129,7 @@ def trial_parameters(trial: TrialFacts) -> dict[str, Value]:
 
 
 def trial_results(trial: TrialFacts) -> dict[str, float]:
-    """Return the results of a trial by name: accuracies (0..1), counts, and `seconds` in training and validation.
+    """Return the results of a trial by name: accuracies (0..1), counts, and `seconds` of its reported work.
 
     Unknown results are left out.
     """
@@ -139,7 +140,8 @@ def trial_results(trial: TrialFacts) -> dict[str, float]:
 def record_of(folder: Path) -> RunRecord:
     """Read the run in a folder with all data that an export needs. It may still be running.
 
-    Raise NoSuchRun if there is no journal, and JournalDamaged if a line of it is invalid.
+    Raise NoSuchRun if there is no journal, JournalDamaged if a line of it is invalid, and BadPower for an invalid power meter
+    file.
     """
     report = report_of(folder)
     events = islice(read_again(folder / NAME, Progress), report.run.events)

@@ -83,8 +83,8 @@ def calibrate(template: str, ranks: int, nb: int, name: str) -> SystemFile:
     """Measure this machine for about a minute, and return its rates and latencies with their 95 % intervals.
 
     `template`: launch command with `{ranks}`, such as 'mpirun -np {ranks}'. `ranks`: number of MPI processes. `nb`: block size
-    of HPL. `name`: name of the machine. Raise BadConfiguration if compiler or launcher is missing, or if the measurements
-    permit no fit.
+    of HPL. `name`: name of the machine. Raise BadConfiguration if compiler or launcher is missing, the measurement fails, or
+    its results permit no fit.
     """
     with as_file(files("aiperf.hpl").joinpath("probe.c")) as source:
         probe = program(source, compiler="mpicc", flags=FLAGS)
@@ -198,8 +198,8 @@ def _slowest_rate(series: Sequence[Series], figure: str, *, has_square: bool, nb
 def least_squares(columns: Real, seconds: Real) -> Fit:
     """Return the coefficients c of seconds = columns · c with their 95 % intervals, for relative errors of equal size.
 
-    `columns`: (measurements, coefficients). `seconds`: (measurements,), above 0. Without a spare measurement the intervals are
-    empty.
+    `columns`: (measurements, coefficients). `seconds`: (measurements,), above 0. Without a spare measurement the intervals have
+    width 0.
     """
     rows = columns / seconds[:, None]
     scale = np.abs(rows).max(axis=0)  # equal magnitudes: works are 1e8, overheads 1

@@ -116,7 +116,7 @@ def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading:
 
     The fit minimizes the squares of logarithms of predicted ÷ measured GFLOPS. `of`: rates and layers of the machine. `layer`:
     name of the layer, such as `memory` or `network`. `reading`: interpretation of the paper's sums over layers: 'placed',
-    'panels' or 'printed'. Raise BadConfiguration if there is no such layer, or no run uses it.
+    'panels' or 'printed'. Raise BadConfiguration if there is no such layer, no run uses it, or a run has no prediction.
     """
     from scipy.optimize import minimize_scalar
 

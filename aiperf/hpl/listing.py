@@ -33,8 +33,8 @@ def predictions(
 
     `n`: matrix order. `nb`: block size. `reading`: interpretation of the paper's sums over layers: 'placed', 'panels' or
     'printed' (docs/hpl.md). `grid`: (P, Q), None for all grids. Both placements of ranks (PMAP) are tried. Column-major is
-    listed if it differs from row-major. Raise BadConfiguration if N does not fit into memory or is too small, the grid is too
-    large, or no grid has a prediction.
+    listed if it differs from row-major. Grids for which N is too small, or without a prediction, are left out. Raise
+    BadConfiguration if N does not fit into memory, the grid is too large, or no grid is left.
     """
     tried = grids(system.ranks) if grid is None else [grid]
     ranks = tried[0][0] * tried[0][1]

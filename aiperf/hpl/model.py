@@ -478,7 +478,7 @@ def guideline(ranks: int) -> tuple[int, int]:
 
 
 def smallest_order(nb: int, p: int) -> int:
-    """Return the smallest matrix order for which no panel has a negative time: (1) subtracts NB/3 rows of each panel.
+    """Return the smallest matrix order for which all panels together have no negative time: (1) subtracts NB/3 rows of each.
 
     `nb`: block size. `p`: rows of the process grid.
     """

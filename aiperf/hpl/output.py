@@ -50,8 +50,8 @@ class Measured:
 def parsed(text: str, name: str) -> list[Measured]:
     """Return the measured runs in an output of HPL: order, grid, seconds, GFLOPS and timers of each. `text`: output.
 
-    `name`: name of the output for messages. Raise BadConfiguration if the output is cut short, a run FAILED, or GFLOPS do not
-    follow from N and seconds.
+    `name`: name of the output for messages. Raise BadConfiguration if the output is cut short or has no run, a run FAILED or
+    was not checked, or GFLOPS do not follow from N and seconds.
     """
     runs: list[Measured] = []
     current: tuple[re.Match[str], dict[str, float]] | None = None

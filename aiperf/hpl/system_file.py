@@ -38,7 +38,7 @@ class SystemFile:
 def read(path: Path) -> SystemFile:
     """Return the checked content of a file SYSTEM.yaml.
 
-    Raise BadConfiguration for a wrong field, with the rule and the fix, and OSError if the file cannot be read.
+    Raise BadConfiguration for invalid YAML or a wrong field, with the rule and the fix, and OSError if the file cannot be read.
     """
     try:
         content = bounded_yaml.read(path)

@@ -340,7 +340,7 @@ class Journal:
         """Write `events` in order, and return after they are on disk: all of them or none. An empty sequence writes nothing.
 
         Raise JournalNotWritten if the write failed, and JournalTakenAway if another program removed, replaced or changed the
-        file. The journal is unchanged after JournalNotWritten.
+        file. After JournalNotWritten the lines are removed again, if the file system permits it.
         """
         if not events:
             return

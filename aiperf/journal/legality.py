@@ -206,7 +206,10 @@ def check_ranges(event: Any) -> None:
 
 
 def check_state(event: Any, run: StateView) -> None:
-    """Raise IllegalLine if the event does not fit the state of its trial or of its worker. `run`: state before the event."""
+    """Raise IllegalLine if the event does not fit the state of its trial, of its parent or of its worker.
+
+    RunStarted is always refused, since it is the first line. `run`: state before the event.
+    """
     legal, kind = LEGAL[type(event)], type(event).__name__
     if legal.states is not None:
         number = event.number if type(event) in _OF_NUMBERS else event.trial

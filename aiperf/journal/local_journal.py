@@ -67,9 +67,10 @@ def open_journal(folder: Path, local: Path | None, reading: JournalReading | Non
     """Open the journal of the run in `folder` for writing, in that folder or under `local`, and yield it as a context manager.
 
     `local`: folder on the driver's local disk, None for no local journal. `reading`: result of reading the journal of a
-    resumed run, None for a new run. With `local`, a thread copies the journal to `folder`, and the end of the block completes
-    the copy. Raise JournalInUse if another driver writes the journal, JournalNotLocked if it cannot be locked, CannotResume
-    if there are two journals and neither continues the other, and JournalNotWritten if the copy could not be completed.
+    resumed run, None for a new run. With `local`, a thread copies the journal to `folder`, and a block without an error
+    completes the copy. Raise JournalInUse if another driver writes the journal, JournalNotLocked if it cannot be locked,
+    CannotResume if there are two journals and neither continues the other, and JournalNotWritten if the copy could not be
+    completed.
     """
     if local is None:
         with Journal(folder / NAME, reading) as journal:
@@ -176,7 +177,10 @@ class _Copy:
 
     @contextmanager
     def following(self, journal: Journal) -> Iterator[None]:
-        """Copy a journal in a thread during the block, and complete the copy when the block ends."""
+        """Copy a journal in a thread during the block, and complete the copy when the block ends without an error.
+
+        Raise JournalNotWritten if the copy could not be completed.
+        """
         self._copied = min(self._copied, journal.committed_bytes)
         thread = threading.Thread(target=self._follow, args=[journal], name="journal-copy", daemon=True)
         thread.start()

@@ -57,9 +57,9 @@ def with_announcements(
 ) -> tuple[list[Entry], tuple[SiteAnnouncements, ...]]:
     """Compare the runs of a list with the logs of announcements. Return entries with counts and faults, and one result per log.
 
-    The result of a log has its missing runs. An announced run of the ranking without a log gets a fault: only the log shows the
-    announcement and the site's other runs. `firsts`: first event of each entry's journal, in order of the entries. `logs`:
-    content of the logs by name. Empty: nothing is compared.
+    The result of a log has its missing runs. An announced run gets a fault if it differs from its announcement, or if no given
+    log has it. Without any log, announced runs of the ranking get a fault, and nothing is compared. `firsts`: first event of
+    each entry's journal, in order of the entries. `logs`: content of the logs by name.
     """
     sites = tuple(SiteAnnouncements(name, announced(log, firsts), tuple(_purposes(log))) for name, log in logs.items())
     of_site = {

@@ -83,7 +83,8 @@ def benchmark_of(report: Report) -> Benchmark:
     """Return the benchmark of a run from its report.
 
     For a valid run of a division it is the division with length and images. For other runs it is the data set, the starting
-    network, the length, the warm-up and the options that affect the result.
+    network, the length, the warm-up and the options that affect the result. A run of a fixed network has neither length nor
+    warm-up in it.
     """
     run = report.run
     fingerprint = _fingerprint(run.config, run.dataset)

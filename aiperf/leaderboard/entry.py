@@ -122,7 +122,7 @@ class Entry:
 
     @property
     def accelerator_count(self) -> int:
-        """Number of accelerators of all models, the largest at once. Training processes on machines without accelerators."""
+        """Sum over all models of the largest number of accelerators at once. On hosts without any: training processes."""
         return sum(each.count for each in self.accelerators)
 
 
@@ -226,7 +226,8 @@ def system_key(entry: Entry) -> tuple[str, ...]:
     """Return the identity of the measured system as texts. Runs with equal keys are repeats on one system.
 
     The key contains site and name of the system, or without a name its hosts, and the accelerators. Outside the ranking it also
-    contains a digest of configuration and sources, because there one system is measured in several ways.
+    contains a digest of configuration and sources, because there one system is measured in several ways. Without name and
+    hosts, the key is the hash of the journal's first line.
     """
     named = (entry.site or "", entry.system) if entry.system else ("", *entry.hosts)
     if named == ("",):
@@ -238,7 +239,7 @@ def system_key(entry: Entry) -> tuple[str, ...]:
 def middle(values: Sequence[float | None], missing: int, *, is_less_better: bool = False) -> float | None:
     """Return the median of the values and of `missing` further runs that count as worse than all values.
 
-    `is_less_better`: True if a small value is good. None if a value is unknown, or if the median is one of the missing runs.
+    `is_less_better`: True if a small value is good. None if a value is unknown, or if the median depends on a missing run.
 
     >>> middle([3.0, 1.0, 2.0], 0), middle([3.0, 1.0, 2.0], 1), middle([3.0], 1)
     (2.0, 1.5, None)
@@ -255,7 +256,8 @@ def of_system(runs: Sequence[Entry], missing: int) -> Entry:
     """Return one entry for the runs of a system, with the median of each result.
 
     `runs`: at least one. `missing`: announced runs without a valid result, which count as the worst. A result is None if the
-    median is one of them. Other fields come from the run with the score nearest to the median.
+    median depends on one of them, or a run lacks it. The shares of lost attempts and given-up trials are the largest of the
+    runs, and the warnings are those of all runs. Other fields come from the run with the score nearest to the median.
     """
     if len(runs) == 1 and not missing:
         return runs[0]

@@ -78,7 +78,7 @@ class Leaderboard:
 
     @property
     def runs(self) -> int:
-        """Number of runs in the list, without copies of a run and unreadable journals."""
+        """Number of runs in the list, without identical copies and unreadable journals."""
         return sum(len(row.runs) for listing in self.listings for row in listing.rows)
 
 
@@ -87,8 +87,9 @@ def leaderboard(
 ) -> Leaderboard:
     """Return the runs grouped by benchmark (same data set, length and options) and ordered by a metric, with places.
 
-    `entries`: one for each run. Copies of a journal are merged. `unread`: folders without an entry. `by`: metric of the order.
-    `sites`: comparison of the announcements with the runs. Runs of one system become one row with their median.
+    `entries`: one for each folder. Identical copies of a journal are merged. `unread`: folders without an entry. `by`: metric
+    of the order. `sites`: comparison of the announcements with the runs. Counted runs of one system become one row with their
+    median. Each other run has a row without a place, with the reason.
     """
     kept, copies, why_not = _each_once(sorted(entries, key=lambda entry: (entry.folder, entry.run)))
     why_not = _shared_announcements(kept) | why_not

@@ -176,7 +176,7 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
 
 
 def json_text(found: Leaderboard) -> str:
-    """Return the content of rank.json: metrics, lists of entries, announcements by site, and unreadable journals."""
+    """Return the content of rank.json: metrics, lists of entries, announcements by log, and unreadable journals."""
     metrics = [
         {"name": each.name, "unit": each.unit, "less_is_better": each.is_less_better, "meaning": each.explained}
         for each in METRICS
@@ -201,7 +201,10 @@ _WIDEST = {"run": 36, "validity": 44}
 
 
 def lines(found: Leaderboard) -> Iterator[str]:
-    """Yield the list as lines of text for a terminal: at most 100 rows per benchmark, then warnings and unreadable journals."""
+    """Yield the list as lines of text for a terminal: at most 100 rows per benchmark, then notes on journals and announcements.
+
+    The notes are about journals with an incomplete last line, logs of announcements, and unreadable journals.
+    """
     yield f"by {found.by.title}: {about(found)}"
     for index, listing in enumerate(found.listings, 1):
         yield ""

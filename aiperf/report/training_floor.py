@@ -55,9 +55,9 @@ def training_floor(
 ) -> TrainingFloor | None:
     """Return the minimum time of the training and validation steps in the valid window, from the cost of each layer.
 
-    `trials`: all trials. `peak_flops`: peak FLOPS of one rank (process), from the journal. `roofs`: measured peak and bandwidth
-    of each host, in place of those of the journal. None without work, peak, bandwidth or a readable network. Raise
-    BadConfiguration if `roofs` do not fit this run.
+    `trials`: all trials, of which the 200 with the most time count. `peak_flops`: peak FLOPS of one rank (process). `roofs`:
+    measured peak and bandwidth of each host, in place of the known ones. None without work, peak, bandwidth or a readable
+    network. Raise BadConfiguration if `roofs` do not fit this run.
     """
     if roofs is None:
         bandwidth, source = _bandwidth(run)

@@ -16,7 +16,7 @@ AT_THE_END = {"training": "cut off", "waiting": "never started"}
 
 
 def trials(run: Collected, inside: Window) -> tuple[TrialFacts, ...]:
-    """Return description, outcome and work of all proposed trials, in order of their numbers. `inside`: the valid window.
+    """Return description, outcome and work of all proposed trials, in order of their proposals. `inside`: the valid window.
 
     `run`: data of the journal.
     """

@@ -20,9 +20,9 @@ from aiperf.system.peaks import DataType, WorkerPeak, worker_peak
 
 
 def utilisation(run: Collected, inside: Window) -> Utilisation:
-    """Return model FLOPS utilization, communication, pauses and input of the valid window `inside`, with the peak of a rank.
+    """Return model FLOPS utilization, communication and input of the valid window `inside`, pauses, and the peak of a rank.
 
-    `run`: data of the journal. A value is None if the window has no length, or if nothing was measured.
+    `run`: data of the journal. The pauses are those of the whole run. A value is None without work, window or known peak.
     """
     work_log = run.work_log
     columns = work_log.intervals
@@ -82,10 +82,10 @@ def _peak(run: Collected) -> WorkerPeak | None:
 
 
 def peak_of_rank(run: Collected, precision: DataType) -> WorkerPeak | None:
-    """Return the peak FLOPS of one rank (process with one accelerator) in a precision, if it is the same for all workers.
+    """Return the peak FLOPS of one rank (process) in a precision, if it is the same for all workers.
 
-    For processors of one model it is the fastest measurement, because other programs only slow a measurement down. None if a
-    peak is unknown, or if the workers have different peaks.
+    For measured peaks of one device model it is the fastest one, because other programs only slow a measurement down. None if a
+    peak is unknown, or if the workers have different devices or published peaks.
     """
     found = [worker_peak(joined.device, joined.machine, precision) for joined in run.workers.values()]
     known = {one for one in found if one is not None}

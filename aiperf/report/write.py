@@ -39,7 +39,7 @@ class Paths:
 def report_of(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
     """Return the report of a run, computed from its journal, device samples, power meters and remaining checkpoints.
 
-    `roofs`: measured peak FLOPS and memory bandwidth of the hosts. None: those of the journal. Raise NoSuchRun without a
+    `roofs`: measured peak FLOPS and memory bandwidth of the hosts. None: published or recorded ones. Raise NoSuchRun without a
     journal, JournalDamaged for a damaged one, BadConfiguration if `roofs` do not fit the run, and BadPower for an invalid power
     meter file.
     """
@@ -49,7 +49,7 @@ def report_of(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
 def recomputed(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
     """Return the report of a run without its checkpoint files. Another machine can compute the same from a submission.
 
-    `roofs`: measured peak FLOPS and memory bandwidth of the hosts. None: those of the journal. Raise NoSuchRun without a
+    `roofs`: measured peak FLOPS and memory bandwidth of the hosts. None: published or recorded ones. Raise NoSuchRun without a
     journal, JournalDamaged for a damaged one, BadConfiguration if `roofs` do not fit the run, and BadPower for an invalid power
     meter file.
     """

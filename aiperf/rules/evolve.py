@@ -20,7 +20,7 @@ from aiperf.rules.state import Run, begin
 def evolve(run: Run, event: events.AnyEvent) -> None:
     """Apply the next journal event to the state `run`, which is changed in place.
 
-    Raise IllegalLine if the event does not fit the state of its trial or of its worker. The run is then unchanged.
+    Raise IllegalLine if the event does not fit the state of its trial, parent or worker. The run is then unchanged.
     """
     # Nearly all events pass with this one check.
     if not ((type(event) is events.EpochFinished or type(event) is events.Progress) and event.trial in run.running):

@@ -86,7 +86,8 @@ def followed(events: Iterable[AnyEvent]) -> FollowedHistory:
 
     A finished trial is followed with its number of epochs. A trial that the end of the run cut off is followed up to the
     largest number of epochs of its round, because the epoch of an early stop is unknown. Proposals that were rejected, never
-    started or failed are left out. Raise IllegalLine if an event does not fit the run.
+    started or failed are left out. Raise IllegalLine if an event does not fit the run, and BadConfiguration if a limit or the
+    schedule of the run is out of range.
     """
     order: dict[int, None] = {}
     proposals: dict[int, TrialProposed] = {}

@@ -36,9 +36,10 @@ def judged_loss(validation: float | None, training: float) -> float:
 
 
 def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: float) -> bool:
-    """Return True if none of the last `epochs` losses is at least `improvement` below the best loss before them.
+    """Return True if none of the last `epochs` losses is an improvement.
 
-    `losses`: validation loss of each epoch, in order.
+    An improvement is a loss more than `improvement` below that of the previous improvement. The first loss is one. `losses`:
+    loss of each epoch (`judged_loss`), in order.
 
     >>> has_stopped_improving([1.0, 0.5, 0.4999, 0.5], epochs=2, improvement=0.001)
     True
@@ -55,7 +56,7 @@ def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: flo
 def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float], epochs: int | None = None) -> str | None:
     """Return the reason for which a trial ends now: 'epochs', 'early stop' or 'followed'. None if it continues.
 
-    `round_`: number of the trial in the series of its worker, from 1. `losses`: validation loss of each epoch until now.
+    `round_`: number of the trial in the series of its worker, from 1. `losses`: loss of each epoch until now (`judged_loss`).
     `epochs`: exact number of epochs of a trial that repeats one of an earlier run. It ends after them ('followed'), for any
     losses. None for other trials.
     """
@@ -71,8 +72,8 @@ def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float], e
 def nears_its_end(schedule: ScheduleConf, round_: int, losses: Sequence[float]) -> bool:
     """Return True if a trial may end after the next epoch: it is the last one, or the patience ends if it improves nothing.
 
-    `round_`: number of the trial in the series of its worker, from 1. `losses`: validation loss of each epoch until now. The
-    proposal for the worker's next trial is then requested.
+    `round_`: number of the trial in the series of its worker, from 1. `losses`: loss of each epoch until now (`judged_loss`).
+    The proposal for the worker's next trial is then requested.
     """
     epochs, still = len(losses) + 1, patience(schedule, round_)
     if epochs >= epoch_limit(schedule, round_):
@@ -85,7 +86,7 @@ def ends_interval(since: float, left: float, every: float) -> bool:
     """Return True if a worker should report its work now, `since` seconds after its last report.
 
     `left`: seconds until the end of the epoch. `every`: wanted seconds between reports. The report waits for the end of the
-    epoch if less than half of `every` is left. Two reports are therefore at most 1.5 · every apart.
+    epoch if less than half of `every` is left. Two reports are therefore at most about 1.5 · every apart.
 
     >>> [ends_interval(10.0, left, every=10.0) for left in (20.0, 5.0, 4.9)], ends_interval(9.9, 20.0, every=10.0)
     ([True, True, False], False)

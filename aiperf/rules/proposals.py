@@ -68,7 +68,7 @@ def check_rules(first: RunStarted) -> None:
 def make(proposer: Proposer, history: History, order: ProposalRequested) -> ProposalReturned | ProposalFailed:
     """Return the proposal for the request `order`, or ProposalFailed with the reason if the search finds nothing new.
 
-    `history`: trials and results up to the request. The result depends only on the arguments, except for its processor time.
+    `history`: trials and results up to the request. The result depends only on the arguments, except for its `seconds`.
     """
     began = time.perf_counter()
     try:
@@ -164,7 +164,7 @@ def described(
 
 
 def counts_of(network: Architecture) -> dict[str, Any]:
-    """Return fingerprint, floating-point operations per image and parameters of an architecture.
+    """Return fingerprint, floating-point operations per image (and per region of a detector) and parameters of an architecture.
 
     The keys are fields of TrialProposed: `fingerprint`, `validation_flops` and the names in COUNTS.
     """

@@ -134,7 +134,7 @@ def answer(
     """Return the requested trial of the followed run as a proposal of this run, or a rejection with the reason.
 
     `history`: trials and results of this run before the request. Rejected if the parent's weights are missing, the batch
-    exceeds the measured largest batch, the morphs are illegal, or the counted operations differ from those of the followed
+    exceeds the measured largest batch, the morphs are illegal, or fingerprint or counts differ from those of the followed
     run. `at`: time of the event in seconds since the start of the run. No argument is changed.
     """
     assert request.follows is not None, "a run that follows asks for nothing else"

@@ -33,8 +33,8 @@ def recorded(space: Space) -> dict[str, Any]:
 def space_of(started: RunStarted) -> Space:
     """Return the search space of a run (starting network, budget and batch sizes) from the first line of its journal.
 
-    Raise KeyError if a member is missing, DamagedGraphFile if the starting network is damaged, and ValueError if values
-    contradict each other.
+    Raise KeyError or TypeError if a member is missing, DamagedGraphFile if the starting network is damaged, and ValueError if
+    values contradict each other.
     """
     config: dict[str, Any] = started.config["space"]
     numbers = {name: config[name] for name in _NUMBERS}

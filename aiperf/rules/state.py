@@ -194,9 +194,9 @@ class Run:
 
     @property
     def start_is_due(self) -> bool:
-        """True if the next request must be for the starting network.
+        """True if the next request that is no spare must be for the starting network.
 
-        It is True until that request, and again after each failure, up to `limits.attempts` failures.
+        It is True until that request, and again after a rejection, withdrawal or failure, up to `limits.attempts` failures.
         """
         return self.start is None and self.start_failures < self.limits.attempts
 

@@ -64,8 +64,8 @@ def scaling(points: Sequence[Point], evaluation: Fraction = Fraction(0)) -> Scal
     """Return speed-up, efficiency and losses of runs (`points`) that differ only in their number of accelerators.
 
     `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all), 1/N for one evaluation every N epochs.
-    Raise CannotCompare if all runs have one number of accelerators, or if they differ in anything else. The message lists
-    every difference.
+    Raise CannotCompare if all runs have one number of accelerators, differ in a field of EQUAL (network, data, …), or have
+    neither equal batches per accelerator nor equal global batches. The message lists every such difference.
     """
     sizes = sorted({each.accelerators for each in points})
     if len(sizes) < 2:
@@ -81,10 +81,10 @@ def scaling(points: Sequence[Point], evaluation: Fraction = Fraction(0)) -> Scal
 
 
 def karp_flatt(speed_up: float, accelerators: float) -> float:
-    """Return the serial fraction (1/speed-up − 1/p)/(1 − 1/p) of a program on p accelerators, 0..1 (Karp and Flatt 1990).
+    """Return the serial fraction (1/speed-up − 1/p)/(1 − 1/p) of a program on p accelerators (Karp and Flatt 1990).
 
-    `speed_up`: time with one accelerator ÷ time with p. `accelerators`: p, above 1. The fraction is negative if the speed-up
-    exceeds p.
+    `speed_up`: time with one accelerator ÷ time with p. `accelerators`: p, above 1. The fraction is 0..1 for a speed-up from 1
+    to p, and negative above.
     """
     return (1 / speed_up - 1 / accelerators) / (1 - 1 / accelerators)
 

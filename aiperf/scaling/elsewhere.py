@@ -106,8 +106,8 @@ def read_prediction(folder: Path, measured: Scaling) -> tuple[PredictedPoint, ..
     """Return the predicted efficiency for each number of accelerators, from a folder that `rehearse --within-worker` wrote.
 
     `measured`: the measured runs. The prediction is for strong or weak scaling, as in these runs, and relative to their
-    fewest accelerators. Raise BadConfiguration if the file is missing or of another format, or has no prediction for the
-    fewest accelerators.
+    fewest accelerators. Smaller numbers are left out. Raise BadConfiguration if the file is missing or of another format, or
+    has no prediction for the fewest accelerators.
     """
     path = folder / PREDICTION
     if (wrong := what_is_wrong_with(path)) is not None:

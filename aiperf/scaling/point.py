@@ -130,8 +130,8 @@ class Point:
 def point_of(folder: Path) -> Point:
     """Return the figures of the run in `folder` for a study of scaling.
 
-    Raise CannotCompare if the run has not ended, or if its starting network was trained for fewer than two epochs. Raise
-    AiperfError if the journal cannot be read.
+    Raise CannotCompare if the run has not ended, or if the last attempt at its starting network trained no second epoch. Raise
+    another AiperfError if the journal or a power meter file cannot be read.
     """
     return point_of_events(read(folder), str(folder), folder)
 
@@ -140,8 +140,8 @@ def point_of_events(run_events: Iterable[events.AnyEvent], name: str, folder: Pa
     """Return the figures of a run for a study of scaling, from the events of its journal.
 
     `run_events`: all events, in order. `name`: name of the run in messages. `folder`: folder of the run, from which its power
-    is read, None for no power. Raise CannotCompare if the run has not ended, or if its starting network was trained for fewer
-    than two epochs.
+    is read, None for no power. Raise CannotCompare if the run has not ended, or if the last attempt at its starting network
+    trained no second epoch. Raise BadPower for an invalid power meter file.
     """
     first: events.RunStarted | None = None
     workers: dict[int, events.WorkerJoined] = {}

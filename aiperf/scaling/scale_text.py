@@ -20,7 +20,7 @@ from aiperf.units import NOT_MEASURED, change, change_interval, duration, share
 
 
 def scale_json(found: ScalingStudy) -> dict[str, Any]:
-    """Return the results of `scale` as the JSON object of --json. Times are accelerator-seconds per training image."""
+    """Return the results of `scale` as the JSON object of --json. `seconds_per_image` is in accelerator-seconds."""
     points = []
     for each in found.points:
         lines = each.seconds_per_image(found.evaluation)

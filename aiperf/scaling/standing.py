@@ -78,8 +78,8 @@ def read_list(path: Path, headers: Mapping[str, str]) -> list[ListedSystem]:
     """Return the systems of a published list in a CSV file, in its order.
 
     `path`: file with a header line, separated by commas, semicolons or tabs. `headers`: header of a column that is not
-    recognised, by column ('rank', 'name', 'rmax', 'power'). Raise BadConfiguration if the file is not readable, a column or
-    unit is missing, a value is no number above 0, or there is no system.
+    recognised, by column ('rank', 'name', 'rmax', 'power'). The power may be missing. Raise BadConfiguration if the file is
+    not readable, another column or a unit is missing, a value is no number above 0, or there is no system.
     """
     if (wrong := what_is_wrong_with(path)) is not None:
         raise BadConfiguration(f"--list is a CSV file, but found {str(path)!r}, which is {wrong}: name such a file")

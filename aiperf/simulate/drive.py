@@ -64,7 +64,7 @@ def drive(
 
     Raises:
         NoWorkers: no worker started in the first 300 simulated seconds.
-        JournalNotWritten: the journal could not be written.
+        JournalNotWritten, JournalNotLocked, JournalTakenAway: the journal could not be written, locked or kept.
     """
     began = time.process_time()
     with SimulatedJournal(path, durable=False) as journal:

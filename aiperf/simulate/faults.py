@@ -40,7 +40,7 @@ class WorkerHung(Fault[faults.WorkerHungConf]):
     """Fault that makes a worker silent during an attempt (one training of a network by a worker)."""
 
     def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
-        """With probability conf.rate, plan that `worker` becomes silent at a random time of the training `attempt`.
+        """With probability conf.rate, plan that `worker` becomes silent at a random time of the longest possible `attempt`.
 
         `cluster`: simulation in which this is planned.
         """

@@ -54,8 +54,10 @@ def simulate(opening: Opening, after_turn: Callable[[Driver], None]) -> Path:
     `after_turn`: called after each turn of the main loop. Ctrl-C once ends the run with a complete journal.
 
     Raises:
-        NotAsAnnounced, AnnouncementsDamaged, AnnouncementsNotWritten: the announcement cannot be used.
-        NoWorkers, JournalNotWritten: no worker started, or the journal could not be written.
+        NotAsAnnounced, AnnouncementsDamaged, AnnouncementsNotWritten, KeyUnusable: the announcement cannot be used.
+        NoWorkers: no worker started.
+        JournalNotWritten, JournalNotLocked, JournalTakenAway: the journal could not be written, locked or kept.
+        OSError: the folder cannot be created.
     """
     folder = new_folder(opening.plan.conf, time.time())
     use_announcement(opening.plan.conf, folder, (opening.first.run, opening.first.started_unix))
@@ -77,7 +79,8 @@ def open_run(conf: RunConf, dataset: DataSet | None = None) -> Opening:
     Raises:
         BadConfiguration: an option is out of its range, resume= or predict= is set, the starting network is too large for
             the memory, or the run has more than 20 million epochs.
-        NoSuchRun, JournalDamaged: the run of cluster.profile cannot be read.
+        DataError: the data set of `conf` does not exist or is damaged.
+        NoSuchRun, JournalDamaged, CannotFollow: the run of cluster.profile or of follow cannot be read or repeated.
     """
     cluster = conf.cluster
     assert isinstance(cluster, SimulatedConf), "the choice of the group has made it one"

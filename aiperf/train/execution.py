@@ -111,7 +111,7 @@ class Execution:
         self.release()
 
     def release(self, *, keep_compiled: bool = False) -> None:
-        """Release compiled code and captured graphs. `install` must not be called afterwards.
+        """Release compiled code and captured graphs. Call `remove` before, and do not call `install` afterwards.
 
         `keep_compiled`: True if other compiled code of this process is still in use. Compiled code is then not released.
         """

@@ -55,6 +55,7 @@ def train(order: Train, context: RankContext, taken: float) -> Iterator[Word]:
 
     `order`: command to train the trial. `taken`: time.monotonic() at which the command was received. Raise RankFailed if
     another rank is lost, RankOutOfMemory if this one of several ranks ran out of memory, DataError for an unusable data set,
+    BadConfiguration if a detector's images have no true boxes, IllegalMorph or DamagedMorph if the lineage in `order` is wrong,
     and other errors of torch unchanged.
     """
     yield from in_order(_Attempt(order, context, taken).run(), order, context)

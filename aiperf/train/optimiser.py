@@ -56,7 +56,10 @@ def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
 
 
 def momentum_of(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the optimiser's momentum buffers, by parameter name. They are not copied. Empty before the first step."""
+    """Return the optimiser's momentum buffers, by parameter name. They are not copied.
+
+    Parameters without a buffer are left out. A buffer is created by the first step or by `give_momentum`.
+    """
     found = {}
     for name, parameter in module.named_parameters():
         buffer = optimiser.state[parameter].get("momentum_buffer") if parameter in optimiser.state else None

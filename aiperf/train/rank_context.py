@@ -60,8 +60,8 @@ class RankContext:
 
         `start`: the run's starting network. `writer`: of checkpoints, on rank 0 only. `liveness`: heartbeat of this rank,
         default: one that no process reads. `on_host`: number of ranks on this rank's host. On a CPU, the process keeps freed
-        memory from now on. Raise BadConfiguration for a precision or execution mode that the device lacks, and RankFailed if
-        another rank is lost.
+        memory from now on. Raise BadConfiguration for a precision or execution mode that the device lacks, or for a
+        detector without pycocotools. Raise RankFailed if another rank is lost.
         """
         modes_of(conf, on_cuda=device.type == "cuda")
         precision = choose(conf.precision, device)

@@ -161,7 +161,7 @@ def ranks_of_hosts(conf: TrainerConf, hosts: Sequence[tuple[int, int]]) -> list[
     """Return the number of ranks (training processes) on each host of a worker, in the order of `hosts`.
 
     `hosts`: (accelerators, cores) of the worker on each host. Raise BadConfiguration if `conf.ranks` is no multiple of the
-    number of hosts or exceeds the accelerators, or for trainer.collective=none with several hosts.
+    number of hosts, if a host with accelerators has fewer than ranks, or for trainer.collective=none with several hosts.
 
     >>> ranks_of_hosts(TrainerConf(), [(8, 64), (4, 64)]), ranks_of_hosts(TrainerConf(ranks=6), [(0, 2), (0, 2)])
     ([8, 4], [3, 3])

@@ -75,7 +75,7 @@ class Decisions(StateCheck):
             self._received(line, run, event)
 
     def after(self, run: Run, event: events.AnyEvent) -> None:
-        """Update the decisions that are still required. Call this after the event was applied to `run`."""
+        """Update the replay queue and the time since which a decision is due. Call this after the event is applied to `run`."""
         if self._agenda is not None:
             self._agenda.take(event)
         if _is_due(run):

@@ -46,8 +46,8 @@ class Lines:
 def read_lines(path: Path) -> Lines:
     """Read the journal at `path` to its end or to the first damaged line. Return its work log and the results of the checks.
 
-    A damaged line is a finding. Raise NoSuchRun if no journal exists or it is empty, and JournalDamaged if it has another
-    schema.
+    A damaged line is a finding. Raise NoSuchRun if no journal exists or it has no complete line, NotAJournal if the file is no
+    journal or cannot be read, and JournalDamaged if it has another schema.
     """
     attempts, work_log = Attempts(), WorkLog()
     rates = Rates()

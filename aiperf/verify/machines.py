@@ -249,10 +249,11 @@ class Rates(Check):
         """Precision of each trial's last attempt."""
 
     def add_work(self, work_log: WorkLog) -> None:
-        """Check for each trial that the FLOPS of its busy time do not exceed the peak of its accelerators.
+        """Check for each trial that its FLOPS per rank while busy do not exceed the peak of its accelerator or processor.
 
-        Call this once, after the last line. `work_log`: work of all lines. Trials on devices with an unknown peak are
-        reported as not checked. Trials shorter than LEAST_SECONDS (1 s) are left out.
+        Call this once, after the last line. `work_log`: work of all lines. A rate above a measured peak is no contradiction,
+        but cannot be determined. Trials on devices with an unknown peak are reported as not checked. Trials shorter than
+        LEAST_SECONDS (1 s) are left out.
         """
         rows = work_log.intervals
         trials, busy, tensor = rows.trial, rows.busy, rows.tensor_flops

@@ -69,8 +69,9 @@ def audit(folder: Path, root: str | None = None, detections: Path | None = None)
 
     The checkpoint is the last one in the journal that still exists. After the end of a run with storage.checkpoints=best this
     is the best epoch. `root`: folder of the data set, None for the run's `dataset.root`. `detections`: path of a new file for
-    the boxes of a detector, None for no file. Raise NoCheckpoint if no checkpoint exists, BadConfiguration if `root` or
-    `detections` does not fit the run or the file exists, and OtherData if the data set differs from the run's.
+    the boxes of a detector, None for no file. Raise NoCheckpoint if no checkpoint exists, DamagedCheckpoint if it cannot
+    be read, BadConfiguration if `root` or `detections` does not fit the run or the file exists, DataError if the data set
+    cannot be used (OtherData if it differs from the run's), and NoSuchRun or JournalDamaged if the journal cannot be read.
     """
     epochs: dict[tuple[int, int], EpochFinished] = {}
     saved: list[EpochFinished] = []

@@ -59,10 +59,10 @@ _decoder = msgspec.json.Decoder(_Report)
 
 
 def scores(work_log: WorkLog, journal: Path, lines: int) -> CheckResult:
-    """Compare score, error and interval in report.json, next to the journal, with those of the journal. Return the result.
+    """Compare score, error and interval in report.json, next to the journal, with those of the lines that the report names.
 
-    `journal`: path of the journal. `lines`: number of its lines. `work_log`: work of all these lines. Without report.json
-    nothing is compared.
+    Return the result. `journal`: path of the journal. `lines`: number of its lines. `work_log`: work of all these lines.
+    Without report.json nothing is compared.
     """
     notes = CheckResult("score", SCORE_LAW, "figures")
     file = journal.parent / REPORT_FILE

@@ -218,9 +218,9 @@ def _volumes(run: KubernetesRun, role: str) -> list[Manifest]:
 
 
 def environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> list[Manifest]:
-    """Return the environment variables of a container: those for Ray, those of cluster.env, and `more`, by name.
+    """Return the environment variables of a container: those of all pods, those of cluster.env, and `more`.
 
-    Of equal names the last one counts.
+    `more`: values by name. Of equal names the last one counts.
     """
     own = {
         "HOME": "/tmp",  # the image has no home folder for an arbitrary user
@@ -243,7 +243,7 @@ def token(secret: str) -> list[Manifest]:
 
 
 def worker_resources(run: KubernetesRun) -> Manifest:
-    """Return the resources of a worker's pod. Requests equal limits, and no processor is shared with other pods."""
+    """Return the resources of a worker's pod. Requests equal limits, as exclusive processors require."""
     choices = run.choices
     amounts = {"cpu": str(choices.cpus), "memory": choices.memory}
     if choices.accelerators:
@@ -284,7 +284,7 @@ OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 def runs_claim(run: KubernetesRun) -> list[Manifest]:
     """Return the PersistentVolumeClaim for the folder of runs, as a list of one. Empty without cluster.runs_size.
 
-    The claim is never deleted with a run.
+    The end of a run does not delete the claim.
     """
     choices = run.choices
     if choices.runs_size is None:

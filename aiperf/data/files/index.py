@@ -109,8 +109,8 @@ def write(path: Path, root: Path, training: Samples, validation: Samples, conten
     """Write the index of a set in class folders to the file `path`, atomically. Return the header of the index.
 
     `root`: folder of the set. `training`, `validation`: image files, as just listed. `contents`: SHA-256 of all contents, None
-    if they were not read. Raise DataError if the file cannot be written, and StaleIndex if the folders changed after the
-    listing.
+    if they were not read. Raise DataError if the file cannot be written, StaleIndex if the folders changed after the listing,
+    and OSError if the size of an image file cannot be read.
     """
     splits = (training, validation)
     header = Header(of_splits(root, splits), [_split_header(root, samples) for samples in splits], contents)

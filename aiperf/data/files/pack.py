@@ -37,8 +37,8 @@ def pack(
     `samples`: image files by split, 'train' and 'val'. `corrupt`: names of images to omit. `folder`: target folder, created if
     it does not exist. `advance`: called after each shard with its number of images. `images_of_a_shard`: images in each shard
     but the last of a split. An index and the names of the classes are also written. Images are shuffled, because tools that
-    read shards in order need them mixed. Raise DataError if the folder is not empty, and OSError if a file cannot be read or
-    written.
+    read shards in order need them mixed. Raise DataError if the folder is not empty or the index cannot be written, and
+    OSError if another file cannot be read or written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):

@@ -212,8 +212,8 @@ def list_shards(root: Path, split: str) -> Samples:
     """Return the images in the shards (tar files) of a split: root/SPLIT-*.tar, root/*-SPLIT-*.tar or root/SPLIT/*.tar.
 
     `root`: folder of the set. `split`: 'train' or 'val'. For 'val' the names validation and test are also tried. A shard that
-    the index does not list is scanned. Raise MissingData if there are no shards, and DamagedData if a shard or the index is
-    damaged, or if there is no image.
+    the index does not list with its present size is scanned. Raise MissingData if there are no shards, and DamagedData if a
+    shard or the index is damaged, or if there is no image.
     """
     shards = find_shards(root, split)
     if not shards:
@@ -290,9 +290,10 @@ def find_shards(root: Path, split: str) -> list[Path]:
 
 
 def agree(training: Samples, validation: Samples, root: Path) -> None:
-    """Raise DataError if the training images and the validation images have different classes. Return nothing.
+    """Raise DataError if the classes of the training images and the validation images do not fit. Return nothing.
 
-    `root`: folder of the set, for the message. For shards, every class needs a training image.
+    Class folders must be the same. In shards every class needs a training image, but no validation image. `root`: folder of the
+    set, for the message.
     """
     if training.is_sharded:
         beyond = set(np.unique(validation.labels)) - set(np.unique(training.labels))
@@ -344,7 +345,8 @@ def _read_index(path: Path) -> dict[str, ShardIndex]:
 def scan(shard: Path) -> list[Member]:
     """Return (name, offset in bytes, length in bytes, label) of each image in a tar file (shard), from its headers.
 
-    Raise DamagedData if the file is no readable tar file, or if an image lacks its .cls file or the reverse.
+    Raise DamagedData if the file is no readable tar file, an image lacks its .cls file or the reverse, or a .cls file has no
+    number.
     """
     images: dict[str, tuple[str, int, int]] = {}
     labels: dict[str, int] = {}

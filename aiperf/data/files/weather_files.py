@@ -124,8 +124,8 @@ def require_no_files(folder: Path) -> None:
 def read_record(root: Path) -> WeatherRecord:
     """Return the statistics of the weather files in the folder `root`, as `prepare` recorded them in aiperf-weather.json.
 
-    Raise MissingData if there are no files or no record, DamagedData for an unreadable record, and StaleIndex if the files are
-    not those of the record, by year and size.
+    Raise MissingData if there are no files or no record, DamagedData for a record that is unreadable or of another version,
+    and StaleIndex if the files are not those of the record, by year and size.
     """
     files, path = files_of(root), root / RECORD
     try:

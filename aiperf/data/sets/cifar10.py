@@ -40,8 +40,9 @@ def describe(conf: Cifar10Conf) -> DataSet:
 def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
     """Open CIFAR-10 for training in this process. All pixels of the binary version are read into memory.
 
-    `cores`: processors for decoding class folders. None: all that this process may use. Raise MissingData without the files,
-    OtherData if the fingerprint is not dataset.fingerprint, and DataError for damaged or changed files.
+    `cores`: number of threads that decode class folders, unless dataset.workers is set. None: all processors that this process
+    may use. Raise MissingData without the files, OtherData if the fingerprint is not dataset.fingerprint, DataError for damaged
+    or changed files, and BadConfiguration if dataset.cache=encoded does not fit in memory.
     """
     folder = cifar10.find(root_of(conf))
     if folder is None:
@@ -71,7 +72,8 @@ def prepare(conf: Cifar10Conf, pack: Path | None, out: Console, checksums: Path 
 
     `pack`: folder for shards (tar files), for class folders only. `out`: console for the progress. `checksums`: file for the
     checksums of class folders, by default in the set's folder. Raise MissingData without the files, DataError for damaged
-    files, and BadConfiguration if `pack` is given for the binary version.
+    files (class folders: also if a file cannot be written), OtherData if the fingerprint of the binary version
+    is not dataset.fingerprint, and BadConfiguration if `pack` is given for the binary version.
     """
     folder = cifar10.find(root_of(conf))
     if folder is None:

@@ -69,8 +69,8 @@ def describe(conf: DigitsConf) -> DataSet:
 def open_data(conf: DigitsConf, cores: int | None) -> OpenData:
     """Open all digits in memory for training. Nothing is decoded. `cores` has therefore no effect.
 
-    A validation image has fixed noise, a training image different noise in each epoch. Raise MissingData if scikit-learn is not
-    installed.
+    With dataset.noise a validation image has fixed noise, a training image different noise in each epoch. Raise MissingData if
+    scikit-learn is not installed.
     """
     import torch
 

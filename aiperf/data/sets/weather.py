@@ -84,9 +84,9 @@ def _described(conf: WeatherConf, record: WeatherRecord, years: Sequence[int]) -
 def describe(conf: WeatherConf) -> DataSet:
     """Return the description of the weather files from their recorded statistics: counts, size, mean and deviation.
 
-    For compressed files the reading rate is measured, and the field `note` proposes to pack the set. Raise MissingData without
-    files or record, DataError if they are damaged or changed, OtherData if the fingerprint is not dataset.fingerprint, and
-    BadConfiguration if h5py is missing.
+    If the first file is not packed, its reading rate is measured, and the field `note` proposes to pack the set. Raise
+    MissingData without files or record, DataError if they are damaged or changed or the years cannot be split, OtherData if the
+    fingerprint is not dataset.fingerprint, and BadConfiguration if h5py is missing.
     """
     root = root_of(conf)
     files, record = files_of(root), read_record(root)
@@ -105,8 +105,8 @@ def open_data(conf: WeatherConf, cores: int | None) -> OpenData:
     """Open the weather files for training. Threads read and normalise the images some batches before they are needed.
 
     `cores`: number of reading threads unless dataset.workers is set. None: all processors that this process may use. Raise
-    MissingData without files or record, DataError if they are damaged, changed or without boxes, OtherData if the fingerprint
-    is not dataset.fingerprint, and BadConfiguration if h5py is missing.
+    MissingData without files or record, DataError if they are damaged or changed, the years cannot be split or no validation
+    image has a box, OtherData if the fingerprint is not dataset.fingerprint, and BadConfiguration if h5py is missing.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -140,9 +140,9 @@ def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path 
     """Check every weather image, record the statistics of each year in aiperf-weather.json, and return the result.
 
     `pack`: folder into which the files are packed without compression, with the record. `out`: console for the progress. Years
-    that were recorded before and have not changed are not read again. A year with faults is neither recorded nor packed. Raise
-    MissingData without files, DamagedData if no year is usable, and BadConfiguration if `checksums` is given or `pack` holds
-    other weather files.
+    that were recorded before with files of the same size are not read again. A year with faults is not recorded. Raise
+    MissingData without files, DataError if no year is usable or the years cannot be split, OSError if a file cannot be written,
+    and BadConfiguration if `checksums` is given, `pack` holds other weather files or h5py is missing.
     """
     if checksums is not None:
         raise BadConfiguration(

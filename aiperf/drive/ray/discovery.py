@@ -29,10 +29,11 @@ def _described() -> HostDescription:
 
 
 def learn(conf: RunConf, excluded: Collection[str] = ()) -> WorkerShape:
-    """Return the common properties of the workers on all nodes: most accelerators, most ranks, least memory and cores.
+    """Return the common properties of the workers on all nodes: least memory and cores, ranks and accelerators of the widest.
 
-    `excluded`: Ray's identifiers of nodes that must hold no worker. `ray.init` must have been called. Each node is asked
-    for its description, for at most 120 s. Nodes without an answer are named in the result's `source`.
+    The widest worker has the most ranks. `excluded`: Ray's identifiers of nodes that must hold no worker. `ray.init` must
+    have been called. Each node is asked for its description, for at most 120 s. Up to 8 nodes without an answer are named in
+    the result's `source`.
 
     Raises:
         NoWorkers: no node can hold a worker, or none answers.

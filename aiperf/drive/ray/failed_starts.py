@@ -118,8 +118,9 @@ class Starts:
     def hopeless(self, wanted: Collection[Slot], now: float) -> NoWorkers | None:
         """Return the error that ends the run because no worker can be started. None if the run may continue.
 
-        `wanted`: all existing places for workers. Before the first worker is up, it is the error if no place can be tried
-        with success. Later, it is the error if no worker was up for `alone_seconds`.
+        `wanted`: all existing places for workers. Before the first worker is up, it is the error if each place has used its
+        tries, has a final failure, or failed with an error that the user can fix. Without places it is None. Later, it is the
+        error if no worker was up for `alone_seconds`.
         """
         if self._has_been_up:
             return self._left_alone(now)

@@ -162,11 +162,14 @@ class Generators:
         self.calls[call] = node
 
     def look_at(self, done: Collection[ray.ObjectRef[Any]]) -> list[Word]:
-        """Process finished calls. Return the messages for the driver about generators that have died.
+        """Process finished calls. Return the messages for the driver about generators that have failed.
 
-        `done`: finished calls, of which unknown ones are ignored. A generator that has died is replaced. For it the result
-        has one HelperLost message and one ProposalFailed message per open request. Proposals themselves arrive in the
-        mailbox.
+        `done`: finished calls, of which unknown ones are ignored. A generator that has died or raised an error is replaced.
+        For it the result has one HelperLost message, and one ProposalFailed message per open request of a worker that is
+        still on its node. Proposals themselves arrive in the mailbox.
+
+        Raises:
+            RuntimeLost: Ray ended or did not answer.
         """
         failed: dict[str, list[tuple[ProposalRequested, str]]] = {}
         for call in done:

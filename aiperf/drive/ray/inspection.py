@@ -62,7 +62,8 @@ class NodeInspection:
     def of(self, nodes: Sequence[Node]) -> list[NodeReadings]:
         """Measure these nodes and return the measurements of each, in the same sequence. Takes seconds to minutes.
 
-        `nodes`: entries of ray.nodes(). A node that does not answer has failed measurements.
+        `nodes`: entries of ray.nodes(). A node that does not answer has failed measurements. Raise OSError if the shared
+        folder cannot be written.
         """
         with meeting(self.parent) as place:
             setting = Setting("", place.folder, place.mark, Path(), 0, 1, self.dataset, self.trainer.precision)

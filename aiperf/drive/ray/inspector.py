@@ -161,9 +161,10 @@ def _answers(calls: Mapping[Any, Inspector], limit: float) -> Iterator[tuple[Ins
 
 
 def clock_of(inspector: Inspector, now: Clock, seconds: float) -> ProbeReading:
-    """Measure the offset of a node's clock by messages to it and back, one after the other, for at most `seconds`.
+    """Measure the offset of a node's clock by up to 8 messages to it and back, one after the other.
 
-    `now`: clock function of the head. The measurement has failed if the node does not answer within 5 s.
+    `now`: clock function of the head. `seconds`: time after which no further message is sent. The measurement has failed if
+    the node does not answer a message within 5 s.
     """
     trips: list[RoundTrip] = []
     deadline = time.monotonic() + seconds

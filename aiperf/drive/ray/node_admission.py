@@ -108,10 +108,10 @@ class NodeAdmission:
         self._readings: Future[list[NodeReadings]] | None = None
 
     def look(self, nodes: Sequence[Node], slots: Slots) -> tuple[Slots, list[NodeChecked]]:
-        """Return (places on checked nodes without a fault, events of nodes with a check that finished since the last call).
+        """Return (places on checked nodes that are not excluded, events of nodes checked since the last call).
 
-        `nodes`: entries of ray.nodes(). `slots`: places for workers on all nodes. Nodes that were never checked are
-        measured in a background thread, unless a check is in progress. Does not wait.
+        `nodes`: entries of ray.nodes(). `slots`: places for workers on all nodes. Nodes with a place that were never checked
+        are measured in a background thread, unless a check is in progress. Does not wait.
         """
         inspected = self._results(slots)
         unknown = {share.node for slot in slots.wanted for share in slot.shares} - self._measured.keys()

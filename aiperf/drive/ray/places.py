@@ -61,9 +61,9 @@ class Places:
         self.free.pop(slot, None)
 
     def leave(self, slot: Slot, worker: int) -> None:
-        """Record that worker number `worker` has left the place `slot`. Nothing if another worker is there.
+        """Record that worker number `worker` has left the place `slot`. Nothing if this worker is not there.
 
-        If the place spanned several nodes, or nodes were too small for a worker, the places are computed again.
+        If the place spanned several nodes, or nodes with accelerators hold no worker, the places are computed again.
         """
         if self._taken.get(slot) != worker:
             return

@@ -98,7 +98,7 @@ class RayExecutor:
         self._generators = Generators(self._making, self._runtime, self._mailbox, self._updates)
 
     def start(self) -> None:
-        """Request a worker at each place (node resources for one worker). Return before they are ready.
+        """Request a worker at each place (node resources for one worker) that may be used. Return before they are ready.
 
         Each sends WorkerJoined when its training processes are ready.
 
@@ -114,9 +114,10 @@ class RayExecutor:
             self._updates.tell(observations)
 
     def send(self, order: Order) -> None:
-        """Send a command (propose, train, report, remove a checkpoint, release a worker) and return at once.
+        """Send a command (propose, train, report, remove a checkpoint, release a worker). Does not wait for its result.
 
-        A command for a lost worker is ignored, because a message about the loss follows.
+        A command for a lost worker is ignored, because a message about the loss follows. The command to remove a checkpoint
+        waits until any worker is up.
 
         Raises:
             RuntimeLost: a process of Ray ended or did not answer.
@@ -141,8 +142,8 @@ class RayExecutor:
     def words(self, timeout: float) -> list[Word]:
         """Remove and return the messages that have arrived. Wait up to `timeout` seconds for the first. Empty if none arrived.
 
-        Dead workers and new nodes are detected about once per second, and workers are started on free places. The message
-        about a worker's death follows all its earlier messages.
+        Dead workers and new nodes are detected every 1 to 5 s, and workers are started on free places. The message about a
+        worker's death follows all its earlier messages.
 
         Raises:
             NoWorkers: no worker is up, and none can be started.
@@ -177,7 +178,10 @@ class RayExecutor:
         return words + own
 
     def close(self) -> None:
-        """End all workers, and wait up to 5 s for them. If a process of Ray is lost, they have already ended."""
+        """End the check of new nodes, if any, and all workers. Wait up to 30 s for the check and 5 s for the workers.
+
+        If a process of Ray is lost, return without an error.
+        """
         with suppress(RuntimeLost):
             self._runtime.check()
             self._close()

@@ -156,5 +156,5 @@ def end_of(worker: RayWorker) -> tuple[str, AiperfError | None]:
 
 
 def last_line(error: RayError) -> str:
-    """Return the last line of the text of a Ray error. It is the message that was raised in the actor."""
+    """Return the last line of the text of a Ray error. For an error raised in an actor: its type and message."""
     return str(error).strip().splitlines()[-1]

@@ -83,11 +83,11 @@ def slots(
     """Return the places for workers on `nodes`, entries of ray.nodes(). Nodes that are not alive have none.
 
     `accelerators_per_worker`: None gives one place per node with all its accelerators. A number gives a place for each
-    group of that many accelerators, on several nodes if it exceeds one. 'all' gives one place on all nodes. `held`: places
-    with workers. They keep their nodes. `excluded`: Ray's identifiers of nodes without workers.
+    group of that many accelerators, on several equal nodes if a node has fewer. 'all' gives one place on all nodes. `held`:
+    places with workers. Those on several nodes keep them. `excluded`: Ray's identifiers of nodes without workers.
 
     Nodes without accelerators have places only if no node has any, and if neither a number nor `only_accelerators` requires
-    them. The head node then has a place only if it is the only node.
+    them. They then need at least one CPU in Ray. The head node then has a place only if it is the only node.
     """
     alive = [node for node in nodes if node["Alive"]]
     usable = [node for node in alive if node["NodeID"] not in excluded]

@@ -93,8 +93,9 @@ def open_ranks(plan: WorkerPlan) -> Group:
     """Return the ranks (training processes) of a worker on all its hosts, not yet started. Additional hosts have answered.
 
     Raises:
-        HostNotThere: an additional host does not answer within 300 s.
+        HostNotThere: an additional host does not answer within 300 s, or its actor ended.
         NotShared: the run's folder is another one on a host.
+        BadConfiguration: the worker has more ranks than accelerators, or they cannot be divided among its hosts.
     """
     from aiperf.drive.ray.rank_hosts import RankHosts
     from aiperf.train.ranks.group import RankGroup

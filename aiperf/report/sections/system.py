@@ -59,7 +59,7 @@ def systems(report: Report) -> tuple[Table, ...]:
 def nodes(report: Report) -> Table | None:
     """Return the table of the nodes with their results of preflight (the check before a run). None without preflight.
 
-    Excluded and faulty nodes are first.
+    Excluded and faulty nodes are first. The table has at most 128 nodes.
     """
     if not report.nodes:
         return None
@@ -109,7 +109,7 @@ def _node(node: NodeFacts) -> tuple[Cell, ...]:
 
 
 def described_nodes(report: Report) -> Iterator[Table]:
-    """Yield the tables of differences between nodes, of the `system.*` options if one is set, and of each kind of node."""
+    """Yield tables of differences between nodes, of the `system.*` options (if one is set), and of at most 4 kinds of node."""
     system = report.system
     if system.differences:
         yield _differences(system)

@@ -24,7 +24,7 @@ def losses(report: Report) -> Section:
 def roofline(report: Report) -> Section | None:
     """Return the section that divides busy time into the minimum for arithmetic, the further minimum for memory, and the rest.
 
-    None if the peak or the memory bandwidth of the machine is unknown.
+    None without work, or if the peak, the memory bandwidth or the networks are unknown.
     """
     floor = report.training_floor
     if floor is None:

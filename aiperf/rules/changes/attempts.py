@@ -95,7 +95,7 @@ def _add(trial: Trial, epoch: int, work: events.Work) -> None:
 def epoch_finished(run: Run, event: events.EpochFinished) -> None:
     """Record loss, accuracy and checkpoint of a finished epoch, and add its last reported work to the sums of the trial.
 
-    The worker needs a proposal if its trial may end after the next epoch.
+    The worker may need a proposal if its trial may end after the next epoch.
     """
     trial, epoch, accuracy = received(run, event), event.epoch, event.accuracy
     if event.interval is not None:

@@ -17,8 +17,8 @@ def keep_if_among_the_best(run: Run, trial: Trial, reported_accuracy: float) -> 
     """Keep the checkpoint of a finished trial if its accuracy is among the best of the run.
 
     `reported_accuracy`: its accuracy, 0..1. Of the trials that can grow, the RETAINED (32) best are kept, and of the others
-    the best one. The checkpoint of the trial that it displaces is marked for removal. A trial without a checkpoint changes
-    nothing.
+    the best one. The checkpoint of a displaced trial is marked for removal, unless a child needs it. A trial without a
+    checkpoint changes nothing.
     """
     if not trial.saved_epoch:
         return  # it has no checkpoint

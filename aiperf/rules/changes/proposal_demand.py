@@ -16,7 +16,8 @@ def update(run: Run, worker: Worker) -> None:
 def count_rejection(run: Run, worker: Worker, number: int) -> None:
     """Record that request `number` of a worker was rejected.
 
-    After `limits.rejections` rejections in a row the worker is skipped. Otherwise it needs another proposal.
+    After `limits.rejections` rejections in a row the worker is skipped, except in a run that repeats an earlier run. Otherwise
+    it may request another proposal.
     """
     worker.requested.discard(number)
     worker.rejected_in_a_row += 1
@@ -42,9 +43,9 @@ def request_for_skipped_workers(run: Run) -> None:
 
 
 def reset_start(run: Run, number: int) -> None:
-    """Make the starting network due for another request if proposal `number`, which failed, was the current proposal of it.
+    """Make the starting network due for another request if `number` was the current proposal of it.
 
-    Nothing changes for another number.
+    The proposal has failed, or was rejected or withdrawn. Nothing changes for another number.
     """
     if run.start == number:
         run.start = None

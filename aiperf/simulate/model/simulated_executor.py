@@ -144,7 +144,7 @@ class SimulatedExecutor:
     def words(self, timeout: float) -> list[messages.Word]:
         """Simulate until the first messages are due, and `turn_seconds` more. Return all messages until then, in sequence.
 
-        `timeout`: maximum time in simulated seconds. The clock advances to the time of the last message, or by `timeout` if
+        `timeout`: maximum time in simulated seconds. The clock advances to the time of the last action, or by `timeout` if
         none is due. The list is then empty.
         """
         began = time.process_time()

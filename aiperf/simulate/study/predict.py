@@ -89,6 +89,7 @@ def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | Non
 
     Raises:
         BadConfiguration: `run` is simulated or trained nothing, an option is invalid, or a simulation has no score.
+        DataError: the data set of `words` does not exist or is damaged.
         NoSuchRun, JournalDamaged: the journal of `run` cannot be read.
     """
     reader = read(run_folder(run, runs))
@@ -171,7 +172,7 @@ def again(path: Path) -> tuple[ScorePrediction, bool]:
     `path`: file of a prediction, or folder of a run that was started with predict=FILE.
 
     Raises:
-        BadConfiguration: the file or the run contains no prediction.
+        BadConfiguration: the file or the run contains no prediction, or one that cannot be simulated.
         NoSuchRun, JournalDamaged: the run's journal cannot be read.
         OSError: the file cannot be read.
     """

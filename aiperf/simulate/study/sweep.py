@@ -269,9 +269,9 @@ def line(each: Rehearsed) -> str:
 
 
 def lost(each: Rehearsed) -> str:
-    """Return the printed text on the accelerator time without training: causes with their shares in percent, largest first.
+    """Return the printed text on the lost accelerator time: causes with their shares in percent, largest first.
 
-    `each`: result for one cluster size.
+    Training, communication and validation are no loss. `each`: result for one cluster size.
     """
     parts = sorted(((name, part) for name, part in each.shares.items() if name not in BUSY), key=lambda item: -item[1])
     spent = ", ".join(f"{name} {share(part, 2)}" for name, part in parts if part)

@@ -78,7 +78,7 @@ def opening_of(conf: RunConf) -> Opening:
     """Return a simulated run of one worker that is ready to start, with the configured accelerators and network.
 
     With cluster.profile, other values are those measured in that run. Its link replaces the configured ones if it had
-    several accelerators per worker and cluster.topology is 'layers'. Raise BadConfiguration for a wrong option.
+    several accelerators per worker and cluster.topology is 'layers'. Raise the errors of `open_run`.
     """
     asked = conf.cluster
     assert isinstance(asked, SimulatedConf)

@@ -101,7 +101,8 @@ class TorchCollective:
     ) -> _Bucketed:
         """Return the gradient exchange of one trial, by DistributedDataParallel around `module`.
 
-        `scaler`: FP16 loss scaling, None for none. `timeline`: clock of the device.
+        The module's values must be equal on all ranks. `scaler`: FP16 loss scaling, None for none. `timeline`: clock of the
+        device.
         """
         return _Bucketed(module, optimiser, scaler, timeline, self._device, self._meet, fp16=self._fp16)
 

@@ -19,10 +19,10 @@ LEAST = 8
 def bounds(
     default: int, smallest: int | None, largest: int | None, training_images: int, ranks: int
 ) -> tuple[int, int]:
-    """Return (batch before tuning, largest batch that may be proposed), in images per accelerator and step.
+    """Return (batch before tuning, largest batch that may be proposed), in images per rank (training process) and step.
 
     `default`, `smallest`, `largest`: options batch.default, batch.smallest and batch.largest. `training_images`: of the data
-    set. `ranks`: number of ranks of one worker, one per accelerator.
+    set. `ranks`: number of ranks of one worker.
 
     >>> bounds(448, None, None, 1_281_167, 8), bounds(64, 64, 128, 1437, 2), bounds(64, 64, 128, 1437, 16)
     ((448, 8007), (64, 128), (64, 89))
@@ -32,7 +32,7 @@ def bounds(
 
 
 def smaller(batch: int) -> int | None:
-    """Return the next smaller batch to try: three quarters of `batch`, rounded down to a multiple of 8. None from 8 downwards.
+    """Return the next smaller batch to try: 3/4 of `batch`, rounded down to a multiple of 8, at least 8. None from 8 downwards.
 
     >>> smaller(448), smaller(16), smaller(8)
     (336, 8, None)

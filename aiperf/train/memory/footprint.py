@@ -78,9 +78,9 @@ class CudaMemory:
 
 
 def peak_of(step: Callable[[], None], memory: DeviceMemory) -> int:
-    """Run `step` twice, and return the maximum bytes that the second run reserves. The first run chooses the kernels.
+    """Run `step` twice, and return the maximum bytes reserved during the second run. The first run chooses the kernels.
 
-    Raise torch.OutOfMemoryError if a run does not fit.
+    Raise torch.OutOfMemoryError or another RuntimeError if a run does not fit.
     """
     step()
     memory.release()

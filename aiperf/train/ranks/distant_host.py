@@ -87,8 +87,8 @@ class DistantHost:
     def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Word | Failed]]:
         """Return the messages of the host's ranks that have arrived, as (rank, message).
 
-        Update the ranks' lines in `heartbeats`. `lost` is set if the host failed, or has not answered for 20 s. `now`:
-        time.monotonic().
+        Update the ranks' lines in `heartbeats`. `lost` is set if a call failed, if the host has ended its ranks by itself, or
+        if it has not answered for 20 s. `now`: time.monotonic().
         """
         begun = self._start
         received: list[tuple[int, Ready | Word | Failed]] = []
@@ -139,8 +139,8 @@ class DistantHost:
     def ended(self, ending: Future[Any] | None, deadline: float) -> list[tuple[int, str]]:
         """Wait until the host's ranks have ended. Return (rank, text on its process) of each that cannot be ended.
 
-        `ending`: result of `end`. `deadline`: time.monotonic() until which the ranks may end. 10 s more are allowed for the
-        answer. If the host does not answer in time, `lost` is set and the list is empty.
+        `ending`: result of `end`, None returns an empty list at once. `deadline`: time.monotonic() until which the ranks may
+        end. 10 s more are allowed for the answer. If the call fails or takes longer, `lost` is set and the list is empty.
         """
         if ending is None:
             return []

@@ -138,7 +138,8 @@ class RankGroup:
         """Begin to execute a command of the driver (the main process), and return at once. The results arrive by `words`.
 
         Train: train a trial. Only one at a time is allowed, after the final message of the one before. Its time begins now.
-        Drop: remove the checkpoints of a trial, before the return. Sum: report the progress of the current trial now.
+        Drop: remove the checkpoints of a trial, before the return. Raise OSError if a file cannot be removed. Sum: report the
+        progress of the current trial now.
         """
         if isinstance(order, Drop):
             self._checkpoints.drop(order.trial)
@@ -158,7 +159,7 @@ class RankGroup:
     def words(self, timeout: float) -> list[Word]:
         """Return the new messages for the driver (the main process), waiting up to `timeout` seconds for the first one.
 
-        The list is empty if no message arrived. Raise WorkerEnded, after the last message, if no rank can be started any more.
+        The list is empty if no message arrived. Raise WorkerEnded, after the last message, if the group cannot train any more.
         """
         messages: list[Word] = []
         try:
@@ -175,7 +176,10 @@ class RankGroup:
             return messages
 
     def pids(self) -> tuple[int, ...]:
-        """Return the process ids of the ranks, by rank. Each is valid on its own host. Empty if no ranks run."""
+        """Return the process ids of the ranks, by rank. Each is valid on its own host. Empty if no ranks run.
+
+        0 for a rank on another host that has not been observed yet.
+        """
         with self._lock:
             return tuple(status.pid for status in self._ranks.statuses) if self._ranks else ()
 
@@ -183,14 +187,14 @@ class RankGroup:
     def is_alive(self) -> bool:
         """True if the group can train, now or after a current restart.
 
-        False after `close`, or if no rank can be started any more.
+        False after `close`, or if the group has ended by itself (WorkerEnded).
         """
         return self._ended is None and not self._closing
 
     def close(self) -> None:
         """End all ranks, also during training, and wait until they have ended.
 
-        The checkpoint being written may take 5 s more.
+        The checkpoint being written may take 5 s more. Ranks that cannot be killed are waited for 30 s or more.
         """
         with self._lock:
             self._closing = True

@@ -56,7 +56,7 @@ class ProcessProgress:
             self._last = now
 
     def quiet_for(self, now: float) -> float:
-        """Return the seconds since the last activity of the process. `now`: time.monotonic()."""
+        """Return the seconds since at least 6 of the last 10 polls found the process active. `now`: time.monotonic()."""
         return now - self._last
 
 
@@ -85,7 +85,8 @@ class Watch:
         A rank hangs if it has been stopped (SIGSTOP) for `seconds`, or if it has been silent for longer than it announced while
         no other rank has reached fewer exchanges. In a stage without a known duration (a slow file system, a compiler) its
         process must also be without any activity for as long. Ranks wait for each other in each exchange, and the ranks that
-        are ahead become overdue too without being the cause. `ranks`: status of each rank. `now`: time.monotonic().
+        are ahead become overdue too without being the cause. If ranks hang and one is stopped, the stopped one is returned.
+        `ranks`: status of each rank. `now`: time.monotonic().
         """
         stages, meetings, overdue = (
             self._heartbeats.stages(),

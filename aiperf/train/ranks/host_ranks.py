@@ -131,7 +131,8 @@ class HostRanks:
     def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Word | Failed]]:
         """Return the new messages of this host's ranks as (rank, message), waiting up to `timeout` seconds for the first one.
 
-        `wakes`: pipes that end the waiting when they become readable. They are emptied. Empty if no message arrived.
+        At most one message per rank is returned, the others by later calls. Empty if no message arrived. `wakes`: pipes that
+        end the waiting when they become readable. They are emptied.
         """
         by_pipe: dict[object, RankProcess] = {
             process.pipe: process for process in self.processes if not process.pipe.closed

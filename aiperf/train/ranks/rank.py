@@ -48,7 +48,8 @@ EXCHANGES_SECONDS = 0.5
 def main() -> None:
     """Run one rank until its supervisor ends it. The first argument on the command line is the pipe's file descriptor.
 
-    Any error is reported through the pipe, and the process exits with status 1.
+    Any error after the settings were received is reported through the pipe, and the process exits with status 1. It exits with
+    status 0 at the end of the pipe.
     """
     pipe = Connection(int(sys.argv[1]))
     _die_with_parent()

@@ -169,8 +169,8 @@ class Ranks:
     def cause(self, wake: Connection, say: Callable[[Word], None]) -> tuple[Failed, int]:
         """Return (failure, rank that caused it) after a rank has ended, failed or been lost.
 
-        It waits up to 10 s for the failures of other ranks. `say`: called with each message that arrives meanwhile. `wake`:
-        pipe that ends a wait for messages when it becomes readable. It is emptied.
+        It waits up to 10 s for the failures of other ranks, and up to 20 s for other hosts. `say`: called with each message
+        that arrives meanwhile. `wake`: pipe that ends a wait for messages when it becomes readable. It is emptied.
         """
         began = time.monotonic()
         while True:

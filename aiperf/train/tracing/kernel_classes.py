@@ -65,9 +65,9 @@ def kernel_class(name: str, caller: str = "") -> str:
 
 
 def layer_kind(name: str) -> str | None:
-    """Return the kind of layer, such as 'convolution', that a torch operator computes.
+    """Return the kind of layer, such as 'convolution', that a torch operator or GPU kernel computes.
 
-    None if it computes no layer by itself.
+    None if it computes no layer by itself, or for an unknown name.
     """
     row = _row(name, "")
     return None if row is None else row.layer_kind

@@ -32,11 +32,11 @@ class KernelTimes:
 
 
 def kernel_times(trace: Trace, waits: Waits = ()) -> KernelTimes:
-    """Return the seconds of each class of kernels in a trace of torch.profiler, summed over its steps.
+    """Return the seconds of each class in a trace of torch.profiler: of all kernels on a GPU, or of the steps on a CPU.
 
     `waits`: begin and end of each wait for the gradient exchange, in microseconds of the trace. On a CPU, framework time within
-    `waits` counts as all-reduce. On a CPU, an operator's seconds exclude the operators that it calls. Only the thread with the
-    steps is read, because it executes both passes.
+    `waits` counts as all-reduce, an operator's seconds exclude the operators that it calls, and only the thread with the steps
+    is read, because it executes both passes.
     """
     events = [each for each in trace.events if each.get("ph") == "X" and {"ts", "dur", "name", "cat"} <= each.keys()]
     annotated = [each for each in events if each["cat"] == "user_annotation" and each["name"].startswith(STEP)]

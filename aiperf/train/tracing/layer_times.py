@@ -18,11 +18,11 @@ OTHER = "other"
 
 
 def layer_times(graph: Graph, batch: int, precision: str, steps: int = 3) -> tuple[float, dict[str, float]]:
-    """Measure a network's training step on this machine. Return (mean seconds of a step, seconds by kind of layer and pass).
+    """Measure forward and backward pass of a network. Return (mean seconds of a step, seconds of it by kind of layer and pass).
 
-    The keys are such as 'convolution forward', and the values sum to the step. 'other' has the remaining time, including the
-    profiler's own. `batch`: images per step. `precision`: fp32, or bf16 or fp16 by autocast. `steps`: number of measured steps.
-    One step before them is not measured.
+    It uses this machine's GPU if there is one. The weights are not updated. The keys are such as 'convolution forward', and the
+    values sum to the step. 'other' has the remaining time, including the profiler's own. `batch`: images per step.
+    `precision`: fp32, or bf16 or fp16 by autocast. `steps`: number of measured steps. One step before them is not measured.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     shape = graph.shapes[0]

@@ -81,7 +81,7 @@ def gradient_counts(gradient: Tensor) -> list[Tensor]:
 
 
 def update_counts(weight: Tensor, update: Tensor) -> list[Tensor]:
-    """Return two scalar counts: elements of an update that are not 0, and of these the ones that BF16 weights would lose.
+    """Return two scalar counts: finite elements of an update that are not 0, and of these those that BF16 weights would lose.
 
     `update`: difference that the optimiser subtracts from `weight`. Weights that are 0 are left out. An update is lost if it is
     below half the last place of the weight. A weight w with 2^(e−1) ≤ |w| < 2^e has the last place 2^(e−8) in BF16.

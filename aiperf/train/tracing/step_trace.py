@@ -75,6 +75,7 @@ class StepTrace:
         """Indices (from 0) of the four steps before which `turn` must be called.
 
         They are: first step that is timed for comparison, first traced step, first examined step, and first step after these.
+        The last one may be the number of steps. `turn` is then called after the last step.
         """
         return self._reference.start, self._steps.start, self._steps.stop, self._examined.stop
 
@@ -106,7 +107,7 @@ class StepTrace:
             self._annotation.__enter__()
 
     def after_backward(self, waited: tuple[Mark, Mark] | None) -> None:
-        """Record the wait for the exchange if the step is traced. Count the lost numbers if the step is examined.
+        """Record the wait for the exchange if the step is traced on a CPU. Count the lost numbers if the step is examined.
 
         `waited`: time marks (begin, end) of the wait for the gradient exchange, None without an exchange.
         """

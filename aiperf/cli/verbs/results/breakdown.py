@@ -31,12 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the time of each kind of kernel and of the gradient exchange in the traced training steps. Return exit status 0.
 
-    The steps are those of a run, of Horovod's timeline (--timeline) or of a torch.profiler trace (--trace).
+    The steps are those of a run, of Horovod's timeline (--timeline) or of a torch.profiler trace (--trace). Of several traces
+    of a run, only --json prints all.
     `options`: empty, since the verb takes no options of a run.
 
     Raises:
         NoSuchRun, JournalDamaged: the run cannot be read.
-        BadConfiguration: not exactly one source is given, or it has no traced steps.
+        BadConfiguration: not exactly one source is given, the file is missing, or there are no traced steps.
         NoTrace: the file is no trace.
     """
     from aiperf.cli.output import print_folded, print_table

@@ -59,7 +59,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     `options`: empty, since the verb takes no options of a run.
 
     Raises:
-        NoSuchRun, JournalDamaged: a run cannot be read.
+        NoSuchRun, JournalDamaged, BadPower: a run or a power meter file of it cannot be read.
         CannotCompare: contradicting arguments, a run without a score, or runs that cannot be compared.
     """
     margin = None if arguments.max_regression is None else share(arguments.max_regression)

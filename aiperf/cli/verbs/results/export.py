@@ -34,7 +34,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     `options`: empty, since the verb takes no options of a run.
 
     Raises:
-        NoSuchRun, JournalDamaged: the run cannot be read.
+        NoSuchRun, JournalDamaged, BadPower: the run or a power meter file of it cannot be read.
         BadConfiguration: the tool is unknown or its library is not installed, or the folder exists or cannot be written.
     """
     from aiperf.export.export import export, tool

@@ -45,8 +45,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     `options`: empty, since the verb takes no options of a run.
 
     Raises:
-        NoSuchRun, JournalDamaged: the run cannot be read.
-        BadConfiguration: the file of --roofs cannot be read.
+        NoSuchRun, JournalDamaged, BadPower: the run or a power meter file of it cannot be read.
+        BadConfiguration: the file of --roofs cannot be read or does not fit the run.
         ReportNotWritten: the output folder cannot be written.
     """
     from aiperf.journal.run_folder import run_folder

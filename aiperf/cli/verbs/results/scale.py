@@ -56,9 +56,9 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     `options`: empty, since the verb takes no options of a run.
 
     Raises:
-        NoSuchRun, JournalDamaged: a run cannot be read.
-        CannotCompare: the runs cannot be compared, or one has not ended.
-        BadConfiguration: --evaluation or --by has a wrong value, or the file of --points has another form.
+        NoSuchRun, JournalDamaged, BadPower: a run or a power meter file of it cannot be read.
+        CannotCompare: the runs cannot be compared, one has not ended or has one epoch, or --by and --predicted are given.
+        BadConfiguration: --evaluation or --by has a wrong value, or the file of --points or --predicted has another form.
     """
     from aiperf.cli.output import print_folded
     from aiperf.scaling.point import point_of

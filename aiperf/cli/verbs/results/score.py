@@ -23,7 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Compute the score of a run from its journal and print it with other figures. Return 0, or 1 without a valid score.
 
-    `options`: empty, since the verb takes no options of a run. Raise NoSuchRun or JournalDamaged if the run cannot be read.
+    `options`: empty, since the verb takes no options of a run. Raise NoSuchRun, JournalDamaged or BadPower if the run or a
+    power meter file of it cannot be read.
     """
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of

@@ -40,8 +40,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     `options`: empty, since the verb takes no options of a run.
 
     Raises:
-        NoSuchRun, JournalDamaged: a run cannot be read.
-        BadConfiguration: the list cannot be read or lacks a column, or --to does not name one entry.
+        NoSuchRun, JournalDamaged, BadPower: a run or a power meter file of it cannot be read.
+        BadConfiguration: the list cannot be used or lacks a column, --column is wrong, or --to does not name one entry.
     """
     from aiperf.cli.output import print_folded
     from aiperf.journal.run_folder import run_folder

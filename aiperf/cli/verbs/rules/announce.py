@@ -60,7 +60,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     Raises:
         BadConfiguration: contradicting arguments, no --key, or wrong options of the run.
-        KeyUnusable: the key cannot sign, or the file of --allowed cannot be read.
+        KeyUnusable: the key cannot sign, the file of --allowed cannot be read, or ssh-keygen is missing.
+        NotAsAnnounced: the log of --show cannot be read.
         AnnouncementsDamaged, AnnouncementsNotWritten: a line of the log was changed, or the log cannot be written.
     """
     from aiperf.errors import BadConfiguration

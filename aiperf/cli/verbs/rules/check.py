@@ -47,13 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Check a run against the rules of a division (a named set of rules) and print the broken and the undetermined rules.
 
-    Return 0 if every rule is satisfied, otherwise 1. With --level, check the level of HPC AI500 in the same way.
+    Return 0 if no rule is broken or undetermined, otherwise 1. With --level, print the differences from a reference by layer,
+    and return 0 if the level of HPC AI500 permits them.
     `options`: empty, since the verb takes no options of a run.
 
     Raises:
-        NoSuchRun, JournalDamaged: the run cannot be read.
+        NoSuchRun, JournalDamaged: the run cannot be read. With --level also BadPower.
         BadDivision: the division is unknown, or its file is wrong.
-        BadConfiguration: contradicting arguments.
+        BadConfiguration: contradicting arguments, or --level without a reference.
     """
     from aiperf.cli.output import print_line
     from aiperf.journal.journal import read

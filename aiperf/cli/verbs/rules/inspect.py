@@ -54,9 +54,9 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     `options`: empty, since the verb takes no options of a run.
 
     Raises:
-        BadConfiguration: a file cannot be read or unpacked.
-        BadDivision: the file of --division is wrong.
-        KeyUnusable: the file of --allowed cannot be read.
+        BadConfiguration: a file cannot be read, or the temporary folder cannot be written.
+        BadDivision: the division is unknown, or its file is wrong.
+        KeyUnusable: the file of --allowed cannot be read, or ssh-keygen is missing.
         DiskTooSmall: there is too little space to unpack a submission.
     """
     from aiperf.cli.verbs.rules.check import known_options
@@ -92,7 +92,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def lines(inspection: Inspection) -> Iterator[str]:
-    """Yield one line of text for each finding of an inspection, then a line with the number of bad findings.
+    """Yield one line of text for each finding of an inspection, then a line with the verdict.
 
     Control characters in names from the submission are replaced.
     """

@@ -45,7 +45,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     Raises:
         NoSuchRun, JournalDamaged: the run cannot be read.
         NoCheckpoint: the run has no checkpoint.
-        BadConfiguration: contradicting arguments, or an option other than dataset.root.
+        BadConfiguration: contradicting arguments, an option other than dataset.root, a file of --detections that exists
+            already, or without a RUN one that is invalid or has no true box.
         DataError: the data set is missing or differs from that of the run.
     """
     if arguments.run is None:

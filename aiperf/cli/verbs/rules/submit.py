@@ -47,10 +47,12 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     Return 1 if a finding is bad. The file is then not created. `options`: empty, since the verb takes no options of a run.
 
     Raises:
-        NoSuchRun, JournalDamaged: a run cannot be read.
+        NoSuchRun, JournalDamaged, BadPower: a run or a power meter file of it cannot be read.
         BadConfiguration: the file exists or cannot be written, or the log of announcements is missing.
         BundleRefused: a file of a run is too large, or changes while it is packed because the run is in progress.
-        KeyUnusable: the key cannot sign, or the file of --allowed cannot be read.
+        AnnouncementsDamaged: a line of the log of announcements was changed.
+        DiskTooSmall: there is too little space to unpack the submission for its inspection.
+        KeyUnusable: the key cannot sign, the file of --allowed cannot be read, or ssh-keygen is missing.
     """
     from aiperf.cli.verbs.rules.inspect import lines
     from aiperf.errors import BadConfiguration

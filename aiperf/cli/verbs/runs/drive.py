@@ -35,13 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Start or resume the run of a folder, and wait for its end. Return 0 if the score is valid, otherwise 1.
 
-    With --supervised, create a missing folder, and return 0 for a finished run with or without a valid score.
+    With --supervised, create a missing folder, and return 0 for an ended run with or without a valid score.
     `options`: OPTION=VALUE words of the run.
 
     Raises:
         BadConfiguration: wrong options, or the variable of --options-in does not contain a JSON list of options.
         CannotResume: the run is finished (not with --supervised).
         RunStopped: the run stopped before its end. It can be resumed.
+        AiperfError: another error that the user can fix.
     """
     from aiperf.cli import run
     from aiperf.errors import CannotResume

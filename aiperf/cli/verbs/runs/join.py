@@ -42,14 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Add this host as a node to the Ray cluster of a run, and wait until the run is over. Return exit status 0.
+    """Add this host as a node to the Ray cluster of a run, until its head ends (--rejoin: until the run is over). Return 0.
 
-    Return 3 (HEAD_LOST) if the head node (the host of the run's driver) was lost before the end of the run.
+    Return 3 (HEAD_LOST) without --rejoin if the head node (host of the driver) was lost before the end of the run.
     `options`: empty, since the verb takes no options of a run.
 
     Raises:
         NoSuchRun: no head node of the run answers within --patience seconds.
-        RuntimeNotStarted: Ray does not start on this host.
+        RuntimeNotStarted: Ray does not stay up on this host.
+        BadConfiguration: the environment is not usable for Ray.
     """
     from aiperf.drive.ray.cluster.join_node import ParentConnection, join
     from aiperf.errors import HeadLost

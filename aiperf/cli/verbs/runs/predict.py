@@ -47,12 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Predict the score of a run by simulations, print it, and write it to the file of --out. Return exit status 0.
 
-    Without --from, a short pilot run of the same options is executed first. With --again, repeat the prediction of a file and
-    return 1 if the result differs. `options`: OPTION=VALUE words of the predicted run.
+    Without --from, a short pilot run of the same options is executed first. With --again, repeat the prediction of a file or
+    run, and return 1 if the result differs. `options`: OPTION=VALUE words of the predicted run.
 
     Raises:
-        NoSuchRun, JournalDamaged: the run of --from cannot be read.
-        BadConfiguration: wrong options, a failed pilot run, or a run of --from that is simulated or trained nothing.
+        NoSuchRun, JournalDamaged: the run of --from or --again cannot be read.
+        BadConfiguration: wrong options, a failed pilot run, a run of --from that is simulated or trained nothing, or nothing to
+            repeat in --again.
+        DataError: the data set is missing or damaged.
         OSError: a file cannot be read or written.
     """
     from aiperf.atomic_files import write_named

@@ -45,6 +45,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     Raises:
         BadConfiguration: wrong options, or a scheduler is chosen and this process is not inside one of its allocations.
         RuntimeNotStarted: the Ray cluster cannot be started or joined.
+        NoWorkers, HostNotReached: too few nodes joined, or a host cannot be reached.
     """
     from aiperf.cli import batch
     from aiperf.config import configure

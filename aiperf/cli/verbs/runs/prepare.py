@@ -44,12 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Check a data set, write its checksums and its index, and print the results. With --pack, also write packed files.
 
-    Return 0, or 1 if a run would refuse the data set because too many images are damaged. `options`: OPTION=VALUE words that
-    select the data set, such as 'dataset=imagenet'.
+    With --index-only, only write the index. Return 0, or 1 if a run would refuse the data set because too many images are
+    damaged. `options`: OPTION=VALUE words that select the data set, such as 'dataset=imagenet'.
 
     Raises:
         BadConfiguration: no data set, wrong options, or contradicting arguments.
-        DataError: the data set is missing or has another form.
+        DataError: the data set is missing or damaged, or a file cannot be written.
     """
     if not options:
         raise BadConfiguration("prepare takes a data set: dataset=NAME dataset.root=FOLDER, but found none")

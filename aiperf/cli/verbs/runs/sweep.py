@@ -66,12 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Start the runs of a sweep one after the other, except for those that are finished. Wait for their end.
 
-    Return 0 if all runs have a valid score, 1 if one has none, and 128 + the signal number after a signal such as Ctrl-C.
+    Return 0 if all runs started now have a valid score, 1 if one has none, and 128 + the signal number after a signal (Ctrl-C).
     `options`: OPTION=VALUE words that all runs have.
 
     Raises:
         BadConfiguration: wrong options, or an option that is given twice or that a sweep sets itself.
         JournalInUse: another process executes a run of this sweep.
+        JournalDamaged: the journal of an earlier run of this sweep was changed.
         AiperfError: a run failed.
     """
     given = {name: value for name, _, value in (word.partition("=") for word in options)}
@@ -125,7 +126,7 @@ def require_one_use(given: dict[str, str], settings: Sequence[Setting]) -> None:
     `given`: values by option, for all runs. `settings`: OPTION=VALUE words of each setting.
 
     Raises:
-        BadConfiguration: an option is given twice, or a sweep sets it or cannot use it, such as `name` or `resume`.
+        BadConfiguration: an option is given twice, is for one run only (`resume`), or is `name`, `runs` or `seed` in a setting.
     """
     for words in settings:
         names = [word.partition("=")[0] for word in words]
@@ -237,12 +238,12 @@ def _execute(folder: Path, words: Sequence[str], runs: Sequence[PlannedRun]) -> 
 def finished_run(folder: Path, name: str) -> Path | None:
     """Return the folder of the finished run of a sweep with this name. None if the run has not finished.
 
-    A folder of this name with an interrupted run is moved to the folder `interrupted`, and None is returned.
+    A folder of this name whose run was cut off, or that has no journal, is moved to the folder `interrupted`.
     `folder`: folder of the sweep. `name`: value of the run's option `name`.
 
     Raises:
         JournalInUse: another process is executing the run.
-        JournalDamaged: a line of the run's journal was changed or removed.
+        JournalDamaged, NoSuchRun: a line of the run's journal was changed or removed, or its first line is incomplete.
     """
     from aiperf.drive.session import require_free
     from aiperf.journal.events import RunEnded

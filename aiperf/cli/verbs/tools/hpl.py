@@ -136,6 +136,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     Raises:
         BadConfiguration: a wrong argument or file, or a missing program or compiler.
+        OSError: a file cannot be read or written.
     """
     actions: dict[str | None, Callable[[argparse.Namespace], None]] = {
         None: _everything,

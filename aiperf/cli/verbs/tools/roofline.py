@@ -60,8 +60,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     `options`: empty, since the verb takes no options of a run.
 
     Raises:
-        NoSuchRun, JournalDamaged: the run cannot be read.
-        BadConfiguration: contradicting arguments, an unknown device, or a run without peak or memory bandwidth.
+        NoSuchRun, JournalDamaged, BadPower: the run or a power meter file of it cannot be read.
+        BadConfiguration: contradicting arguments, an unknown device, or a device or run without peak or memory bandwidth.
         AiperfError: an unknown network or a damaged file.
     """
     if given_path(arguments.graph).is_dir() or (Path("runs") / arguments.graph).is_dir():

@@ -33,7 +33,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Compute links, diameter, bisection and all-reduce times of a network, and print them. Nothing is measured. Return 0.
 
     `options`: empty, since the verb takes no options of a run.
-    Raise BadConfiguration for a wrong topology, and if the size of the all-reduce is given twice.
+    Raise BadConfiguration for a wrong topology, and if the size of the all-reduce is given twice. Raise AiperfError for an
+    unknown --network.
     """
     from aiperf.scaling.topology import as_json, network_of
 

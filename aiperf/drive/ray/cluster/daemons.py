@@ -78,7 +78,7 @@ class Runtime:
         `what`: name of the call for error messages. An error of `call` is raised again.
 
         Raises:
-            RuntimeLost: a process of Ray ended meanwhile, or there was no answer within `limit_seconds`.
+            RuntimeLost: a process of Ray ended or was stopped for 10 s, or there was no answer within `limit_seconds`.
         """
         answer, began = in_background(call, "asking-ray"), time.monotonic()
         while not wait([answer], LOOK_SECONDS).done:
@@ -93,9 +93,10 @@ class Runtime:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Replace errors of Ray in a `with` block by RuntimeLost if a process of Ray has ended or is stopped.
+        """Replace errors of Ray in a `with` block by RuntimeLost if a process of Ray has ended or been stopped for 10 s.
 
-        The processes are checked before the block, and for 2 s after an error of Ray. Other errors are not changed.
+        The processes are checked before the block, which may also raise RuntimeLost, and for 2 s after an error of Ray. Other
+        errors are not changed.
         """
         self.check()
         try:

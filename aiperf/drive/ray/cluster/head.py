@@ -93,7 +93,7 @@ def _started(folder: Path, patience_seconds: float, options: Mapping[str, Any]) 
 def own_address() -> str | None:
     """Return the IP address that belongs to this host's name. Other hosts of the cluster reach this host by it.
 
-    None if the name has no address or only a loopback address.
+    None if the name has no IPv4 address or a loopback address.
     """
     try:
         address = socket.gethostbyname(socket.gethostname())

@@ -58,13 +58,14 @@ class ParentConnection:
 def join(folder: Path, patience_seconds: float, *, rejoins: bool = False, tie: ParentConnection | None = None) -> None:
     """Join the Ray cluster of the run in `folder`, and stay in it until its head ends or this process is asked to end.
 
-    `patience_seconds`: maximum wait for the head's file. `rejoins`: stay until the run is over, and join again if the head
-    is started again. `tie`: connection to the parent process. This host leaves when it is cut.
+    `patience_seconds`: maximum wait for a head that answers. `rejoins`: stay until the run is over, and join again if the
+    head is started again. `tie`: connection to the parent process. This host leaves when it is cut.
 
     Raises:
-        NoSuchRun: no head appears in time.
-        HeadLost: the head ended or does not answer before the end of the run, and `rejoins` is False.
-        RuntimeNotStarted: Ray ended on this host three times in a row while the head was up.
+        NoSuchRun: no head answers in time.
+        HeadLost: the head does not answer any more but has not ended its run, and `rejoins` is False.
+        RuntimeNotStarted: Ray ended on this host three times in a row, each within 30 s, while the head was up.
+        BadConfiguration: the environment requests a Ray without a token, or RAY_TMPDIR is unusable.
     """
     again, tie = False, tie or ParentConnection(None)
     while _joined(folder, patience_seconds, tie, rejoins=rejoins, again=again) and rejoins:

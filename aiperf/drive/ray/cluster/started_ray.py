@@ -20,7 +20,7 @@ def started_ray(folder: Path, **options: Any) -> Iterator[None]:
     `options`: additional arguments of ray.init.
 
     Raises:
-        RuntimeNotStarted: Ray did not start. All its processes have ended.
+        RuntimeNotStarted: Ray did not start. Some of its processes may still run.
     """
     import ray
 

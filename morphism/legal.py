@@ -265,7 +265,7 @@ def _widenings(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
 def wider(channels: int) -> list[int]:
     """Return the numbers of channels to which a Widen may increase `channels`, ascending and without repetition.
 
-    They are `channels` times 1.25, 1.5 and 2, rounded up. From 16 channels on they are rounded up to multiples of 8.
+    They are `channels` times 1.25, 1.5 and 2, rounded up. If `channels` is 16 or more, they are rounded up to multiples of 8.
     """
     sizes = []
     for multiplier, divisor in WIDENINGS:

@@ -72,7 +72,7 @@ def widen_sites(graph: Graph) -> tuple[int, ...]:
 def kernel_sites(graph: Graph) -> tuple[int, ...]:
     """Return the indices of the convolutions with a kernel that may grow, ascending.
 
-    These kernels are odd, from 3 to below LARGEST_GROWN_KERNEL (7). A layer with parameters precedes the convolution.
+    These are convolutions after another layer with parameters, with an odd kernel from 3 to below LARGEST_GROWN_KERNEL (7).
     """
     return tuple(
         [
@@ -109,7 +109,7 @@ def useful_kernels(graph: Graph, index: int) -> range:
 
 @once_per_graph
 def unreached(graph: Graph) -> dict[str, int]:
-    """Return the convolutions with weights that reach no pixel at any position: edge of the kernel by name of the node."""
+    """Return the edge of the kernel in pixels of each convolution that has weights which reach no pixel, by name of the node."""
     return {
         node.name: node.op.kernel
         for index, node in enumerate(graph.nodes)

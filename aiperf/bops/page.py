@@ -289,7 +289,7 @@ def added_roof(text: str) -> Roof:
         value = float(figure.removesuffix("B/s"))
     except ValueError:
         value = 0.0
-    if not name or value <= 0:
+    if not name or not 0 < value < math.inf:
         raise BadConfiguration(
             f"--roof is NAME=FIGURE, a positive number, with B/s for a bandwidth, but found {text!r}: write "
             "for example dram=13.8e9B/s"
@@ -310,9 +310,12 @@ def added_ceiling(text: str, peak: Result) -> Roof:
     try:
         ports, ipc, simd = map(float, figures.split(","))
     except ValueError:
+        ports = ipc = simd = 0.0
+    if not name or not all(0 < each < math.inf for each in (ports, ipc, simd)):
         raise BadConfiguration(
-            f"--ceiling is NAME=PORT EFFICIENCY,IPC,SIMD SCALE, but found {text!r}: write for example ILP=0.5,2,1"
-        ) from None
+            f"--ceiling is NAME=PORT EFFICIENCY,IPC,SIMD SCALE, numbers above 0, but found {text!r}: write for example "
+            "ILP=0.5,2,1"
+        )
     if peak["peak_ipc"] is None:
         raise BadConfiguration(
             f"a ceiling needs the peak IPC, but found no {peak['model']!r} in processors.json: use --roof"

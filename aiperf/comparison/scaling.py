@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from aiperf.comparison.compared_runs import Side, folders, require_one_benchmark, side
+from aiperf.comparison.compared_runs import Side, folders, require_each_once, require_one_benchmark, side
 from aiperf.errors import CannotCompare
 from aiperf.units import count, flops_per_second, share
 
@@ -29,10 +29,11 @@ def cluster_sizes(words: Sequence[str]) -> tuple[ClusterSize, ...]:
     """Read runs and return them grouped by number of accelerators, the smallest first, with mean score and efficiency.
 
     Each word is the name or folder of a run, or a folder of runs. Raise NoSuchRun if a word names no run, and JournalDamaged or
-    BadPower if a file of a run is invalid. Raise CannotCompare if a run has no valid score, the runs have different benchmarks,
-    or all have the same number of accelerators.
+    BadPower if a file of a run is invalid. Raise CannotCompare if a run has no valid score or is given twice, if the runs have
+    different benchmarks, or if all have the same number of accelerators.
     """
     sides = [side([str(folder)]) for folder in folders(words)]
+    require_each_once([journal for each in sides for journal in each.journals])
     by_size: dict[int, list[Side]] = {}
     for each in sides:
         require_one_benchmark(sides[0], each)

@@ -163,8 +163,8 @@ def _data_set_of(conf: RunConf, state: SessionState) -> DataSetConf:
 def on_ray(conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
     """Return an executor (backend of the driver) on the Ray cluster of this process. Its workers are not yet started.
 
-    `folder`: the run's folder. `state`: the state of the run. `checked`: result of preflight (measurement of nodes), by
-    which nodes with a fault hold no worker. `ray.init` must have been called.
+    `folder`: the run's folder. `state`: the state of the run. `checked`: result of preflight (measurement of nodes).
+    A node that it found faulty gets no worker. `ray.init` must have been called.
     """
     from aiperf.drive.ray.ray_executor import RayExecutor
     from aiperf.drive.ray.worker_host import WorkerPlan

@@ -115,7 +115,8 @@ class RunRecord:
         """
         ends = sorted(self.epochs.get(trial.number, {}).items())
         for name in _OF_EPOCH:
-            yield name, [(each.at, epoch, getattr(each, name)) for epoch, each in ends]
+            values = [(each.at, epoch, getattr(each, name)) for epoch, each in ends]
+            yield name, [point for point in values if point[2] is not None]
 
 
 def _curve(name: str, points: Iterable[tuple[float, float | None]]) -> Curve:

@@ -133,7 +133,7 @@ def _intervals(content: object, system: System) -> dict[str, tuple[float, float]
     known = figures(system)
     found = {}
     for name, ends in _mapping(content, "calibration.intervals", list(known)).items():
-        if not (isinstance(ends, list) and len(ends) == 2):
+        if not (isinstance(ends, list) and len(ends) == 2 and all(isinstance(each, int | float) for each in ends)):
             raise ValueError(
                 f"calibration.intervals.{name} is a list [low, high], but found {ends!r}: run `hpl calibrate` again"
             )

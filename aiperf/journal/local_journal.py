@@ -177,7 +177,7 @@ class _Copy:
 
     @contextmanager
     def following(self, journal: Journal) -> Iterator[None]:
-        """Copy a journal in a thread during the block, and complete the copy when the block ends without an error.
+        """Copy a journal in a thread during the block, and complete the copy when the block ends, also by an error.
 
         Raise JournalNotWritten if the copy could not be completed.
         """
@@ -189,13 +189,13 @@ class _Copy:
         finally:
             self._over.set()
             thread.join()
-        try:
-            self._copy(journal)
-        except OSError as error:
-            raise JournalNotWritten(
-                f"the copy of the journal in '{self._shared}' could not be completed ({error.strerror}). "
-                f"Copy the complete journal: {shlex.join(['cp', str(self._own), str(self._shared)])}"
-            ) from error
+            try:
+                self._copy(journal)
+            except OSError as error:
+                raise JournalNotWritten(
+                    f"the copy of the journal in '{self._shared}' could not be completed ({error.strerror}). "
+                    f"Copy the complete journal: {shlex.join(['cp', str(self._own), str(self._shared)])}"
+                ) from error
 
     def _follow(self, journal: Journal) -> None:
         wait = FIRST_COPY_SECONDS

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from aiperf.__main__ import main as command_line
 from aiperf.bops import networks, roofline
-from aiperf.bops.page import added_roof, compared, program_page, published
+from aiperf.bops.page import added_ceiling, added_roof, compared, program_page, published
 from aiperf.bops.peak import processor_of, processors
 from aiperf.bops.roofline import Point, Roof
 from aiperf.bops.rules import table as rules_table
@@ -196,10 +197,25 @@ def test_two_results_of_one_program_have_a_ratio_with_interval() -> None:
     assert line.startswith("Sort: second ÷ first 2.000 (")
 
 
-@pytest.mark.parametrize("text", ["dram", "dram=", "dram=fast", "=3", "dram=-1"])
+@pytest.mark.parametrize("text", ["dram", "dram=", "dram=fast", "=3", "dram=-1", "dram=nan", "dram=inf"])
 def test_roof_without_a_positive_figure_is_refused(text: str) -> None:
     with pytest.raises(BadConfiguration, match="NAME=FIGURE"):
         added_roof(text)
+
+
+@pytest.mark.parametrize("text", ["ILP", "=0.5,2,1", "ILP=0.5,2", "ILP=0,2,1", "ILP=nan,2,1"])
+def test_ceiling_without_three_positive_figures_is_refused(text: str) -> None:
+    with pytest.raises(BadConfiguration, match="numbers above 0"):
+        added_ceiling(text, {"peak_ipc": 4, "measured": 1e9, "model": "a"})
+
+
+@pytest.mark.parametrize("content", ["no JSON", "{}", '{"per_core": {"fma_fp32": 1e9}, "cores": 2, "model": "a"}'])
+def test_roofline_names_a_wrong_peak_file(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    peak = tmp_path / "peak.json"
+    peak.write_text(content)
+
+    assert command_line(["roofline", "resnet20", "--precision", "fp32", "--peak", str(peak)]) == 2
+    assert "repeat `bops peak --json`" in capsys.readouterr().err
 
 
 def test_roofline_of_a_run_has_the_parts_of_its_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

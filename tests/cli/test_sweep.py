@@ -73,6 +73,7 @@ def test_names_of_many_swept_options_are_valid_names_of_runs() -> None:
         (["--over", "batch.default=1,2", "batch.default=3"], "set nowhere else"),
         (["--over", "resume=a,b"], "new runs of its own"),
         (["dry_run=true"], "new runs of its own"),
+        (["name=mine"], "new runs of its own"),
         (["--over", "batch.defalt=1,2"], "batch.default"),
         (["--over", "batch.default=1,x"], "batch.default"),
         (["seed=-1"], "seed"),

@@ -54,6 +54,7 @@ def test_scaling_prints_a_table(aiperf: User, sizes: Path) -> None:
     [
         (("four", "again"), "found 2 runs with 32 accelerators"),
         (("one", "short"), "compared runs have one data set and one length"),
+        (("one", "one", "four"), "each run is given once"),
     ],
 )
 def test_runs_that_show_no_scaling_are_refused(aiperf: User, sizes: Path, names: tuple[str, ...], reason: str) -> None:

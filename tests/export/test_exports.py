@@ -18,6 +18,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import optuna
 import pytest
@@ -30,11 +31,13 @@ from optuna.trial import TrialState
 from aiperf.export import csv_files, mlflow_store, optuna_file, tensorboard_files
 from aiperf.export.export import TOOLS, export
 from aiperf.export.record import RunRecord, record_of
-from aiperf.journal.events import AnyEvent, TrialFailed, TrialFinished, TrialProposed
+from aiperf.journal.events import AnyEvent, EpochFinished, TrialFailed, TrialFinished, TrialProposed
 from aiperf.journal.journal import read
 from aiperf.report.facts import TrialFacts
 from aiperf.sanitize import sanitize
+from tests.builders.report_journal import Shape, invented
 from tests.builders.run import any_run, evaluations, hostile, recorded, works
+from tests.rigs.user import write_run
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The ``noload`` loader strategy is deprecated"
@@ -201,6 +204,20 @@ def test_each_tool_reads_a_recorded_run_of_any_schema(folder: Callable[[], Path]
     record, events = record_of(run), list(read(run))
     for agrees in AGREES.values():
         agrees(record, events, folder())
+
+
+def test_a_run_without_validation_losses_is_exported(folder: Callable[[], Path]) -> None:
+    """A detector has none."""
+    events = [
+        msgspec.structs.replace(event, validation_loss=None) if isinstance(event, EpochFinished) else event
+        for event in invented(Shape(workers=1))
+    ]
+    record = record_of(write_run(folder(), events))
+
+    for name in ("tensorboard", "mlflow"):
+        AGREES[name](record, events, folder())
+    curves = dict(record.trial_curves(record.report.trials[0]))
+    assert curves["validation_loss"] == [] and curves["accuracy"]
 
 
 def test_hostile_names_stay_in_the_folder_and_are_no_formula(folder: Callable[[], Path]) -> None:

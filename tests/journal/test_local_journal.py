@@ -82,6 +82,15 @@ def test_copy_follows_the_run_and_is_complete_at_its_end(folder: Path, disk: Pat
     assert list(read(folder)) == RUN
 
 
+def test_copy_is_complete_after_a_run_that_stopped_by_an_error(folder: Path, disk: Path) -> None:
+    with pytest.raises(RuntimeError, match="planted"), open_journal(folder, disk) as journal:
+        journal.append(RUN)
+        raise RuntimeError("planted")
+
+    assert (folder / NAME).read_bytes() == local_path(folder, disk).read_bytes()
+    assert list(read(folder)) == RUN
+
+
 def test_default_is_one_journal_in_the_run_folder(folder: Path, tmp_path: Path) -> None:
     with open_journal(folder, None) as journal:
         journal.append(RUN)

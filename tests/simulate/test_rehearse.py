@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from aiperf.__main__ import main as command_line
 from aiperf.config import RunConf
 from aiperf.data.dataset_config import ImagenetConf
+from aiperf.errors import BadConfiguration
 from aiperf.rules.limits import ScheduleConf
 from aiperf.simulate.study.sweep import (
     HEAD,
@@ -67,6 +69,13 @@ def test_clusters_without_faults_scale_within_1_percent(conf: RunConf, tmp_path:
     assert {len(HEAD)} == {len(line(each)) for each in sweep}
     assert "with 1 worker:" in lost(sweep[0]) and "compile" in lost(sweep[1])
     assert "one worker alone" in reference_text(reference)
+
+
+def test_a_run_too_short_for_a_score_is_refused(conf: RunConf) -> None:
+    short = replace(conf, schedule=ScheduleConf(duration_seconds=20.0, warmup_seconds=10.0))
+
+    with pytest.raises(BadConfiguration, match="found none in 20 s"):
+        alone(short, seeds=1)
 
 
 def test_sweep_first_states_that_nothing_is_measured(conf: RunConf) -> None:

@@ -103,7 +103,7 @@ class Starts:
         self.failed(slot, now, reason, error)
 
     def may(self, slot: Slot, now: float) -> bool:
-        """Return True if a worker may be started at the place `slot` at time `now`.
+        """Return True if a worker may be started at the place `slot` at `now`, in seconds of the clock of all calls.
 
         The last failure there must not be final, and the pause after it must be over.
         """

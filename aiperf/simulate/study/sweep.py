@@ -23,6 +23,7 @@ from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.atomic_files import replace_file
 from aiperf.config import RunConf, configure
+from aiperf.errors import BadConfiguration
 from aiperf.journal.journal import NAME, read
 from aiperf.planning.plan import make_folder
 from aiperf.report.plots import palette
@@ -96,7 +97,7 @@ def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
     It is the reference of perfect scaling. `conf`: options of the simulation. The seeds are conf.seed, conf.seed + 1, …
 
     Raises:
-        BadConfiguration: the simulation cannot begin with these options.
+        BadConfiguration: the simulation cannot begin with these options, or one worker has no score in this time.
     """
     assert isinstance(conf.cluster, SimulatedConf)
     calm = replace(conf, cluster=replace(conf.cluster, workers=1, speed_spread=0.0, faults=[]))
@@ -104,6 +105,11 @@ def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
     runs = [rehearse(replace(calm, seed=conf.seed + number), 1, nothing) for number in range(seeds)]
     scores = [each.score_flops_per_second for each in runs]
     mean = statistics.fmean(scores)
+    if not mean > 0:
+        raise BadConfiguration(
+            f"the reference is the score of one worker, but found none in {conf.schedule.duration_seconds:g} s: lengthen "
+            "schedule.duration_seconds"
+        )
     spread = statistics.stdev(scores) / len(scores) ** 0.5 if len(scores) > 1 else 0.0
     return SingleWorkerMean(mean, spread / mean, statistics.fmean(each.busy_share for each in runs))
 

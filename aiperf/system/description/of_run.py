@@ -143,7 +143,7 @@ class SystemDescription:
 
 
 def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked]) -> SystemDescription:
-    """Return the system of a run: the site's form, groups of equal nodes, and differences between nodes.
+    """Return the system of a run: details that the site filled in (options system.*), groups of equal nodes, and differences.
 
     `config`: configuration of the run. `checks`: results of the node checks (preflight) in the journal. The last check that
     describes a node counts.

@@ -71,6 +71,8 @@ class RankProcess:
 
     def send(self, message: Setup | ExecuteOrder) -> None:
         """Send a message to the rank. Nothing happens if the process has ended."""
+        if self.pipe.closed:
+            return  # `receive` has found its end
         with contextlib.suppress(BrokenPipeError):  # it has ended, which is detected elsewhere
             self.pipe.send(message)
 

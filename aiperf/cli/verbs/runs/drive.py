@@ -35,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Start or resume the run of a folder, and wait for its end. Return 0 if the score is valid, otherwise 1.
 
-    With --supervised, create a missing folder, and return 0 for an ended run with or without a valid score.
+    With --supervised, create a missing folder, and return 0 for an ended run with or without a valid score. If a signal such as
+    SIGTERM ended the run, return 128 + its number. The supervisor then starts a successor, which resumes the run.
     `options`: OPTION=VALUE words of the run.
 
     Raises:
@@ -44,6 +45,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         RunStopped: the run stopped before its end. It can be resumed.
         AiperfError: another error that the user can fix.
     """
+    from aiperf import interrupts
     from aiperf.cli import run
     from aiperf.errors import CannotResume
 
@@ -57,8 +59,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     except CannotResume as over:
         print_line(str(over))
         return 0
-    # 0 and 1: the run is over
-    return status if status not in (0, 1) else 0
+    # 0 and 1: the run is over. A pod that is moved to another node gets SIGTERM, and its successor resumes the run.
+    return interrupts.status(status if status not in (0, 1) else 0)
 
 
 def _options_in(variable: str) -> list[str]:

@@ -30,8 +30,8 @@ EXAMPLES = (
     "--over 'batch.default,trainer.learning_rate=32:0.05,64:0.1'",
 )
 OPTIONS = "[OPTION=VALUE …]"
-REFUSED = ("announcement", "announcement_log", "dry_run", "resume", "resume_until")
-"""Options that are for one run only."""
+REFUSED = ("announcement", "announcement_log", "dry_run", "name", "resume", "resume_until")
+"""Options that are for one run only, or that a sweep sets itself."""
 INTERRUPTED = "interrupted"
 """Folder of runs that were cut off, and the reason of such a run's end."""
 LONGEST_NAME = 50
@@ -81,7 +81,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     check(options, settings)
     runs = planned(settings, arguments.repeat, _seed(given))
     folder = folder_of(given.get("runs", "runs"), options, arguments.over, arguments.repeat)
-    words = [word for word in options if word.partition("=")[0] not in ("name", "runs", "seed")]
+    words = [word for word in options if word.partition("=")[0] not in ("runs", "seed")]
     return _execute(folder, words, runs)
 
 
@@ -126,12 +126,12 @@ def require_one_use(given: dict[str, str], settings: Sequence[Setting]) -> None:
     `given`: values by option, for all runs. `settings`: OPTION=VALUE words of each setting.
 
     Raises:
-        BadConfiguration: an option is given twice, is for one run only (`resume`), or is `name`, `runs` or `seed` in a setting.
+        BadConfiguration: an option is given twice, is for one run only (`resume`, `name`), or is `runs` or `seed` in a setting.
     """
     for words in settings:
         names = [word.partition("=")[0] for word in words]
         for name in names:
-            if name in given or names.count(name) > 1 or name in ("name", "runs", "seed"):
+            if name in given or names.count(name) > 1 or name in ("runs", "seed"):
                 raise BadConfiguration(
                     f"--over takes options that are set nowhere else in the command, but found {name!r}: give it once"
                 )

@@ -150,14 +150,15 @@ def _network(arguments: argparse.Namespace) -> None:
 
     graph = graph_of(arguments)
     if arguments.peak is not None:
-        peak = json.loads(arguments.peak.read_text())
-        flops = peak["per_core"].get(f"fma_{arguments.precision}")
-        if flops is None or peak["memory_bytes_per_second"] is None:
+        try:
+            peak = json.loads(arguments.peak.read_text())
+            flops = peak["per_core"][f"fma_{arguments.precision}"] * peak["cores"]
+            on = Device(peak["model"], flops, float(peak["memory_bytes_per_second"]), "measured")
+        except (ValueError, KeyError, TypeError):
             raise BadConfiguration(
                 f"--peak has a peak in {arguments.precision} and a bandwidth, but found {str(arguments.peak)!r}: "
                 "repeat `bops peak --json`"
-            )
-        on = Device(peak["model"], flops * peak["cores"], peak["memory_bytes_per_second"], "measured")
+            ) from None
     elif arguments.device is not None:
         on = device(arguments.device, arguments.precision)
     else:

@@ -109,7 +109,10 @@ def useful_kernels(graph: Graph, index: int) -> range:
 
 @once_per_graph
 def unreached(graph: Graph) -> dict[str, int]:
-    """Return the edge of the kernel in pixels of each convolution that has weights which reach no pixel, by name of the node."""
+    """Return the convolutions with weights that reach no pixel at any position, by name of the node.
+
+    The values are the edges of their kernels in pixels.
+    """
     return {
         node.name: node.op.kernel
         for index, node in enumerate(graph.nodes)

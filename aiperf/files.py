@@ -81,6 +81,32 @@ def require_file(path: Path) -> None:
         raise OSError(errno.EINVAL, f"it is {wrong}, no file", str(path))
 
 
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a regular file for reading. It never waits, and the kind is checked on the open descriptor. Links are followed.
+
+    Raise OSError if it cannot be opened, or is a directory, FIFO, socket or device.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    file = os.fdopen(descriptor, "rb") if stat.S_ISREG(mode := os.fstat(descriptor).st_mode) else None
+    if file is None:
+        os.close(descriptor)
+        kind = next((name for is_of, name in _KINDS if is_of(mode)), "no regular file")
+        raise OSError(errno.EINVAL, f"it is {kind}, no file", str(path))
+    return file
+
+
+def read_bounded(path: Path, largest: int) -> bytes:
+    """Return the content of a regular file of at most `largest` bytes.
+
+    Raise OSError if it cannot be opened, is no regular file (`open_regular`) or is larger (EFBIG).
+    """
+    with open_regular(path) as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise OSError(errno.EFBIG, f"it may have at most {largest} bytes, but has more", str(path))
+    return content
+
+
 def bounded_lines(file: IO[AnyStr], longest: int) -> Iterator[AnyStr]:
     """Yield the lines of an open file with their line ends, from its current position on.
 

@@ -1,0 +1,144 @@
+"""Calls of other programs (Slurm, perf, mpirun, nvidia-smi, git) whose output is read.
+
+They run in the C locale, since a decimal comma or a translated word would change the output. Time and output are limited.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO
+
+LARGEST_OUTPUT = 64 << 20
+"""Bytes of each stream that are read. `squeue` of 100,000 jobs prints about 10 MB."""
+QUOTED = 300
+"""Characters of a program's own message that an error repeats."""
+
+
+class ProgramFailed(Exception):
+    """A program could not be started, did not end in time or printed too much. The message names the program and the fix."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Exit status of a program (negative: number of the signal) and its output as text. Bytes that are no UTF-8 are escaped."""
+
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def words(self) -> str:
+        """The program's own message in one line: its errors, or its output if it wrote none, shortened to 300 characters."""
+        text = " ".join((self.errors.strip() or self.output.strip() or f"exit status {self.status}").split())
+        return text if len(text) <= QUOTED else f"{text[:QUOTED]}…"
+
+
+def c_locale(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return an environment (default: this process's) in which programs print in the C locale."""
+    base = os.environ if environment is None else environment
+    return {name: value for name, value in base.items() if name != "LANGUAGE"} | {"LC_ALL": "C"}
+
+
+def ask(
+    command: Sequence[str],
+    *,
+    seconds: float,
+    content: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    largest: int = LARGEST_OUTPUT,
+) -> Answer:
+    """Run a program to its end and return its answer. It ends with all its children if it exceeds a limit.
+
+    Args:
+        command: program and arguments, without a shell.
+        seconds: time limit.
+        content: standard input.
+        environment: environment variables. Default: this process's. LC_ALL=C is added.
+        folder: working directory. Default: this process's.
+        largest: bytes of each output stream.
+
+    Raises:
+        ProgramFailed: the program cannot be started or exceeded a limit. A failed exit status is no error here.
+    """
+    try:
+        process = subprocess.Popen(
+            [*command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=c_locale(environment),
+            cwd=folder,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise ProgramFailed(f"{command[0]} is not installed, or not in PATH. Install it") from error
+    except (OSError, ValueError) as error:
+        raise ProgramFailed(
+            f"{command[0]} cannot be started: {error}. Correct the command or its permissions"
+        ) from error
+    streams = [_Stream(process, stream, largest) for stream in (process.stdout, process.stderr) if stream is not None]
+    writer = threading.Thread(target=_feed, args=[process, content], daemon=True)
+    writer.start()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired as error:
+        raise ProgramFailed(
+            f"{command[0]} did not end within {seconds:g} s. Try it by hand: {' '.join(command)[:QUOTED]}"
+        ) from error
+    finally:
+        _kill(process)
+        writer.join(1.0)
+        output, errors = [stream.end() for stream in streams]
+    if any(stream.is_too_long for stream in streams):
+        raise ProgramFailed(f"{command[0]} printed more than {largest} bytes. Ask it for less")
+    return Answer(process.returncode, output, errors)
+
+
+class _Stream:
+    """Reader of one output of a process in a thread of its own. It ends the process above the limit."""
+
+    def __init__(self, process: subprocess.Popen[bytes], stream: IO[bytes], largest: int) -> None:
+        self._process = process
+        self._stream = stream
+        self._largest = largest
+        self._content = bytearray()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while (block := os.read(self._stream.fileno(), 1 << 16)) and not self.is_too_long:
+            self._content += block
+        if self.is_too_long:
+            _kill(self._process)
+
+    @property
+    def is_too_long(self) -> bool:
+        return len(self._content) > self._largest
+
+    def end(self) -> str:
+        self._thread.join(1.0)
+        if not self._thread.is_alive():  # a process that left the session may keep the stream open
+            self._stream.close()
+        return self._content.decode(errors="backslashreplace")
+
+
+def _feed(process: subprocess.Popen[bytes], content: bytes) -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):  # it did not read its input: its status and message tell
+        process.stdin.write(content)
+    with suppress(BrokenPipeError):
+        process.stdin.close()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the process and its children in the same session, if they still run."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -20,7 +20,6 @@ import msgspec
 
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import AiperfError, BadConfiguration
-from aiperf.journal.local_journal import StorageConf
 from aiperf.option_limits import MOST_MEMORY, hold, limits_of
 from aiperf.option_words import CommandWord, Options, check_records, read
 from aiperf.preflight.preflight_config import PreflightConf
@@ -67,6 +66,18 @@ class BatchConf:
     """Smallest batch of tuning. Default: the smaller of batch.default and half the largest."""
     largest: int | None = field(default=None, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
     """Largest batch of tuning. Default: training images / (20 · ranks). The measured largest batch bounds both."""
+
+
+@dataclass
+class StorageConf:
+    """Files in the run's folder."""
+
+    checkpoints: str = field(default="best", metadata={"among": ("best", "all", "none")})
+    """Checkpoints kept after the end of a run: the best one with its graph file, all, or none. A run that ended before its
+    time keeps all, because it can be resumed."""
+
+    def __post_init__(self) -> None:
+        hold(self, "storage")
 
 
 @dataclass

@@ -73,8 +73,6 @@ def _execute(words: Sequence[str]) -> int:
         require_place(conf.runs)
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
         return _run_simulated(conf, words)
-    if conf.resume is None and not has_jobs:
-        _require_local_journal(conf)
     if conf.resume is not None:
         return _resume(conf)
     if conf.cluster is not None:
@@ -102,12 +100,6 @@ def _plan_here(conf: RunConf, words: Sequence[str]) -> Plan:
     plan = make_plan(conf, this_machine(conf))
     require_batches(plan, words)
     return plan
-
-
-def _require_local_journal(conf: RunConf) -> None:
-    """Check the folder of a local journal on the driver's host. Not for jobs: their driver runs on their first node."""
-    if (local := conf.storage.local_journal()) is not None:
-        require_place(str(local), "storage.journal", "storage.journal=local:FOLDER")
 
 
 def _describe_data_set(conf: RunConf) -> DataSet:
@@ -166,7 +158,6 @@ def drive(words: Sequence[str], folder: Path) -> int:
             f"drive starts the run of a folder, but found {shlex.join(words)}: leave dry_run and resume out"
         )
     require_announced(conf)
-    _require_local_journal(conf)
     return _start(conf, _describe_data_set(conf), words, folder)
 
 

@@ -82,7 +82,7 @@ class Driver:
                 raise NoWorkers(
                     f"a run needs at least one worker, but none came up within {self.first_worker_seconds:.0f} s. "
                     "The executor's messages are above, and dry_run=true shows the requested machines. "
-                    f"To resume when there are machines: {resuming(self.journal.run)}"
+                    f"To resume when there are machines: {resuming(self.journal.path.parent)}"
                 )
             self.after_turn(self)
 

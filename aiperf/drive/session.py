@@ -23,7 +23,6 @@ from aiperf.errors import BadConfiguration, CannotResume, JournalInUse, NoWorker
 from aiperf.files import shown
 from aiperf.journal.events import SCHEMA, AnyEvent, NodeChecked, RunResumed, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, Cut, Journal, JournalReading, folding, locked, read
-from aiperf.journal.local_journal import open_journal, to_be_read
 from aiperf.journal.run_folder import run_folder
 from aiperf.planning.following import Following, followed_again
 from aiperf.planning.plan import Plan, first_event, new_folder
@@ -120,7 +119,7 @@ def run_session(
         boot_id=began.boot_id,
         boot_seconds=began.boot_seconds,
     )
-    with open_journal(folder, plan.conf.storage.local_journal()) as journal:
+    with Journal(folder / NAME) as journal:
         state = SessionState.at(first, plan.follows)
         for event in sealed:
             state.take(event)
@@ -176,14 +175,14 @@ def resumable(conf: RunConf) -> Resumable:
     `conf`: options. conf.resume must be set. conf.resume_until limits the lines of the journal.
 
     Raises:
-        CannotResume: its declared time is over, it is simulated, or its journal exists twice with different content.
+        CannotResume: its declared time is over, it is simulated, or its journal has no complete line.
         OtherRules: its proposals were made by another version of the proposal rules.
         CannotFollow: the earlier run that it repeats has changed.
         JournalDamaged, NoSuchRun: the journal cannot be read, or has no complete line.
     """
     assert conf.resume is not None
     folder = run_folder(conf.resume, conf.runs)
-    reader = read(to_be_read(folder, _own_disk(folder)), conf.resume_until)
+    reader = read(folder, conf.resume_until)
     lines = iter(reader)
     first = next(lines, None)
     if not isinstance(first, RunStarted):
@@ -230,20 +229,12 @@ def require_free(folder: Path, patience_seconds: float = 0.0) -> None:
     while True:
         try:
             with (folder / NAME).open("r+b") as file:
-                locked(file, folder / NAME)  # without locks: the copy of a journal on another driver's own disk
+                locked(file, folder / NAME)
             return
         except JournalInUse:
             if time.monotonic() >= deadline:
                 raise
         time.sleep(LOCK_SECONDS)
-
-
-def _own_disk(folder: Path) -> Path | None:
-    """Return the folder on the driver's own disk that the first event names, or None."""
-    reader = read(folder)
-    first = next(iter(reader), None)
-    with folding(reader):
-        return from_plain(first.config).storage.local_journal() if isinstance(first, RunStarted) else None
 
 
 def resume(
@@ -261,13 +252,12 @@ def resume(
     Raises:
         JournalInUse: another driver writes the journal.
         JournalNotLocked: its file system has no locks, or locking failed.
-        CannotResume: the local journal and its copy in the folder have different content.
         RunStopped: no worker could be started or used, or a process of Ray was lost. The run can be resumed again.
         JournalNotWritten: an event could not be written.
         JournalTakenAway: another program removed, replaced or changed the journal.
     """
     state = found.state
-    with open_journal(found.folder, found.conf.storage.local_journal(), found.reading) as journal:
+    with Journal(found.folder / NAME, found.reading) as journal:
         resumed = resumption(state.run, found.session, host_time(), journal.cut)
         if resumed.rolled_back_lines and journal.cut is not None:
             print(

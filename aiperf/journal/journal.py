@@ -286,18 +286,15 @@ class Journal:
         reading: JournalReading | None = None,
         *,
         durable: bool = True,
-        run: Path | None = None,
     ) -> None:
         """Create and lock a new journal, or continue the journal that was read with the result `reading`.
 
-        `durable`: flush every append to the disk (False for a simulated run). `run`: folder of the run, None for the folder
-        of the journal. Bytes after the end of the reading are saved in a separate file (`cut`). They are removed from the
-        journal when the first append is on disk. A rollback therefore leaves either the old lines or the new driver's line
-        that records the rollback. Raise FileExistsError if a new journal exists already, JournalInUse if another driver
-        writes it, and JournalNotLocked if it cannot be locked.
+        `durable`: flush every append to the disk (False for a simulated run). Bytes after the end of the reading are saved in a
+        separate file (`cut`). They are removed from the journal when the first append is on disk. A rollback therefore leaves
+        either the old lines or the new driver's line that records the rollback. Raise FileExistsError if a new journal exists
+        already, JournalInUse if another driver writes it, and JournalNotLocked if it cannot be locked.
         """
         self.path = path
-        self.run = path.parent if run is None else run
         self._absolute = path.absolute()
         self._is_durable = durable
         self._file: IO[bytes] = path.open("xb+" if reading is None else "r+b", buffering=0)
@@ -305,8 +302,8 @@ class Journal:
             if not locked(self._file, path):
                 raise JournalNotLocked(
                     f"the journal must be locked against a second driver. The file system of '{path}' has no locks. Mount it "
-                    "with locks (Lustre with -o flock, NFS with its lock service and without nolock), or use the driver's "
-                    "own disk: storage.journal=local:FOLDER"
+                    "with locks (Lustre with -o flock, NFS with its lock service and without nolock), or name a folder on "
+                    "another one: runs=FOLDER"
                 )
         except BaseException:
             self._file.close()
@@ -320,11 +317,6 @@ class Journal:
         self.cut = None if reading is None else self._keep_what_follows()
         self._size = os.fstat(self._file.fileno()).st_size
         """File size in bytes after the last write of this driver. No other process changes it."""
-
-    @property
-    def committed_bytes(self) -> int:
-        """Length in bytes of the complete lines that are on disk."""
-        return self._end
 
     def _keep_what_follows(self) -> Cut | None:
         self._file.seek(self._end)
@@ -366,7 +358,7 @@ class Journal:
 
     def continuation(self) -> str:
         """Return the command that resumes this run, for messages about a journal that could not be written."""
-        return resuming(self.run)
+        return resuming(self.path.parent)
 
     def _not_written(self, error: OSError) -> JournalNotWritten:
         left = ""
@@ -421,7 +413,7 @@ class Journal:
             saved = f"the lines after line {self.lines} are saved in '{kept}'"
         return JournalTakenAway(
             f"only its driver may change the journal of a running run. '{self.path}' {what}. The run stops: {saved}. "
-            f"To resume: {resuming(self.run)}"
+            f"To resume: {resuming(self.path.parent)}"
         )
 
     def close(self) -> None:

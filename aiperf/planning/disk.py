@@ -94,20 +94,18 @@ def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators
     )
 
 
-def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -> Path:
+def require_place(runs: str) -> Path:
     """Check that a folder can be created and written. Return the folder itself, or its nearest existing parent folder.
 
     A temporary file of 4 kB is written there and removed.
 
     Args:
         runs: folder to check, such as the folder of all runs. It need not exist.
-        option: name of the option that sets the folder, for error messages.
-        typed: form in which the option is typed, for error messages.
 
     Raises:
         BadConfiguration: the folder cannot be written. The message names the part of the path that is the reason.
     """
-    at = _nearest(Path(runs).absolute(), runs, option, typed)
+    at = _nearest(Path(runs).absolute(), runs)
     tried: str | None = None
     try:
         tried = tempfile.mkdtemp(prefix=".aiperf-tried-", dir=at)
@@ -117,8 +115,8 @@ def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -
             os.fsync(file.fileno())
     except OSError as error:
         raise BadConfiguration(
-            f"{option} must be a writable folder, which is created if needed. {shown(at)} cannot be written "
-            f"({error.strerror}): free space, grant this user write access, or choose another folder ({typed})"
+            f"runs must be a writable folder, which is created if needed. {shown(at)} cannot be written "
+            f"({error.strerror}): free space, grant this user write access, or choose another folder (runs=FOLDER)"
         ) from error
     finally:
         if tried is not None:
@@ -126,15 +124,15 @@ def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -
     return at
 
 
-def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
+def _nearest(path: Path, runs: str) -> Path:
     for place in (path, *path.parents):
         wrong = what_is_wrong_with(place)
         if wrong == "a directory":
             return place
         if wrong != "not there":
             raise BadConfiguration(
-                f"{option} must be a folder, which is created if needed. In {shown(runs)}, {shown(place)} is "
-                f"{wrong or 'a file'}: choose another ({typed})"
+                f"runs must be a folder, which is created if needed. In {shown(runs)}, {shown(place)} is "
+                f"{wrong or 'a file'}: choose another (runs=FOLDER)"
             )
     raise AssertionError("the root of all folders is there")
 

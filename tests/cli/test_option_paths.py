@@ -27,7 +27,6 @@ PATHS = HERE | {
     "cluster.runs_path",
     "dataset.index",
     "dataset.root",
-    "storage.journal",
 }
 """All options that are paths."""
 

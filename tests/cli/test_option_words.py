@@ -74,6 +74,15 @@ def test_choices_are_the_listed_classes_each_with_its_file(group: str) -> None:
     assert {name: name_of_choice(type(part)) for name, part in built.items()} == {name: name for name in listed}
 
 
+@pytest.mark.parametrize("place", ["shared", "local:/scratch"])
+def test_a_journal_with_a_removed_option_is_read(place: str) -> None:
+    conf = configure(["dataset=synthetic"])
+    plain = as_plain(conf)
+    plain["storage"]["journal"] = place
+
+    assert from_plain(plain) == conf
+
+
 def test_a_journal_with_an_unknown_choice_is_refused() -> None:
     plain = as_plain(configure(["dataset=synthetic"]))
     plain["dataset"]["name"] = "flowers"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -11,7 +10,6 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -22,7 +20,6 @@ from aiperf.drive.session import resumption
 from aiperf.errors import JournalInUse, JournalNotLocked, JournalNotWritten, JournalTakenAway
 from aiperf.journal.events import RunResumed, RunStarted
 from aiperf.journal.journal import NAME, Journal, read
-from aiperf.journal.local_journal import open_journal
 from tests.builders.journal import ended, evaluated, finished, interval, one_trial, resumed, started, state_after
 
 RUN = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9))
@@ -133,31 +130,11 @@ def test_a_file_system_without_locks_is_refused_with_the_fix(
     path = tmp_path / NAME if is_new else written(tmp_path)
     failing(monkeypatch, number)
 
-    with pytest.raises(JournalNotLocked, match=r"has no locks\. Mount it with locks .*storage\.journal=local:FOLDER"):
+    with pytest.raises(JournalNotLocked, match=r"has no locks\. Mount it with locks .*runs=FOLDER"):
         Journal(path) if is_new else taken_up(path)
 
     assert path.exists() != is_new  # an empty journal would look like a run
     assert [file.name for file in tmp_path.iterdir()] == ([] if is_new else [NAME])
-
-
-def test_a_local_journal_needs_no_locks_in_the_runs_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, locks = tmp_path / "shared", fcntl.flock
-    folder.mkdir()
-
-    def flock(file: IO[bytes], operation: int) -> None:
-        if Path(file.name).parent == folder:
-            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-        locks(file, operation)
-
-    monkeypatch.setattr("fcntl.flock", flock)
-
-    with open_journal(folder, tmp_path / "disk") as journal:
-        journal.append(RUN)
-
-    assert list(read(folder)) == RUN
-    assert "refused on this host only" in capsys.readouterr().err
 
 
 def test_a_second_driver_is_refused(tmp_path: Path) -> None:

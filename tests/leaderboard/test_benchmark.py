@@ -49,6 +49,7 @@ def having(report: Report, **options: Any) -> Report:
         {"system": {"name": "Frontier"}},
         {"announcement": "a" * 64},
         {"runs": "/elsewhere"},
+        {"storage__journal": "local:/removed"},
     ],
 )
 def test_where_and_when_a_run_was_makes_no_other_benchmark(report: Report, options: dict[str, Any]) -> None:

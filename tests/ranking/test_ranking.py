@@ -306,7 +306,7 @@ def test_every_option_is_required_judged_or_free_exactly_once(
     }
 
     assert sorted(held_to.options()) == sorted(there)
-    assert parts == {"system"}
+    assert parts == {"storage", "system"}
     assert all(held_to.free.values())
 
 

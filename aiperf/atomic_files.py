@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -9,19 +10,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
-def new_draft(path: Path) -> Path:
+def new_draft(path: Path, mode: int = 0o666) -> Path:
     """Create an empty file with a random name in the folder of `path`, and return the path of the new file.
 
-    An existing file or link is never opened. Raise OSError if the file cannot be created.
+    `mode`: permissions before the umask. An existing file or link is never opened. Raise OSError if the file cannot be created.
     """
     # In the same folder, so that the last step is a rename on one file system.
     draft = path.with_name(f".{secrets.token_hex(8)}.draft")
-    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode))
     return draft
 
 
 @contextmanager
-def draft_of(path: Path) -> Iterator[Path]:
+def draft_of(path: Path, mode: int = 0o666) -> Iterator[Path]:
     """Return a context manager that yields the path of an empty temporary file. The body of the `with` block writes this file.
 
     At the end of the block the file is renamed to `path` and replaces an earlier file. If the block raises an exception, the
@@ -29,7 +30,7 @@ def draft_of(path: Path) -> Iterator[Path]:
     """
     draft = None
     try:
-        draft = new_draft(path)
+        draft = new_draft(path, mode)
         yield draft
         draft.replace(path)
     except BaseException as error:
@@ -41,13 +42,25 @@ def draft_of(path: Path) -> Iterator[Path]:
         raise
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write `content` to the file `path` atomically. An earlier file or link of this name is replaced.
 
-    Raise OSError if the file cannot be written.
+    `mode`: permissions before the umask. Raise OSError if the file cannot be written.
     """
-    with draft_of(path) as draft:
+    with draft_of(path, mode) as draft:
         draft.write_bytes(content)
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync the entries of a folder to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # fsync(2): the file system does not support it for folders
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def write_named(path: Path, content: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -89,3 +90,24 @@ def test_a_named_file_may_be_a_link_a_pipe_or_a_device(tmp_path: Path) -> None:
     assert not Path("/dev/null").is_file()
     with pytest.raises(IsADirectoryError):
         write_named(tmp_path, b"a graph")
+
+
+IN_PLACE = {
+    "aiperf/atomic_files.py": "the drafts themselves",
+    "aiperf/export/csv_files.py": "a draft of the whole folder",
+    "aiperf/export/mlflow_store.py": "a draft of the whole folder",
+    "aiperf/hpl/mpi.py": "a scratch folder, before its program starts",
+    "aiperf/measure/probe.py": "a new folder, before other nodes know its name",
+    "searchers/ray_tune.py": "Ray Tune's own folder",
+}
+"""Modules that write files under their final name, and why no other process finds half of one."""
+
+
+def test_files_that_others_may_read_are_written_as_drafts() -> None:
+    root = Path(__file__).parents[1]
+    modules = [module for package in ("aiperf", "cluster", "searchers") for module in (root / package).rglob("*.py")]
+    found = {
+        str(module.relative_to(root)) for module in modules if re.search(r"\.write_(text|bytes)\(", module.read_text())
+    }
+
+    assert found == set(IN_PLACE)

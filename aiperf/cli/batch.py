@@ -8,13 +8,13 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
+from aiperf.atomic_files import replace_file
 from aiperf.cli import run_status
 from aiperf.cli.output import print_line, program
 from aiperf.config import RunConf
-from aiperf.errors import AiperfError, BadConfiguration, NoSuchRun, SchedulerRefused
+from aiperf.errors import AiperfError, BadConfiguration, SchedulerRefused
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import check_cluster, check_options, folder_of, make_folder
 from cluster.place import BatchJob, ClusterError, JobState, JobSubmission, NoReport, SchedulerConf
@@ -82,7 +82,7 @@ def run_verb_here(conf: RunConf, cluster: SchedulerConf, words: Sequence[str], v
     try:
         job = _job(conf, cluster, folder, words, verb)
         script = folder / job.script_name
-        script.write_text(job.script)
+        replace_file(script, job.script.encode())
         return job.run_in_allocation(script)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -97,7 +97,7 @@ def _execute(conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequenc
     if is_new:
         job = _job(conf, cluster, make_folder(folder), words)
     script = job.folder / job.script_name
-    script.write_text(job.script)
+    replace_file(script, job.script.encode())
     print(job.script)
     if cluster.is_allocated(os.environ):
         print(f"within an allocation: {script} runs here")
@@ -105,7 +105,7 @@ def _execute(conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequenc
     state = job.folder / run_status.JOB
     try:
         number = _submit(job, script)
-        state.write_text(json.dumps({"kind": cluster.kind, "job": number}))
+        replace_file(state, json.dumps({"kind": cluster.kind, "job": number}).encode())
         print(f"job {number} is submitted. Its script: {script}")
         print(f"the run: {job.folder}")
         return _follow(job, number) if cluster.follow else 0
@@ -198,9 +198,8 @@ def _show(job: BatchJob, number: str) -> None:
     for line in lines or ():
         print_line(line)
     if lines is None and (job.folder / NAME).is_file():
-        with suppress(NoSuchRun):  # its first line is being written
-            for line in run_status.lines(job.folder, time.time()):
-                print_line(line)
+        for line in run_status.lines(job.folder, time.time()):
+            print_line(line)
 
 
 def _state_line(number: str, state: JobState) -> str:

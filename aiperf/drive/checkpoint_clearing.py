@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aiperf.atomic_files import replace_file
 from aiperf.journal.events import AnyEvent, CheckpointWritten, EpochFinished, Progress
 from aiperf.journal.journal import NAME, read_again
 from aiperf.journal.legality import TrialState
@@ -198,7 +199,7 @@ def _graph_file(run: Run, best: Best, folder: Path) -> Path | None:
     network = rebuilt(start, [decode_morph(morph) for morph in run.lineage(best.trial)])
     file = folder / f"trial-{best.trial}.graph.json"
     try:
-        file.write_text(encode_architecture(network) + "\n", "utf-8")
+        replace_file(file, f"{encode_architecture(network)}\n".encode())
     except OSError:
         return None
     return file

@@ -16,13 +16,14 @@ import shlex
 import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
 import msgspec
 
+from aiperf.atomic_files import new_draft, sync_folder
 from aiperf.errors import (
     JournalDamaged,
     JournalInUse,
@@ -289,15 +290,19 @@ class Journal:
     ) -> None:
         """Create and lock a new journal, or continue the journal that was read with the result `reading`.
 
-        `durable`: flush every append to the disk (False for a simulated run). Bytes after the end of the reading are saved in a
-        separate file (`cut`). They are removed from the journal when the first append is on disk. A rollback therefore leaves
-        either the old lines or the new driver's line that records the rollback. Raise FileExistsError if a new journal exists
-        already, JournalInUse if another driver writes it, and JournalNotLocked if it cannot be locked.
+        A new journal has no name until its first lines are on disk, so that no reader finds it empty. `durable`: flush every
+        append to the disk (False for a simulated run). Bytes after the end of the reading are saved in a separate file (`cut`).
+        They are removed from the journal when the first append is on disk. A rollback therefore leaves either the old lines or
+        the new driver's line that records the rollback. Raise FileExistsError if a new journal exists already, JournalInUse if
+        another driver writes it, and JournalNotLocked if it cannot be locked.
         """
         self.path = path
         self._absolute = path.absolute()
         self._is_durable = durable
-        self._file: IO[bytes] = path.open("xb+" if reading is None else "r+b", buffering=0)
+        if reading is None and os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        self._draft = new_draft(self._absolute) if reading is None else None
+        self._file: IO[bytes] = (self._draft or path).open("r+b", buffering=0)
         try:
             if not locked(self._file, path):
                 raise JournalNotLocked(
@@ -306,9 +311,7 @@ class Journal:
                     "another one: runs=FOLDER"
                 )
         except BaseException:
-            self._file.close()
-            if reading is None:
-                path.unlink()  # the file is empty and was created here
+            self.close()
             raise
         after = reading or JournalReading(0, 0, ORIGIN, b"")
         self.lines = after.lines
@@ -340,7 +343,8 @@ class Journal:
         for event in events:
             line, chain = sealed(chain, _encoder.encode(event))
             written += line
-        self._check_that_it_is_ours(written)
+        if self._draft is None:
+            self._check_that_it_is_ours(written)
         end = self._end + len(written)
         try:
             rest = memoryview(written)
@@ -350,11 +354,32 @@ class Journal:
                 self._file.truncate(end)  # remove the rest of the cut bytes
             if self._is_durable:
                 os.fsync(self._file.fileno())
+            if self._draft is not None:
+                self._publish(self._draft)
         except OSError as error:
             raise self._not_written(error) from error
         self._chain = chain
         self._end = self._size = end
         self.lines += len(events)
+
+    def _publish(self, draft: Path) -> None:
+        """Give the journal its name, now that its first lines are on disk. Raise JournalInUse if the name is taken."""
+        try:
+            os.link(draft, self._absolute)
+        except OSError as error:
+            if os.path.lexists(self._absolute):
+                raise JournalInUse(
+                    f"a journal has one driver. Another driver has created '{self.path}' meanwhile: start a run in another "
+                    "folder"
+                ) from error
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            draft.rename(self._absolute)
+        with suppress(OSError):  # a second name of the journal harms nobody
+            draft.unlink(missing_ok=True)
+        self._draft = None
+        if self._is_durable:
+            sync_folder(self._absolute.parent)
 
     def continuation(self) -> str:
         """Return the command that resumes this run, for messages about a journal that could not be written."""
@@ -417,8 +442,10 @@ class Journal:
         )
 
     def close(self) -> None:
-        """Close the file and release its lock."""
+        """Close the file and release its lock. A journal without a line is removed."""
         self._file.close()
+        if self._draft is not None:
+            self._draft.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self
@@ -428,6 +455,8 @@ class Journal:
 
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK})
+"""Errors of link(2) on a file system without hard links."""
 
 
 def locked(file: IO[bytes], path: Path) -> bool:
@@ -469,9 +498,5 @@ def keep(path: Path, content: bytes) -> Path:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        folder = os.open(free.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(free.parent)
         return free

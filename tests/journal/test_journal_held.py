@@ -9,7 +9,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,6 +111,86 @@ def test_a_torn_line_is_dropped_without_being_called_a_rollback(tmp_path: Path) 
         journal.append([resumed(40, down_seconds=10.0)])
 
     assert work_log(read(path)).rollbacks == []
+
+
+# --- how it appears
+
+
+def test_a_journal_appears_with_its_first_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, seen = tmp_path / NAME, []
+    write, sync = os.write, os.fsync
+
+    def look(*arguments: Any, after: Callable[..., Any]) -> Any:
+        seen.append(path.exists())
+        return after(*arguments)
+
+    monkeypatch.setattr("os.fsync", partial(look, after=sync))
+    monkeypatch.setattr("os.write", partial(look, after=write))
+    with Journal(path) as journal:
+        seen.append(path.exists())
+        journal.append(RUN)
+        at_first = path.read_bytes()
+        journal.append([ended()])
+
+    assert seen[:2] == [False, False] and list(read(path))[:-1] == RUN
+    assert path.read_bytes().startswith(at_first)
+    assert [file.name for file in tmp_path.iterdir()] == [NAME]
+
+
+def test_a_reader_beside_its_creation_finds_whole_lines(tmp_path: Path) -> None:
+    """Three readers poll 100 journals while they are created."""
+    paths = [tmp_path / f"{number}.jsonl" for number in range(100)]
+
+    def first_seen(path: Path) -> bytes:
+        while not path.exists():
+            pass
+        return path.read_bytes()
+
+    with ThreadPoolExecutor(3) as readers:
+        found = [readers.submit(lambda: [first_seen(path) for path in paths]) for _ in range(3)]
+        for path in paths:
+            with Journal(path, durable=False) as journal:
+                journal.append(RUN)
+
+    whole = paths[0].read_bytes()
+    assert all(content == whole for reader in found for content in reader.result())
+
+
+@pytest.mark.parametrize("harm", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt])
+def test_a_journal_without_a_line_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: BaseException | type[BaseException]
+) -> None:
+    def fails(descriptor: int) -> None:
+        raise harm
+
+    monkeypatch.setattr("os.fsync", fails)
+    with pytest.raises((JournalNotWritten, KeyboardInterrupt)), Journal(tmp_path / NAME) as journal:
+        journal.append(RUN)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_is_taken_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    with Journal(path) as late:
+        written(tmp_path)
+        before = path.read_bytes()
+        with pytest.raises(JournalInUse, match="has created"):
+            late.append([started()])
+
+    with pytest.raises(FileExistsError):
+        Journal(path)
+    assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == [NAME]
+
+
+def test_a_file_system_without_hard_links_takes_a_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr("os.link", link)
+    path = written(tmp_path)
+
+    assert list(read(path)) == RUN and list(tmp_path.iterdir()) == [path]
 
 
 # --- its lock

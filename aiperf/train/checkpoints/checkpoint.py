@@ -10,7 +10,6 @@ trial's seed.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import secrets
@@ -23,6 +22,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from aiperf.atomic_files import sync_folder
 from aiperf.errors import AiperfError
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.collective import dense_view
@@ -75,7 +75,7 @@ def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
     try:
         _write(_content(snapshot), temporary)
         temporary.replace(final)
-        _make_names_last(folder.path)
+        sync_folder(folder.path)
     finally:
         temporary.unlink(missing_ok=True)
     return final
@@ -137,18 +137,6 @@ def _write(pieces: Iterable[memoryview], path: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
-
-
-def _make_names_last(folder: Path) -> None:
-    """Sync the entries of a folder."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # fsync(2): the file system does not support it for folders
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def load(

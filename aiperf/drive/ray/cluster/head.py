@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 import ray
 
+from aiperf.atomic_files import replace_file
 from aiperf.drive.ray.cluster.ray_environment import TOKEN, TOKEN_PATH, environment_of_process, ray_folder
 from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_anew, started_ray
 from aiperf.errors import NoWorkers, RuntimeNotStarted
@@ -130,11 +131,7 @@ def _alive() -> list[str]:
 def _published_address(path: Path) -> Iterator[None]:
     token = os.environ.get(TOKEN) or Path(os.environ[TOKEN_PATH]).read_text().strip()
     head = HeadAddress(ray.get_runtime_context().gcs_address, token)
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)  # of a driver that was killed just then
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(msgspec.json.encode(head))
-    draft.replace(path)
+    replace_file(path, msgspec.json.encode(head), 0o600)
     try:
         yield
     finally:

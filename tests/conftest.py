@@ -1,8 +1,11 @@
 """Fixtures and settings of all tests."""
 
+import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,3 +97,15 @@ class OneRealAtATime(LoadScopeScheduling):  # type: ignore[misc]  # without stub
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneRealAtATime:
     return OneRealAtATime(config, log)
+
+
+@pytest.fixture(scope="session")
+def invented_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an invented libnvidia-ml.so.1."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler to build the invented NVIDIA driver with")
+    folder = tmp_path_factory.mktemp("driver")
+    source = Path(__file__).parent / "system/nvml_double.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(source)], check=True)
+    return folder

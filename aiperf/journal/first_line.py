@@ -64,6 +64,7 @@ class MachineFacts(msgspec.Struct, frozen=True, gc=False):
     python: str | None = None
     accelerators: list[_Accelerator] = []
     not_sampled: dict[str, str] = {}
+    driver_faults: list[str] = []
     versions: dict[str, str] = {}
     container: str | None = None
     scheduler: dict[str, str] = {}

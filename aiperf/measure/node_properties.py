@@ -56,6 +56,7 @@ class Accelerators:
                 "devices": devices,
                 "slices": list(parts),
                 "not_seen_by": attached.absent,
+                "driver_faults": list(attached.faults),
             }
             count = float(len(usable) + len(parts))
             return ProbeReading(probe=self.name, unit=self.unit, series={"usable": [count]}, facts=facts)

@@ -48,24 +48,27 @@ def shape_of(
             f"each rank needs its own accelerator, but found trainer.ranks={ranks} for {accelerators}: use at most that many"
         )
     limit = trainer.memory_limit_bytes
+    is_shared = any(device.is_memory_shared for device in system.accelerators)
     known = [device.memory_bytes for device in system.accelerators if device.memory_bytes is not None]
     if declared_bytes is not None:
         memory = declared_bytes
     elif limit is not None:
         memory = limit
-    elif not accelerators:
+    elif not accelerators or is_shared:
         memory = system.usable_memory_bytes // ranks
     elif known:
         memory = min(known)
     else:
+        answers = {str(each.model): each.memory_why_not for each in system.accelerators if each.memory_why_not}
+        reasons = ", ".join(f"{name}: {why}" for name, why in (answers or system.not_sampled).items())
         raise BadConfiguration(
             f"the budget needs the memory of the smallest accelerator, which cannot be read on {system.host} "
-            f"({', '.join(f'{name}: {why}' for name, why in system.not_sampled.items()) or 'no sampler shows any'}). "
+            f"({reasons or 'no sampler shows any'}). "
             "Set it: budget.memory_bytes=…"
         )
     device = system.accelerators[0].model if accelerators and system.accelerators else system.cpu_model
     return WorkerShape(
-        source=source,
+        source="; ".join([source, *["memory shared with the host"] * is_shared, *system.driver_faults]),
         device=device or "unknown",
         accelerators=accelerators,
         ranks=ranks,

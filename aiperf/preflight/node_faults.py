@@ -168,6 +168,7 @@ def _clock(case: _Case) -> Iterator[str]:
 
 def _accelerators(case: _Case) -> Iterator[str]:
     expected, devices = case.reading.facts["expected"], case.reading.facts["devices"]
+    yield from case.reading.facts.get("driver_faults", ())
     if expected and not devices and not case.reading.series["usable"][-1] and _is_blind(case.reading):
         return  # no library can read accelerators here: a note in the report, not a fault of the node
     count = len(devices) + len(case.reading.facts.get("slices", ()))

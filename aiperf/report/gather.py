@@ -48,7 +48,7 @@ from aiperf.report.facts import (
 )
 from aiperf.report.fold import Collected, collect
 from aiperf.report.loss_waterfall import losses
-from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings
+from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings, unusable_accelerators
 from aiperf.report.training_floor import HostRoofs, training_floor
 from aiperf.report.trial_facts import pareto_front, trials
 from aiperf.report.utilisation import peak_of_rank, utilisation
@@ -365,6 +365,7 @@ def _warnings(
     found += [] if run.torn is None else [run.torn]
     found += preflight_warnings(run.checks, run.started.config, is_simulated=is_simulated)
     found += system_warnings(described)
+    found += unusable_accelerators(run.workers.values())
     if measured is not None:
         found += telemetry_warnings(measured, WarningThresholds())
     found += () if energy is None else energy_warnings(energy)

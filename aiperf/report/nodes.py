@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from aiperf.journal.events import NodeChecked
+from aiperf.journal.events import NodeChecked, WorkerJoined
 from aiperf.report.facts import NodeFacts
 from aiperf.run_warning import RunWarning
 from aiperf.system.description.of_run import MOST_NAMED as MOST_NODES_NAMED
@@ -105,3 +105,12 @@ def system_warnings(system: SystemDescription) -> list[RunWarning]:
         text = f"{len(system.not_described)} nodes were not described: {names}"
         found.append(RunWarning(text, "note", "find the reason on these nodes with: python -m aiperf preflight"))
     return found
+
+
+def unusable_accelerators(workers: Iterable[WorkerJoined]) -> list[RunWarning]:
+    """Return a warning for each fault by which workers ran without the accelerators of their hosts."""
+    hosts = {fault: worker.host for worker in workers for fault in worker.machine.get("driver_faults", ())}
+    remedy = "repair the driver, and run again"
+    return [
+        RunWarning(f"no accelerator of {host!r} was used: {fault}", "critical", remedy) for fault, host in hosts.items()
+    ]

@@ -68,6 +68,8 @@ class HostDescription(msgspec.Struct, frozen=True, kw_only=True):
     """All accelerators that samplers report on this host, including those that this process may not use."""
     not_sampled: dict[str, str]
     """Samplers that could not be opened, with the reason. Without them, "no accelerators" means "none visible"."""
+    driver_faults: tuple[str, ...] = ()
+    """Reason and fix for each kind of accelerator that the host has but cannot use."""
     versions: dict[str, str]
     """Versions of the installed packages that affect a run, by package name."""
     container: str | None
@@ -88,7 +90,7 @@ def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
     limits = limits_here(proc)
     usable = usable_processors(limits)
     memory = psutil.virtual_memory().total
-    accelerators, not_sampled = sampled_accelerators()
+    accelerators, samplers = sampled_accelerators()
     return HostDescription(
         host=socket.gethostname(),
         cpu_model=cpu_model(proc),
@@ -103,7 +105,8 @@ def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
         architecture=platform.machine(),
         python=platform.python_version(),
         accelerators=accelerators,
-        not_sampled=not_sampled,
+        not_sampled=samplers.absent,
+        driver_faults=samplers.faults,
         versions=versions(),
         container=machine.container(os.environ, Path("/")),
         scheduler={name: os.environ[name] for name in SCHEDULER_VARIABLES if name in os.environ},

@@ -29,6 +29,10 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     compute_units: int | None = None
     """Enabled streaming multiprocessors or compute units, if the vendor's library gives them."""
     memory_bytes: int | None = None
+    is_memory_shared: bool = False
+    """Whether the accelerator has no memory of its own, but uses the host's (GB10, Jetson). `memory_bytes` is then None."""
+    memory_why_not: str | None = None
+    """The vendor library's reason if it gives no memory."""
     driver: str | None = None
     pci: str | None = None
     """PCI address, domain:bus:device.function."""
@@ -118,4 +122,11 @@ class ReportsProcesses(Protocol):
 
 
 class Unavailable(Exception):
-    """A sampler cannot be opened on this host. The text is the reason that its library gives."""
+    """A sampler cannot be opened on this host. The text is the reason that its library gives.
+
+    `fault`: reason and fix if the host has such accelerators but cannot use them. None on a host without them.
+    """
+
+    def __init__(self, reason: str, *, fault: str | None = None) -> None:
+        super().__init__(reason)
+        self.fault = fault

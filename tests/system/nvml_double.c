@@ -16,8 +16,10 @@ static struct { int index; int looks; } accelerators[9] = {{0}, {1}, {2}, {3}, {
 enum { SLICE = 8 };
 static int lost(device_t d) { return d->index == 1 && getenv("NVML_LOST") && d->looks > 1; }
 
-int nvmlInit_v2(void) { return SUCCESS; }
-int nvmlInitWithFlags(unsigned flags) { (void)flags; return SUCCESS; }
+/* NVML_INIT, NVML_HANDLE, NVML_MEMORY=code: the call fails with this code; of handles those in NVML_HANDLES, as '013'. */
+static int code_of(const char *name) { const char *code = getenv(name); return code ? atoi(code) : SUCCESS; }
+int nvmlInit_v2(void) { return code_of("NVML_INIT"); }
+int nvmlInitWithFlags(unsigned flags) { (void)flags; return code_of("NVML_INIT"); }
 int nvmlShutdown(void) { return SUCCESS; }
 const char *nvmlErrorString(int code) { (void)code; return "invented error"; }
 int nvmlSystemGetDriverVersion(char *text, unsigned length) { snprintf(text, length, "570.86.15"); return SUCCESS; }
@@ -31,8 +33,9 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, device_t *device) {
     return strncmp(uuid, "MIG-", 4) ? 6 /* not found */ : SUCCESS;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, device_t *device) {
+    const char *failing = getenv("NVML_HANDLES");
     *device = (device_t)&accelerators[index];
-    return SUCCESS;
+    return failing && strchr(failing, '0' + (int)index) ? code_of("NVML_HANDLE") : SUCCESS;
 }
 int nvmlDeviceGetName(device_t d, char *text, unsigned length) {
     (void)d;
@@ -56,6 +59,7 @@ int nvmlDeviceGetPciInfo_v3(device_t d, pci_t *pci) {
 typedef struct { unsigned long long total, free, used; } memory_t;
 int nvmlDeviceGetMemoryInfo(device_t d, memory_t *memory) {
     if (lost(d)) return GPU_IS_LOST;
+    if (code_of("NVML_MEMORY")) return code_of("NVML_MEMORY");
     *memory = (memory_t){80ULL << 30, 50ULL << 30, 30ULL << 30};
     if (d->index == SLICE) memory->total = 20ULL << 30;
     return SUCCESS;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -31,18 +30,6 @@ looks = [sampler.sample() for _ in range(3)]
 sys.stdout.buffer.write(msgspec.json.encode([sampler.devices(), *looks]))
 sampler.close()
 """
-
-
-@pytest.fixture(scope="session")
-def invented_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an invented libnvidia-ml.so.1."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler to build the invented NVIDIA driver with")
-    folder = tmp_path_factory.mktemp("driver")
-    source = Path(__file__).with_name("nvml_double.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(source)], check=True)
-    return folder
 
 
 def look(driver: Path, **environment: str) -> tuple[list[Device], list[list[DeviceSample]]]:
@@ -148,41 +135,14 @@ def test_no_throttle_bit_is_lost_even_an_unknown_one(mask: int) -> None:
 
 
 CODES = {name: value for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_")}
-ERRORS_OF_OURS = {
-    "NVML_ERROR_UNINITIALIZED",
-    "NVML_ERROR_INVALID_ARGUMENT",
-    "NVML_ERROR_ALREADY_INITIALIZED",
-    "NVML_ERROR_INSUFFICIENT_SIZE",
-    "NVML_ERROR_FREQ_NOT_SUPPORTED",  # 24: of calls that set clocks, and for long taken here for "no data", which is 21
-    "NVML_ERROR_RESET_TYPE_NOT_SUPPORTED",
-}
-OF_THE_HOST = {
-    "NVML_ERROR_INSUFFICIENT_POWER",
-    "NVML_ERROR_DRIVER_NOT_LOADED",
-    "NVML_ERROR_LIBRARY_NOT_FOUND",
-    "NVML_ERROR_OPERATING_SYSTEM",
-    "NVML_ERROR_LIB_RM_VERSION_MISMATCH",
-}
 
 
-def test_every_code_of_nvml_is_judged_once() -> None:
-    judged = [*nvml.NOT_GIVEN, *nvml.LOST, *ERRORS_OF_OURS, *OF_THE_HOST]
-
-    assert sorted(judged) == sorted(CODES)
-
-
-@pytest.mark.parametrize("name", ["NVML_ERROR_NO_DATA", "NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_INVALID_STATE"])
-def test_a_figure_that_a_driver_has_no_data_of_is_not_measured(invented_driver: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["NVML_ERROR_NO_DATA", "NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_FREQ_NOT_SUPPORTED"])
+def test_a_figure_that_a_driver_refuses_is_not_measured(invented_driver: Path, name: str) -> None:
     _, (first, *_) = look(invented_driver, NVML_POWER_CODE=str(CODES[name]))
 
     assert first[0].power_watts is None
     assert first[0].utilisation == 0.93
-
-
-@pytest.mark.parametrize("name", ["NVML_ERROR_FREQ_NOT_SUPPORTED", "NVML_ERROR_INVALID_ARGUMENT"])
-def test_a_programming_error_is_raised(invented_driver: Path, name: str) -> None:
-    with pytest.raises(subprocess.CalledProcessError):
-        look(invented_driver, NVML_POWER_CODE=str(CODES[name]))
 
 
 def test_a_recorder_reads_its_workers_accelerators_only(invented_driver: Path, tmp_path: Path) -> None:
@@ -339,7 +299,7 @@ def test_each_hardware_xid_is_reported_once_by_device() -> None:
         "6,5,6,-;eth0: link up",
     ]
 
-    assert hardware_xids(lines) == {"3b:00": [79], "af:00": [48]}
+    assert hardware_xids(lines) == {"0:3b:00": [79], "0:af:00": [48]}
 
 
 DESCRIBE = """

@@ -6,6 +6,7 @@ Written after NVML's reference. Tested with a substitute library, not on a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -30,7 +31,7 @@ def accelerators() -> Part:
     `devices`: one entry per accelerator. `not_seen`: reason for each vendor library that could not be used. `nvidia`: settings
     and links by NVML, only with an NVIDIA driver. A value that cannot be read is the text 'not readable: ' and the reason.
     """
-    devices, not_seen = sampled_accelerators()
+    devices, samplers = sampled_accelerators()
     properties = ("model", "memory_bytes", "driver", "power_cap_watts")
     part: Part = {
         "devices": [
@@ -38,9 +39,9 @@ def accelerators() -> Part:
             | {name: getattr(device, name) or unread("the vendor's library gives none") for name in properties}
             for device in devices
         ],
-        "not_seen": not_seen,
+        "not_seen": samplers.absent,
     }
-    return part if "nvml" in not_seen else part | {"nvidia": _nvidia()}
+    return part if "nvml" in samplers.absent else part | {"nvidia": _nvidia()}
 
 
 def _nvidia() -> Part:
@@ -48,7 +49,10 @@ def _nvidia() -> Part:
 
     pynvml.nvmlInit()
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        handles = []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            with suppress(pynvml.NVMLError):  # lost, or of another job
+                handles.append(pynvml.nvmlDeviceGetHandleByIndex(index))
         return {
             "cuda": _value(lambda: _version(pynvml.nvmlSystemGetCudaDriverVersion_v2())),
             "nvml": _value(pynvml.nvmlSystemGetNVMLVersion),

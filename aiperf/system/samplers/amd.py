@@ -17,9 +17,13 @@ from aiperf.system.sampler import Device, DeviceSample, Unavailable
 VIOLATIONS = ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm")
 
 
-def given(answer: dict[str, Any] | None, key: str) -> float | None:
-    """Return the number under `key` in an answer of amdsmi. None for 'N/A', and without an answer or such a key."""
-    value = None if answer is None else answer.get(key)
+NOT_SUPPORTED = 2
+"""amdsmi_status_t of a value that this board or partition does not have."""
+
+
+def given(answer: object, key: str | None = None) -> float | None:
+    """Return the number under `key` in an answer of amdsmi, or the answer itself. None for 'N/A', or without such a number."""
+    value = answer if key is None else answer.get(key) if isinstance(answer, dict) else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -93,14 +97,15 @@ class AmdSampler:
         self._smi.amdsmi_shut_down()
 
     def _ask(self, name: str, *arguments: Any) -> Any:
-        """Return the answer of an amdsmi call. None if this release lacks it or the board does not support it."""
+        """Return the answer of an amdsmi call: {} if the board does not support it, None if it fails."""
         call: Callable[..., Any] | None = getattr(self._smi, name, None)
         if call is None:
             return None
         try:
-            return call(*arguments)
-        except self._smi.AmdSmiException:
-            return None
+            answer = call(*arguments)
+            return {} if answer == "N/A" else answer
+        except self._smi.AmdSmiException as error:
+            return {} if getattr(error, "get_error_code", int)() == NOT_SUPPORTED else None
 
     def _describe(self, handle: Any, index: int) -> Device:
         asic = self._ask("amdsmi_get_gpu_asic_info", handle) or {}
@@ -119,14 +124,16 @@ class AmdSampler:
             compute_units=None if units is None else int(units),
             memory_bytes=None if memory is None else int(memory) << 20,
             driver=driver.get("driver_version"),
-            pci=self._ask("amdsmi_get_gpu_device_bdf", handle),
+            pci=self._ask("amdsmi_get_gpu_device_bdf", handle) or None,
             power_cap_watts=cap_watts(given(self._ask("amdsmi_get_power_cap_info", handle), "power_cap")),
         )
 
     def _look(self, handle: Any, device: Device) -> DeviceSample:
         smi = self._smi
-        use = given(self._ask("amdsmi_get_gpu_activity", handle), "gfx_activity")
-        memory = given(self._ask("amdsmi_get_gpu_vram_usage", handle), "vram_used")
+        activity = self._ask("amdsmi_get_gpu_activity", handle)
+        use = given(activity, "gfx_activity")
+        vram = self._ask("amdsmi_get_gpu_vram_usage", handle)
+        memory = given(vram, "vram_used")
         power = self._ask("amdsmi_get_power_info", handle)
         watts = given(power, "current_socket_power")  # MI300 and later
         energy = self._ask("amdsmi_get_energy_count", handle)
@@ -139,7 +146,8 @@ class AmdSampler:
         # The hottest spot of the die: MI300 has no edge sensor.
         sensor = (smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT)
         temperature = self._ask("amdsmi_get_temp_metric", handle, *sensor)
-        if use is None and memory is None and temperature is None:
+        # 'N/A' is an answer: partitions of a board but the first have no sensors
+        if activity is vram is temperature is power is None:
             return DeviceSample(device=device.id, gone="answers none of amdsmi's questions")
         return DeviceSample(
             device=device.id,
@@ -149,7 +157,7 @@ class AmdSampler:
             energy_joules=None if steps is None or resolution is None else steps * resolution / 1e6,
             clock_mhz=given(self._ask("amdsmi_get_clock_info", handle, smi.AmdSmiClkType.GFX), "clk"),
             memory_clock_mhz=given(self._ask("amdsmi_get_clock_info", handle, smi.AmdSmiClkType.MEM), "clk"),
-            temperature_celsius=None if temperature is None else float(temperature),
+            temperature_celsius=given(temperature),
             throttle=violations(self._ask("amdsmi_get_violation_status", handle)),
             ecc_corrected=None if corrected is None else int(corrected),
             ecc_uncorrected=None if uncorrected is None else int(uncorrected),

@@ -7,6 +7,7 @@ Sampler or raises Unavailable.
 from __future__ import annotations
 
 import importlib.metadata
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,9 @@ from aiperf.system.sampler import Device, Sampler, Unavailable
 VISIBILITY = {"NVIDIA": ("CUDA_VISIBLE_DEVICES",), "AMD": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")}
 """Environment variables that select accelerators, by vendor. A later variable counts within the selection of the former."""
 
+NONE_SELECTED = ("", "-1", "NoDevFiles")
+"""Values of CUDA_VISIBLE_DEVICES by which a user (or Slurm: NoDevFiles) selects no accelerator."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpenSamplers:
@@ -25,6 +29,8 @@ class OpenSamplers:
 
     samplers: dict[str, Sampler]
     absent: dict[str, str]
+    faults: tuple[str, ...] = ()
+    """Reason and fix for each kind of accelerator that the host has but cannot use. Empty if no accelerator is selected."""
 
     def close(self) -> None:
         """Close all open samplers."""
@@ -67,23 +73,23 @@ def attach(openers: Mapping[str, Callable[[], Sampler]]) -> OpenSamplers:
     """
     samplers: dict[str, Sampler] = {}
     absent: dict[str, str] = {}
+    faults: list[str] = []
     for name, opener in openers.items():
         try:
             samplers[name] = opener()
         except Unavailable as reason:
             absent[name] = str(reason)
-    return OpenSamplers(samplers, absent)
+            if reason.fault is not None and os.environ.get("CUDA_VISIBLE_DEVICES") not in NONE_SELECTED:
+                faults.append(reason.fault)
+    return OpenSamplers(samplers, absent, tuple(faults))
 
 
-def sampled_accelerators() -> tuple[tuple[Device, ...], dict[str, str]]:
-    """Return all accelerators of this host that samplers find, and the reason for each sampler that cannot be opened, by name.
-
-    The samplers are closed again.
-    """
+def sampled_accelerators() -> tuple[tuple[Device, ...], OpenSamplers]:
+    """Return all accelerators of this host that samplers find, and the samplers, which are closed again."""
     attached = attach(accelerator_samplers())
     devices = tuple(device for sampler in attached.samplers.values() for device in sampler.devices())
     attached.close()
-    return devices, attached.absent
+    return devices, attached
 
 
 def visible(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[Device, ...]:

@@ -34,37 +34,32 @@ THROTTLE_BITS = {
     0x400: "reliability",
 }
 
-# Codes of nvmlReturn_t by the names of nvidia-ml-py. The first set means that this device, driver or account cannot give the
-# value. The second means that the device is lost. Any other code is a programming error and is raised.
-NOT_GIVEN = (
-    "NVML_ERROR_NOT_SUPPORTED",
-    "NVML_ERROR_NO_PERMISSION",
-    "NVML_ERROR_TIMEOUT",
-    "NVML_ERROR_FUNCTION_NOT_FOUND",
-    "NVML_ERROR_CORRUPTED_INFOROM",
-    "NVML_ERROR_IN_USE",
-    "NVML_ERROR_MEMORY",
-    "NVML_ERROR_NO_DATA",
-    "NVML_ERROR_VGPU_ECC_NOT_SUPPORTED",
-    "NVML_ERROR_INSUFFICIENT_RESOURCES",
-    "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
-    "NVML_ERROR_DEPRECATED",
-    "NVML_ERROR_NOT_READY",
-    "NVML_ERROR_INVALID_STATE",
-    "NVML_ERROR_UNKNOWN",
-)
+# Codes of nvmlReturn_t, by the names of nvidia-ml-py, that mean a lost device. Any other code means that this device, driver or
+# account cannot give the value.
 LOST = {
+    "NVML_ERROR_INSUFFICIENT_POWER": "its power cables are not attached",
     "NVML_ERROR_NOT_FOUND": "not found",
     "NVML_ERROR_IRQ_ISSUE": "interrupt problem",
     "NVML_ERROR_GPU_IS_LOST": "GPU is lost",
     "NVML_ERROR_RESET_REQUIRED": "GPU requires reset",
     "NVML_ERROR_GPU_NOT_FOUND": "GPU not found",
 }
-HARDWARE_XIDS = frozenset({48, 62, 64, 74, 79, 95, 119, 120, 140})
-"""Xid errors of the device, its link or its firmware (docs.nvidia.com/deploy/xid-errors). Double-bit ECC, internal
-microcontroller halt, row remapping failed, NVLink, fallen off the bus, uncontained ECC, GSP. Most other Xids are errors of a
-program and end with it."""
-_XID_LINE = re.compile(r"NVRM: Xid \(PCI:[0-9a-fA-F]+:([0-9a-fA-F]+:[0-9a-fA-F]+)(?:\.\d)?\): (\d+)")
+NO_DRIVER = ("NVML_ERROR_LIBRARY_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED")
+"""Codes of a host without a driver. They are no fault unless the kernel module or device files are there."""
+DRIVER_SIGNS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/nvidia0")
+FALLEN = 79
+"""Xid of a device that has fallen off the bus. The driver may report it without a line of the form 'Xid'."""
+HARDWARE_XIDS = frozenset(
+    {46, 48, 62, 64, 74, FALLEN, 95, 110, 119, 120, 136, 140, 142, 143, *range(144, 152), 154, 155, 156, 158}
+)
+"""Xid errors of the device, its link or its firmware: those of NVIDIA's Xid catalog that need a reset, a reboot or a repair
+(docs.nvidia.com/deploy/xid-errors, as of November 2026). Halted engines, ECC, row remapping, NVLink (74, 144 to 150), fallen
+off the bus, GSP, recovery action (154). Most other Xids are errors of a program and end with it."""
+_ADDRESS = r"(?:PCI:)?([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}:[0-9a-fA-F]{2})"
+_XID_LINE = re.compile(rf"NVRM: Xid \({_ADDRESS}(?:\.\d)?\): (\d+)")
+_DEVICE_LINE = re.compile(rf"NVRM: .*?\b{_ADDRESS}\b")
+_RECOVERED = "to 0x0 (None)"
+"""End of an Xid 154 that reports a device without any needed recovery action."""
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
@@ -76,9 +71,14 @@ def throttle_reasons(mask: int) -> tuple[str, ...]:
     return tuple(THROTTLE_BITS.get(bit, f"bit_{bit:#x}") for bit in bits if mask & bit)
 
 
+def _address(domain: str, bus: str) -> str:
+    """Return a PCI address without leading zeros of the domain: '0:3b:00'. NVML writes 8 digits, the kernel's log 4."""
+    return f"{int(domain, 16):x}:{bus.lower()}"
+
+
 def _bus(pci: str) -> str:
-    """Return bus and device: '3b:00' for '00000000:3B:00.0'."""
-    return pci.lower().split(":", 1)[1].partition(".")[0]
+    domain, bus = pci.split(":", 1)
+    return _address(domain, bus.partition(".")[0])
 
 
 def _text(answer: str | bytes) -> str:
@@ -86,11 +86,22 @@ def _text(answer: str | bytes) -> str:
     return answer.decode() if isinstance(answer, bytes) else str(answer)
 
 
+def _driver_fault(reason: str) -> str:
+    """Text about a driver that is there but does not start. An empty CUDA_VISIBLE_DEVICES permits a run on processors."""
+    return (
+        f"NVIDIA's driver is there, but its library cannot use it ({reason}). Reboot, or install driver and library of equal "
+        "versions. To run on processors: CUDA_VISIBLE_DEVICES="
+    )
+
+
 def slice_bytes(uuid: str) -> int | None:
     """Return the memory of a device slice in bytes. None if NVML does not report it. `uuid`: 'MIG-…'."""
     import pynvml
 
-    pynvml.nvmlInit()
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
     try:
         return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid.encode())).total)
     except pynvml.NVMLError:
@@ -115,22 +126,27 @@ class NvmlSampler:
             raise Unavailable(f"nvidia-ml-py is not installed: {absent}") from absent
         self._nvml: Any = pynvml  # ctypes without type annotations
         # old releases of the module lack some names
-        self._not_given = {getattr(pynvml, name, None) for name in NOT_GIVEN} - {None}
         self._lost = {getattr(pynvml, name): words for name, words in LOST.items() if hasattr(pynvml, name)}
         try:
             pynvml.nvmlInit()
+            driver = _text(pynvml.nvmlSystemGetDriverVersion())
+            count = int(pynvml.nvmlDeviceGetCount())
         except pynvml.NVMLError as error:
-            raise Unavailable(str(error)) from error
+            is_missing = error.value in {getattr(pynvml, name) for name in NO_DRIVER}
+            is_fault = not (is_missing and not any(Path(sign).exists() for sign in DRIVER_SIGNS))
+            raise Unavailable(str(error), fault=_driver_fault(str(error)) if is_fault else None) from error
         self._handles: list[tuple[Any, Device]] = []
         self._gone: dict[str, str] = {}
-        driver = _text(pynvml.nvmlSystemGetDriverVersion())
-        for index in range(int(pynvml.nvmlDeviceGetCount())):
-            # An accelerator that has fallen off the bus keeps its index but has no handle. It is listed as lost, not skipped.
-            handle, reason = self._ask(partial(self._nvml.nvmlDeviceGetHandleByIndex, index))
-            if handle is None:
+        for index in range(count):
+            try:
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            except pynvml.NVMLError as error:
+                if error.value == pynvml.NVML_ERROR_NO_PERMISSION:  # of another job, by a device control group
+                    continue
+                # An accelerator that has fallen off the bus keeps its index. It is listed as lost, not skipped.
                 lost = Device(id=f"nvidia-{index}", kind="accelerator", index=index, vendor="NVIDIA", driver=driver)
                 self._handles.append((None, lost))
-                self._gone[lost.id] = reason or "no handle"
+                self._gone[lost.id] = self._lost.get(error.value, str(error))
             else:
                 self._handles.append((handle, self._describe(handle, index, driver)))
 
@@ -199,11 +215,7 @@ class NvmlSampler:
         try:
             return call(), None
         except self._nvml.NVMLError as error:
-            if error.value in self._not_given:
-                return None, None
-            if error.value in self._lost:
-                return None, self._lost[error.value]
-            raise
+            return None, self._lost.get(error.value)
 
     def _value(self, call: Callable[[], T]) -> T | None:
         return self._ask(call)[0]
@@ -211,7 +223,11 @@ class NvmlSampler:
     def _describe(self, handle: Any, index: int, driver: str) -> Device:
         nvml = self._nvml
         model = self._value(lambda: _text(nvml.nvmlDeviceGetName(handle)))
-        memory = self._value(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+        memory, why_not, is_shared = None, None, False
+        try:
+            memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+        except nvml.NVMLError as error:
+            why_not, is_shared = str(error), error.value == nvml.NVML_ERROR_NOT_SUPPORTED
         cap = self._value(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
         pci = self._value(lambda: nvml.nvmlDeviceGetPciInfo(handle))
         return Device(
@@ -221,7 +237,9 @@ class NvmlSampler:
             vendor="NVIDIA",
             model=model,
             variant=None if model is None else board_variant(model),
-            memory_bytes=None if memory is None else int(memory.total),
+            memory_bytes=memory,
+            memory_why_not=why_not,
+            is_memory_shared=is_shared,
             driver=driver,
             pci=None if pci is None else _text(pci.busId),
             power_cap_watts=None if cap is None else cap / 1000,  # milliwatts
@@ -264,17 +282,25 @@ class NvmlSampler:
 
 
 def hardware_xids(lines: Iterable[str]) -> dict[str, list[int]]:
-    """Return NVIDIA's error codes (Xids) that mean faulty hardware, each once, by PCI bus and device in lower case.
+    """Return NVIDIA's error codes (Xids) that mean faulty hardware, each once, by PCI domain, bus and device.
 
     `lines`: lines of the kernel log.
 
-    >>> hardware_xids(["NVRM: Xid (PCI:0000:3B:00): 79, pid=7, …", "NVRM: Xid (PCI:0000:3B:00): 31, …"])
-    {'3b:00': [79]}
+    >>> hardware_xids(["NVRM: Xid (PCI:0008:3B:00): 79, pid=7, …", "NVRM: Xid (PCI:0008:3B:00): 31, …"])
+    {'8:3b:00': [79]}
     """
     xids: dict[str, list[int]] = {}
+    named: re.Match[str] | None = None
     for line in lines:
-        if (match := _XID_LINE.search(line)) is not None and (number := int(match[2])) in HARDWARE_XIDS:
-            of_device = xids.setdefault(match[1].lower(), [])
+        device = _DEVICE_LINE.search(line)
+        if (match := _XID_LINE.search(line)) is not None:
+            number = None if _RECOVERED in line else int(match[3])
+        else:  # this message may have no Xid, and name the device in the line before
+            match = device or named
+            number = FALLEN if "NVRM: " in line and "fallen off the bus" in line else None
+        named = device
+        if match is not None and number is not None and number in HARDWARE_XIDS:
+            of_device = xids.setdefault(_address(match[1], match[2]), [])
             if number not in of_device:
                 of_device.append(number)
     return xids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ class _Loader(_LOADER):  # type: ignore[misc]  # libyaml has no types
         made: dict[Any, Any] = super().construct_mapping(node, deep=deep)
         if len(made) != len(node.value):
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            twice = next(key for key, count in Counter(keys).items() if count > 1)
             raise BadYaml(
                 f"each key occurs once, but {twice!r} occurs twice (line {node.start_mark.line + 1}): remove one"
             )

@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterator
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, AnyStr
 
@@ -81,7 +82,7 @@ def require_file(path: Path) -> None:
         raise OSError(errno.EINVAL, f"it is {wrong}, no file", str(path))
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading. It never waits, and the kind is checked on the open descriptor. Links are followed.
 
     Raise OSError if it cannot be opened, or is a directory, FIFO, socket or device.

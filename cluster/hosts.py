@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -82,7 +83,7 @@ class HostsConf(JoinedConf):
                 f"cluster.hosts has at least 1 entry, each is {HOST_IN_WORDS}, but found []: write cluster.hosts=[n1,n2]"
             )
         names = [host.rpartition("@")[2] for host in self.hosts]
-        if twice := {name for name in names if names.count(name) > 1}:
+        if twice := {name for name, count in Counter(names).items() if count > 1}:
             raise ValueError(
                 f"each host is named once, since it is one node of the run, but found {sorted(twice)} more than once: "
                 "leave one of them"

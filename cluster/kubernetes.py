@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -251,8 +252,8 @@ class KubernetesConf(SchedulerConf):
                     f"but found {word!r}: leave it out"
                 )
         for name in ("node_selector", "head_node_selector", "extra_resources", "labels", "annotations"):
-            keys = [word.partition("=")[0] for word in getattr(self, name)]
-            if twice := next((key for key in keys if keys.count(key) > 1), None):
+            keys = Counter(word.partition("=")[0] for word in getattr(self, name))
+            if twice := next((key for key, count in keys.items() if count > 1), None):
                 yield f"cluster.{name} gives each key once, but found {twice!r} more than once: leave one of them"
         own = {"nvidia.com/gpu", self.accelerator_resource}
         for word in self.extra_resources:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import shlex
 import struct
@@ -35,9 +34,17 @@ from aiperf.errors import (
 )
 from aiperf.files import NO_LOCKS, bounded_lines, shown, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, AnyEvent, EpochFinished, Interval, Progress, RunResumed, RunStarted
-from aiperf.journal.legality import must
 from aiperf.journal.other_files import HEAD, why_no_journal
-from aiperf.journal.sealed_log import LONGEST_LINE, ORIGIN, TAIL, LineRefused, SealedLines, sealed
+from aiperf.journal.sealed_log import (
+    LONGEST_LINE,
+    LONGEST_TEXT,
+    ORIGIN,
+    TAIL,
+    LineRefused,
+    SealedLines,
+    check_object,
+    sealed,
+)
 from aiperf.journal.validator import Validator
 from aiperf.run_warning import RunWarning
 from aiperf.shell_command import resuming
@@ -191,34 +198,27 @@ class Reader:
 
 _OF_PROGRESS = 2 * len(Progress.__struct_fields__) + 4
 _OF_EPOCH = 2 * len(EpochFinished.__struct_fields__) + 2 * len(Interval.__struct_fields__) + 4
-"""Quotation marks of a line that names each member once: of `Progress`, and of `EpochFinished` with an interval. All members
-are required and all values are numbers. An additional member therefore adds two marks."""
+"""Quotation marks of a line that names each member once: of `Progress`, and of `EpochFinished` with an interval. All values are
+numbers. An additional member adds two marks, unless another one is left out, which only those with a default can be."""
+_DEFAULTS_OF_EPOCH = (b'"regions":', b'"missing_regions":')
 
 
 def _decoded(body: bytes) -> AnyEvent:
     """Return the event of a line that names each member once. One count proves it for nearly all lines."""
     event = _decode(body)
+    if len(body) > LONGEST_TEXT:
+        check_object(body)
+        return event
     kind = type(event)
     if kind is Progress:
         is_plain = body.count(b'"') == _OF_PROGRESS
     elif kind is EpochFinished and event.interval is not None:  # type: ignore[union-attr]
-        is_plain = body.count(b'"') == _OF_EPOCH
+        is_plain = body.count(b'"') == _OF_EPOCH and all(name in body for name in _DEFAULTS_OF_EPOCH)
     else:
         is_plain = _encoder.encode(event) == body  # in the driver's form
     if not is_plain:
-        _check_members(body)
+        check_object(body)
     return event
-
-
-def _check_members(body: bytes) -> None:
-    """Raise IllegalLine if an object of a line names a member twice. The line is not in the driver's form."""
-
-    def members(pairs: list[tuple[str, object]]) -> None:
-        names = [name for name, _ in pairs]
-        for name in names:
-            must(names.count(name) == 1, "an object must name each member once", f"{name!r} {names.count(name)} times")
-
-    json.loads(body, object_pairs_hook=members, parse_int=str)
 
 
 def read(path: Path, until: int | None = None) -> Reader:

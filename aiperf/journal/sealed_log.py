@@ -9,11 +9,13 @@ the first and the last line identify a log (`ends`) and show which copies belong
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
 import msgspec
 
@@ -22,6 +24,8 @@ from aiperf.journal.legality import IllegalLine
 
 LONGEST_LINE = 1 << 24
 """Maximum length in bytes. A first line of a journal has about 100 kB, other lines less."""
+LONGEST_TEXT = 1 << 20
+"""Maximum length of a text or a member's name in a line, in characters."""
 ORIGIN = b"0" * 64
 """Seal before the first line."""
 
@@ -48,6 +52,30 @@ def sealed(chain: bytes, body: bytes) -> tuple[bytes, bytes]:
     """
     seal = hashlib.sha256(chain + body).hexdigest().encode()
     return b'%b%b%b"}\n' % (body[:-1], _SEAL, seal), seal
+
+
+def check_object(content: bytes) -> None:
+    """Raise IllegalLine if an object in a JSON text names a member twice, or if a text in it is too long."""
+
+    def members(pairs: list[tuple[str, Any]]) -> None:
+        counts = Counter(name for name, _ in pairs)
+        twice = next((name for name, count in counts.items() if count > 1), None)
+        if twice is not None:
+            raise IllegalLine(
+                f"an object must name each member once. This line has {twice[:80]!r} {counts[twice]} times"
+            )
+        for texts in pairs:
+            _check_texts(texts)
+
+    json.loads(content, object_pairs_hook=members, parse_int=lambda _: None)
+
+
+def _check_texts(values: Iterable[Any]) -> None:
+    for each in values:
+        if isinstance(each, list):
+            _check_texts(each)
+        elif isinstance(each, str) and len(each) > LONGEST_TEXT:
+            raise IllegalLine(f"a text has at most {LONGEST_TEXT} characters. This line has one of {len(each)}")
 
 
 class SealedLines(Generic[Record]):

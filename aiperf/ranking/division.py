@@ -6,6 +6,7 @@ Loading is strict. It rejects unknown keys and facts, laws that can never hold f
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -221,7 +222,7 @@ def _check(division: Division, where: str, known_options: Collection[str] | None
     ids = [rule.id for rule in division.rules]
     if not ids:
         raise BadDivision(f"a division has at least one rule, but {where} has none: add a rule")
-    twice = [name for name in ids if ids.count(name) > 1]
+    twice = [name for name, count in Counter(ids).items() if count > 1]
     if twice:
         raise BadDivision(f"rule ids are unique. {where} has {twice[0]!r} twice: rename one")
     for option, id in division.judged.items():
@@ -230,8 +231,8 @@ def _check(division: Division, where: str, known_options: Collection[str] | None
                 f"the key judged has the id of a rule for each option. {where}: {option} has {id!r}{_near(id, ids)}: give the "
                 "id of a rule in this file"
             )
-    options = list(division.options())
-    both = [name for name in options if options.count(name) > 1]
+    options = Counter(division.options())
+    both = [name for name, count in options.items() if count > 1]
     if both:
         raise BadDivision(
             f"an option is listed once (in rules, judged or free). {where} has {both[0]!r} twice: remove one"

@@ -11,7 +11,6 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -160,13 +159,20 @@ def parse(content: bytes, name: str) -> Announcements:
         KeyUnusable: ssh-keygen is not installed.
     """
     entries: list[SignedEntry] = []
+    unused: dict[str, bool] = {}
     of = (f"entry of format {FORMAT}", "site")
     log = SealedLines(
-        BytesIO(content), _decoded, lambda _: None, lambda each: _check(each, entries, log.chain.decode()), of=of
+        BytesIO(content),
+        _decoded,
+        lambda _: None,
+        lambda each: _check(each, unused, log.lines + 1, log.chain.decode()),
+        of=of,
     )
     try:
         for each in log:
             entries.append(replace(each, id=log.chain.decode()))
+            if isinstance(each.entry, RunAnnounced):
+                unused[entries[-1].id] = True
     except LineRefused as error:
         raise _damaged(name, error.before + 1, str(error)) from error
     with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
@@ -203,25 +209,26 @@ def _damaged(name: str, number: int, why: str) -> AnnouncementsDamaged:
 
 def _decoded(body: bytes) -> SignedEntry:
     line = msgspec.json.decode(body, type=_Line)
+    must(msgspec.json.encode(line) == body, "a line is written as `announce` writes it", "other JSON")
     entry = msgspec.json.decode(line.entry, type=AnyEntry)
     return SignedEntry("", entry, bytes(line.entry), line.signature, None)
 
 
-def _check(each: SignedEntry, before: Sequence[SignedEntry], head: str) -> None:
+def _check(each: SignedEntry, unused: dict[str, bool], number: int, head: str) -> None:
+    """Check the entry `number` after the entry `head`. `unused`: for each announcement, True until a run begins with it."""
     entry = each.entry
     must(entry.format == FORMAT, f"this release reads format {FORMAT}", f"format {entry.format}")
     must(content_of(entry) == each.content, "an entry is written as `announce` writes it", "other JSON")
     must(len(each.content) <= _LONGEST, f"an entry has at most {_LONGEST} bytes", repr(len(each.content)))
     must(
-        (entry.number, entry.previous) == (len(before) + 1, head),
-        f"this is entry {len(before) + 1}, after {head[:12]!r}",
+        (entry.number, entry.previous) == (number, head),
+        f"this is entry {number}, after {head[:12]!r}",
         f"entry {entry.number}, after {entry.previous[:12]!r}: a line was removed, moved or put in",
     )
     must(0 <= entry.at_unix < YEAR_10000, "at_unix is a date before the year 10000", repr(entry.at_unix))
     if isinstance(entry, RunBegun | RunWithdrawn):
-        announced = {one.id for one in before if isinstance(one.entry, RunAnnounced)}
-        must(entry.announcement in announced, "the run was announced before it", repr(entry.announcement[:12]))
+        must(entry.announcement in unused, "the run was announced before it", repr(entry.announcement[:12]))
     if isinstance(entry, RunBegun):
-        used = any(isinstance(one.entry, RunBegun) and one.entry.announcement == entry.announcement for one in before)
-        must(not used, "an announcement serves one run", f"a second one, {entry.run!r}")
+        must(unused[entry.announcement], "an announcement serves one run", f"a second one, {entry.run!r}")
+        unused[entry.announcement] = False
         must(not each.signature, "an entry that a run began carries no signature", "one")

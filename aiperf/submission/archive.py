@@ -14,20 +14,24 @@ import re
 import shutil
 import tarfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from aiperf.errors import AiperfError, BundleRefused
-from aiperf.files import require_file
-from aiperf.submission.contents import LARGEST, MANIFEST, MEMBER, SIGNATURE
+from aiperf.files import open_regular
+from aiperf.submission.contents import MANIFEST, MEMBER, SIGNATURE, largest_of
 
 MOST_BYTES = 16 << 30
 """Largest unpacked size in bytes. --most-bytes changes it."""
 LARGEST_MEMBER = (8 << 30) - 1
 """Largest size that a ustar header can hold."""
 
+MOST_ZEROS = 1 << 20
+"""Most bytes after the last member, all zero. `tar` fills records of 10,240 bytes, or of another size that its user chose."""
 _LEVEL = 6
+_PIECE = 1 << 16
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _KINDS = {tarfile.SYMTYPE: "a symbolic link", tarfile.LNKTYPE: "a hard link", tarfile.DIRTYPE: "a folder"}
 
@@ -114,14 +118,56 @@ def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> UnpackedSu
         DiskTooSmall: the files do not fit on the disk.
         OSError: `path` is no regular file or cannot be read, or the folder cannot be written.
     """
-    require_file(path)
     try:
-        with gzip.open(path) as file, tarfile.open(fileobj=file, mode="r|", tarinfo=_Member) as tar:
-            return _extract(tar, folder, most_bytes)
-    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        with open_regular(path) as file:
+            return _extract(_Unzipped(file), folder, most_bytes)
+    except (tarfile.TarError, EOFError, zlib.error) as error:
         raise BundleRefused(
             f"a submission is a complete gzipped tar, but this file is not: {error}. Get the file again from its sender"
         ) from error
+
+
+class _Unzipped:
+    """Reader of the content of a gzip file with one member. It decompresses no more than it returns."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._zip = zlib.decompressobj(wbits=31)  # gzip, with its checksum
+        self._held = b""
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """Yield the next `size` bytes. Raise EOFError if there are less."""
+        while size:
+            if not (piece := self._held[:size] or self._more()):
+                raise EOFError("it ends early")
+            piece, self._held = piece[:size], piece[size:] + self._held[size:]
+            size -= len(piece)
+            yield piece
+
+    def require_end(self) -> None:
+        """Raise BundleRefused unless only zeros follow in the tar, at most 1 MiB, and nothing after the gzip member."""
+        zeros = 0
+        while piece := self._held or self._more():
+            self._held = b""
+            zeros += len(piece)
+            if piece.strip(b"\0") or zeros > MOST_ZEROS:
+                raise _refused(f"only zeros follow the end of the tar, at most {MOST_ZEROS} bytes", "found other bytes")
+        if self._zip.unused_data or self._file.read(1):
+            raise _refused("a submission is one gzip member", "bytes follow it")
+
+    def _more(self) -> bytes:
+        """Return some bytes, none at the end of the gzip member."""
+        while not self._zip.eof:
+            packed = self._zip.unconsumed_tail or self._file.read(_PIECE)
+            if piece := self._zip.decompress(packed, _PIECE):
+                return piece
+            if not packed and not self._zip.eof:
+                raise EOFError("it ends early")
+        return b""
+
+
+def _refused(rule: str, found: str) -> BundleRefused:
+    return BundleRefused(f"{rule}, but {found}. Ask its sender for a new file")
 
 
 class _Member(tarfile.TarInfo):
@@ -137,7 +183,7 @@ class _Member(tarfile.TarInfo):
             )
         if member.name not in (MANIFEST, SIGNATURE):
             _require_name(member.name)
-        largest = LARGEST.get(member.name, LARGEST_MEMBER)
+        largest = largest_of(member.name) or LARGEST_MEMBER
         if not 0 <= member.size <= largest:
             raise BundleRefused(
                 f"{member.name} has at most {largest} bytes, but found {member.size}. Ask its sender for a new file"
@@ -145,11 +191,21 @@ class _Member(tarfile.TarInfo):
         return member
 
 
-def _extract(tar: tarfile.TarFile, folder: Path, most_bytes: int) -> UnpackedSubmission:
+def _members(unzipped: _Unzipped) -> Iterator[tuple[_Member, Iterator[bytes]]]:
+    """Yield the header and the content of each member, which the caller reads to its end. Check all bytes after them."""
+    while (header := b"".join(unzipped.pieces(tarfile.BLOCKSIZE))).strip(b"\0"):
+        member = _Member.frombuf(header, "utf-8", "surrogateescape")
+        yield member, unzipped.pieces(member.size)
+        if b"".join(unzipped.pieces(-member.size % tarfile.BLOCKSIZE)).strip(b"\0"):
+            raise _refused("only zeros follow the content of a member", f"other bytes follow that of {member.name!r}")
+    unzipped.require_end()
+
+
+def _extract(unzipped: _Unzipped, folder: Path, most_bytes: int) -> UnpackedSubmission:
     manifest, signature, left = None, None, most_bytes
     wanted: dict[str, str] = {}
     found: dict[str, str] = {}
-    for member in tar:
+    for member, pieces in _members(unzipped):
         name = member.name
         if member.size > left:
             raise BundleRefused(
@@ -159,10 +215,10 @@ def _extract(tar: tarfile.TarFile, folder: Path, most_bytes: int) -> UnpackedSub
         if manifest is None:
             if name != MANIFEST:
                 break
-            manifest = _content(tar, member)
+            manifest = b"".join(pieces)
             wanted = _listed(manifest)
         elif name == SIGNATURE and signature is None and not found:
-            signature = _content(tar, member)
+            signature = b"".join(pieces)
         elif name in found or name in (MANIFEST, SIGNATURE):
             raise BundleRefused(f"a member occurs once, but {name!r} occurs again. Ask its sender for a new file")
         elif name not in wanted:
@@ -175,8 +231,7 @@ def _extract(tar: tarfile.TarFile, folder: Path, most_bytes: int) -> UnpackedSub
                 f"{free}: make room, or name another folder by TMPDIR"
             )
         else:
-            tar.extract(member, folder, set_attrs=False, filter="data")
-            found[name] = _sha256(folder / name)
+            found[name] = _written(folder / name, pieces)
     if manifest is None:
         raise BundleRefused(
             f"the first member of a submission is {MANIFEST}, but found another or none. Ask its sender for a new file"
@@ -191,10 +246,15 @@ def _extract(tar: tarfile.TarFile, folder: Path, most_bytes: int) -> UnpackedSub
     )
 
 
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = tar.extractfile(member)
-    assert file is not None, "it is a plain file"
-    return file.read()
+def _written(path: Path, pieces: Iterator[bytes]) -> str:
+    """Write a new file and return its SHA-256."""
+    digest = hashlib.sha256()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        for piece in pieces:
+            digest.update(piece)
+            file.write(piece)
+    return digest.hexdigest()
 
 
 def _sha256(content: Content) -> str:
@@ -203,10 +263,7 @@ def _sha256(content: Content) -> str:
 
 
 def _opened(content: Content) -> io.BufferedReader | io.BytesIO:
-    if not isinstance(content, Path):
-        return io.BytesIO(content)
-    require_file(content)
-    return content.open("rb")
+    return open_regular(content) if isinstance(content, Path) else io.BytesIO(content)
 
 
 def _require_name(name: str) -> None:

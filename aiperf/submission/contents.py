@@ -13,6 +13,7 @@ import msgspec
 
 from aiperf.errors import BundleRefused
 from aiperf.journal.journal import NAME as JOURNAL
+from aiperf.journal.sealed_log import check_object
 
 FORMAT = 1
 MANIFEST = "MANIFEST"
@@ -23,6 +24,8 @@ PAGE = "report.html"
 TELEMETRY = "telemetry"
 LARGEST = {MANIFEST: 4 << 20, SIGNATURE: 4096, SUBMISSION: 4 << 20, ANNOUNCEMENTS: 32 << 20}
 """Largest size in bytes of members that are read into memory before they are checked."""
+LARGEST_JOURNAL = 4 << 30
+"""Largest size in bytes of the journal of a submitted run: about 8 million lines (docs/architecture.md, design size: 2)."""
 _FILE = r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,63}"
 _NAMED = "|".join(map(re.escape, (JOURNAL, PAGE)))
 MEMBER = re.compile(
@@ -30,6 +33,12 @@ MEMBER = re.compile(
     rf"runs/[1-9][0-9]{{0,5}}/({_NAMED}|{TELEMETRY}/{_FILE}\.jsonl|power/{_FILE}\.(yaml|csv))"
 )
 """Names of members, without the manifest and its signature. No name leaves the folder, and none is hidden."""
+
+
+def largest_of(name: str) -> int | None:
+    """Return the largest size in bytes of the member `name`. None if it has no bound of its own."""
+    return LARGEST_JOURNAL if name.endswith(f"/{JOURNAL}") else LARGEST.get(name)
+
 
 TelemetryHeld = Literal["included", "left out", "none recorded"]
 
@@ -60,6 +69,7 @@ def submission_of(content: bytes) -> Submission:
         BundleRefused: it is no valid JSON of this kind, has an unknown format, or names no run.
     """
     try:
+        check_object(content)
         document = msgspec.json.decode(content, type=dict[str, Any])
         if document.get("format") != FORMAT:
             raise BundleRefused(
@@ -67,7 +77,7 @@ def submission_of(content: bytes) -> Submission:
                 "release that made it"
             )
         found = msgspec.convert(document, Submission)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, ValueError, RecursionError) as error:
         raise BundleRefused(
             f"{SUBMISSION} lists the runs of a submission. This one cannot be read: {error}. Ask its sender for a new file"
         ) from error

@@ -24,6 +24,7 @@ from aiperf.errors import AiperfError, JournalDamaged
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.run_folder import run_folder
+from aiperf.journal.sealed_log import LONGEST_TEXT
 from aiperf.report.gather import gather
 from aiperf.report.sections import configuration, search, system, time_spent
 from aiperf.report.sections import score as score_section
@@ -293,8 +294,9 @@ def twice(number: int, *members: bytes) -> bytes:
         twice(13, b'"epoch":2'),
         twice(87, b'"busy_seconds":0.0'),
         body(REAL[12] | {"interval": None})[:-1] + b',"accuracy":0.5' * 10 + b"}",
+        body({name: value for name, value in REAL[12].items() if name != "regions"})[:-1] + b',"accuracy":0.5}',
     ],
-    ids=[*TWICE, "in an epoch", "in an interval", "instead of an interval"],
+    ids=[*TWICE, "in an epoch", "in an interval", "instead of an interval", "instead of a default"],
 )
 def test_a_member_named_twice_is_refused_by_both_readers(tmp_path: Path, raw: bytes) -> None:
     number = 87 if b'"Progress"' in raw else 13
@@ -306,6 +308,27 @@ def test_a_member_named_twice_is_refused_by_both_readers(tmp_path: Path, raw: by
         list(read(tmp_path))
     with pytest.raises(Untrue, match=f"line {number}: .*twice"):
         verified(tmp_path)
+
+
+def test_a_line_of_many_members_is_read_in_linear_time(tmp_path: Path) -> None:
+    """In quadratic time 200,000 names need more than ten minutes."""
+    members = b",".join(b'"%d":"a"' % number for number in range(200_000))
+    raw = b'{"event":"ImagesSkipped","at":60.0,"worker":0,"images":1,"files":{%b,"0":"a"}}' % members
+    (tmp_path / NAME).write_bytes(hash_chained([*map(body, REAL[:20]), raw]))
+
+    with pytest.raises(JournalDamaged, match=r"each member once\. This line has '0' 2 times"):
+        list(read(tmp_path))
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", '"'])
+def test_a_text_of_a_line_has_a_largest_length(tmp_path: Path, letter: str) -> None:
+    ended = {"event": "RunEnded", "at": 60.0}
+    longest = write(tmp_path / "longest", [*REAL[:20], ended | {"reason": letter * LONGEST_TEXT}])
+    longer = write(tmp_path / "longer", [*REAL[:20], ended | {"reason": letter * (LONGEST_TEXT + 1)}])
+
+    assert len(list(read(longest))) == 21
+    with pytest.raises(JournalDamaged, match=f"a text has at most {LONGEST_TEXT} characters"):
+        list(read(longer))
 
 
 def skipped(lines: list[Line], *counts: tuple[int, tuple[str, ...]]) -> list[Line]:

@@ -139,6 +139,22 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a bomb": (archive(with_manifest(member(A, b"\0" * (40 << 20)))), "unpacks to at most"),
     "no gzip": (b"PK\3\4 a zip", "a complete gzipped tar"),
     "nothing": (b"", "a complete gzipped tar"),
+    "bytes after the gzip": (archive(with_manifest(member(A))) + b"x" * 700, "bytes follow it"),
+    "zeros after the gzip": (archive(with_manifest(member(A))) + b"\0" * 700, "bytes follow it"),
+    "a second gzip": (archive(with_manifest(member(A))) * 2, "bytes follow it"),
+    "bytes after the tar": (archive(with_manifest(member(A)), after=END + b"x" * 6000), "only zeros follow the end"),
+    "a second tar": (
+        archive(with_manifest(member(A)), after=END + member(B)[0].tobuf() + END),
+        "only zeros follow the end",
+    ),
+    "a bomb of zeros": (archive(with_manifest(member(A)), after=b"\0" * (30 << 20)), "only zeros follow the end"),
+    "bytes after a member": (
+        gzip.compress(gzip.decompress(archive(_with(member(A, b"1")))).replace(b"1" + b"\0" * 511, b"1" * 512)),
+        "only zeros follow the content",
+    ),
+    "a header of noise": (archive(with_manifest(member(A)), after=b"x" * 512 + END), "a complete gzipped tar"),
+    "no end": (archive(with_manifest(member(A)), after=b""), "a complete gzipped tar"),
+    "a journal without measure": (archive([member(MANIFEST), member(JOURNAL, size=5 << 30)]), "has at most 4294967296"),
     "half a gzip": (archive(with_manifest(member(A, bytes(range(256)) * 9)))[:-300], "a complete gzipped tar"),
 }
 

@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -129,9 +129,8 @@ def require_one_use(given: dict[str, str], settings: Sequence[Setting]) -> None:
         BadConfiguration: an option is given twice, is for one run only (`resume`, `name`), or is `runs` or `seed` in a setting.
     """
     for words in settings:
-        names = [word.partition("=")[0] for word in words]
-        for name in names:
-            if name in given or names.count(name) > 1 or name in ("runs", "seed"):
+        for name, count in Counter(word.partition("=")[0] for word in words).items():
+            if name in given or count > 1 or name in ("runs", "seed"):
                 raise BadConfiguration(
                     f"--over takes options that are set nowhere else in the command, but found {name!r}: give it once"
                 )

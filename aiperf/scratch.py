@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+from aiperf.own_files import NotOwn, open_own, own_folder, remove_own_folder
 
 PREFIX = "aiperf-"
 MARK = "AIPERF_SCRATCH"
@@ -37,9 +38,6 @@ exec 3<&0 </dev/null
     rm -rf -- "$1"
     sleep 1
     rm -rf -- "$1"
-    for file in $3; do
-        [ -f "$file" ] && flock --exclusive --nonblock "$file" rm -f -- "$file" && rmdir -- "${file%/*}"
-    done
 ) &
 """
 
@@ -47,20 +45,17 @@ exec 3<&0 </dev/null
 class Scratch:
     """Temporary folder of this process, removed by `close` or after the end of the process. Its path fits Unix sockets."""
 
-    def __init__(self, parent: Path | None = None, shared: str = "") -> None:
+    def __init__(self, parent: Path | None = None) -> None:
         """Create the folder, start the janitor process, and remove folders of earlier processes that have ended.
 
-        Args:
-            parent: existing folder in which the folder is created. Default: the temporary folder of the system.
-            shared: shell pattern of files outside of the folder, such as '/dev/shm/x-*/lock'. If this process is killed, the
-                janitor removes each of these files that no process has locked, and its folder if that is then empty.
+        `parent`: existing folder in which the folder is created. Default: the temporary folder of the system.
         """
         parent = parent or Path(tempfile.gettempdir())
         _remove_orphans(parent)
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         self._lock = _locked(self.path / OWNER)
         self._janitor = subprocess.Popen(
-            ["/bin/sh", "-c", _JANITOR, "aiperf-janitor", str(self.path), MARK, shared],
+            ["/bin/sh", "-c", _JANITOR, "aiperf-janitor", str(self.path), MARK],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -90,7 +85,7 @@ class Scratch:
                 os.kill(pid, signal.SIGKILL)
         while marked(self.path) and time.monotonic() < deadline + 2.0:
             time.sleep(0.02)
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_own_folder(self.path)
         os.close(self._lock)
         with contextlib.suppress(BrokenPipeError):
             self._janitor.stdin.write(b"closed\n")
@@ -124,14 +119,13 @@ def _locked(path: Path) -> int:
 
 def _remove_orphans(parent: Path) -> None:
     """Remove this user's folders if their owner on this host has ended."""
-    for owner in parent.glob(f"{PREFIX}*/{OWNER}"):
-        with contextlib.suppress(OSError):  # another user's, or removed concurrently
-            if owner.stat().st_uid != os.getuid():
-                continue
-            file = os.open(owner, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    for path in parent.glob(f"{PREFIX}*"):
+        # another user's, or removed concurrently
+        with contextlib.suppress(OSError, NotOwn), own_folder(path) as within:
+            file = open_own(Path(OWNER), os.O_RDWR, folder=within)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.read(file, 256) == socket.gethostname().encode():
-                    shutil.rmtree(owner.parent, ignore_errors=True)
+                    remove_own_folder(path)
             finally:
                 os.close(file)

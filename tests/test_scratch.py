@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -109,23 +107,3 @@ def test_the_next_folder_removes_no_folder_with_a_living_owner(tmp_path: Path, w
     process.kill()
     ended(process)
     os.kill(child, signal.SIGKILL)
-
-
-@pytest.mark.skipif(shutil.which("flock") is None, reason="needs flock(1), of util-linux")
-def test_unused_shared_files_of_a_killed_owner_are_removed(tmp_path: Path) -> None:
-    unused, used = tmp_path / "shared-1", tmp_path / "shared-2"
-    unused.touch()
-    code = OWNER.replace("Scratch(Path(sys.argv[1]))", f"Scratch(Path(sys.argv[1]), {str(tmp_path / 'shared-*')!r})")
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-
-    with used.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_SH)
-        process.kill()
-        ended(process)
-
-        assert comes_true(lambda: not unused.exists())
-        assert used.exists()

@@ -1,8 +1,7 @@
-"""Memory and disk space that this process can still use, within the limits of its container."""
+"""Memory that this process can still use, within the limits of its container."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from aiperf.system.control_groups import memory_room_here
@@ -21,11 +20,3 @@ def available_bytes(proc: Path = Path("/proc")) -> int:
     except OSError:
         return 0
     return host if room is None else min(host, room)
-
-
-def free_bytes(folder: Path) -> int:
-    """Return the free bytes of the file system that contains `folder`. 0 if the folder does not exist or cannot be examined."""
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return 0

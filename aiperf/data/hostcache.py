@@ -1,8 +1,8 @@
-"""Cache of a data set in the memory of a host (/dev/shm): one copy for all processes of a run, filled as they read.
+"""Cache of a data set in the memory of a host: one copy for all processes of a run, filled as they read.
 
-A file in /dev/shm holds a byte of state for each record, then the records. Every user can create files there. The files of a
-run are therefore in a folder that only this user can enter. The last process that closes a file removes it. If processes were
-killed, the cleanup of the run removes it (`aiperf.scratch`), or the next run.
+A file without a name (memfd_create) holds a byte of state for each record, then the records. A list in the run's scratch folder
+names the processes that have it open. Others open it as /proc/PID/fd/N, which the kernel permits to the same user only. The
+kernel frees the memory with the last process, however that process ends.
 """
 
 from __future__ import annotations
@@ -12,23 +12,31 @@ import fcntl
 import hashlib
 import mmap
 import os
+import re
 import secrets
-import stat
+import sys
 import weakref
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiperf.errors import BadConfiguration
+from aiperf.data.available_memory import available_bytes
+from aiperf.own_files import open_own, own_folder
 
-SHARED_MEMORY = Path("/dev/shm")
 SHARING = "AIPERF_SHARED_IMAGES"
-"""Environment variable with the name of the processes that share their files. Nobody else can guess it. Nothing is shared if it
-is unset."""
+"""Environment variable with the folder of the processes that share their caches. Only this user can enter it. Nothing is shared
+if it is unset."""
 
+LEAST_FREE = 512 << 20
+"""Bytes of memory that a cache leaves to the host and to the container. It takes no more records then."""
+WATCHED_BYTES = 32 << 20
+"""Bytes that a process writes between two looks at the free memory: this memory has no limit of its own."""
+
+_ENTRY = re.compile(r"^(\d+) (\d+) (\S+)$", re.MULTILINE)
 _ABSENT, _PRESENT, _CORRUPT = 0, 1, 2
 
 
@@ -45,23 +53,21 @@ class HostCache:
     def __init__(self, key: str, sizes: NDArray[np.int64], *, is_shared: bool = True) -> None:
         """Open the records, and create them if no process of the run has.
 
-        `key`: text that names everything that the bytes depend on. `sizes`: bytes of each record. `is_shared`: False: in memory
-        of this process only, for a host with a small /dev/shm. Raise BadConfiguration if another user can enter the folder of
-        the files.
+        `key`: text that names everything that the bytes depend on. `sizes`: bytes of each record. `is_shared`: False: for this
+        process only. Raise NotOwn if another user can enter the folder of the list.
         """
         self._starts = len(sizes) + np.concatenate([[0], np.cumsum(sizes)])
         self._is_full = False
-        if is_shared:
-            path = _folder(_group() or secrets.token_hex(16)) / _digest(key, sizes)
-            self._file = _opened(path)
-            remove_orphans()
-            release = partial(_released, self._file, path)
+        self._unwatched = WATCHED_BYTES
+        size = int(self._starts[-1])
+        if is_shared and (folder := os.environ.get(SHARING)):
+            with _list(Path(folder), key, sizes) as entries:
+                self._file, name = _living(entries, size) or _created(size)
+                entries.write(f"{os.getpid()} {self._file} {name}\n")
         else:
-            self._file = os.memfd_create("aiperf-images")
-            release = partial(os.close, self._file)
-        self._release = weakref.finalize(self, release)
-        os.ftruncate(self._file, int(self._starts[-1]))  # zeros: all records are absent. Only written pages take memory
-        self._map = mmap.mmap(self._file, int(self._starts[-1]))
+            self._file, _ = _created(size)
+        self._release = weakref.finalize(self, os.close, self._file)
+        self._map = mmap.mmap(self._file, size)
         self._state = np.frombuffer(self._map, np.uint8, len(sizes))
 
     def read(self, record: int) -> bytes | None:
@@ -80,17 +86,20 @@ class HostCache:
     def write(self, record: int, value: bytes | memoryview) -> None:
         """Store a record for all processes. `record`: number from 0. `value`: must have the declared size of the record.
 
-        Its state is written last. A process that is killed during the write therefore leaves the record absent. If shared
-        memory is full, the record also stays absent, and no error is raised.
+        Its state is written last. A process that is killed during the write therefore leaves the record absent. If memory
+        is short, the record also stays absent, and no error is raised.
         """
         start, stop = int(self._starts[record]), int(self._starts[record + 1])
         assert len(value) == stop - start, (record, len(value), stop - start)
+        self._unwatched -= len(value)
+        if self._unwatched < 0 and not self._is_full:
+            self._unwatched, self._is_full = WATCHED_BYTES, available_bytes() < LEAST_FREE
         if self._is_full:
             return
         try:
             written = os.pwrite(self._file, value, start)
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
                 raise
             self._is_full = True
             return
@@ -113,7 +122,7 @@ class HostCache:
         return np.frombuffer(self._map, np.uint8)[len(self._state) :]
 
     def close(self) -> None:
-        """Close the cache in this process. The last process that closes it removes the file.
+        """Close the cache in this process.
 
         The memory is freed when no process maps the file any more: this object and arrays of `records` keep it, and the arrays
         stay readable. The interpreter's end also closes the cache. A second call has no effect.
@@ -122,91 +131,66 @@ class HostCache:
 
 
 def is_held(key: str, sizes: NDArray[np.int64]) -> bool:
-    """Return True if a process of this run has created the cache of these records, and the cache still exists.
+    """Return True if a living process of this run holds the cache of these records.
 
     `key`: text that names everything that the bytes depend on. `sizes`: bytes of each record. False if the run shares nothing
     (no environment variable AIPERF_SHARED_IMAGES).
     """
-    group = _group()
-    return group is not None and (_folder(group) / _digest(key, sizes)).exists()
+    folder = os.environ.get(SHARING)
+    if not folder:
+        return False
+    with _list(Path(folder), key, sizes) as entries:
+        found = _living(entries, len(sizes) + int(sizes.sum()))
+    if found is not None:
+        os.close(found[0])
+    return found is not None
 
 
-def _group() -> str | None:
-    return os.environ.get(SHARING) or None
+@contextmanager
+def _list(folder: Path, key: str, sizes: NDArray[np.int64]) -> Iterator[IO[str]]:
+    """Open and lock the list of a cache. Its lines: process id, descriptor and name of the file without a path."""
+    digest = hashlib.sha256(f"{key} {len(sizes)} {sizes.sum()}".encode()).hexdigest()[:24]
+    with own_folder(folder) as within:
+        file = open_own(Path(f"images-{digest}"), os.O_RDWR | os.O_CREAT, folder=within)
+    with os.fdopen(file, "r+") as entries:
+        fcntl.flock(entries, fcntl.LOCK_EX)
+        yield entries
 
 
-def _folder(group: str) -> Path:
-    return SHARED_MEMORY / f"{_prefix()}{hashlib.sha256(group.encode()).hexdigest()[:32]}"
+def _created(size: int) -> tuple[int, str]:
+    """Return a new file of zeros, in which all records are absent, and its name. Only written pages take memory."""
+    name = f"aiperf-images-{secrets.token_hex(16)}"
+    file = os.memfd_create(name)
+    os.ftruncate(file, size)
+    return file, name
 
 
-def _digest(key: str, sizes: NDArray[np.int64]) -> str:
-    return hashlib.sha256(f"{key} {len(sizes)} {sizes.sum()}".encode()).hexdigest()[:24]
-
-
-def _opened(path: Path) -> int:
-    """Open or create a file with a shared lock, held as long as the file is open. A file without a lock is an orphan."""
-    while True:
+def _living(entries: IO[str], size: int) -> tuple[int, str] | None:
+    """Open the file of the first entry with a living process. Return it and its name, None if there is none."""
+    refused = None
+    for pid, descriptor, name in _ENTRY.findall(entries.read()):
+        path = f"/proc/{pid}/fd/{descriptor}"
         try:
-            with suppress(FileExistsError):
-                path.parent.mkdir(0o700)
-            _require_private(path.parent)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except FileNotFoundError:
-            continue  # its last user has removed the folder
-        fcntl.flock(file, fcntl.LOCK_SH)
-        if os.fstat(file).st_nlink:
-            return file
-        os.close(file)  # its last user has removed it between the opening and the lock
-
-
-def _require_private(folder: Path) -> None:
-    """Raise BadConfiguration unless only this user can enter the folder."""
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise BadConfiguration(
-            f"shared images must be in a folder of user {os.geteuid()} with mode 40700, but {str(folder)!r} has owner "
-            f"{status.st_uid} and mode {status.st_mode:o}. Another user may have made it: give {SHARED_MEMORY} mode 1777, or "
-            "use dataset.cache=none"
-        )
-
-
-def _released(file: int, path: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pass  # others still use it
-    else:
-        _remove(path)
-    os.close(file)
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    with suppress(OSError):  # other files are in the folder
-        path.parent.rmdir()
-
-
-def _prefix() -> str:
-    return f"aiperf-{os.geteuid()}-"
-
-
-def pattern() -> str:
-    """Return the glob pattern of the paths of this user's cache files in /dev/shm."""
-    return str(SHARED_MEMORY / f"{_prefix()}*" / "*")
-
-
-def remove_orphans() -> None:
-    """Remove this user's cache files in /dev/shm that no process has open, such as those of killed processes."""
-    for path in SHARED_MEMORY.glob(f"{_prefix()}*/*"):
-        try:
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            if not _is_named(path, name):  # before it is opened: the number may be another process's pipe now
+                continue
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        except PermissionError as error:
+            refused = refused or error
+            continue
         except OSError:
-            continue  # removed meanwhile, or another user's
-        try:
-            if os.fstat(file).st_uid == os.geteuid():
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(path)
-        except BlockingIOError:
-            pass  # in use
-        finally:
-            os.close(file)
+            continue  # it has ended
+        status = os.fstat(file)
+        if _is_named(f"/proc/self/fd/{file}", name) and (status.st_uid, status.st_size) == (os.geteuid(), size):
+            return file, name
+        os.close(file)
+    if refused is not None:
+        print(
+            f"images are not shared with the other processes of this host: '{refused.filename}': {refused.strerror}. "
+            "This process keeps a copy of its own",
+            file=sys.stderr,
+        )
+    return None
+
+
+def _is_named(path: str, name: str) -> bool:
+    return str(Path(path).readlink()) == f"/memfd:{name} (deleted)"

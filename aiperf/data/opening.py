@@ -12,13 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data import hostcache
-from aiperf.data.available_memory import available_bytes, free_bytes
+from aiperf.data.available_memory import available_bytes
 from aiperf.data.dataset_config import DataSetConf, ImagesConf
 from aiperf.data.description import DataSet
 from aiperf.data.errors import CorruptImages, DamagedData
 from aiperf.data.files.samples import Samples
-from aiperf.data.hostcache import HostCache, is_held
+from aiperf.data.hostcache import LEAST_FREE, HostCache, is_held
 from aiperf.data.images.crops import CentreCrop, ResizedCrop
 from aiperf.data.images.pixels import Normaliser
 from aiperf.data.inmemory import InMemory, PixelsInMemory
@@ -51,8 +50,8 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
 
     `cores`: number of decoding threads unless dataset.workers is set. None: all processors that this process may use. Images
     are decoded now if their pixels are kept in memory, otherwise on demand. Raise MissingData without the files, DataError for
-    damaged, changed or other files, and BadConfiguration if dataset.cache=encoded does not fit in memory or another user can
-    enter the folder of the cache.
+    damaged, changed or other files, BadConfiguration if the cache does not fit in memory, and NotOwn if another user can enter
+    the folder of the run's lists.
     """
     found = listing(conf, host=socket.gethostname())
     description = found.describe(conf)
@@ -120,7 +119,7 @@ def _keeps_pixels(conf: ImagesConf, description: DataSet) -> bool:
         conf.cache == "auto"
         and not conf.is_resized_crop
         and conf.image <= _SMALL_IMAGE
-        and pixels <= available_bytes() // 4
+        and pixels <= (available_bytes() - LEAST_FREE) // 4
     )
 
 
@@ -134,13 +133,13 @@ class _Kept:
     is_shared: bool
 
 
-def _keep_pixels(conf: ImagesConf, encoded: Encoded, pool: ThreadPoolExecutor, *, can_share: bool = True) -> _Kept:
-    """Decode all images. Raises DamagedData if all are corrupt."""
+def _keep_pixels(conf: ImagesConf, encoded: Encoded, pool: ThreadPoolExecutor) -> _Kept:
+    """Decode all images. Raises DamagedData if all are corrupt, and BadConfiguration if they do not fit in memory."""
     count = len(encoded.samples)
     shape = (conf.image, conf.image, conf.channels)
     sizes = np.full(count, int(np.prod(shape)), np.int64)
     total = int(sizes.sum())
-    is_shared = can_share and total >= _WORTH_SHARING and free_bytes(hostcache.SHARED_MEMORY) >= 2 * total
+    is_shared = total >= _WORTH_SHARING
     cache = HostCache(f"{_fingerprint(encoded.samples)} {encoded.plain_crop} {shape}", sizes, is_shared=is_shared)
     keeping = replace(encoded, plain_cache=cache)
 
@@ -152,9 +151,13 @@ def _keep_pixels(conf: ImagesConf, encoded: Encoded, pool: ThreadPoolExecutor, *
 
     _all(pool, keep, count)
     states = [cache.state(index) for index in range(count)]
-    if None in states:  # others have filled the shared memory
+    if None in states:
         cache.close()
-        return _keep_pixels(conf, encoded, pool, can_share=False)
+        raise BadConfiguration(
+            f"the pixels of a split, {total / 2**30:.1f} GiB, must leave {LEAST_FREE / 2**30:.1f} GiB of memory free, but "
+            f"{available_bytes() / 2**30:.1f} GiB are free after {states.count(True)} of {count} images. Use "
+            "dataset.cache=none, or give the container more memory"
+        )
     is_whole = np.array(states, np.bool_)
     rows = np.nonzero(is_whole)[0]
     if not len(rows):
@@ -184,7 +187,7 @@ def _with_caches(conf: ImagesConf, training: Encoded, validation: Encoded) -> tu
     """Return the splits with the caches that memory allows, and a description of them."""
     if conf.cache == "none":
         return training, validation, "nothing kept in memory"
-    room = min(available_bytes(), free_bytes(hostcache.SHARED_MEMORY))
+    room = available_bytes()
     sizes = [encoded.samples.sizes() for encoded in (training, validation)]
     keys = [f"encoded {_fingerprint(encoded.samples)}" for encoded in (training, validation)]
     held = all(is_held(key, each) for key, each in zip(keys, sizes, strict=True))
@@ -192,8 +195,8 @@ def _with_caches(conf: ImagesConf, training: Encoded, validation: Encoded) -> tu
     if not (held or total <= room // 2):
         if conf.cache == "encoded":
             raise BadConfiguration(
-                f"dataset.cache=encoded keeps {total / 2**30:.1f} GiB in {hostcache.SHARED_MEMORY} and needs twice that, but "
-                f"{room / 2**30:.1f} GiB are free. Use dataset.cache=auto, or give the container more shared memory"
+                f"dataset.cache=encoded keeps {total / 2**30:.1f} GiB in memory and needs twice that, but "
+                f"{room / 2**30:.1f} GiB are free. Use dataset.cache=auto, or give the container more memory"
             )
         return training, *_with_plain_cache(conf, validation, room, "nothing kept in memory")
     training = replace(training, encoded_cache=HostCache(keys[0], sizes[0]))

@@ -212,7 +212,7 @@ def _volumes(run: KubernetesRun, role: str) -> list[Manifest]:
     if choices.data_claim is not None:
         volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": choices.data_claim, "readOnly": True}})
     if role in ("head", "worker"):
-        # the ranks of a worker share images and NCCL buffers here. The default size is half of the node's memory
+        # Ray's store and NCCL's buffers are here. The default size is half of the node's memory
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": choices.shared_memory}})
     return volumes
 

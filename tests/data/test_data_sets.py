@@ -11,7 +11,6 @@ import torch
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from aiperf.data import hostcache
 from aiperf.data.dataset_config import (
     DATA_SETS,
     DataSetConf,
@@ -33,6 +32,7 @@ from aiperf.data.opening import open_data
 from aiperf.data.survey import describe
 from aiperf.data.verification import prepare
 from tests.builders.data_set import joined, training, validation
+from tests.data.conftest import open_caches
 
 Example = Callable[[Path, Path, Path, Path], DataSetConf]
 """Configuration from folders with small images, large images, shards of the small ones, and weather images."""
@@ -86,13 +86,10 @@ def conf(request: pytest.FixtureRequest, small: Path, large: Path, shards: Path,
 
 
 @pytest.fixture(scope="module")
-def shared_memory(conf: DataSetConf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A set's own, of which nothing is left when it is closed."""
-    folder = tmp_path_factory.mktemp("shm")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hostcache, "SHARED_MEMORY", folder)
-        yield
-    assert not any(folder.iterdir())
+def shared_memory(conf: DataSetConf) -> Iterator[None]:
+    """Nothing of a set is left in memory when it is closed."""
+    yield
+    assert open_caches() == []
 
 
 @pytest.fixture(scope="module")

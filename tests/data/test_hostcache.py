@@ -1,34 +1,68 @@
-"""Records in shared memory: one copy for the processes of a run, none left behind, and none that another user made."""
+"""Records in memory without a name: one copy for the processes of a run, none left behind, and none that another user made."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from aiperf.data import hostcache
-from aiperf.data.hostcache import HostCache, MarkedCorrupt
-from aiperf.errors import BadConfiguration
+from aiperf.data.hostcache import HostCache, MarkedCorrupt, is_held
+from aiperf.own_files import NotOwn
 
 _SIZES = np.array([3, 0, 5], np.int64)
 _ANOTHER_USER = 65534
 
 
 @pytest.fixture(autouse=True)
-def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder like /dev/shm, and in it: every user can create files there. This process belongs to a run."""
-    with tempfile.TemporaryDirectory(dir=hostcache.SHARED_MEMORY) as name:
-        folder = Path(name)
-        folder.chmod(0o1777)
-        monkeypatch.setattr(hostcache, "SHARED_MEMORY", folder)
-        monkeypatch.setenv(hostcache.SHARING, "a run")
-        yield folder
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Scratch folder of the run that this process belongs to."""
+    folder = tmp_path / "scratch"
+    folder.mkdir(0o700)
+    monkeypatch.setenv(hostcache.SHARING, str(folder))
+    return folder
+
+
+@pytest.fixture
+def holder() -> Iterator[Callable[[], Connection]]:
+    """Start processes that hold the cache with the record b"abc". A word ends one, an end of the pipe kills it."""
+    started: list[tuple[multiprocessing.process.BaseProcess, Connection]] = []
+
+    def start() -> Connection:
+        context = multiprocessing.get_context("spawn")
+        own, other = context.Pipe()
+        process = context.Process(target=_hold, args=(other,))
+        process.start()
+        other.close()
+        started.append((process, own))
+        assert own.recv() == b"abc"
+        return own
+
+    yield start
+    for process, own in started:
+        own.close()
+        process.join()
+
+
+def _hold(pipe: Connection) -> None:
+    cache = HostCache("a set", _SIZES)
+    if cache.read(0) is None:
+        cache.write(0, b"abc")
+    pipe.send(cache.read(0))
+    try:
+        pipe.recv()
+        cache.close()
+        pipe.send("closed")
+        pipe.recv()
+    except EOFError:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_record_is_absent_until_someone_writes_it() -> None:
@@ -46,81 +80,128 @@ def test_a_record_is_absent_until_someone_writes_it() -> None:
     other.close()
 
 
-def test_the_last_to_close_gives_the_memory_back(memory: Path) -> None:
-    mine, other = HostCache("a set", _SIZES), HostCache("a set", _SIZES)
-
-    mine.close()
-    assert any(memory.glob("*/*"))
-    other.close()
-    assert not any(memory.iterdir())
-
-
 def test_sets_that_differ_share_nothing() -> None:
     mine, other = HostCache("a set", _SIZES), HostCache("another", _SIZES)
 
     mine.write(0, b"abc")
 
-    assert other.read(0) is None
+    assert other.read(0) is None and not is_held("a third", _SIZES)
     mine.close()
     other.close()
 
 
-def _write_and_be_killed(folder: Path) -> None:
-    hostcache.SHARED_MEMORY = folder
-    cache = HostCache("a set", _SIZES)
-    cache.write(0, b"abc")
-    os.kill(os.getpid(), signal.SIGKILL)
+def test_records_live_as_long_as_any_process_has_them(holder: Callable[[], Connection]) -> None:
+    """The maker is killed while a second process reads, then a third takes its place."""
+    maker = holder()
+    second = holder()
+    maker.close()
+    third = HostCache("a set", _SIZES)
+    second.send("close")
+    assert second.recv() == "closed"
+
+    assert third.read(0) == b"abc" and is_held("a set", _SIZES)
+    fourth = HostCache("a set", _SIZES)
+    third.close()
+    assert fourth.read(0) == b"abc"
+    fourth.close()
+
+    assert not is_held("a set", _SIZES)
+    last = HostCache("a set", _SIZES)
+    assert last.read(0) is None
+    last.close()
 
 
-def test_a_killed_process_leaves_records_to_its_run(memory: Path) -> None:
-    def kill_one() -> None:
-        process = multiprocessing.get_context("spawn").Process(target=_write_and_be_killed, args=(memory,))
-        process.start()
-        process.join()
-        assert process.exitcode == -signal.SIGKILL
-        assert len(list(memory.glob("*/*"))) == 1
+def test_makers_that_race_have_one_copy() -> None:
+    made: list[HostCache] = []
+    ready = threading.Barrier(8)
 
-    kill_one()
-    again = HostCache("a set", _SIZES)
-    assert again.read(0) == b"abc"
-    again.close()
+    def make() -> None:
+        ready.wait()
+        made.append(HostCache("a set", _SIZES))
 
-    kill_one()
-    HostCache("another", _SIZES).close()
-    assert not any(memory.iterdir())
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    made[0].write(0, b"abc")
+
+    assert [cache.read(0) for cache in made] == [b"abc"] * 8
+    for cache in made:
+        cache.close()
 
 
-def test_processes_of_no_run_or_of_two_share_nothing(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_no_run_or_of_two_share_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = HostCache("a set", _SIZES)
     mine.write(0, b"abc")
+    (tmp_path / "other").mkdir(0o700)
 
-    for group in ("", "another run"):
-        monkeypatch.setenv(hostcache.SHARING, group)
+    for folder in ("", str(tmp_path / "other")):
+        monkeypatch.setenv(hostcache.SHARING, folder)
         other = HostCache("a set", _SIZES)
         assert other.read(0) is None
         other.close()
+    alone = HostCache("a set", _SIZES, is_shared=False)
+    assert alone.read(0) is None
+    alone.close()
     mine.close()
-    assert not any(memory.iterdir())
 
 
-def test_a_cache_of_one_process_is_in_no_folder(memory: Path) -> None:
-    cache = HostCache("a set", _SIZES, is_shared=False)
-    cache.write(0, b"abc")
-
-    assert cache.read(0) == b"abc" and bytes(cache.records()[:3]) == b"abc"
-    assert not any(memory.iterdir())
-    cache.close()
+def _entry(scratch: Path, name: str, descriptor: int) -> None:
+    """Plant an entry for a descriptor of this process, as after a process id was given again."""
+    (path,) = scratch.glob("images-*")
+    path.write_text(f"{os.getpid()} {descriptor} {name}\n99999999 3 {name}\ntorn 4")
 
 
-def test_the_file_is_in_a_private_folder(memory: Path) -> None:
-    before = os.umask(0)
+@pytest.mark.parametrize("what", ["name", "size", "kind", "closed"])
+def test_an_entry_of_another_file_is_passed_over(scratch: Path, what: str) -> None:
+    mine = HostCache("a set", _SIZES)
+    mine.write(0, b"abc")
+    name = Path(f"/proc/self/fd/{mine._file}").readlink().name.removeprefix("memfd:").removesuffix(" (deleted)")
+    reading, writing = os.pipe()
+    longer = os.memfd_create(name)
+    os.ftruncate(longer, 1000)
+    descriptor = {"name": mine._file, "size": longer, "kind": reading, "closed": 10**6}[what]
+    _entry(scratch, "another" if what == "name" else name, descriptor)
+
+    other = HostCache("a set", _SIZES)
+
+    assert other.read(0) is None
+    for file in (reading, writing, longer):
+        os.close(file)
+    other.close()
+    mine.close()
+
+
+def test_a_process_out_of_reach_is_named_and_not_shared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, before = HostCache("a set", _SIZES), Path.readlink
+    mine.write(0, b"abc")
+
+    def refuse(path: Path) -> Path:
+        if path.parts[2] == str(os.getpid()):
+            raise PermissionError(13, "Permission denied", str(path))
+        return before(path)
+
+    monkeypatch.setattr(Path, "readlink", refuse)
+    other = HostCache("a set", _SIZES)
+
+    assert other.read(0) is None
+    assert f"'/proc/{os.getpid()}/fd/{mine._file}': Permission denied" in capsys.readouterr().err
+    other.close()
+    mine.close()
+
+
+def test_short_memory_keeps_further_records_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostcache, "WATCHED_BYTES", 4)
     cache = HostCache("a set", _SIZES)
-    os.umask(before)
+    monkeypatch.setattr(hostcache, "available_bytes", lambda: hostcache.LEAST_FREE - 1)
 
-    (path,) = memory.glob("*/*")
-    assert path.stat().st_mode == 0o100600
-    assert path.parent.stat().st_mode == 0o40700
-    assert "a run" not in path.parent.name
+    cache.write(0, b"abc")
+    cache.write(2, b"fghij")
+
+    assert cache.read(0) == b"abc" and cache.read(2) is None
     cache.close()
 
 
@@ -138,14 +219,11 @@ def _other_owner(folder: Path) -> None:
         pytest.param(lambda folder: folder.touch(0o700), "mode 100", id="file"),
     ],
 )
-def test_a_planted_folder_is_refused(plant: Callable[[Path], None], reason: str, memory: Path) -> None:
+def test_a_planted_folder_is_refused(plant: Callable[[Path], None], reason: str, scratch: Path) -> None:
     if reason.startswith("owner") and os.geteuid() != 0:
         pytest.skip("only root can give a folder to another user")
-    cache = HostCache("a set", _SIZES)
-    (folder,) = memory.iterdir()
-    cache.close()
+    scratch.rmdir()
+    plant(scratch)
 
-    plant(folder)
-
-    with pytest.raises(BadConfiguration, match=rf"must be in a folder of user .*{reason}"):
+    with pytest.raises(NotOwn, match=rf"must be a directory of user .*{reason}"):
         HostCache("a set", _SIZES)

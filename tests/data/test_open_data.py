@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from aiperf.data import hostcache
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
 from aiperf.data.errors import DamagedData, DataError, MissingData
 from aiperf.data.files import cifar10
@@ -50,7 +51,8 @@ def test_what_memory_keeps_changes_no_pixel_of_large_images(large: Path) -> None
 def test_two_processes_of_a_run_share_what_is_kept(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(SHARING, "a run")
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv(SHARING, str(tmp_path))
     monkeypatch.setattr("aiperf.data.opening._WORTH_SHARING", 0)
     conf = ImagesConf(root=str(small))
 
@@ -60,6 +62,14 @@ def test_two_processes_of_a_run_share_what_is_kept(
         monkeypatch.setattr("aiperf.data.files.samples.Samples.read", None)  # reading a file fails from now on
         with open_data(conf) as second:
             assert torch.equal(joined(list(training(second, 8)))[0], wanted)
+
+
+def test_pixels_beyond_the_free_memory_are_refused_in_words(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostcache, "WATCHED_BYTES", 1 << 14)
+    monkeypatch.setattr(hostcache, "available_bytes", lambda: hostcache.LEAST_FREE - 1)
+
+    with pytest.raises(BadConfiguration, match=r"must leave 0\.5 GiB of memory free, but .* Use dataset\.cache=none"):
+        open_data(ImagesConf(root=str(small), cache="decoded"))
 
 
 def test_a_primed_pass_is_the_pass_and_its_first_batch_is_there(large: Path) -> None:

@@ -6,7 +6,6 @@ The leading host of a worker has one such object, and each other host of the wor
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,7 +16,8 @@ from pathlib import Path
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.hostcache import SHARING
 from aiperf.journal.messages import Word
-from aiperf.scratch import MARK
+from aiperf.own_files import remove_own_folder
+from aiperf.scratch import MARK, Scratch
 from aiperf.system.network import interface_of
 from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
@@ -73,8 +73,9 @@ class HostRanks:
         self._interface = "lo" if start.address is None else interface_of(start.address)
         (recipe.run_folder / "logs").mkdir(parents=True, exist_ok=True)
         self.processes: list[RankProcess] = []
-        # in the run's scratch folder, which is removed with the run. Default: the system's, for a group without a run
-        self.folder = Path(tempfile.mkdtemp(prefix="aiperf-ranks-", dir=os.environ.get(MARK)))
+        # the run's scratch folder is removed with the run. A Ray of others has none, and this host may be killed
+        self._scratch = None if (run := os.environ.get(MARK)) else Scratch()
+        self.folder = Path(tempfile.mkdtemp(prefix="ranks-", dir=run)) if self._scratch is None else self._scratch.path
         self.heartbeats = HeartbeatFile(self.folder / "heartbeats", len(start.seats), create=True)
         self._recipe = recipe
         self._start = start
@@ -173,7 +174,9 @@ class HostRanks:
         self.kill()
         deadline = time.monotonic() + DEATH_SECONDS
         left = [process for process in self.processes if not process.has_gone(deadline - time.monotonic())]
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_own_folder(self.folder)
+        if self._scratch is not None:
+            self._scratch.close()
         return [
             (
                 process.rank,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from aiperf.data.hostcache import SHARING
+from aiperf.scratch import MARK
 from aiperf.train.ranks import rendezvous
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.protocol import seats
@@ -66,3 +71,30 @@ def test_a_server_is_opened_only_for_horovod(
         assert shared.end() == []
     # the one that answered this test's own connection ends in its own time
     assert comes_true(lambda: set(threading.enumerate()) <= before)
+
+
+_MAKE_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
+from aiperf.train.ranks.protocol import seats
+from aiperf.train.ranks.rendezvous import Directions
+from aiperf.train.trainer_config import TrainerConf
+from tests.builders.order import IMAGES
+
+recipe = Recipe(TrainerConf(), IMAGES, "", Path(sys.argv[1]), 2, 0)
+ranks = HostRanks(recipe, RankStart(seats([[None]]), 0, Directions(None, None), None))
+print(ranks.folder, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_folder_of_killed_ranks_without_a_run_is_removed(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != MARK} | {"TMPDIR": str(tmp_path)}
+
+    ended = subprocess.run(
+        [sys.executable, "-c", _MAKE_AND_DIE, str(tmp_path / "run")], env=environment, capture_output=True, text=True
+    )
+
+    assert ended.returncode == -signal.SIGKILL and Path(ended.stdout.strip()).parent == tmp_path, ended.stderr
+    assert comes_true(lambda: [path.name for path in tmp_path.iterdir()] == ["run"])

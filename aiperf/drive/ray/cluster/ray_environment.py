@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from aiperf.data import hostcache
 from aiperf.errors import BadConfiguration
 from aiperf.scratch import PREFIX, Scratch
 
@@ -67,14 +66,14 @@ def ray_parent(environment: Mapping[str, str]) -> Path:
 def ray_folder(environment: Mapping[str, str]) -> Iterator[tuple[Path, dict[str, str]]]:
     """Create a folder for Ray's files for a `with` block. Yield (folder, environment variables for Ray's processes).
 
-    After the block the folder and the shared memory of killed training processes are removed.
+    After the block the folder is removed.
 
     Raises:
         BadConfiguration: the environment requests a Ray without a token, or the folder cannot be made in RAY_TMPDIR.
     """
     guarded, parent = guarded_environment(environment), ray_parent(environment)
     try:
-        scratch = Scratch(parent, hostcache.pattern())
+        scratch = Scratch(parent)
     except OSError as error:
         if not Path(os.fsdecode(error.filename or "")).is_relative_to(parent):
             raise
@@ -88,7 +87,6 @@ def ray_folder(environment: Mapping[str, str]) -> Iterator[tuple[Path, dict[str,
         yield scratch.path, guarded | closed | scratch.environment | compiler_caches(environment, scratch.path)
     finally:
         scratch.close()
-        hostcache.remove_orphans()
 
 
 @contextmanager

@@ -7,8 +7,18 @@ from __future__ import annotations
 
 import torch
 
-_MEMORY = ("out of memory", "STATUS_ALLOC_FAILED")
-"""Messages of CUDA's loader and graphs (AcceleratorError), cuBLAS and cuDNN (RuntimeError), and NCCL (DistBackendError)."""
+_MEMORY = (
+    "out of memory",
+    "OUT_OF_MEMORY",
+    "ErrorOutOfMemory",
+    "STATUS_ALLOC_FAILED",
+    "StatusAllocFailed",
+    # torch skips the plans of cuDNN whose workspace does not fit, and raises this after the last one
+    "unable to find an engine to execute this computation",
+    "No valid execution plans built",
+)
+"""Messages of CUDA's loader and graphs (AcceleratorError), of cuBLAS, cuDNN, MIOpen and HIP (RuntimeError), and of NCCL
+(DistBackendError)."""
 _DEVICE = (
     "CUDA error",
     "HIP error",
@@ -28,6 +38,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _MEMORY)
+
+
+def first_line(error: BaseException | None) -> str:
+    """Return ': ' and the first line of an error's message. Empty for None."""
+    return "" if error is None else f": {str(error).partition(chr(10))[0]}"
 
 
 def is_of_device(error: BaseException) -> bool:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from aiperf.train.collectives.collective import is_of_exchange
-from aiperf.train.device_errors import is_of_device, is_out_of_memory
+from aiperf.train.device_errors import first_line, is_of_device, is_out_of_memory
 from aiperf.train.execution_mode import EAGER, ExecutionMode
 from aiperf.train.memory.ceiling import DoesNotFit
 from aiperf.train.network.module import Network
@@ -201,6 +201,7 @@ def fastest(
     if len(open_modes) == 1:
         return first
     base = _timed(context, run)
+    context.expected = context.expected.next_trial()
     best, measured = first, {first.mode: base}
     while True:
         # gains are relative to eager; without eager among the open modes, to the first one, which costs nothing more
@@ -255,7 +256,7 @@ def _tried(
         if not is_out_of_memory(error):
             raise
         network.zero_grad(set_to_none=True)
-        return None, _FULL
+        return None, _FULL + first_line(error)
     return execution, ""
 
 
@@ -263,7 +264,8 @@ def _required(
     mode: ExecutionMode, network: Network, batch: int, context: RankContext, execution: Execution | None, problem: str
 ) -> Execution:
     """Return the execution in a required mode. Raise ModeUnavailable or DoesNotFit on all ranks if the mode does not work."""
-    fits, is_available = context.all_agree(problem != _FULL), context.all_agree(problem in ("", _FULL))
+    is_full = problem.startswith(_FULL)
+    fits, is_available = context.all_agree(not is_full), context.all_agree(is_full or not problem)
     if fits and is_available:
         assert execution is not None
         return execution
@@ -271,7 +273,9 @@ def _required(
     if execution is not None:
         execution.close()
     if not fits:
-        raise DoesNotFit(f"a batch of {batch} does not fit as {mode}")
+        raise DoesNotFit(
+            f"a batch of {batch} does not fit as {mode}: {problem or 'another rank of the worker reported it'}"
+        )
     raise ModeUnavailable(
         f"the training step cannot run as {mode} here: {problem or 'another rank of the worker reported it'}. "
         "Set trainer.compile and trainer.cuda_graphs to auto or off"

@@ -1,15 +1,17 @@
 """Choice of the mode in which a training step is executed: eager, CUDA graphs, compiled (torch.compile), or both.
 
-`auto` tries a mode if its expected gain over the remaining steps exceeds its expected cost. It keeps the fastest mode and uses
-the measurement as expectation for the next trial. On CPUs `auto` never compiles: eager channels_last is as fast there (ratio
-1.0 for ResNet-50 at 224×224, torch 2.13, 2-core AVX-512 machine, where compiling took 35–59 s). `execution.py` executes a mode.
-No torch here.
+`auto` tries a mode if its expected gain over the remaining steps exceeds its expected cost. It keeps the fastest mode, and what
+it measured is the expectation for later networks of this size. On CPUs `auto` never compiles: eager channels_last is as fast
+there (ratio 1.0 for ResNet-50 at 224×224, torch 2.13, 2-core AVX-512 machine, where compiling took 35–59 s). `execution.py`
+executes a mode. No torch here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import frexp, inf
+from statistics import fmean
 
 from aiperf.errors import BadConfiguration
 from aiperf.train.trainer_config import TrainerConf
@@ -55,7 +57,7 @@ def _open(choice: str, *, on_cuda: bool) -> tuple[bool, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Cost and gain of an execution mode, as last measured on this worker."""
+    """Cost and gain of an execution mode: measured on this worker in a trial, a mean of such, or a guess."""
 
     seconds: float
     """Seconds to prepare the mode and to measure its step."""
@@ -73,11 +75,26 @@ GUESSES: Mapping[ExecutionMode, Expectation] = {
 """Expectations before the first measurement. None was measured on an accelerator yet."""
 
 
+LAST = 3
+"""Measurements whose mean is the expectation."""
+FORGOTTEN_AFTER = 10
+"""Trials after which a mode that did not work is expected to work again: the cause may be gone, such as a full disk."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """Expected cost and gain of each execution mode (eager, compiled, CUDA graphs)."""
+    """Expected cost and gain of each execution mode (eager, compiled, CUDA graphs).
 
-    of: Mapping[ExecutionMode, Expectation]
+    Compilation may pay for a large network and not for a small one. Measurements therefore count only for networks of the same
+    class: eager step times within a factor of 2.
+    """
+
+    guesses: Mapping[ExecutionMode, Expectation]
+    """Expectations without a measurement of the class."""
+    measured: Mapping[tuple[ExecutionMode, int], tuple[tuple[int, Expectation], ...]] = field(default_factory=dict)
+    """Numbers of trials with their last measurements, by mode and class."""
+    trial: int = 0
+    """Number of trials of this worker so far."""
 
     def next_to_try(
         self, modes: Sequence[ExecutionMode], measured: Mapping[ExecutionMode, float], steps_ahead: int
@@ -94,16 +111,37 @@ class Expectations:
         fastest = min(measured.values())
 
         def saved(mode: ExecutionMode) -> float:
-            expected = self.of[mode]
+            expected = self.of(mode, measured[EAGER])
             return (fastest - measured[EAGER] * expected.share) * steps_ahead - expected.seconds
 
         best = max((mode for mode in modes if mode not in measured), key=saved, default=None)
         return best if best is not None and saved(best) > 0.0 else None
 
+    def of(self, mode: ExecutionMode, eager_step: float) -> Expectation:
+        """Return the expectation of a mode for a network whose training step takes `eager_step` seconds in eager mode."""
+        known = [
+            each
+            for trial, each in self.measured.get((mode, _class(eager_step)), ())
+            if each.share < inf or self.trial - trial < FORGOTTEN_AFTER
+        ]
+        if not known:
+            return self.guesses[mode]
+        return Expectation(fmean(each.seconds for each in known), fmean(each.share for each in known))
+
+    def next_trial(self) -> Expectations:
+        """Return the expectations for one more trial."""
+        return replace(self, trial=self.trial + 1)
+
     def learn(self, mode: ExecutionMode, seconds: float, eager_step: float, step: float) -> Expectations:
-        """Return new expectations in which `mode` has its measured cost and gain. The object itself is not changed.
+        """Return new expectations to which the measured cost and gain of `mode` are added. The object itself is not changed.
 
         `seconds`: time to prepare and measure the mode. `eager_step`, `step`: seconds of a training step in eager mode and in
         this mode. `step` is infinite if the mode did not work.
         """
-        return replace(self, of={**self.of, mode: Expectation(seconds, step / eager_step)})
+        key = mode, _class(eager_step)
+        known = (*self.measured.get(key, ()), (self.trial, Expectation(seconds, step / eager_step)))
+        return replace(self, measured={**self.measured, key: known[-LAST:]})
+
+
+def _class(eager_step: float) -> int:
+    return frexp(eager_step)[1]

@@ -26,7 +26,7 @@ from aiperf.rules.procedure import has_stopped_improving, judged_loss
 from aiperf.train.attempt_messages import AttemptMessages, EpochMessage, in_order
 from aiperf.train.attempt_sums import EpochClock, Reports, StepTimes
 from aiperf.train.checkpoints.checkpoint import Snapshot, copied
-from aiperf.train.device_errors import is_out_of_memory
+from aiperf.train.device_errors import first_line, is_out_of_memory
 from aiperf.train.device_timer import Mark
 from aiperf.train.execution import ModeUnavailable
 from aiperf.train.memory.batch_sizes import smaller
@@ -44,8 +44,8 @@ from aiperf.train.trainer_config import learning_rate
 class RankOutOfMemory(Exception):
     """Error of one of several ranks that ran out of memory within a step. The others wait for it, and must be restarted."""
 
-    def __init__(self, batch: int, word: BatchReduced | None) -> None:
-        super().__init__(f"out of memory at batch {batch}")
+    def __init__(self, batch: int, said: str, word: BatchReduced | None) -> None:
+        super().__init__(f"out of memory at batch {batch}{said}")
         self.word = word
         """Reports the smaller batch for the next attempt. None if there is none."""
 
@@ -110,15 +110,16 @@ class _Attempt:
                 if not isinstance(error, DoesNotFit) and not is_out_of_memory(error):
                     raise
                 agreed = isinstance(error, DoesNotFit) or self._context.collective.ranks == 1
+                said = first_line(error)
             # the traceback holds the step's tensors, so leave the handler before trying again
             reduced = smaller(self._batch)
             word = None
             if reduced is not None:
                 word = BatchReduced(**who, from_batch_size=self._batch, to_batch_size=reduced)
             if not agreed:
-                raise RankOutOfMemory(self._batch, word)
+                raise RankOutOfMemory(self._batch, said, word)
             if word is None:
-                reason = f"out of memory even at batch {self._batch}"
+                reason = f"out of memory even at batch {self._batch}{said}"
                 yield Crashed(**who, reason=reason, retry=False, cause="memory")
                 return
             if self._context.device.type == "cuda":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from dataclasses import dataclass, field
 from typing import Final
@@ -68,6 +69,9 @@ class RankContext:
         precision.switch_on()
         if device.type == "cpu":
             keep_freed_memory()
+        elif torch.version.hip is not None:
+            for name, value in MIOPEN.items():
+                os.environ.setdefault(name, value)
         return RankContext(
             conf=conf,
             data=data,
@@ -107,6 +111,13 @@ def _task_of(start: Architecture, conf: TrainerConf) -> Task:
     return Detection()
 
 
+MIOPEN: Final = {
+    "PYTORCH_MIOPEN_SUGGEST_NHWC": "1",
+    "PYTORCH_MIOPEN_SUGGEST_NHWC_BATCHNORM": "1",
+    "MIOPEN_FIND_MODE": "FAST",
+}
+"""Variables on AMD accelerators, unless the user set them. Without the first two, torch converts channels_last before and after
+each convolution and normalisation. MIOpen's usual search for kernels may take tens of minutes."""
 # malloc.h
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_MAX: Final = -4

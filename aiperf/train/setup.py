@@ -24,7 +24,7 @@ from aiperf.train.collectives.collective import Exchange, Scaler
 from aiperf.train.execution import Execution, fastest
 from aiperf.train.execution_mode import modes_of
 from aiperf.train.memory.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
-from aiperf.train.memory.footprint import CudaMemory, bytes_outside_a_step, fits
+from aiperf.train.memory.footprint import CudaMemory, bytes_outside_a_step, shortage
 from aiperf.train.network.module import Network
 from aiperf.train.network.weights import break_symmetry, carry_out
 from aiperf.train.optimiser import give_momentum, momentum_of, sgd
@@ -167,9 +167,10 @@ def _rehearse(order: Train, context: RankContext, graph: Graph, network: Network
 
     if context.device.type == "cuda":
         other_bytes = bytes_outside_a_step(graph, batch, context.precision.bytes_per_element, context.collective.ranks)
-        if not context.all_agree(fits(run, other_bytes, CudaMemory(context.device))):
+        full = shortage(run, other_bytes, CudaMemory(context.device))
+        if not context.all_agree(full is None):
             network.zero_grad(set_to_none=True)
-            raise DoesNotFit(f"batch {batch} of trial {order.trial} does not fit")
+            raise DoesNotFit("another rank of the worker reported it" if full is None else full.removeprefix(": "))
 
     def eager_passes() -> None:
         rehearse_eager_passes(network, images, _last_share(context, batch), context.precision)

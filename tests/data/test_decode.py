@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +14,24 @@ from PIL import Image
 
 from aiperf.data.images.crops import Box, CentreCrop
 from aiperf.data.images.decode import Corrupt, check, decode
-from tests.builders.data_set import picture
+from tests.builders.data_set import make, picture
+
+ROOT = Path(__file__).parents[2]
+TEAMS = """
+import os, sys
+from aiperf.data.dataset_config import ImagenetConf
+from aiperf.data.opening import open_data
+import torch
+torch.set_num_threads(8)
+torch.zeros(10**6).add_(1)  # the team of this thread
+with open_data(ImagenetConf(root=sys.argv[1], cache="none"), cores=3) as data:
+    before = len(os.listdir("/proc/self/task"))
+    walk = dict(rank=0, ranks=1, device=torch.device("cpu"), channels_last=True, dtype=torch.float32)
+    for epoch in range(3):
+        list(data.training(8, epoch=epoch, seed=1, **walk))
+    assert torch.get_num_threads() == 8
+    print(len(os.listdir("/proc/self/task")) - before)
+"""
 
 
 def _encoded(image: Image.Image, kind: str = "JPEG") -> bytes:
@@ -89,3 +109,15 @@ def test_stray_bytes_are_not_corruption_but_a_cut_image_is() -> None:
     ):
         with pytest.raises(Corrupt):
             check(broken)
+
+
+def test_decoding_threads_open_no_teams_of_threads(tmp_path: Path) -> None:
+    root = make(tmp_path / "set", training=24, validation=2, height=300, width=400)
+
+    more = int(
+        subprocess.run(
+            [sys.executable, "-c", TEAMS, str(root)], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
+    )
+
+    assert more <= 3, "a thread for each core decodes, and nothing else begins"

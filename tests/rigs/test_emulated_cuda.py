@@ -71,6 +71,35 @@ words = train()
 kinds = [type(word) for word in words if isinstance(word, BatchReduced | TrialDone)]
 assert not fails and kinds == [BatchReduced, TrialDone], words
 """
+FULL_FOR_CUDNN = """
+from aiperf.errors import AiperfError
+from aiperf.train.memory.ceiling import largest_batch
+from aiperf.train.precision import Precision
+from tests.train.test_device_errors import MEMORY
+real, full, text = torch.nn.functional.conv2d, 64, ""
+def conv2d(images, *more, **named):
+    if len(images) >= full and images.device.type == "cuda":
+        raise type(error)(str(error))
+    return real(images, *more, **named)
+torch.nn.functional.conv2d = conv2d
+for error in MEMORY:
+    full = 64
+    assert largest_batch(graph(), device, Precision("fp32", "cuda"), CONF, 10**12) == 56, error
+    full = 1
+    try:
+        largest_batch(graph(), device, Precision("fp32", "cuda"), CONF, 10**12)
+    except AiperfError as refused:
+        assert "at batch 8" in str(refused) and str(error) in str(refused), refused
+    else:
+        raise AssertionError(error)
+for error in MEMORY[5:7]:
+    full = 64
+    words = train()
+    assert isinstance(words[0], BatchReduced) and isinstance(words[-1], TrialDone), words
+    full = 1
+    words = train()
+    assert isinstance(words[-1], Crashed) and str(error) in words[-1].reason, words
+"""
 NO_WAITS = """
 counts = []
 mark = execution.Execution.eager_if
@@ -171,6 +200,7 @@ def emulation(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         pytest.param(OVERFLOW, {}, id="a first step that overflows changes no weight"),
         pytest.param(REFUSED_CAPTURE, {}, id="a refused capture is not had"),
         pytest.param(FULL_MEMORY, {}, id="full memory reduces the batch, whatever raises it"),
+        pytest.param(FULL_FOR_CUDNN, {}, id="every text of full memory ends search and trial in order"),
         pytest.param(NO_WAITS, {}, id="no step copies and waits"),
         pytest.param(GPU_DECODER, {}, id="the GPU decodes the images that the CPU does"),
         pytest.param(NO_CUDA, {"FAKE_CUDA_BUILD": ""}, id="a torch without CUDA is named"),

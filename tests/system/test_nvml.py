@@ -92,7 +92,16 @@ print(shape.accelerators, shape.memory_bytes >> 30, len([f for f in faults if f.
 
 
 @pytest.mark.parametrize(
-    ("listed", "accelerators", "gigabytes"), [("0", 1, 80), ("2,3", 2, 80), ("MIG-1c", 1, 20), ("", 0, None)]
+    ("listed", "accelerators", "gigabytes"),
+    [
+        ("0", 1, 80),
+        ("2,3", 2, 80),
+        ("MIG-1c", 1, 20),
+        ("MIG-1c, MIG-2c", 1, 20),
+        ("MIG-1c,3", 1, 20),
+        ("3,MIG-1c", 1, 80),
+        ("", 0, None),
+    ],
 )
 def test_a_process_plans_with_the_accelerators_it_may_use(
     invented_driver: Path, tmp_path: Path, listed: str, accelerators: int, gigabytes: int | None

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from aiperf.data.opening import open_data
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import BatchReduced
-from aiperf.journal.messages import TrialDone
+from aiperf.journal.messages import Crashed, TrialDone
 from aiperf.train import loop
 from aiperf.train.collectives import horovod_collective
 from aiperf.train.collectives.collective import SingleRank, is_of_exchange
@@ -32,6 +32,12 @@ MEMORY = [
     torch.AcceleratorError("CUDA error: out of memory"),
     RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    RuntimeError("FIND was unable to find an engine to execute this computation"),
+    RuntimeError("GET was unable to find an engine to execute this computation"),
+    RuntimeError("cuDNN Frontend error: [cudnn_frontend] Error: No valid execution plans built."),
+    RuntimeError("HIP error: hipErrorOutOfMemory"),
+    RuntimeError("miopenStatusAllocFailed"),
+    RuntimeError("CUDA driver error: CUDA_ERROR_OUT_OF_MEMORY"),
     dist.DistBackendError("NCCL error: unhandled cuda error, Last error: Cuda failure 2 'out of memory'"),
 ]
 DEVICE = [
@@ -86,6 +92,22 @@ def test_a_step_without_memory_reduces_the_batch(error: RuntimeError, monkeypatc
 
     assert isinstance(words[0], BatchReduced) and words[0].to_batch_size == batches[1] < 64
     assert isinstance(words[-1], TrialDone)
+
+
+@pytest.mark.parametrize("error", [MEMORY[0], MEMORY[5]], ids=str)
+def test_a_trial_without_memory_at_any_batch_says_why(error: RuntimeError, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A convolution that cuDNN does not support fails with the same text at every batch."""
+
+    def fails(*arguments: object) -> object:
+        raise error
+
+    monkeypatch.setattr(loop, "prepare", fails)
+    with open_data(IMAGES) as images:
+        context = RankContext.make(CONF, images, graph(), CPU, SingleRank(), None)
+        word = list(loop.train(order(last_epoch=1, batch_size=16), context, taken=0.0))[-1]
+
+    assert isinstance(word, Crashed) and word.cause == "memory"
+    assert word.reason == f"out of memory even at batch 8: {error}"
 
 
 def test_a_torch_without_cuda_is_named_with_what_to_install() -> None:

@@ -82,7 +82,8 @@ def test_a_mode_is_tried_once_if_it_promises_to_save_time(
     mode = expected.next_to_try(ALL, measured, steps)
 
     saved = {
-        each: (min(measured.values()) - measured[EAGER] * expected.of[each].share) * steps - expected.of[each].seconds
+        each: (min(measured.values()) - measured[EAGER] * expected.guesses[each].share) * steps
+        - expected.guesses[each].seconds
         for each in ALL
         if each not in measured
     }
@@ -92,11 +93,47 @@ def test_a_mode_is_tried_once_if_it_promises_to_save_time(
         assert saved[mode] == max(saved.values()) > 0.0
 
 
-def test_a_slow_or_unavailable_mode_is_not_tried_again() -> None:
-    for step in (0.12, inf):
-        learnt = Expectations(GUESSES).learn(COMPILED, seconds=60.0, eager_step=0.1, step=step)
+TIRELESS = 10**9
 
-        assert learnt.next_to_try([EAGER, COMPILED], {EAGER: 0.1}, 10**9) is None
+
+def is_tried(expected: Expectations, eager_step: float) -> bool:
+    return expected.next_to_try([EAGER, COMPILED], {EAGER: eager_step}, TIRELESS) is not None
+
+
+@given(st.floats(1e-4, 10.0), st.integers(1, 30), st.integers(0, 30))
+def test_a_failed_mode_is_tried_again_after_ten_trials(step: float, failures: int, trials: int) -> None:
+    expected = Expectations(GUESSES)
+    for _ in range(failures):
+        expected = expected.next_trial().learn(COMPILED, 5.0, step, inf)
+
+    for _ in range(trials):
+        expected = expected.next_trial()
+
+    assert is_tried(expected, step) == (trials >= 10)
+
+
+@given(st.floats(1e-4, 1.0), st.floats(2.0, 1000.0), st.sampled_from([1.01, inf]))
+def test_a_small_network_says_nothing_about_a_larger_one(step: float, larger: float, share: float) -> None:
+    expected = Expectations(GUESSES).learn(COMPILED, 60.0, step, share * step)
+
+    assert not is_tried(expected, step)
+    assert is_tried(expected, larger * step)
+
+
+@given(st.lists(st.tuples(st.floats(1.0, 100.0), st.floats(0.5, 1.5)), min_size=1, max_size=6))
+def test_the_last_three_trials_of_a_class_are_expected(trials: list[tuple[float, float]]) -> None:
+    expected = Expectations(GUESSES)
+    for cost, share in trials:
+        expected = expected.next_trial().learn(COMPILED, cost, 0.1, share * 0.1)
+
+    found, last = expected.of(COMPILED, 0.1), trials[-3:]
+    assert found.seconds == pytest.approx(sum(cost for cost, _ in last) / len(last))
+    assert found.share == pytest.approx(sum(share for _, share in last) / len(last))
+
+
+def learnt(context: RankContext, mode: ExecutionMode) -> list[Expectation]:
+    """Measurements of a mode in all classes."""
+    return [one for (of, _), some in context.expected.measured.items() if of == mode for _, one in some]
 
 
 def descendants(count: int) -> list[Train]:
@@ -187,7 +224,7 @@ def test_auto_trains_eagerly_if_compilation_fails() -> None:
 
     assert kept.mode == EAGER
     assert network._compiled_call_impl is None
-    assert context.expected.of[COMPILED].share == inf
+    assert [each.share for each in learnt(context, COMPILED)] == [inf]
     words = list(loop.train(order(), compiling("refuses"), taken=0.0))
     assert isinstance(words[-1], Crashed) and "no compiler on this host" in words[-1].reason
 
@@ -218,7 +255,7 @@ def test_a_mode_that_is_refused_is_not_had(error: Exception, graphs: str, monkey
 
     if graphs == "auto":
         assert choose_one().mode == EAGER
-        assert context.expected.of[GRAPHED].share == inf
+        assert [each.share for each in learnt(context, GRAPHED)] == [inf]
     else:
         with pytest.raises(ModeUnavailable, match=re.escape(str(error))):
             choose_one()
@@ -256,7 +293,7 @@ def test_a_modes_graphs_are_released_before_the_next_capture(monkeypatch: pytest
 
     kept = fastest(modes, network, images, context, lambda: rehearse(network, images, context.precision), 10**15)
 
-    assert kept.mode == EAGER and len(context.expected.of) == 4
+    assert kept.mode == EAGER and len(context.expected.measured) == 3
     assert at_capture == [0, 0, 0] and not alive
 
 
@@ -324,7 +361,7 @@ def test_the_fastest_candidate_is_kept_and_expected_next(factor: float) -> None:
 
     assert kept.mode == (EAGER if factor < 1.0 else COMPILED)
     assert (network._compiled_call_impl is not None) == kept.mode.compiled
-    assert (context.expected.of[COMPILED].share < 1.0) == kept.mode.compiled
+    assert (learnt(context, COMPILED)[0].share < 1.0) == kept.mode.compiled
     torch._dynamo.reset()
 
 
@@ -459,7 +496,7 @@ def test_a_graph_that_leaves_no_room_for_validation_is_not_kept(
     kept, context = rehearsed(tmp_path, (EAGER, GRAPHED), full)
 
     assert kept.mode == EAGER
-    assert context.expected.of[GRAPHED].share == inf
+    assert [each.share for each in learnt(context, GRAPHED)] == [inf]
     with pytest.raises(DoesNotFit):
         rehearsed(tmp_path, (GRAPHED,), full)
 

@@ -18,7 +18,7 @@ import aiperf.train.loop
 from aiperf.train.checkpoints import checkpoint, checkpoint_writer
 from aiperf.train.checkpoints.checkpoint import Snapshot
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-from aiperf.train.memory.footprint import SNAPSHOTS, bytes_outside_a_step, fits, peak_of
+from aiperf.train.memory.footprint import SNAPSHOTS, bytes_outside_a_step, peak_of, shortage
 from morphism import cost, start
 from tests.builders.order import order, train
 
@@ -90,7 +90,9 @@ def test_workspaces_of_rejected_algorithms_do_not_count(activations: int) -> Non
 def test_a_trial_fits_where_its_step_and_all_beside_it_do(activations: int, beside: int, size: int) -> None:
     device = Device(size, activations)
 
-    assert fits(device.step, beside, device) is (WEIGHTS + activations + beside <= size)
+    said = shortage(device.step, beside, device)
+
+    assert said == (None if WEIGHTS + activations + beside <= size else ": full")
     assert device._in_use == WEIGHTS, "what was held to see is given back"
 
 

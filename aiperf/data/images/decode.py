@@ -15,6 +15,7 @@ import simplejpeg
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from threadpoolctl import threadpool_limits
 
 from aiperf.data.images.crops import Box
 
@@ -56,6 +57,12 @@ def decode(encoded: bytes, box_of: Callable[[int, int], Box], out: NDArray[np.ui
     if box.is_mirrored:
         scaled = scaled.flip(2)
     torch.from_numpy(out).permute(2, 0, 1).copy_(scaled)
+
+
+def one_thread() -> None:
+    """Let torch compute with one thread in the calling thread. Each decoding thread otherwise has its own OpenMP team."""
+    torch.get_num_threads()  # torch sets the number at its first use in a thread, and not again
+    threadpool_limits(1, user_api="openmp")
 
 
 def check(encoded: bytes) -> None:

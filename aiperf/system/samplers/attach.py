@@ -111,12 +111,12 @@ def visible(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[
 
 
 def slices(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the identifiers of NVIDIA device slices ('MIG-…') in the variable CUDA_VISIBLE_DEVICES. Empty without any.
+    """Return the identifier of the NVIDIA device slice ('MIG-…') that a process with these environment variables may use.
 
-    `environment`: environment variables.
+    Empty without a slice. CUDA shows a process one slice, the first entry of CUDA_VISIBLE_DEVICES, and nothing after it.
     """
-    listed = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return tuple(entry.strip() for entry in listed if entry.strip().startswith("MIG-"))
+    first = environment.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
+    return (first,) if first.startswith("MIG-") else ()
 
 
 def usable(

@@ -25,7 +25,7 @@ from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
 from aiperf.files import NO_LOCKS
 from aiperf.train.collectives.collective import Collective
-from aiperf.train.device_errors import is_out_of_memory
+from aiperf.train.device_errors import first_line, is_out_of_memory
 from aiperf.train.memory.batch_sizes import largest, nothing_fits
 from aiperf.train.memory.footprint import CudaMemory, bytes_outside_a_step, peak_of
 from aiperf.train.network.module import build
@@ -74,22 +74,25 @@ def largest_batch(
     Raise BadConfiguration if the smallest batch does not fit.
     """
     allowed = int(limit * conf.ceiling_share)
+    said = ""
 
     def fits(batch: int) -> bool:
+        nonlocal said
         if device.type != "cuda":
             return cost(graph).training_memory(batch, precision.bytes_per_element) <= allowed
-        return _peak(graph, batch, device, precision, ranks, channels_last=conf.channels_last) <= allowed
+        peak, said = _peak(graph, batch, device, precision, ranks, channels_last=conf.channels_last)
+        return peak <= allowed
 
     batch_size = largest(fits)
     if not batch_size:
-        raise BadConfiguration(nothing_fits(graph, precision.bytes_per_element, allowed))
+        raise BadConfiguration(nothing_fits(graph, precision.bytes_per_element, allowed) + said)
     return batch_size
 
 
 def _peak(
     graph: Graph, batch: int, device: torch.device, precision: Precision, ranks: int, *, channels_last: bool
-) -> int:
-    """Return the maximum bytes of the device that a trial needs. 2⁶³ if the device was full."""
+) -> tuple[int, str]:
+    """Return the maximum bytes of the device that a trial needs, and ''. 2⁶³ and the device's text if the device was full."""
     network: nn.Module | None = None
     try:
         network = build(graph).to(device)
@@ -97,13 +100,12 @@ def _peak(
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         images = blank(graph, batch, device, precision, channels_last=channels_last)
         step = partial(rehearse, network, images, precision)
-        return peak_of(step, CudaMemory(device)) + bytes_outside_a_step(
-            graph, batch, precision.bytes_per_element, ranks
-        )
+        beside = bytes_outside_a_step(graph, batch, precision.bytes_per_element, ranks)
+        return peak_of(step, CudaMemory(device)) + beside, ""
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        return 2**63
+        return 2**63, f". The device said{first_line(error)}"
     finally:
         step = network = images = None  # type: ignore[assignment]  # free them before the next batch is tried
         torch.cuda.empty_cache()

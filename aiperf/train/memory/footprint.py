@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from aiperf.train.device_errors import is_out_of_memory
+from aiperf.train.device_errors import first_line, is_out_of_memory
 from morphism import Graph, Map, cost
 
 SNAPSHOTS = 3
@@ -89,8 +89,8 @@ def peak_of(step: Callable[[], None], memory: DeviceMemory) -> int:
     return memory.peak()
 
 
-def fits(step: Callable[[], None], other_bytes: int, memory: DeviceMemory) -> bool:
-    """Return True if a training step fits into device memory in addition to `other_bytes`.
+def shortage(step: Callable[[], None], other_bytes: int, memory: DeviceMemory) -> str | None:
+    """Return None if a training step fits into device memory in addition to `other_bytes`, else ': ' and the device's text.
 
     `step`: called twice, without arguments. The first run chooses the kernels. Errors of `step` other than a lack of memory are
     raised.
@@ -104,9 +104,9 @@ def fits(step: Callable[[], None], other_bytes: int, memory: DeviceMemory) -> bo
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        return False
+        return first_line(error)
     else:
-        return True
+        return None
     finally:
         del block
         memory.release()

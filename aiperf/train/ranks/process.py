@@ -22,6 +22,8 @@ from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankStatus, Setup
 LAST_LINES = 3
 LONGEST_LINE = 300
 """Maximum characters of a log line that are quoted in a reason."""
+ALLOCATOR = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"}
+"""Variables with settings of torch's allocator. Without one, batches of many sizes fragment the memory of an accelerator."""
 _ROOT = Path(__file__).resolve().parents[3]
 """Folder of the packages. The rank must import the same ones."""
 
@@ -50,6 +52,7 @@ class RankProcess:
                 env={
                     # results depend on it, and Triton 3.10 changes its default. A value of the user is kept
                     "TRITON_DEFAULT_FP_FUSION": "1",
+                    **({} if ALLOCATOR & os.environ.keys() else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
                     **os.environ,
                     "OMP_NUM_THREADS": threads,
                     "MKL_NUM_THREADS": threads,

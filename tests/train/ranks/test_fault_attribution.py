@@ -19,7 +19,7 @@ from aiperf.data.dataset_config import SyntheticConf
 from aiperf.errors import BadConfiguration
 from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.hang_watch import ProcessProgress, Watch
-from aiperf.train.ranks.process import RankProcess
+from aiperf.train.ranks.process import ALLOCATOR, RankProcess
 from aiperf.train.ranks.protocol import Failed, RankStatus, Setup
 from aiperf.train.ranks.started_group import culprit, failure, is_clear
 from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, Stage
@@ -128,7 +128,7 @@ def test_a_spinning_wait_for_a_device_has_a_limit(on_accelerators: bool, stage: 
 
 
 def test_ranks_compile_on_their_share_of_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And with FP fusion as Triton 3.9 has it, unless the user has set it."""
+    """And with FP fusion as Triton 3.9 has it, and segments that grow, unless the user has set them."""
     started: list[dict[str, str]] = []
 
     def popen(*words: object, env: dict[str, str], **more: object) -> SimpleNamespace:
@@ -137,13 +137,17 @@ def test_ranks_compile_on_their_share_of_the_cores(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(subprocess, "Popen", popen)
     monkeypatch.setattr(RankProcess, "send", lambda self, message: None)
+    for name in ALLOCATOR:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "32")
     bystander(0, tmp_path)
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128")
     bystander(1, tmp_path)
 
     assert [each["TORCHINDUCTOR_COMPILE_THREADS"] for each in started] == ["1", "1"]
     assert [each["TRITON_DEFAULT_FP_FUSION"] for each in started] == ["1", "0"]
+    assert [each.get("PYTORCH_ALLOC_CONF") for each in started] == ["expandable_segments:True", None]
 
 
 def bystander(rank: int, folder: Path) -> RankProcess:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from aiperf import HOME, interrupts
 from aiperf.errors import RuntimeNotStarted
 from aiperf.system.control_groups import usable_processors
+from aiperf.system.samplers.attach import slices
 
 
 @contextmanager
@@ -36,6 +38,8 @@ def started_ray(folder: Path, **options: Any) -> Iterator[None]:
                 # Ray's default of 15 would give other processes priority over the ranks. (Ray 2.60)
                 "_system_config": {"worker_niceness": 0},
             }
+            if slices(os.environ):  # Ray counts each that is listed, and CUDA shows a process the first
+                usual["num_gpus"] = 1
             ray.init(
                 address="local",
                 job_config=without_working_folder(),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import socket
 import stat
 from collections.abc import Iterator
 from functools import partial
@@ -21,6 +23,8 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
+_ESCAPE = re.compile(r"\\\\|\\x[89a-f][0-9a-f]")
 LONGEST_SHOWN = 120
 """Characters of a path that is printed in full."""
 
@@ -125,13 +129,42 @@ def given_path(text: str) -> Path:
     return Path(os.path.expanduser(text))  # noqa: PTH111  # Path.expanduser raises for an unknown user, unlike a shell
 
 
+def name_text(name: str) -> str:
+    r"""Return a file's name as text for records and messages: each byte that is not UTF-8 becomes `\xNN`.
+
+    `name`: as from `os.fsdecode`. `name_of` reads the text back. A UTF-8 name is unchanged, unless it has such an escape or two
+    backslashes in a row: then its backslashes are doubled.
+
+    >>> name_text("Mu\udcf1oz"), name_text("Muñoz"), name_text(r"a\x\b"), name_text(r"a\xf1")
+    ('Mu\\xf1oz', 'Muñoz', 'a\\x\\b', 'a\\\\xf1')
+    """
+    if not _NOT_UTF8.search(name) and name_of(name) == name:
+        return name
+    return escaped(name.replace("\\", "\\\\"))
+
+
+def name_of(text: str) -> str:
+    """Return the name of a file from its text by `name_text`, to open the file."""
+    return _ESCAPE.sub(lambda found: "\\" if found[0] == "\\\\" else chr(0xDC00 + int(found[0][2:], 16)), text)
+
+
+def escaped(text: str) -> str:
+    """Return a text for the screen, with each byte that is not UTF-8 as a backslash, x and two digits."""
+    return _NOT_UTF8.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+
+
+def host_name() -> str:
+    """Return the name of this host as text (`name_text`)."""
+    return name_text(socket.gethostname())
+
+
 def shown(path: object) -> str:
     """Return a path as text in single quotes, for messages. Of more than 120 characters, the middle is replaced by '…'.
 
     >>> shown("runs/a"), len(shown("x" * 300))
     ("'runs/a'", 123)
     """
-    words = os.fsdecode(path) if isinstance(path, bytes) else str(path)
+    words = escaped(os.fsdecode(path) if isinstance(path, bytes) else str(path))
     half = LONGEST_SHOWN // 2
     return f"'{words}'" if len(words) <= LONGEST_SHOWN else f"'{words[:half]}…{words[-half:]}'"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiperf.errors import BadConfiguration
-from aiperf.files import given_path
+from aiperf.files import escaped, given_path
 from aiperf.nearest import nearest, nearest_option
 from aiperf.option_limits import limits_of
 
@@ -82,6 +82,11 @@ def read(words: Sequence[str], options: Options) -> list[CommandWord]:
 
 def _check_name(word: str, name: str, names: Sequence[str], options: Options) -> None:
     """Raise BadConfiguration for a word that sets no option. This check does not load Hydra's parser, which is slow."""
+    if (printable := escaped(word)) != word:
+        raise BadConfiguration(
+            "options are recorded and sent to other hosts, and must therefore be UTF-8, but found "
+            f"'{printable}': rename the folder, or make a link to it with another name (ln -s)"
+        )
     if word.startswith("~"):
         raise BadConfiguration(f"an option cannot be removed: leave {word!r} out, or give {name} a value")
     if "=" not in word:

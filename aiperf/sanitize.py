@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from aiperf.files import escaped
+
 _HIDDEN = re.compile(
     # C0 and C1, bidirectional controls, line separators, invisible characters, surrogates, tags.
     "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
@@ -24,7 +26,7 @@ def sanitize(text: str) -> str:
     >>> sanitize("node1\\x1b[2J")
     'node1�[2J'
     """
-    return _HIDDEN.sub(MARK, text)
+    return _HIDDEN.sub(MARK, escaped(text))
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")

@@ -11,12 +11,12 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
+from aiperf.files import host_name
 from aiperf.own_files import NotOwn, open_own, own_folder, remove_own_folder
 
 PREFIX = "aiperf-"
@@ -113,7 +113,7 @@ def _locked(path: Path) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(file, fcntl.LOCK_EX)
     # after the lock: an owner file without a name belongs to a folder that is being created
-    os.write(file, socket.gethostname().encode())
+    os.write(file, host_name().encode())
     return file
 
 
@@ -125,7 +125,7 @@ def _remove_orphans(parent: Path) -> None:
             file = open_own(Path(OWNER), os.O_RDWR, folder=within)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.read(file, 256) == socket.gethostname().encode():
+                if os.read(file, 256) == host_name().encode():
                     remove_own_folder(path)
             finally:
                 os.close(file)

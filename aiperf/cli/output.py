@@ -6,6 +6,7 @@ called.
 
 from __future__ import annotations
 
+import codecs
 import io
 import shutil
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from aiperf.files import escaped
 from aiperf.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -88,7 +90,16 @@ def folded(line: str, width: int, indent: int = 2) -> list[str]:
 
 
 def set_up(*streams: TextIO) -> None:
-    """Set streams, such as sys.stdout, to print '?' for characters that their encoding lacks, in place of an exception."""
+    """Set streams, such as sys.stdout, to print '?' for characters that their encoding lacks, in place of an exception.
+
+    Bytes of file names that are not UTF-8 are printed as in `files.name_text`.
+    """
+    codecs.register_error("aiperf", _printable)
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="aiperf")
+
+
+def _printable(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return escaped(error.object[error.start : error.end]).encode("ascii", "replace").decode(), error.end

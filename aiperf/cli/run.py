@@ -22,6 +22,7 @@ from aiperf.config import RunConf, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, HostNotReached, ReportNotWritten, RunStopped
+from aiperf.files import escaped, shown
 from aiperf.journal.journal import NAME
 from aiperf.planning.declared_nodes import preview, require_declared, require_index, workers_expected
 from aiperf.planning.disk import disk_needs, require_place, require_room
@@ -64,6 +65,11 @@ def _execute(words: Sequence[str]) -> int:
             raise BadConfiguration(f"a resumed run keeps its configuration: leave {', '.join(others)} out")
     elif conf.resume_until is not None:
         raise BadConfiguration("resume_until is the last line of a journal to keep. It needs resume=RUN")
+    paths = [conf.runs, getattr(conf.dataset, "root", None)]
+    if escaped(here := str(Path.cwd())) != here and not all(Path(path or "/").is_absolute() for path in paths):
+        raise BadConfiguration(
+            f"paths are recorded, and must therefore be UTF-8, but this folder is {shown(here)}: change to another folder"
+        )
     if conf.cluster is not None:
         check_cluster(conf.cluster)
     if conf.resume is None:

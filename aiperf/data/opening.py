@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from aiperf.data.opened import OpenData
 from aiperf.data.streamed import Encoded, Streamed
 from aiperf.data.survey import listing, module_of
 from aiperf.errors import BadConfiguration
+from aiperf.files import host_name
 from aiperf.system.control_groups import usable_processors
 
 # Smaller sets are copied into each process.
@@ -54,7 +54,7 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
     damaged, changed or other files, BadConfiguration if the cache does not fit in memory, and NotOwn if another user can enter
     the folder of the run's lists.
     """
-    found = listing(conf, host=socket.gethostname())
+    found = listing(conf, host=host_name())
     description = found.describe(conf)
     workers = conf.workers or cores or usable_processors()
     corrupt = CorruptImages(conf.corrupt_limit)

@@ -69,6 +69,8 @@ class PrepareReport:
         if about.fingerprint is not None:
             where = "" if self.index is None else f"; index of the class folders, which runs read: {self.index}"
             lines.append(f"fingerprint {about.fingerprint}{where}")
+        if about.note is not None:
+            lines.append(about.note)
         if self.shards:
             lines.append(f"{self.shards} shards packed")
         return tuple(lines)

@@ -7,7 +7,6 @@ names are read from it, and no folder is listed.
 from __future__ import annotations
 
 import importlib
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,9 +21,19 @@ from aiperf.data.errors import DamagedData, MissingData, OtherData
 from aiperf.data.files import cifar10, fingerprint, index
 from aiperf.data.files.index import Index
 from aiperf.data.files.samples import INDEX as SHARDS_INDEX
-from aiperf.data.files.samples import Samples, agree, find_shards, index_shards, list_folder, list_shards, tree
+from aiperf.data.files.samples import (
+    Samples,
+    agree,
+    find_shards,
+    index_shards,
+    left_out_text,
+    list_folder,
+    list_shards,
+    tree,
+)
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.errors import BadConfiguration
+from aiperf.files import host_name
 from aiperf.shell_command import command, option
 
 if TYPE_CHECKING:
@@ -105,6 +114,7 @@ class ImageFileList:
             tuple(conf.mean),
             tuple(conf.std),
             fingerprint=self.fingerprint,
+            note=left_out_text((self.training, self.validation)),
         )
 
 
@@ -147,7 +157,7 @@ def require_fingerprint(conf: FolderConf, fingerprint: str) -> None:
     if conf.fingerprint is not None and conf.fingerprint != fingerprint:
         raise OtherData(
             f"all hosts of a run must read the same data set, with fingerprint {conf.fingerprint[:16]}…, but on "
-            f"{socket.gethostname()} {conf.root!r} has {fingerprint[:16]}…: copy the data set again (or its "
+            f"{host_name()} {conf.root!r} has {fingerprint[:16]}…: copy the data set again (or its "
             "index, if that is older)"
         )
 
@@ -284,6 +294,7 @@ def write_index(conf: DataSetConf) -> tuple[str, ...]:
         f"{about.classes:,} classes",
         f"fingerprint {header.fingerprint}; index of the class folders, which runs read: {path} "
         f"({path.stat().st_size / 2**20:.1f} MiB)",
+        *([] if about.note is None else [about.note]),
     )
 
 

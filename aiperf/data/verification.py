@@ -24,6 +24,7 @@ from aiperf.data.files.samples import Samples
 from aiperf.data.images.decode import Corrupt, check
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.survey import index_path, listing, module_of, root_of
+from aiperf.files import name_text
 from aiperf.system.control_groups import usable_processors
 
 # Enough that no thread waits, few enough that Ctrl-C takes effect at once.
@@ -106,7 +107,7 @@ class _File:
 def _files(root: Path, split: str, samples: Samples) -> Iterator[_File]:
     sizes, times = samples.sizes_and_times
     for number in range(len(samples)):
-        name = Path(samples.name(number)).relative_to(root).as_posix()
+        name = name_text(Path(samples.word(number)).relative_to(root).as_posix())
         yield _File(FileCheck(name, int(sizes[number]), int(times[number]), "", split), samples, number)
 
 

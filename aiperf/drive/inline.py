@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from aiperf.files import host_name
 from aiperf.journal.events import ProposalRequested, WorkerJoined
 from aiperf.journal.messages import Drop, Order, Release, Sum, Train, Word
 from aiperf.rules.proposals import Proposer, make
@@ -50,7 +50,7 @@ class InlineExecutor:
         self._unread.append(
             WorkerJoined(
                 worker=self._worker,
-                host=socket.gethostname(),
+                host=host_name(),
                 ranks=1,
                 device="cpu (inline)",
                 device_memory_bytes=memory,

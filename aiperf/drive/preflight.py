@@ -6,7 +6,6 @@ before a worker starts on them. On a single machine the driver's own process run
 
 from __future__ import annotations
 
-import socket
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import msgspec
 
 from aiperf.config import RunConf
 from aiperf.errors import NoWorkers
+from aiperf.files import host_name
 from aiperf.journal.events import NodeChecked
 from aiperf.measure import clock
 from aiperf.measure.all_probes import full, quick
@@ -70,7 +70,7 @@ def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
         with Prober(setting) as prober:
             probes = full() if is_full else quick()
             readings = {probe.name: prober.measure(probe, conf.preflight.seconds) for probe in probes}
-    host = socket.gethostname()
+    host = host_name()
     return NodeReadings(node="", address=host, host=host, kind=_kind(system), is_head=True, readings=readings)
 
 

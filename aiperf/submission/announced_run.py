@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any
 
 from aiperf.config import RunConf, as_plain
 from aiperf.errors import BadConfiguration, NotAsAnnounced
+from aiperf.files import host_name
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.planning.plan import check_options
@@ -168,7 +168,7 @@ def use_announcement(conf: RunConf, folder: Path, first: tuple[str, float]) -> N
             run=run,
             started_unix=started_unix,
             folder=str(folder.absolute()),
-            host=socket.gethostname(),
+            host=host_name(),
         )
 
     add(path, None, begun)

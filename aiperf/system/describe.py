@@ -13,13 +13,13 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import psutil
 
+from aiperf.files import host_name
 from aiperf.system.control_groups import ControlGroupLimits, limits_here, usable_processors
 from aiperf.system.description import machine
 from aiperf.system.description.accelerators import accelerators as accelerators_part
@@ -92,7 +92,7 @@ def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
     memory = psutil.virtual_memory().total
     accelerators, samplers = sampled_accelerators()
     return HostDescription(
-        host=socket.gethostname(),
+        host=host_name(),
         cpu_model=cpu_model(proc),
         cores=psutil.cpu_count(logical=False),
         processors=os.cpu_count() or usable,

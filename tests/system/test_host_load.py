@@ -20,10 +20,8 @@ from aiperf.system.sampler import Device, ProcessorTime
 from aiperf.system.summary import Telemetry, summarise
 from aiperf.system.warnings import WarningThresholds, telemetry_warnings
 from tests.rigs.processes import comes_true
-from tests.system.test_nvml import invented_driver
 from tests.system.test_own_processes import a_process
 
-__all__ = ["invented_driver"]
 PROCESSORS = 4
 TICKS = os.sysconf("SC_CLK_TCK")
 

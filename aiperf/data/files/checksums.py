@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import IO
 import msgspec
 
 from aiperf.data.errors import DamagedData, DataError
-from aiperf.files import NO_LOCKS, require_file
+from aiperf.files import NO_LOCKS, name_of, require_file
 
 FILE = "aiperf-checksums.jsonl"
 
@@ -25,7 +26,7 @@ class FileCheck(msgspec.Struct, frozen=True, omit_defaults=True):
     """Result of the check of one image file."""
 
     file: str
-    """Path below the set's root, with '/'. SHARD:MEMBER for a member of a shard."""
+    """Path below the set's root, with '/', as text (`files.name_text`). SHARD:MEMBER for a member of a shard."""
     bytes: int
     changed: int
     """Time of change in nanoseconds."""
@@ -43,8 +44,8 @@ def set_checksum(lines: Iterable[FileCheck]) -> str:
     folder of the set. `lines`: check result of every file.
     """
     digest = hashlib.sha256()
-    for line in sorted(lines, key=lambda each: each.file):
-        digest.update(f"{line.sha256}  {line.file}\n".encode(errors="surrogateescape"))
+    for name, sha256 in sorted((name_of(line.file), line.sha256) for line in lines):
+        digest.update(os.fsencode(f"{sha256}  {name}\n"))
     return digest.hexdigest()
 
 

@@ -27,7 +27,7 @@ def of_splits(root: Path, splits: Sequence[Samples]) -> str:
     """
     cut = len(str(root)) + 1
     return of_lines(
-        (split.name(index)[cut:], label, size)
+        (split.word(index)[cut:], label, size)
         for split in splits
         for index, (label, size) in enumerate(zip(split.labels.tolist(), split.sizes().tolist(), strict=True))
     )

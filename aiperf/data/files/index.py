@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from aiperf.atomic_files import draft_of, new_draft
@@ -25,7 +26,7 @@ from aiperf.data.errors import DamagedData, DataError, StaleIndex
 from aiperf.data.files.class_folders import ClassFolders
 from aiperf.data.files.fingerprint import of_splits
 from aiperf.data.files.samples import Samples, class_names, image_names
-from aiperf.files import require_file
+from aiperf.files import name_of, name_text, require_file, shown
 
 FILE = "aiperf-folders.index"
 VERSION = 2
@@ -49,6 +50,8 @@ class SplitHeader(msgspec.Struct, frozen=True):
     """Time of change of each class's folder, in nanoseconds."""
     name_bytes: int
     """Bytes of all names."""
+    left_out: dict[str, int] = {}
+    """Entries of the class folders that are no images, by suffix."""
 
     @property
     def bytes(self) -> int:
@@ -118,7 +121,7 @@ def write(path: Path, root: Path, training: Samples, validation: Samples, conten
         for label in range(len(split.classes)):
             _check_names(samples, split, label)  # files that were added after the listing are not in its times
     columns = [*_columns(splits)]
-    second = msgspec.json.encode(header) + b"\n"
+    second = msgspec.json.encode(_with_classes(header, name_text)) + b"\n"
     digest = hashlib.sha256(second)
     for column in columns:
         digest.update(column)
@@ -160,7 +163,7 @@ def read(path: Path, root: Path) -> Index:
     if hashlib.sha256(held[len(first) + 1 :]).hexdigest().encode() != checksum:
         raise DamagedData(f"'{path}' is damaged: its content does not match its checksum. Write it again: {_REMEDY}")
     start = content.index(b"\n", len(first) + 1) + 1
-    header = msgspec.json.decode(held[len(first) + 1 : start], type=Header)
+    header = _with_classes(msgspec.json.decode(held[len(first) + 1 : start], type=Header), name_of)
     body = np.frombuffer(content, np.uint8)[start:]
     samples = []
     for split in header.splits:
@@ -168,6 +171,10 @@ def read(path: Path, root: Path) -> Index:
         body = body[split.bytes :]
     training, validation = samples
     return Index(path, root, header, training, validation)
+
+
+def _with_classes(header: Header, form: Callable[[str], str]) -> Header:
+    return replace(header, splits=[replace(split, classes=[*map(form, split.classes)]) for split in header.splits])
 
 
 _REMEDY = "`python -m aiperf prepare … --index-only`"
@@ -179,7 +186,14 @@ def _split(root: Path, header: SplitHeader, body: NDArray[np.uint8], checksum: s
     files = ClassFolders(
         root / header.folder, tuple(header.classes), np.array(header.images, np.int64), ends, body[16 * images :]
     )
-    return Samples(files.classes, files.labels, files, indexed_sizes=sizes, checksum=f"{checksum} {header.folder}")
+    return Samples(
+        files.classes,
+        files.labels,
+        files,
+        indexed_sizes=sizes,
+        checksum=f"{checksum} {header.folder}",
+        left_out=header.left_out,
+    )
 
 
 def _split_header(root: Path, samples: Samples) -> SplitHeader:
@@ -192,6 +206,7 @@ def _split_header(root: Path, samples: Samples) -> SplitHeader:
         images=files.images.tolist(),
         classes_changed=[_changed(files.folder / name) for name in files.classes],
         name_bytes=len(files.names),
+        left_out=dict(samples.left_out),
     )
 
 
@@ -208,7 +223,7 @@ def _changed(folder: Path) -> int:
     try:
         return folder.stat().st_mtime_ns
     except OSError as error:
-        raise StaleIndex(f"'{folder}' cannot be read: {error.strerror}") from error
+        raise StaleIndex(f"{shown(folder)} cannot be read: {error.strerror}") from error
 
 
 def _check_class(samples: Samples, header: SplitHeader, label: int) -> None:
@@ -225,7 +240,7 @@ def _check_names(samples: Samples, header: SplitHeader, label: int) -> None:
     listed, indexed = image_names(folder), files.files(label)
     if listed != indexed:
         raise StaleIndex(
-            f"'{folder}' holds {len(listed)} images and {len(indexed)} were indexed: {_difference(indexed, listed)}"
+            f"{shown(folder)} holds {len(listed)} images and {len(indexed)} were indexed: {_difference(indexed, listed)}"
         )
 
 

@@ -19,6 +19,7 @@ from aiperf.atomic_files import replace_file
 from aiperf.data.errors import DataError
 from aiperf.data.files.samples import Samples, index_shards
 from aiperf.data.visiting_order import shuffled
+from aiperf.files import name_text
 
 _SEED = 0
 CLASSES = "aiperf-classes.json"
@@ -55,7 +56,7 @@ def pack(
             _write(shards[-1], listed, np.array(members, np.int64), len(str(len(listed))))
             advance(len(members))
     classes = next(iter(samples.values())).classes
-    replace_file(folder / CLASSES, msgspec.json.format(msgspec.json.encode(classes)) + b"\n")
+    replace_file(folder / CLASSES, msgspec.json.format(msgspec.json.encode([*map(name_text, classes)])) + b"\n")
     index_shards([shards])
     return len(shards)
 

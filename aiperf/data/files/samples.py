@@ -6,9 +6,11 @@ Both are read at random positions. Every epoch is therefore shuffled completely,
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import tarfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,15 +18,26 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from aiperf.atomic_files import replace_file
 from aiperf.data.errors import DamagedData, DataError, MissingData, StaleIndex
 from aiperf.data.files.class_folders import ClassFolders
-from aiperf.files import what_is_wrong_with
+from aiperf.files import name_of, name_text, open_regular, shown, what_is_wrong_with
 from aiperf.shell_command import command
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
+RARE_SUFFIXES = frozenset({".jfif", ".jpe", ""})
+"""Suffixes of images and of other files. The first bytes decide."""
+KINDS_SHOWN = 8
+LONGEST_LABEL = 9
+"""Bytes of a .cls file."""
+_PADDING = 1 << 20
+"""Bytes behind a tar's end mark that are examined. Writers pad a file to 10 KiB."""
+_IMAGE_STARTS = (
+    b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM", b"RIFF", b"P5\n", b"P6\n", b"II*\0", b"MM\0*",
+)  # fmt: skip
 
 # File systems of clusters have a high latency per request, and serve many requests at the same time well.
 _THREADS = 16
@@ -63,6 +76,8 @@ class Samples:
     length: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     indexed_sizes: NDArray[np.int64] | None = None
     """Bytes of each file from the index of the folders. None without an index."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Entries of the class folders that are no images, by suffix ('' without one, '/' for folders)."""
     checksum: str | None = None
     """Checksum of the index from which the files were read. None if folders were listed."""
 
@@ -75,7 +90,14 @@ class Samples:
         return bool(self.keys)
 
     def name(self, index: int) -> str:
-        """Return the name of an image for messages: path of its file, or SHARD:MEMBER. `index`: number of the image, from 0."""
+        """Return the name of an image for messages and records: path of its file, or SHARD:MEMBER, as text (`name_text`).
+
+        `index`: number of the image, from 0.
+        """
+        return name_text(self.word(index))
+
+    def word(self, index: int) -> str:
+        """Return the path of an image's file, or SHARD:MEMBER, as in the file system. `index`: number of the image, from 0."""
         if isinstance(self.paths, ClassFolders):
             return self.paths.word(index)
         return f"{self.paths[self.shard[index]]}:{self.keys[index]}"
@@ -101,7 +123,9 @@ class Samples:
         finally:
             os.close(file)
         if self.indexed_sizes is not None and length != self.indexed_sizes[index]:
-            raise StaleIndex(f"'{path}' has {length} bytes, and {self.indexed_sizes[index]} when the index was written")
+            raise StaleIndex(
+                f"{shown(path)} has {length} bytes, and {self.indexed_sizes[index]} when the index was written"
+            )
         if len(value) < length:
             raise OSError(f"ends after {len(value)} of {length} bytes")
         return value
@@ -124,7 +148,7 @@ class Samples:
         cannot be examined.
         """
         with ThreadPoolExecutor(_THREADS) as pool:
-            words = (self.name(index) for index in range(len(self))) if not self.is_sharded else self.paths
+            words = (self.word(index) for index in range(len(self))) if not self.is_sharded else self.paths
             stats = list(pool.map(os.stat, words, chunksize=64))
         times = np.array([s.st_mtime_ns for s in stats], np.int64)
         if self.is_sharded:
@@ -149,15 +173,25 @@ def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> S
             f"Expected: {tree(root)}"
         )
     with ThreadPoolExecutor(_THREADS) as pool:
-        listed = list(pool.map(lambda name: image_names(folder / name), classes))
-    empty = [name for name, found in zip(classes, listed, strict=True) if not found]
+        found = list(pool.map(lambda name: _entries(folder / name), classes))
+    listed = [names for names, _ in found]
+    empty = [name for name, images in zip(classes, listed, strict=True) if not images]
     if empty and split == "train":
+        first = folder / empty[0]
+        nested = next((each for each in sorted(first.iterdir()) if each.is_dir() and image_names(each)), None)
+        if nested is not None:
+            inner = nested.relative_to(folder).as_posix()
+            raise MissingData(
+                f"images must be directly in their class folder, but in {str(folder)!r} those of {empty[0]!r} are one folder "
+                f"deeper ({inner!r}): move them up (mv {shlex.quote(str(nested))}/* {shlex.quote(str(first))}/). "
+                f"Expected: {tree(root)}"
+            )
         raise MissingData(
             f"every class must have at least one training image ({', '.join(sorted(IMAGE_SUFFIXES))}), but there is "
             f"none in {len(empty)} of {len(classes)} folders of {str(folder)!r}, first {empty[0]!r}: fill or remove them"
         )
     files = ClassFolders.of(folder, list(zip(classes, listed, strict=True)))
-    return Samples(tuple(classes), files.labels, files)
+    return Samples(tuple(classes), files.labels, files, left_out=sum((others for _, others in found), Counter[str]()))
 
 
 def class_names(folder: Path) -> list[str]:
@@ -183,13 +217,22 @@ def class_names(folder: Path) -> list[str]:
 def image_names(folder: Path) -> list[str]:
     """Return the names of the image files in a class folder, sorted, without the folder.
 
-    Images are recognised by suffixes such as .jpg and .png. Hidden names are ignored. Raise DamagedData if such a name belongs
-    to a folder, a broken link, a FIFO, a socket or a device.
+    Images are recognised by suffixes such as .jpg and .png, and with a rare suffix or none by their first bytes. Hidden names
+    are ignored. Raise DamagedData if such a name belongs to a folder, a broken link, a FIFO, a socket or a device.
     """
-    found = []
+    return _entries(folder)[0]
+
+
+def _entries(folder: Path) -> tuple[list[str], Counter[str]]:
+    """Return the sorted names of the images of a class folder, and the number of its other entries by suffix."""
+    found, others = [], Counter[str]()
     with os.scandir(folder) as entries:
         for entry in entries:
-            if os.path.splitext(entry.name)[1].lower() not in IMAGE_SUFFIXES or entry.name.startswith("."):  # noqa: PTH122
+            if entry.name.startswith("."):
+                continue
+            suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122
+            if suffix not in IMAGE_SUFFIXES and not (suffix in RARE_SUFFIXES and _begins_like_an_image(entry)):
+                others["/" if _leads_to(entry, folders=True) else name_text(suffix)] += 1
                 continue
             if not _leads_to(entry, folders=False):
                 raise DamagedData(
@@ -197,7 +240,25 @@ def image_names(folder: Path) -> list[str]:
                     "repair or remove it"
                 )
             found.append(entry.name)
-    return sorted(found)
+    return sorted(found), others
+
+
+def _begins_like_an_image(entry: os.DirEntry[str]) -> bool:
+    if not _leads_to(entry, folders=False):
+        return False
+    with open_regular(Path(entry.path)) as file:
+        return file.read(8).startswith(_IMAGE_STARTS)
+
+
+def left_out_text(splits: Sequence[Samples]) -> str | None:
+    """Return a text about entries of class folders that are no images, by suffix. None if there are none."""
+    others = sum((Counter(split.left_out) for split in splits), Counter[str]())
+    if not others:
+        return None
+    names = {"/": "folders", "": "without a suffix"}
+    kinds = ", ".join(f"{number:,} {names.get(suffix, suffix)}" for suffix, number in others.most_common(KINDS_SHOWN))
+    kinds += ", …" if len(others) > KINDS_SHOWN else ""
+    return f"{others.total():,} entries of the class folders are left out, since they are no images: {kinds}"
 
 
 def _leads_to(entry: os.DirEntry[str], *, folders: bool) -> bool:
@@ -266,7 +327,11 @@ def index_shards(splits: Sequence[Sequence[Path]]) -> dict[Path, int]:
         for shard in shards:
             of_folder.setdefault(shard.parent, []).append(shard)
     for folder, shards in of_folder.items():
-        lines = [msgspec.json.encode(ShardIndex(path.name, path.stat().st_size, scan(path))) + b"\n" for path in shards]
+        lines = [
+            msgspec.json.encode(ShardIndex(name_text(path.name), path.stat().st_size, _named(scan(path), name_text)))
+            + b"\n"
+            for path in shards
+        ]
         try:
             replace_file(folder / INDEX, b"".join(lines))
         except OSError as error:
@@ -339,7 +404,11 @@ def _read_index(path: Path) -> dict[str, ShardIndex]:
         raise DamagedData(
             f"the index {str(path)!r} is damaged: {error}. Remove it, and the shards are scanned again"
         ) from error
-    return {entry.shard: entry for entry in entries}
+    return {name_of(entry.shard): replace(entry, members=_named(entry.members, name_of)) for entry in entries}
+
+
+def _named(members: Sequence[Member], form: Callable[[str], str]) -> list[Member]:
+    return [(form(name), *rest) for name, *rest in members]  # type: ignore[misc]  # mypy widens the rest to a list
 
 
 def scan(shard: Path) -> list[Member]:
@@ -350,6 +419,7 @@ def scan(shard: Path) -> list[Member]:
     """
     images: dict[str, tuple[str, int, int]] = {}
     labels: dict[str, int] = {}
+    dotted: dict[str, str] = {}
     try:
         with tarfile.open(shard, "r:") as tar:
             for member in tar:
@@ -357,20 +427,61 @@ def scan(shard: Path) -> list[Member]:
                 folder, _, file = member.name.rpartition("/")
                 stem, _, extension = file.partition(".")
                 key = f"{folder}/{stem}"
+                is_image = f".{extension.lower()}" in IMAGE_SUFFIXES | RARE_SUFFIXES - {""}
+                if key in (images if is_image else labels if extension == "cls" else ()):
+                    raise _ShardFault(f"the key {key.lstrip('/')!r} is used twice (again {member.name!r})")
                 if extension == "cls":
-                    held = tar.extractfile(member)
-                    assert held is not None
-                    labels[key] = int(held.read())
-                elif f".{extension.lower()}" in IMAGE_SUFFIXES:
+                    labels[key] = _label(tar, member)
+                elif is_image:
                     images[key] = (member.name, member.offset_data, member.size)
+                elif Path(file).suffix.lower() in IMAGE_SUFFIXES | {".cls"}:
+                    dotted.setdefault(key, member.name)
+            _require_end(shard, tar.offset)
+    except _ShardFault as error:
+        raise DamagedData(
+            f"shard {str(shard)!r}: {error}. Copy it again, or pack it again with `python -m aiperf prepare`"
+        ) from error
     except (tarfile.TarError, ValueError, OSError) as error:
         raise DamagedData(
             f"shard {str(shard)!r} cannot be read: {error}. Copy it again, or pack it again with `python -m aiperf prepare`"
         ) from error
     unpaired = sorted(images.keys() ^ labels.keys())
+    if name := next((name for key, name in dotted.items() if key in unpaired or not images), None):
+        stem, _, extension = Path(name).name.partition(".")
+        raise DamagedData(
+            f"the key of a sample ends at the first dot of its name, but in {str(shard)!r} {name!r} has the key {stem!r} and "
+            f"the suffix {'.' + extension!r}: rename the members, without other dots"
+        )
     if unpaired:
         raise DamagedData(
             f"in a shard every image must have a .cls file, but in {str(shard)!r} {len(unpaired)} names have only one "
             f"of the two, first {unpaired[0]!r}: pack it again with `python -m aiperf prepare`"
         )
     return [(*images[key], labels[key]) for key in images]
+
+
+class _ShardFault(Exception):
+    pass
+
+
+def _label(tar: tarfile.TarFile, member: tarfile.TarInfo) -> int:
+    held = tar.extractfile(member)
+    text = b"" if held is None else held.read(LONGEST_LABEL + 1)
+    if not text.strip().isdigit() or len(text) > LONGEST_LABEL:
+        raise _ShardFault(
+            f"a .cls file must hold the class as a number from 0, but {member.name!r} holds {text[:40]!r}"
+        )
+    return int(text)
+
+
+def _require_end(shard: Path, offset: int) -> None:
+    """Raise _ShardFault unless a tar file has its end mark (a block of zeros) at `offset`, and no samples behind it."""
+    with open_regular(shard) as file:
+        file.seek(offset)
+        rest = file.read(_PADDING)
+    if len(rest) < tarfile.BLOCKSIZE or any(rest[: tarfile.BLOCKSIZE]):
+        raise _ShardFault(
+            f"a tar file ends with a block of zeros, but after {offset:,} bytes there is none: it is cut short"
+        )
+    if any(rest):
+        raise _ShardFault("data follow its end mark, as in tar files that were joined by cat")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import math
 import os
 import re
 import time
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 from aiperf.atomic_files import draft_of, replace_file
 from aiperf.data.errors import DamagedData, MissingData, StaleIndex
 from aiperf.errors import BadConfiguration
+from aiperf.files import open_regular
 
 CHANNELS = (
     "PRECT", "PS", "PSL", "QREFHT", "T200", "T500", "TMQ", "TREFHT", "TS", "U850", "UBOT", "V850", "VBOT", "Z1000", "Z200",
@@ -42,6 +42,11 @@ SLAB = 46
 """Images of a chunk of the published files. They are read together."""
 _CHUNK = (SLAB, 1, 48, 72)
 """Chunks of the published files, which h5py chose."""
+
+_BLOCK = 512
+"""Bytes of a block in st_blocks."""
+_LARGEST_RATIO = 1100
+"""Deflate compresses at most by 1,032 (zlib's technical details). A larger array was not written."""
 
 Floats = NDArray[np.float32]
 Boxes = NDArray[np.int32]
@@ -205,19 +210,33 @@ class YearFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._file = h5py_module().File(path, "r")
+            open_regular(path).close()
         except OSError as error:
-            raise DamagedData(f"{str(path)!r} is no readable HDF5 file ({error}): copy it again") from error
-        images, boxes = (self._file.get(name) for name in ("images", "boxes"))
+            raise DamagedData(
+                f"{str(path)!r} cannot be opened ({error.strerror}): replace it, or grant this user the permission"
+            ) from error
+        with _named(path):
+            # A set that is only read needs no lock, which many file servers lack.
+            self._file = h5py_module().File(path, "r", locking=False)
+            images, boxes = (self._file.get(name) for name in ("images", "boxes"))
+        status = path.stat()
+        on_disk = status.st_blocks * _BLOCK or status.st_size
         for name, array, expected, kind in (
             ("images", images, f"(images, {len(CHANNELS)}, height, width)", np.dtype("<f4")),
             ("boxes", boxes, f"(images, {BOX_ROWS}, 5)", np.dtype("<i4")),
         ):
-            if array is None or array.dtype != kind or not self._fits(name, array.shape, images):
-                found = "none" if array is None else f"{array.shape} {array.dtype}"
+            found = None if array is None else getattr(array, "dtype", None)
+            if found != kind or array.shape is None or not self._fits(name, array.shape, images):
+                found = "none" if array is None else "a group" if found is None else f"{array.shape} {found}"
                 self._file.close()
                 raise DamagedData(
                     f"{name} of {path.name} is an array {expected} of {kind}, but found {found}: copy it again"
+                )
+            if array.nbytes > _LARGEST_RATIO * on_disk:
+                self._file.close()
+                raise DamagedData(
+                    f"{name} of {path.name} is an array {array.shape}, but most of it was never written, since the file has "
+                    f"{on_disk} bytes: copy it again"
                 )
         self._images, self._boxes = images, boxes
         self.shape = YearShape(images.shape[0], *images.shape[2:])
@@ -292,8 +311,8 @@ class YearFile:
 def _named(path: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        raise DamagedData(f"{str(path)!r} cannot be read ({error}): copy it again") from error
+    except (OSError, RuntimeError, ValueError, KeyError) as error:  # h5py raises all of them for damaged files
+        raise DamagedData(f"{str(path)!r} is no readable HDF5 file ({error}): copy it again") from error
 
 
 def clipped(boxes: Boxes, shape: YearShape) -> Boxes:
@@ -380,7 +399,8 @@ class ChannelMoments:
     def add(self, image: Floats) -> None:
         """Add one image to the statistics. `image`: shape (channels, height, width)."""
         values = np.ascontiguousarray(image, np.float64).reshape(len(image), -1)
-        self._parts.append((1.0, values.mean(1), values.std(1)))
+        with np.errstate(all="ignore"):  # `image_faults` names values that are not finite
+            self._parts.append((1.0, values.mean(1), values.std(1)))
 
     def record(self, boxes: Boxes, path: Path) -> YearRecord:
         """Return the statistics of all added images: number, mean and deviation by channel, hash of the boxes, file size.
@@ -399,7 +419,7 @@ def image_faults(image: Floats) -> Iterator[str]:
     `image`: shape (channels, height, width). Nothing is yielded for a valid image.
     """
     for channel, plane in zip(CHANNELS, image, strict=True):
-        if not math.isfinite(float(plane.sum(dtype=np.float64))):
+        if not np.isfinite(plane).all():
             yield f"{channel} has values that are not finite"
         elif plane.min() == plane.max():
             yield f"{channel} is constant"

@@ -107,7 +107,20 @@ def _by_pillow(encoded: bytes, channels: int) -> NDArray[np.uint8]:
         with warnings.catch_warnings(), Image.open(io.BytesIO(encoded)) as image:
             # Warnings about palettes and EXIF blocks do not affect the pixels.
             warnings.simplefilter("ignore")
-            pixels = np.array(image.convert("RGB" if channels == 3 else "L"))
+            pixels = np.array(_in_bytes(image).convert("RGB" if channels == 3 else "L"))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise Corrupt(str(error)) from error
     return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def _in_bytes(image: Image.Image) -> Image.Image:
+    """Return an image of 16 bits with the higher 8 bits of its values. Pillow would clip them at 255.
+
+    Raise Corrupt for 32-bit integers and floats, whose range is not known.
+    """
+    is_wide = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
+    if is_wide:
+        return Image.fromarray((np.asarray(image).astype(np.int64) >> 8).astype(np.uint8))
+    if image.mode.startswith(("I", "F")):
+        raise Corrupt(f"pixels must have 8 or 16 bits, but are of mode {image.mode!r} (32 bits): scale them to 8 bits")
+    return image

@@ -167,8 +167,16 @@ def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path 
                 record = write_record(target, statistics[0], {**record.years, year: statistics[1]})
         faults += [(files[year].name, fault) for fault in found]
         clipped += cut
-    if not record.years:
-        raise DamagedData(f"no year of {str(root)!r} is usable. {faults[0][0]}: {faults[0][1]}. Copy the files again")
+    try:
+        if not record.years:
+            raise DamagedData(
+                f"no year of {str(root)!r} is usable, for {count(len(faults))} faults: copy the files again"
+            )
+        described = _described(conf, record, sorted(record.years))
+    except DataError:
+        for name, fault in faults:  # else they are in the report
+            out.print(f"{name}: {fault}", markup=False, highlight=False, soft_wrap=True)
+        raise
     notes = [
         f"{count(len(files))} files, {count(len(unknown))} read now; {count(clipped)} boxes of these are clipped to the map",
         f"fingerprint {record.fingerprint}; statistics of the channels, which runs read: {target / RECORD}",
@@ -176,7 +184,7 @@ def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path 
         *(f"  {name}: {fault}" for name, fault in faults),
     ]
     return PrepareReport(
-        _described(conf, record, sorted(record.years)),
+        described,
         len(files),
         len(unknown),
         sum(year.bytes for year in record.years.values()),

@@ -5,7 +5,6 @@ Every answer has a time limit. A node that hangs yields a failed measurement wit
 
 from __future__ import annotations
 
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.drive.ray.ray_worker import last_line
+from aiperf.files import host_name
 from aiperf.measure import clock
 from aiperf.measure.clock import RoundTrip
 from aiperf.measure.probe import NodeReadings, Probe, ProbeReading, Setting, failed
@@ -51,7 +51,7 @@ class _Actor:
             f"; {self._setting.accelerators} × {models or 'accelerator'}" if self._setting.accelerators else ""
         )
         return (
-            socket.gethostname(),
+            host_name(),
             f"{self._setting.processors} × {system.cpu_model or 'processor'}{accelerators}",
             system.boot_id,
         )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import time
 from pathlib import Path
 
 from aiperf.atomic_files import draft_of
 from aiperf.errors import NotShared
+from aiperf.files import host_name
 from aiperf.system.storage import RUN, storage
 
 NONCE = "driver-was-here"
@@ -58,7 +58,7 @@ def _read(folder: Path) -> str | None:
 
 
 def _offence(folder: Path, found: str | None) -> str:
-    host = socket.gethostname()
+    host = host_name()
     if not folder.exists():
         what = "there is no such folder"
     elif found is None:

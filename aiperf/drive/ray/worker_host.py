@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
+from aiperf.files import host_name
 from aiperf.journal.events import HelperLost, WorkerJoined
 from aiperf.journal.messages import Drop, Sum, Train, Word
 from aiperf.system.describe import describe, folders_of
@@ -161,7 +161,7 @@ class WorkerHost:
         recorder = Recorder(
             Recording(
                 out=str(telemetry_path(self._plan.folder, self._plan.worker)),
-                host=socket.gethostname(),
+                host=host_name(),
                 worker=self._plan.worker,
                 epoch_unix=self._plan.started_unix,
                 accelerators=self._plan.accelerators,
@@ -191,7 +191,7 @@ class WorkerHost:
             [
                 WorkerJoined(
                     worker=self._plan.worker,
-                    host=socket.gethostname(),
+                    host=host_name(),
                     ranks=ready.ranks,
                     device=ready.device,
                     device_memory_bytes=ready.device_memory_bytes,

@@ -21,7 +21,6 @@ A worker may have ranks on other hosts (`others`). This host then leads. A host 
 from __future__ import annotations
 
 import queue
-import socket
 import threading
 import time
 from collections import Counter
@@ -33,6 +32,7 @@ from pathlib import Path
 
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.errors import AiperfError
+from aiperf.files import host_name
 from aiperf.journal.events import CeilingMeasured, TrialHeartbeat
 from aiperf.journal.messages import CheckpointGone, Crashed, Drop, Sum, Train, TrialDone, Word
 from aiperf.system.control_groups import usable_processors
@@ -107,7 +107,7 @@ class RankGroup:
         self._device_failures: Counter[tuple[str, int | None]] = Counter()
         """Number of failures by host and accelerator."""
         self._checkpoints = CheckpointFolder(run_folder / "checkpoints")
-        self._host = socket.gethostname()
+        self._host = host_name()
         self._words: queue.SimpleQueue[Word | WorkerEnded] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting: ExecuteOrder | None = None

@@ -14,7 +14,6 @@ import os
 import platform
 import queue
 import signal
-import socket
 import sys
 import threading
 import traceback
@@ -23,6 +22,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from aiperf.errors import BadConfiguration
+from aiperf.files import host_name
 from aiperf.system.host import cpu_model, near_processors
 from aiperf.system.processes import signal_at_end_of_parent
 from aiperf.train.heartbeat import HeartbeatFile, RankHeartbeat
@@ -215,9 +215,7 @@ def _kind(setup: Setup, context: RankContext) -> CeilingKey:
         memory = f"{torch.cuda.get_device_properties(context.device).total_memory} bytes"
     else:  # free memory varies
         memory = f"the host's, between {setup.local_ranks}"
-    return CeilingKey(
-        socket.gethostname(), _name_of(context.device), memory, context.start.fingerprint, context.precision.name
-    )
+    return CeilingKey(host_name(), _name_of(context.device), memory, context.start.fingerprint, context.precision.name)
 
 
 def _measured_peak(context: RankContext, threads: int) -> float:

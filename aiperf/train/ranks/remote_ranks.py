@@ -6,7 +6,6 @@ thread. After a long time without a call the leading host is considered lost, an
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Pipe
 
+from aiperf.files import host_name
 from aiperf.journal.messages import Word
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
@@ -71,7 +71,7 @@ class HostRankServer:
 
     def hello(self) -> HostProperties:
         """Return this host's name, and the number of cores that the worker may use here."""
-        return HostProperties(socket.gethostname(), min(self._recipe.cores, usable_processors()))
+        return HostProperties(host_name(), min(self._recipe.cores, usable_processors()))
 
     def start(self, number: int, start: RankStart) -> None:
         """Start the ranks of this host, and return without waiting until they can train.

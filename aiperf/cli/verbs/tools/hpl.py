@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aiperf.cli.arguments import add_number
 from aiperf.cli.output import print_folded
 from aiperf.errors import BadConfiguration
-from aiperf.files import given_path
+from aiperf.files import given_path, host_name
 
 if TYPE_CHECKING:
     from aiperf.hpl.model import Prediction
@@ -241,12 +241,11 @@ def _calibrate(arguments: argparse.Namespace) -> None:
 
 
 def _calibration(arguments: argparse.Namespace) -> SystemFile:
-    import socket
 
     from aiperf.hpl.calibrate import calibrate
     from aiperf.hpl.mpi import default_ranks
 
-    return calibrate(arguments.launch, arguments.ranks or default_ranks(), arguments.nb, socket.gethostname())
+    return calibrate(arguments.launch, arguments.ranks or default_ranks(), arguments.nb, host_name())
 
 
 def _everything(arguments: argparse.Namespace) -> None:

@@ -24,6 +24,7 @@ from aiperf.drive.ray.cluster.head import LOOK_SECONDS, await_nodes
 from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, TOKEN_PATH
 from aiperf.drive.ray.cluster.started_ray import named_if_not_started, read_environment_anew, without_working_folder
 from aiperf.errors import RuntimeLost, RuntimeNotStarted
+from aiperf.files import host_name
 from cluster.place import Demand, Existing
 
 _REMEDY = (
@@ -85,7 +86,7 @@ def _check(address: str) -> None:
     while set(services.find_node_ids()).isdisjoint(nodes := _nodes(found)):  # type: ignore[no-untyped-call]
         if time.monotonic() >= deadline:
             raise RuntimeNotStarted(
-                f"the run joins the Ray at {found} on one of its nodes, and this host ({socket.gethostname()}) is none of "
+                f"the run joins the Ray at {found} on one of its nodes, and this host ({host_name()}) is none of "
                 f"them: {', '.join(sorted(nodes.values())[:MOST_NAMED])}. Run this on its head, or have this host join it: "
                 f"ray start --address={found}"
             )

@@ -79,7 +79,7 @@ class KubernetesJob:
                 created before the refused one are deleted.
         """
         api = self._api()
-        jobs = [each for each in self.objects if each["kind"] in ("RayJob", "Job")]
+        jobs = self._jobs
         for job in jobs:
             self._clear(api, job)
         created: list[Manifest | None] = []
@@ -93,7 +93,8 @@ class KubernetesJob:
             raise
         owner = next(each for each in created if each is not None and each["kind"] == jobs[0]["kind"])
         kinds = ("ServiceAccount", "Role", "RoleBinding", "NetworkPolicy")
-        api.own([each for each in self.objects if each["kind"] in kinds], owner)
+        owned = [each for each in self.objects if each["kind"] in kinds] + jobs[1:]
+        api.own(owned, owner)
         return self.run.object_name
 
     def run_in_allocation(self, script: Path) -> int:
@@ -113,7 +114,7 @@ class KubernetesJob:
         job_object = api.read(kind, name)
         if job_object is None:
             return JobState("Deleted", "the object was deleted", "", is_over=True)
-        state = job_state({**job_object, "kind": kind}, api.pods(job), api.warnings(job))
+        state = job_state({**job_object, "kind": kind}, api.pods(job), api.warnings(job), self.run.choices.max_workers)
         if state.is_over or state.is_hopeless or not state.reason or state.nodes:
             return state
         ends = f"{self._kubectl} delete {kind.lower()} {name}"
@@ -126,9 +127,8 @@ class KubernetesJob:
             ClusterError: the API refuses the request, or does not answer.
         """
         api = self._api()
-        for each in self.objects:
-            if each["kind"] in ("RayJob", "Job"):
-                api.delete(each["kind"], each["metadata"]["name"])
+        for each in self._jobs:
+            api.delete(each["kind"], each["metadata"]["name"])
 
     def lines(self, job: str) -> Sequence[str]:
         """Return the lines that `aiperf status` prints in the head's pod. Empty if no pod of the head answers.
@@ -175,6 +175,14 @@ class KubernetesJob:
             api.copy_folder(name, "reader", self.run.folder, LEFT_BEHIND, self.folder)
         finally:
             api.delete("Pod", name)
+            self._end_workers(api)
+
+    def _end_workers(self, api: Api) -> None:
+        """Delete the Job of the workers if the head failed for good. Its pods would wait for another head, for hours."""
+        (kind, name), workers = self._main, self._jobs[1:]
+        if workers and ((head := api.read(kind, name)) is None or _plain_job(head, False)[0] == "Failed"):
+            for each in workers:
+                api.delete(each["kind"], each["metadata"]["name"])
 
     def _reasons(self, api: Api, job: str) -> list[str]:
         """Return lines about the run's pods: warnings, and the end of the log of each failed container."""
@@ -223,8 +231,13 @@ class KubernetesJob:
             return None  # the runs' claim, or objects of an earlier start
 
     @property
+    def _jobs(self) -> list[Manifest]:
+        """The RayJob, or the Job of the head and then that of the workers."""
+        return [each for each in self.objects if each["kind"] in ("RayJob", "Job")]
+
+    @property
     def _main(self) -> tuple[str, str]:
-        job = next(each for each in self.objects if each["kind"] in ("RayJob", "Job"))
+        job = self._jobs[0]
         return job["kind"], job["metadata"]["name"]
 
     @property
@@ -248,10 +261,13 @@ EXPLAINING_EVENTS = frozenset(
 LONGEST_REASON = 300
 
 
-def job_state(job: ApiObject, pods: Sequence[ApiObject], events: Sequence[ApiObject]) -> JobState:
+def job_state(
+    job: ApiObject, pods: Sequence[ApiObject], events: Sequence[ApiObject], most_workers: int = 0
+) -> JobState:
     """Return the state of a run's job from Kubernetes objects. No request is made.
 
     `job`: the RayJob, or the Job of the head. `pods`: all pods of the run. `events`: warnings about its objects.
+    `most_workers`: pods of workers that the run asks for.
     """
     heads = [pod for pod in pods if _role(pod) == "head"]
     running = [pod for pod in pods if _phase(pod) == "Running"]
@@ -261,7 +277,9 @@ def job_state(job: ApiObject, pods: Sequence[ApiObject], events: Sequence[ApiObj
     reason = message
     if not is_over and not reason:
         current = [event for event in events if _is_current(event, pods)]
-        reason = waits or ("" if is_up and not any(_phase(pod) == "Pending" for pod in pods) else _latest(current))
+        is_complete = sum(_role(pod) == "worker" for pod in running) >= most_workers
+        is_waiting = not is_up or not is_complete or any(_phase(pod) == "Pending" for pod in pods)
+        reason = waits or (_latest(current) if is_waiting else "")
     return JobState(
         name=name,
         reason=reason[:LONGEST_REASON].rstrip("."),

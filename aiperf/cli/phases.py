@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -72,3 +72,9 @@ class Phases:
             self.end(is_done=False)
             raise
         self.end()
+
+    @contextmanager
+    def steps(self, name: str) -> Iterator[Callable[[str], None]]:
+        """Return a context manager like `phase`. It gives a function that shows each step by its name when the step begins."""
+        with self.phase(name):
+            yield lambda step: self.begin(f"{name}: {step}")

@@ -243,8 +243,8 @@ def _check_nodes(conf: RunConf, folder: Path | None, phases: Phases) -> Prefligh
     from aiperf.drive.machines import check
     from aiperf.drive.preflight import lines
 
-    with phases.phase("checking nodes"):
-        checked = check(conf, folder)
+    with phases.steps("checking nodes") as show:
+        checked = check(conf, folder, show)
     print_folded(lines(checked.events))
     return checked
 

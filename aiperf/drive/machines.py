@@ -94,11 +94,11 @@ def publisher(conf: RunConf) -> Callable[[Driver], None]:
     return metrics.publisher()
 
 
-def check(conf: RunConf, folder: Path | None) -> PreflightResult:
+def check(conf: RunConf, folder: Path | None, show: Callable[[str], None]) -> PreflightResult:
     """Measure the running machines, compare them with limits (preflight), and return the events and the excluded nodes.
 
-    The result is empty with preflight.probes=none. `folder`: folder of an existing run, in which test files are written.
-    None: the folder of all runs (option runs).
+    The result is empty with preflight.probes=none. `show`: called with the name of each probe on a cluster.
+    `folder`: folder of an existing run, in which test files are written. None: the folder of all runs (option runs).
 
     Raises:
         NoWorkers: all nodes that could hold a worker are excluded, or a node has a fault and preflight.broken=stop.
@@ -116,7 +116,7 @@ def check(conf: RunConf, folder: Path | None) -> PreflightResult:
         return PreflightResult(events)
     from aiperf.drive.ray.node_admission import check_nodes
 
-    return check_nodes(conf, parent, is_full=deep == "full")
+    return check_nodes(conf, parent, show, is_full=deep == "full")
 
 
 def worker_shape(conf: RunConf, checked: PreflightResult = UNCHECKED) -> WorkerShape:

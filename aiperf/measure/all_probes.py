@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiperf.measure.disk import DiskRead, DiskWrite, Space
+from aiperf.measure.disk import AT_ONCE, DiskRead, DiskWrite, Space
 from aiperf.measure.matrix_product import MatrixProduct
 from aiperf.measure.memory_bandwidth import MemoryBandwidth
 from aiperf.measure.node_properties import Accelerators, Data, System, Versions
@@ -12,25 +12,27 @@ SMALL, LARGE = 2**22, 2**26
 """Bytes of the files for disk probes: quick and full."""
 
 
-def quick() -> tuple[Probe, ...]:
-    """Return the quick probes of one node. They do not import torch. Usually they take less than a second.
+def quick(nodes: int = 1) -> tuple[Probe, ...]:
+    """Return the quick probes of each of `nodes` nodes. They do not import torch. Usually they take less than a second.
 
     They are versions, system description, free space, rates of writing and reading a file of 4 MiB, accelerators, and data set.
     """
-    return (Versions(), System(), Space(), DiskWrite(SMALL), DiskRead(SMALL), Accelerators(), Data())
+    return (Versions(), System(), Space(), DiskWrite(SMALL, SMALL), DiskRead(SMALL, SMALL), Accelerators(), Data())
 
 
-def full() -> tuple[Probe, ...]:
-    """Return all probes of one node: the quick ones with a file of 64 MiB, then matrix product and memory bandwidth.
+def full(nodes: int = 1) -> tuple[Probe, ...]:
+    """Return all probes of each of `nodes` nodes: the quick ones with files of 64 MiB, matrix product, memory.
 
+    More than 16 nodes write files of 4 MiB to their shared folder: a file server of 100 MB/s takes 1 s for four nodes.
     The all-reduce between nodes is not included, because it needs several nodes at the same time.
     """
+    shared = LARGE if nodes <= AT_ONCE else SMALL
     return (
         Versions(),
         System(),
         Space(),
-        DiskWrite(LARGE),
-        DiskRead(LARGE),
+        DiskWrite(LARGE, shared),
+        DiskRead(LARGE, shared),
         Accelerators(),
         Data(),
         MatrixProduct(),

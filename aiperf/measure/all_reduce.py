@@ -99,14 +99,14 @@ class AllReduce:
             timeout=timedelta(seconds=self.seconds),
         )
         try:
-            series = {str(size): _bus_bandwidth(size, self.ranks, device) for size in SIZES}
+            series = {str(size): _bus_bandwidth(size, self.ranks, device, self.seconds) for size in SIZES}
         finally:
             dist.destroy_process_group()
         facts = {"ranks": self.ranks, "over": "nccl" if is_on_device else "gloo", "interface": interface}
         return ProbeReading(probe=self.name, unit=self.unit, series=series, facts=facts)
 
 
-def _bus_bandwidth(size: int, ranks: int, device: torch.device) -> list[float]:
+def _bus_bandwidth(size: int, ranks: int, device: torch.device, limit: float) -> list[float]:
     import torch
     import torch.distributed as dist
 
@@ -122,12 +122,29 @@ def _bus_bandwidth(size: int, ranks: int, device: torch.device) -> list[float]:
         seconds = time.perf_counter() - began
         if repetition:  # the first repetition opens connections
             rates.append(bus_bandwidth(size, seconds, ranks))
+            if ranks == 2:
+                stop_if_slow(size, seconds, limit, device)
         if not bool((buffer == ranks).all()):
             raise RuntimeError(
                 f"an all-reduce of {ranks} ones must give {ranks}, but gave {float(buffer.min())} to "
                 f"{float(buffer.max())}: check the links and the communication library of these nodes (NCCL, Gloo)"
             )
     return rates
+
+
+def stop_if_slow(size: int, seconds: float, limit: float, device: torch.device) -> None:
+    """Raise RuntimeError on both ranks of a pair if the exchanges of all SIZES would take longer than `limit` seconds."""
+    import torch
+    import torch.distributed as dist
+
+    slower = torch.tensor([seconds], device=device)
+    dist.all_reduce(slower, dist.ReduceOp.MAX)
+    expected = float(slower) / size * sum(SIZES) * (REPETITIONS + 1)
+    if expected > limit:
+        raise RuntimeError(
+            f"an exchange of {size} bytes took {float(slower):.1f} s, so all exchanges would take {expected:.0f} s, but may "
+            f"take {limit:g} s: check the link between the two nodes, or raise preflight.seconds"
+        )
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:

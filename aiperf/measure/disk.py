@@ -13,6 +13,8 @@ from typing import ClassVar
 from aiperf.measure.probe import MARK, ProbeReading, Setting
 
 BLOCK = 2**20
+AT_ONCE = 16
+"""Nodes that measure a shared folder at the same time. Its file server divides its rate among them."""
 
 
 def folders(setting: Setting) -> dict[str, Path]:
@@ -44,16 +46,20 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rates:
-    """Probe of the rate of a file access in bytes/s, with a file of `bytes` bytes, `repetitions` times in each folder."""
+class DiskRate:
+    """Probe of the rate of a file access in bytes/s, `repetitions` times in each folder.
+
+    `bytes`: size of the file on the node itself. `shared_bytes`: in the folder that all nodes share.
+    """
 
     bytes: int
+    shared_bytes: int
     repetitions: int = 3
     name: ClassVar[str]
     unit: ClassVar[str] = "B/s"
 
-    def rate(self, file: FileIO) -> float:
-        """Return the rate with one empty file, in bytes per second."""
+    def rate(self, file: FileIO, size: int) -> float:
+        """Return the rate with one empty file and `size` bytes, in bytes per second."""
         raise NotImplementedError
 
     def measure(self, setting: Setting) -> ProbeReading:
@@ -62,27 +68,28 @@ class _Rates:
         Each repetition uses a new file without a name, deleted at its end. Raise OSError if a folder cannot be written.
         """
         series: dict[str, list[float]] = {}
+        sizes = {"run": self.shared_bytes, "temporary": self.bytes}
         for name, folder in folders(setting).items():
             series[name] = []
             for _ in range(self.repetitions):
                 with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-                    series[name].append(self.rate(file))
-        return ProbeReading(probe=self.name, unit=self.unit, series=series, facts={"file_bytes": self.bytes})
+                    series[name].append(self.rate(file, sizes[name]))
+        return ProbeReading(probe=self.name, unit=self.unit, series=series, facts={"file_bytes": sizes})
 
 
 @dataclass(frozen=True, slots=True)
-class DiskWrite(_Rates):
+class DiskWrite(DiskRate):
     """Probe of the rate of writing a file with fsync(2) at its end, in blocks of 1 MiB, in bytes/s."""
 
     name: ClassVar[str] = "disk write"
 
-    def rate(self, file: FileIO) -> float:
-        """Write `bytes` random bytes to the empty file, sync it, and return the bytes per second."""
-        return _written(file, self.bytes)
+    def rate(self, file: FileIO, size: int) -> float:
+        """Write `size` random bytes to the empty file, sync it, and return the bytes per second."""
+        return _written(file, size)
 
 
 @dataclass(frozen=True, slots=True)
-class DiskRead(_Rates):
+class DiskRead(DiskRate):
     """Probe of the rate of reading a file after the kernel dropped it from its page cache, in bytes/s.
 
     A file server may still have the file in memory.
@@ -90,18 +97,18 @@ class DiskRead(_Rates):
 
     name: ClassVar[str] = "disk read"
 
-    def rate(self, file: FileIO) -> float:
-        """Write `bytes` random bytes to the empty file, drop it from the page cache, and read it.
+    def rate(self, file: FileIO, size: int) -> float:
+        """Write `size` random bytes to the empty file, drop it from the page cache, and read it.
 
         Return the bytes/s of reading.
         """
-        _written(file, self.bytes)
+        _written(file, size)
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         file.seek(0)
         began = time.perf_counter()
         while file.read(BLOCK):
             pass
-        return self.bytes / (time.perf_counter() - began)
+        return size / (time.perf_counter() - began)
 
 
 def _written(file: FileIO, size: int) -> float:

@@ -20,7 +20,7 @@ from aiperf.planning.plan import Plan, check_options, make_plan, starting_networ
 from aiperf.shell_command import command, option
 from aiperf.train.trainer_config import ranks_of_worker
 from aiperf.units import share as share_of
-from cluster.place import NodesAsked
+from cluster.place import NodesAsked, SchedulerConf
 from morphism import Architecture
 
 LEARNT = "learnt from the first worker"
@@ -176,9 +176,12 @@ def _dataset(conf: RunConf) -> tuple[DataSet | None, str]:
     chosen = conf.dataset
     if not isinstance(chosen, FolderConf):
         return describe(chosen), "from its options"
-    if chosen.root is None or is_seen(chosen):
+    is_read_here = not isinstance(
+        conf.cluster, SchedulerConf
+    )  # the head of hosts and of an existing Ray is this machine
+    if is_read_here or chosen.root is None or is_seen(chosen):
         how = "from its index" if is_indexed(chosen) else "as listed on this machine"
-        return describe(chosen), f"{how}; the head node reads its own before the run begins"
+        return describe(chosen), how if is_read_here else f"{how}; the head node reads its own before the run begins"
     published = chosen.published()
     return (
         published,

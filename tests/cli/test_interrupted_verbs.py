@@ -195,6 +195,7 @@ def interrupted(name: str, parts: list[float], place: Path) -> list[str]:
     """Return the faults of a command that is interrupted at each of these shares of its time."""
     command, faults = COMMANDS[name], list[str]()
     folder = place / "here"
+    shutil.rmtree(folder, ignore_errors=True)  # of a command that failed
     complete = execute(command, folder)
     shutil.rmtree(folder)
     for part in parts:

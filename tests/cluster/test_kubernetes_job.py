@@ -20,7 +20,7 @@ from cluster import kubernetes_api
 from cluster.kubernetes import KubernetesConf
 from cluster.kubernetes_api import Api
 from cluster.kubernetes_job import job_state
-from cluster.place import ClusterError
+from cluster.place import ClusterError, NoReport
 from tests.cluster.test_manifests import job_of
 from tests.rigs.kubernetes_api import ApiServer, api_server
 
@@ -292,6 +292,40 @@ def test_a_waiting_run_names_the_pod_or_event_with_the_reason() -> None:
     assert not no_room.is_hopeless, "a cluster's own autoscaler may bring a node"
     assert (few.reason, few.nodes) == ("pod-worker: Unschedulable: 0/3 nodes: cpu", "the head and 1 worker")
     assert (all_up.reason, all_up.nodes) == ("", "the head and 2 workers"), "what is past is not reported"
+
+
+@pytest.mark.parametrize("job", [ray_job("Running"), {"kind": "Job", "status": {}}])
+def test_a_quota_that_admits_only_the_head_is_reported(job: dict[str, Any]) -> None:
+    """No worker's pod exists that could be Pending."""
+    quota = {
+        "reason": "FailedCreate",
+        "message": "exceeded quota: gpus",
+        "involvedObject": {"kind": "Job", "name": "aiperf-a-work"},
+        "metadata": {},
+    }
+    running = [pod("head"), pod("worker")]
+
+    assert job_state(job, running, [quota], 2).reason == "aiperf-a-work: FailedCreate: exceeded quota: gpus"
+    assert job_state(job, [pod("head"), pod("worker", "Failed")], [quota], 1).reason.endswith("exceeded quota: gpus")
+    assert job_state(job, [*running, pod("worker")], [quota], 2).reason == "", "all are there"
+
+
+@pytest.mark.parametrize(("condition", "is_left"), [("Complete", True), ("Failed", False)])
+def test_a_head_that_failed_for_good_ends_its_workers(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str, is_left: bool
+) -> None:
+    job = job_of(KubernetesConf(image="a", operator="none"), [])
+    number = job.submit(tmp_path)
+    head, workers = (server.of("jobs")[f"{number}-{part}"] for part in ("head", "work"))
+    assert workers["metadata"]["ownerReferences"][0]["uid"] == head["metadata"]["uid"], "they go with the head's Job"
+    head["status"] = {"conditions": [{"type": condition, "status": "True"}]}
+    monkeypatch.setattr(Api, "await_running", lambda *_: None)
+    monkeypatch.setattr(Api, "run_command", lambda *_: "no\n")
+
+    with pytest.raises(NoReport):
+        job.fetch(number)
+
+    assert (f"{number}-work" in server.of("jobs")) == is_left
 
 
 def test_a_past_event_of_a_pod_is_not_its_reason_to_wait() -> None:

@@ -108,7 +108,7 @@ def test_one_that_is_stopped_from_outside_is_killed_too(prober: Prober) -> None:
 def test_quick_probes_report_every_repetition(prober: Prober, setting: Setting) -> None:
     readings = {
         probe.name: prober.measure(probe, PATIENCE)
-        for probe in (Versions(), Space(), DiskWrite(2**20), DiskRead(2**20), Accelerators(), Data())
+        for probe in (Versions(), Space(), DiskWrite(2**20, 2**20), DiskRead(2**20, 2**20), Accelerators(), Data())
     }
 
     assert {name: reading.failed for name, reading in readings.items()} == dict.fromkeys(readings)
@@ -140,7 +140,7 @@ def test_a_users_interface_of_nccl_is_kept(setting: Setting, monkeypatch: pytest
 
 
 def test_no_cheap_probe_loads_torch_or_ray(prober: Prober) -> None:
-    for probe in (Versions(), Space(), DiskWrite(2**20), DiskRead(2**20), Accelerators(), Data()):
+    for probe in (Versions(), Space(), DiskWrite(2**20, 2**20), DiskRead(2**20, 2**20), Accelerators(), Data()):
         prober.measure(probe, PATIENCE)
     maps = Path(f"/proc/{prober.pid}/maps").read_text()
 

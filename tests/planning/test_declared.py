@@ -67,6 +67,16 @@ def test_a_plan_for_slurm_is_complete_and_shows_the_request(aiperf: User) -> Non
     assert LEARNT not in answer.out
 
 
+@pytest.mark.parametrize("kind", PLACES)
+def test_a_missing_data_set_is_refused_where_the_head_is_here(kind: str, aiperf: User, tmp_path: Path) -> None:
+    words = (f"+cluster={kind}", *NEEDED.get(kind, ()), "dataset=imagenet", f"dataset.root={tmp_path}/none")
+
+    answer = aiperf("dry_run=true", *words)
+
+    assert (answer.status == 2) == (kind in ("hosts", "ray")), answer.err
+    assert (f"{tmp_path}/none" in answer.err) == (kind in ("hosts", "ray"))
+
+
 def test_undeclared_properties_have_no_number(aiperf: User) -> None:
     for words in ((), ("cluster.gpus_per_node=a100:4",)):
         shown = aiperf("dry_run=true", "+cluster=slurm", *words).out
@@ -159,7 +169,7 @@ def test_a_visible_set_is_described_with_its_source(tmp_path: Path) -> None:
     listed = preview(conf, NodesAsked())
     write_index(conf.dataset)
     indexed = preview(conf, NodesAsked())
-    elsewhere = preview(configure(["dataset=images", "dataset.root=/nowhere"]), NodesAsked())
+    elsewhere = preview(configure(["+cluster=slurm", "dataset=images", "dataset.root=/nowhere"]), NodesAsked())
 
     assert listed.dataset == indexed.dataset is not None
     assert listed.dataset_source.startswith("as listed on this machine") and indexed.dataset_source.startswith(

@@ -6,11 +6,12 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from io import FileIO
 from typing import ClassVar
 
 import ray
 
-from aiperf.measure.disk import Space
+from aiperf.measure.disk import DiskRate, Space
 from aiperf.measure.probe import Probe, ProbeReading, Setting
 
 DIES, HANGS, IS_FAST, OTHER = "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"
@@ -69,6 +70,28 @@ class Endless:
         (setting.folder.parent / "begun").write_text("")
         time.sleep(3600)
         raise AssertionError("no process waits for this")
+
+
+@dataclass(frozen=True)
+class Crowd(DiskRate):
+    """Counts the nodes that measure the shared folder at the same time, as bytes per second."""
+
+    name: ClassVar[str] = "disk write"
+
+    def measure(self, setting: Setting) -> ProbeReading:
+        mine = setting.folder / f"crowd-{setting.address}"
+        mine.write_text("")
+        time.sleep(1.0)
+        crowd = len(list(setting.folder.glob("crowd-*")))
+        mine.unlink()
+        return ProbeReading(probe=self.name, unit=self.unit, series={"run": [float(crowd)]})
+
+    def rate(self, file: FileIO, size: int) -> float:
+        raise AssertionError("measure is replaced")
+
+
+def crowded() -> tuple[Probe, ...]:
+    return (Space(), Crowd(1, 1))
 
 
 def endless() -> tuple[Probe, ...]:

@@ -145,6 +145,22 @@ def test_no_secret_of_the_environment_is_recorded() -> None:
     )
 
 
+def test_variables_that_kuberay_sets_by_role_are_left_out() -> None:
+    by_role = {
+        "RAY_USAGE_STATS_KUBERAY_IN_USE": "1",
+        "RAY_USAGE_STATS_EXTRA_TAGS": "kuberay_version=v1.5.1;kuberay_crd=RayJob",
+        "RAY_DASHBOARD_ENABLE_K8S_DISK_USAGE": "1",
+        "RAY_timeout_ms_task_wait_for_death_info": "0",
+        "RAY_gcs_server_request_timeout_seconds": "5",
+        "RAY_enable_autoscaler_v2": "1",
+        "RAY_TLS_SERVER_CERT": "/tmp/aiperf-a/node.crt",
+    }
+
+    assert machine.variables({**by_role, "RAY_memory_monitor_refresh_ms": "0"}) == {
+        "RAY_memory_monitor_refresh_ms": "0"
+    }
+
+
 def test_a_containers_image_is_from_its_environment(tmp_path: Path) -> None:
     written(tmp_path, {"run/.containerenv": 'engine="podman-4.3"\n'})
 

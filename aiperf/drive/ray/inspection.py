@@ -21,6 +21,7 @@ from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.ray.inspector import Clock, Inspector, clock_of, introduced, measure_all, recall, sent_to
 from aiperf.measure.all_probes import full, quick
 from aiperf.measure.all_reduce import AllReduce, rounds
+from aiperf.measure.disk import AT_ONCE, DiskRate, DiskWrite, Space
 from aiperf.measure.probe import NodeReadings, Probe, ProbeReading, Setting, meeting
 from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, blamed, judge
 from aiperf.preflight.preflight_config import PreflightConf
@@ -29,6 +30,12 @@ from aiperf.train.trainer_config import TrainerConf
 Node = Mapping[str, Any]
 """Entry of ray.nodes()."""
 Probes = Callable[[], Sequence[Probe]]
+Show = Callable[[str], None]
+"""Function that is called with the name of each probe before it begins."""
+
+
+def silent(name: str) -> None:
+    """Show nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ class NodeInspection:
         self._is_over.set()
         recall(list(self._begun))
 
-    def of(self, nodes: Sequence[Node]) -> list[NodeReadings]:
+    def of(self, nodes: Sequence[Node], show: Show = silent) -> list[NodeReadings]:
         """Measure these nodes and return the measurements of each, in the same sequence. Takes seconds to minutes.
 
         `nodes`: entries of ray.nodes(). A node that does not answer has failed measurements. Raise OSError if the shared
@@ -73,7 +80,7 @@ class NodeInspection:
             try:
                 if self._is_over.is_set():
                     recall(self._begun)
-                return _Work(self, list(self._begun)).run()
+                return _Work(self, list(self._begun), show).run()
             finally:
                 recall(self._begun)
                 self._begun.clear()
@@ -82,8 +89,9 @@ class NodeInspection:
 class _Work:
     """One inspection under way."""
 
-    def __init__(self, how: NodeInspection, inspectors: Sequence[Inspector]) -> None:
+    def __init__(self, how: NodeInspection, inspectors: Sequence[Inspector], show: Show) -> None:
         self._how = how
+        self._show = show
         self._conf = how.conf
         self._inspectors = inspectors
         self._readings: dict[str, dict[str, ProbeReading]] = {one.node: {} for one in inspectors}
@@ -91,8 +99,13 @@ class _Work:
     def run(self) -> list[NodeReadings]:
         self._keep(introduced(self._inspectors, self._conf.seconds))
         self._keep({one.node: clock_of(one, time.time, self._conf.seconds) for one in self._live()})
-        for probe in (self._how.probes or (full if self._how.is_full else quick))():
-            self._keep(measure_all({one.node: probe for one in self._live()}, self._inspectors, self._conf.seconds))
+        usual = full if self._how.is_full else quick
+        for probe in self._how.probes() if self._how.probes else usual(len(self._inspectors)):
+            self._show(probe.name)
+            is_shared = isinstance(probe, DiskRate)
+            nodes = [one for one in self._live() if not is_shared or self._reaches_folder(one)]
+            probes = {one.node: probe for one in nodes}
+            self._keep(measure_all(probes, nodes, self._conf.seconds, AT_ONCE if is_shared else None))
         if self._how.is_full:
             self._in_pairs()
             self._together()
@@ -101,6 +114,11 @@ class _Work:
 
     def _live(self) -> list[Inspector]:
         return [one for one in self._inspectors if not one.is_silent]
+
+    def _reaches_folder(self, one: Inspector) -> bool:
+        """Return False after a failed access to the shared folder, so that a server that hangs delays few groups of nodes."""
+        earlier = [self._readings[one.node].get(name) for name in (Space.name, DiskWrite.name)]
+        return all(reading is None or reading.failed is None for reading in earlier)
 
     def _meeting(self) -> list[Inspector]:
         """Return the nodes that can exchange data: those that see the shared folder."""
@@ -121,7 +139,8 @@ class _Work:
 
     def _in_pairs(self) -> None:
         able = self._exchanging()
-        for each in rounds(len(able)):
+        for number, each in enumerate(pairings := rounds(len(able)), start=1):
+            self._show(f"all-reduce of pairs, round {number} of {len(pairings)}")
             self._exchange([[able[a], able[b]] for a, b in each if self._may(able[a]) and self._may(able[b])])
         self._blame(able)
 
@@ -176,6 +195,7 @@ class _Work:
             one for one in self._exchanging() if not self._readings[one.node].get(PAIRS, _NONE).facts.get(FAILED_WITH)
         ]
         if len(able) > 1:
+            self._show("all-reduce of all nodes")
             (readings,) = self._reduced([able])
             self._keep({node: msgspec.structs.replace(reading, probe=ALL) for node, reading in readings.items()})
 
@@ -187,6 +207,7 @@ class _Work:
         able = self._exchanging()
         for one in self._live():
             for name in verdicts[one.node].slow:
+                self._show(f"{name} of {one.host} again")
                 before = self._readings[one.node][name]
                 if name == PAIRS:
                     partner = next((each for each in able if each is not one and not verdicts[each.node].faults), None)

@@ -130,19 +130,21 @@ def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, Pro
 
 
 def measure_all(
-    probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds: float
+    probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds: float, at_once: int | None = None
 ) -> dict[str, ProbeReading]:
-    """Run one probe (measurement) per node, all at the same time. Return the measurement by node identifier.
+    """Run one probe (measurement) per node, all or `at_once` at the same time. Return the measurement by node identifier.
 
     `probes`: probe by node identifier. `seconds`: limit of each probe. Nodes without a probe, and nodes that did not answer
     an earlier call, are left out. A node that does not answer within `seconds` + 15 s has a failed measurement.
     """
     asked = [one for one in inspectors if not one.is_silent and one.node in probes]
-    calls = {one.actor.measure.remote(probes[one.node], seconds): one for one in asked}
-    return {
-        one.node: answer if why is None else failed(probes[one.node], why)
-        for one, answer, why in _answers(calls, seconds + GRACE_SECONDS)
-    }
+    readings: dict[str, ProbeReading] = {}
+    size = at_once or max(1, len(asked))
+    for first in range(0, len(asked), size):
+        calls = {one.actor.measure.remote(probes[one.node], seconds): one for one in asked[first : first + size]}
+        for one, answer, why in _answers(calls, seconds + GRACE_SECONDS):
+            readings[one.node] = answer if why is None else failed(probes[one.node], why)
+    return readings
 
 
 def _answers(calls: Mapping[Any, Inspector], limit: float) -> Iterator[tuple[Inspector, Any, str | None]]:

@@ -17,7 +17,7 @@ import ray
 from aiperf.config import RunConf
 from aiperf.drive.preflight import PreflightResult, nobody_left, node_checks
 from aiperf.drive.ray.cluster.daemons import in_background
-from aiperf.drive.ray.inspection import NodeInspection
+from aiperf.drive.ray.inspection import NodeInspection, Show, silent
 from aiperf.drive.ray.inspector import START
 from aiperf.drive.ray.slots import Slots, slots
 from aiperf.journal.events import NodeChecked
@@ -26,14 +26,15 @@ from aiperf.preflight.preflight_config import PreflightConf
 
 CLOSE_SECONDS = 30.0
 Node = Mapping[str, Any]
-Inspect = Callable[[Sequence[Node]], list[NodeReadings]]
-"""Function that measures nodes."""
+Inspect = Callable[[Sequence[Node], Show], list[NodeReadings]]
+"""Function that measures nodes, and shows the probe in progress."""
 
 
-def check_nodes(conf: RunConf, parent: Path, *, is_full: bool) -> PreflightResult:
+def check_nodes(conf: RunConf, parent: Path, show: Show, *, is_full: bool) -> PreflightResult:
     """Measure all nodes of the connected Ray cluster and judge them (preflight). Return events and excluded nodes.
 
-    `parent`: shared folder for test files. `is_full`: run the full list of probes, not the quick one.
+    `parent`: shared folder for test files. `show`: called with the name of each probe. `is_full`: run the full list of
+    probes, not the quick one.
 
     Raises:
         NoWorkers: all nodes that could hold a worker are excluded, or a node has a fault and preflight.broken=stop.
@@ -41,7 +42,7 @@ def check_nodes(conf: RunConf, parent: Path, *, is_full: bool) -> PreflightResul
     head = ray.get_runtime_context().get_node_id()
     inspection = NodeInspection(conf.preflight, conf.dataset, conf.trainer, parent, head, is_full)
     nodes: list[dict[str, Any]] = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-    return checked_by(inspection.of, nodes, conf.preflight, conf.accelerators_per_worker, inspection.stop)
+    return checked_by(inspection.of, nodes, conf.preflight, conf.accelerators_per_worker, inspection.stop, show)
 
 
 def checked_by(
@@ -50,6 +51,7 @@ def checked_by(
     conf: PreflightConf,
     accelerators_per_worker: int | str | None,
     stop: Callable[[], None] = lambda: None,
+    show: Show = silent,
 ) -> PreflightResult:
     """Measure `nodes` by the function `inspect` and judge them. Return events, excluded nodes and the check of later nodes.
 
@@ -59,7 +61,7 @@ def checked_by(
     Raises:
         NoWorkers: all nodes that could hold a worker are excluded, or a node has a fault and preflight.broken=stop.
     """
-    measured = inspect(nodes)
+    measured = inspect(nodes, show)
     events = node_checks(measured, measured, conf)
     excluded = frozenset(one.node for one, event in zip(measured, events, strict=True) if event.excluded)
     wanted = slots(nodes, accelerators_per_worker).wanted
@@ -117,7 +119,7 @@ class NodeAdmission:
         unknown = {share.node for slot in slots.wanted for share in slot.shares} - self._measured.keys()
         if unknown and self._readings is None:
             self._checked = [node for node in nodes if node["NodeID"] in unknown]
-            self._readings = in_background(partial(self._inspect, self._checked), "preflight")
+            self._readings = in_background(partial(self._inspect, self._checked, silent), "preflight")
         kept_out = self.excluded | unknown
         allowed = (slot for slot in slots.wanted if not any(share.node in kept_out for share in slot.shares))
         return replace(slots, wanted=tuple(allowed)), inspected

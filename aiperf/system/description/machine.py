@@ -121,6 +121,11 @@ _OF_ONE_PROCESS = re.compile(
     r"_(PID|ID|ADDRESS|IP|PORT|HOST|HOSTNAME|NODE|NAME|SESSION|DIR|TMPDIR|FD|RANK|JOB|SOCKET|URI|URL)$"
 )
 """Suffixes of variables of Ray and launchers that differ between processes and do not describe the machine."""
+_OF_KUBERAY = re.compile(
+    r"RAY_(USAGE_STATS_\w+|DASHBOARD_ENABLE_K8S_DISK_USAGE|timeout_ms_task_wait_for_death_info|gcs_server_request_timeout_seconds|"
+    r"enable_autoscaler_v2|SERVE_KV_TIMEOUT_S|TLS_\w+)$"
+)
+"""Variables that KubeRay sets in the pods of head or workers only (KubeRay 1.5, constant.go), and a node's certificates."""
 SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 _IMAGES = ("AIPERF_IMAGE", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "CONTAINER_IMAGE", "SLURM_CONTAINER")
 
@@ -209,7 +214,7 @@ def variables(environment: Mapping[str, str]) -> Part:
     """
     chosen_variables: Part = {}
     for name, value in sorted(environment.items()):
-        if VARIABLES.match(name) and not _OF_ONE_PROCESS.search(name):
+        if VARIABLES.match(name) and not _OF_ONE_PROCESS.search(name) and not _OF_KUBERAY.match(name):
             chosen_variables[name] = (
                 "set; a secret by its name, never recorded" if SECRET.search(name) else _without_password(value)
             )

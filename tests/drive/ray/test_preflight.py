@@ -153,6 +153,23 @@ def test_a_node_whose_check_fails_holds_no_worker(cluster: SmallCluster, tmp_pat
 
 
 @pytest.mark.slow
+def test_few_nodes_measure_the_shared_folder_at_a_time(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection_module, "AT_ONCE", 2)
+    while len(nodes()) < 4:
+        cluster.add()
+    shown: list[str] = []
+
+    measured = inspection(tmp_path, planted.crowded, is_full=False).of(nodes(), shown.append)
+
+    crowds = [one.readings["disk write"].series["run"][0] for one in measured]
+    assert len(crowds) == len(nodes())
+    assert max(crowds) <= 2
+    assert shown == ["space", "disk write"]
+
+
+@pytest.mark.slow
 def test_a_hanging_node_is_named_and_the_others_exchange(
     cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

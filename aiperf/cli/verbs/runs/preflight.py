@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.cli.output import print_line
+from aiperf.cli.phases import Phases
 
 if TYPE_CHECKING:
     from aiperf.config import RunConf
@@ -73,10 +74,11 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 def _check(conf: RunConf, folder: Path | None) -> Sequence[NodeChecked]:
     from aiperf.drive.machines import check, machines
 
-    if conf.cluster is None:
-        return check(conf, folder).events
-    with machines(conf, folder):
-        return check(conf, folder).events
+    with Phases().steps("checking nodes") as show:
+        if conf.cluster is None:
+            return check(conf, folder, show).events
+        with machines(conf, folder):
+            return check(conf, folder, show).events
 
 
 def _print(checks: Sequence[NodeChecked], *, as_json: bool) -> int:

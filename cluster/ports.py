@@ -22,25 +22,26 @@ class ListeningPort:
     several_hosts: str
     protocol: str
     without_token: str
-    """Answer to a client without the run's token."""
+    """Answer to a client without the run's certificate and token."""
     time: str
 
 
 _HEAD_TO_END = "head to end"
+_TLS = "refused in the handshake"
 _USERS = "open to users of this host"
 LISTENING_PORTS = (
-    ListeningPort("gcs", "gcs_server, head", "loopback", "all", "gRPC", "UNAUTHENTICATED", _HEAD_TO_END),
+    ListeningPort("gcs", "gcs_server, head", "loopback", "all", "gRPC in TLS", _TLS, _HEAD_TO_END),
     ListeningPort(
-        "node manager, object manager", "raylet, each node", "loopback", "all", "gRPC", "UNAUTHENTICATED", _HEAD_TO_END
+        "node manager, object manager", "raylet, each node", "loopback", "all", "gRPC in TLS", _TLS, _HEAD_TO_END
     ),
-    ListeningPort("driver", "python -m aiperf, head", "loopback", "all", "gRPC", "UNAUTHENTICATED", _HEAD_TO_END),
+    ListeningPort("driver", "python -m aiperf, head", "loopback", "all", "gRPC in TLS", _TLS, _HEAD_TO_END),
     ListeningPort(
         "actors and idle workers",
         "ray::WorkerHost, ray::Generator, ray::Mailbox, ray::IDLE",
         "loopback",
         "all",
-        "gRPC",
-        "UNAUTHENTICATED",
+        "gRPC in TLS",
+        _TLS,
         "while each lives",
     ),
     ListeningPort(
@@ -48,7 +49,7 @@ LISTENING_PORTS = (
         "ray::RuntimeEnvAgent, each node",
         "loopback",
         "the node's address",
-        "HTTP",
+        "HTTP, with the token alone: Ray has no TLS there",
         "401",
         _HEAD_TO_END,
     ),
@@ -57,7 +58,7 @@ LISTENING_PORTS = (
         "ray::DashboardAgent, each node",
         "",
         "all",
-        "gRPC, HTTP",
+        "gRPC in TLS, HTTP with the token alone",
         "refused, except `/api/healthz` and `/api/local_raylet_healthz`",
         _HEAD_TO_END,
     ),

@@ -99,7 +99,7 @@ def _one_line(text: str) -> str:
 
 def port_table() -> Iterator[str]:
     """Yield the lines of the table of ports on which processes of a run listen."""
-    yield "| port of | process | listens on: one machine / several hosts | protocol | without the token | time |"
+    yield "| port of | process | listens on: one machine / several hosts | protocol | without certificate and token | time |"
     yield "|---|---|---|---|---|---|"
     for port in LISTENING_PORTS:
         addresses = f"{port.one_machine or 'no such port'} / {port.several_hosts}"

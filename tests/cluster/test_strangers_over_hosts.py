@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from aiperf.journal.journal import read
 from cluster.place import HEAD_FILE
 from tests.cluster.test_hosts_real import command, folder, on_hosts, trains, wait_for
 from tests.rigs.namespaces import REPOSITORY
@@ -23,9 +25,6 @@ pytestmark = [
         missing() is not None and os.environ.get("AIPERF_SSH") != "required", reason=f"no hosts with ssh: {missing()}"
     ),
 ]
-NOTHING_DONE = {12, 16}
-"""Statuses of gRPC: no such method, not authenticated."""
-HEALTH = "/grpc.health.v1.Health/Check"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +47,8 @@ def test_a_stranger_is_refused_at_any_port_of_any_host(rig: SshRig) -> None:
     process = command(rig, first, *on_hosts(rig, second), "schedule.duration_seconds=1800", "name=open")
     try:
         wait_for(trains(rig, "open", {second}), process)
-        token = json.loads((folder(rig, "open") / HEAD_FILE).read_text())["token"].encode()
+        head = json.loads((folder(rig, "open") / HEAD_FILE).read_text())
+        token, key = head["token"].encode(), head["authority"]["key"].splitlines()[1].encode()
         sockets = {name: listening_sockets(rig.pids(name)) for name in (first, second)}
         wide = {
             f"{rig.address[name]}:{one.port}": one.program
@@ -65,17 +65,17 @@ def test_a_stranger_is_refused_at_any_port_of_any_host(rig: SshRig) -> None:
             assert "raylet" in programs and "ray::" in programs, programs
         spoke: dict[str, str] = {}
         for address, told in found.items():
-            calls = {method: status for method, status in told["grpc"].items() if status is not None}
+            assert set(told["grpc"].values()) == {None}, (wide[address], told)
             pages = {request: page for request, page in told["http"].items() if page}
-            health = calls.pop(HEALTH, None)
-            assert set(calls.values()) <= NOTHING_DONE, (wide[address], told)
             assert all(page.startswith(("401", "403")) for page in pages.values()), (wide[address], told)
-            if calls:
-                assert 16 in calls.values(), f"a service that none of the calls is of: {wide[address]}, {told}"
-                assert health == 0, "the health check of gRPC is the one call that needs no token (docs/security.md)"
-            assert calls or pages or told["raw"] == "", (wide[address], told)
-            spoke[address] = "gRPC" if calls else "HTTP" if pages else "nothing"
-        assert {"gRPC", "HTTP"} <= set(spoke.values()), spoke
+            assert told["tls"] != "accepted", (wide[address], told)
+            assert told["tls"] or pages or told["raw"] == "", (wide[address], told)
+            spoke[address] = "TLS" if told["tls"] else "HTTP" if pages else "nothing"
+        assert {"TLS", "HTTP"} <= set(spoke.values()), spoke
+        assert all(
+            spoke[address] == "TLS" for address, program in wide.items() if re.search("gcs_server|raylet", program)
+        ), spoke
+        wait_for(trains(rig, "open", {second}, since=len(list(read(folder(rig, "open"))))), process)
         print("\n".join(f"{address} {spoke[address]} {program}" for address, program in sorted(wide.items())))
     finally:
         (folder(rig, "open") / "end-requested").touch()
@@ -83,7 +83,7 @@ def test_a_stranger_is_refused_at_any_port_of_any_host(rig: SshRig) -> None:
 
     for file in folder(rig, "open").rglob("*"):
         if file.is_file():
-            assert token not in file.read_bytes(), file
+            assert token not in file.read_bytes() and key not in file.read_bytes(), file
     assert not (folder(rig, "open") / HEAD_FILE).exists()
 
 

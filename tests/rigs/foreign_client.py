@@ -2,7 +2,7 @@
 
     python stranger.py HOST:PORT…   prints a JSON object: answers by address
 
-The stranger uses raw bytes, HTTP, and gRPC by hand (HTTP/2 with literal headers), each without a token.
+The stranger uses raw bytes, HTTP, gRPC by hand (HTTP/2 with literal headers), and TLS, each without token and certificate.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import json
 import re
 import secrets
 import socket
+import ssl
 import struct
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 SECONDS = 10.0
 METHODS = (
+    "/ray.rpc.syncer.RaySyncer/StartSync",
     "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
     "/ray.rpc.InternalKVGcsService/InternalKVKeys",
     "/ray.rpc.JobInfoGcsService/AddJob",
@@ -49,6 +51,7 @@ def tried(address: str) -> dict[str, object]:
         "raw": _answer(address, secrets.token_bytes(64), 2.0)[:200].decode("latin-1"),
         "http": {f"{verb} {path}": _http(address, verb, path) for verb, path in REQUESTS},
         "grpc": {method: _grpc(address, method) for method in METHODS},
+        "tls": _tls(address),
     }
 
 
@@ -74,6 +77,23 @@ def _grpc(address: str, method: str) -> int | None:
     answer = _answer(address, sent, SECONDS, until=rb"grpc-status[\x01\x02]\d\d?")
     found = re.search(rb"grpc-status([\x01\x02])(\d\d?)", answer)
     return None if found is None else int(found[2][: found[1][0]])
+
+
+def _tls(address: str) -> str:
+    """Return OpenSSL's reason for a refused handshake, 'accepted', or '' without TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2  # the server answers a missing certificate within the handshake
+    context.set_alpn_protocols(["h2"])
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS) as connection:
+            context.wrap_socket(connection).close()
+    except ssl.SSLError as error:
+        return "" if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE") else str(error.reason)
+    except OSError:
+        return ""
+    return "accepted"
 
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:

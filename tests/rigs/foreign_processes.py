@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -82,12 +82,15 @@ def another_machine() -> Iterator[tuple[list[str], str]]:
         do("ip", "netns", "del", name)
 
 
-def come(gcs: str, *, inside: list[str], token: str | None = None) -> subprocess.CompletedProcess[str]:
-    """A stranger tries to run something on a Ray: with a token, or with none."""
+def come(
+    gcs: str, *, inside: list[str], token: str | None = None, tls: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A stranger tries to run something on a Ray: with a token and a certificate, or with none."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment |= (
         {"RAY_AUTH_MODE": "disabled"} if token is None else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
     )
+    environment |= tls or {}
     # the stranger uses 127.0.0.1 as given, but Ray would use the host's outer address
     environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     return subprocess.run(

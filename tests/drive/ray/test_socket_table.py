@@ -6,12 +6,14 @@ Sockets are read from the machine's own socket table.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,7 @@ import pytest
 
 from aiperf.journal.events import EpochFinished, RunEnded, TrialPrepared, WorkerJoined
 from aiperf.journal.journal import read
+from tests.rigs.foreign_client import tried
 from tests.rigs.foreign_processes import REPOSITORY
 from tests.rigs.processes import Listening, command_line, descendants, listening_sockets
 
@@ -150,6 +153,29 @@ def test_a_local_run_has_none_of_the_daemons_that_serve_others(going: Going) -> 
     agents = [pid for pid, words in told.items() if words.startswith("ray::DashboardAgent")]
     assert len(agents) == 1, "this release of Ray names its agent otherwise"
     assert listening_sockets(agents) == []
+
+
+def test_no_request_of_a_stranger_ends_a_run_at_any_port(going: Going) -> None:
+    """Before TLS, one empty StartSync at the port of the gcs or a raylet ended the run."""
+    ports = {one.port: one for one in listening_sockets([going.process.pid, *descendants(going.process.pid)])}
+    daemons = {one.pid for one in ports.values() if re.search("gcs_server|raylet", one.program)}
+    assert len(daemons) == 2
+
+    with ThreadPoolExecutor(8) as aside:
+        found = dict(zip(ports, aside.map(lambda port: tried(f"127.0.0.1:{port}"), ports), strict=True))
+
+    by_tls = {port for port, told in found.items() if told["tls"]}
+    assert {one.pid for port, one in ports.items() if port in by_tls} > {going.process.pid, *daemons}
+    for port, told in found.items():
+        if ports[port].program.startswith("ray::") or ports[port].pid in daemons:
+            assert set(told["grpc"].values()) == {None}, (ports[port], told)  # type: ignore[attr-defined]
+            assert told["tls"] != "accepted", (ports[port], told)
+    epochs = sum(isinstance(one, EpochFinished) for one in events_of(going.folder.parent))
+    deadline = time.monotonic() + 300.0
+    while sum(isinstance(one, EpochFinished) for one in events_of(going.folder.parent)) <= epochs:
+        assert going.process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.2)
+    assert all(command_line(pid) for pid in daemons), "Ray's own processes still run"
 
 
 def test_the_token_is_in_no_file_log_or_command_line_at_any_time(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from aiperf.drive.ray.cluster.certificates import CA, CERTIFICATE, KEY
 from aiperf.drive.ray.cluster.ray_environment import compiler_caches, guarded_environment, ray_folder, ray_parent
 from aiperf.errors import BadConfiguration
 from tests.rigs.foreign_processes import REPOSITORY, another_machine, come, knock, listening, no_namespaces
@@ -114,11 +115,12 @@ def test_a_stranger_on_another_machine_reaches_no_port_of_a_run(ours: Standing, 
 
 
 @pytest.mark.slow
-def test_a_stranger_on_this_machine_is_refused_without_the_token(ours: Standing) -> None:
+def test_a_stranger_with_a_certificate_also_needs_the_token(ours: Standing) -> None:
     assert len(ours.token) == 64
+    tls = {"RAY_USE_TLS": "1"} | {name: str(ours.folder / name) for name in (CA, CERTIFICATE, KEY)}
     with ThreadPoolExecutor(3) as aside:
         none, wrong, right = aside.map(
-            lambda token: come(ours.gcs, inside=[], token=token), (None, "0" * 64, ours.token)
+            lambda token: come(ours.gcs, inside=[], token=token, tls=tls), (None, "0" * 64, ours.token)
         )
 
     for stranger in (none, wrong):

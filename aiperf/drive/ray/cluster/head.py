@@ -1,8 +1,8 @@
 """Ray's head process for a run on several hosts. It runs next to the driver (main process of the run).
 
-A file in the run's folder contains the head's address and Ray's token. Only the user can read it, and it is removed at the
-end of the run. Any process that reads it can join (`join_node.py`): a step of a batch job, a separate job, or a command
-typed by the user.
+A file in the run's folder contains the head's address, Ray's token and the key for certificates. Only the user can read it,
+and it is removed at the end of the run. Any process that reads it can join (`join_node.py`): a step of a batch job, a separate
+job, or a command typed by the user.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from typing import Any
 
 import msgspec
 import ray
+from ray._private import services
 
 from aiperf.atomic_files import replace_file
+from aiperf.drive.ray.cluster.certificates import Authority, new_authority, tls_environment
 from aiperf.drive.ray.cluster.ray_environment import TOKEN, TOKEN_PATH, environment_of_process, ray_folder
 from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_anew, started_ray
 from aiperf.errors import NoWorkers, RuntimeNotStarted
@@ -35,11 +37,12 @@ option). Only such a start is tried again: what fails earlier would fail again."
 
 
 class HeadAddress(msgspec.Struct, frozen=True):
-    """Address and token with which another host joins the Ray cluster of a run."""
+    """Address, token and certificate authority with which another host joins the Ray cluster of a run."""
 
     address: str
     """HOST:PORT of Ray's gcs."""
     token: str
+    authority: Authority
 
 
 @contextmanager
@@ -55,13 +58,15 @@ def head_ray(folder: Path, place: HeadPlace) -> Iterator[None]:
         NoWorkers: fewer than `place.fewest_nodes` nodes have joined after `place.patience_seconds`.
     """
     (folder / HEAD_FILE).unlink(missing_ok=True)  # of a driver that was killed
-    with ray_folder(os.environ) as (own, variables), environment_of_process(variables):
+    authority, address = new_authority(), place.address or own_address()
+    address = services.resolve_ip_for_localhost(address or "localhost")  # the rule of ray.init (Ray 2.60)
+    options: dict[str, Any] = {"_node_ip_address": address} | ({} if place.trains else {"num_cpus": 0, "num_gpus": 0})
+    with (
+        ray_folder(os.environ) as (own, variables),
+        environment_of_process(variables | tls_environment(authority, own, address)),
+    ):
         read_environment_anew()
-        address = place.address or own_address()
-        options: dict[str, Any] = {} if address is None else {"_node_ip_address": address}
-        if not place.trains:
-            options |= {"num_cpus": 0, "num_gpus": 0}
-        with _started(own, place.patience_seconds, options), _published_address(folder / HEAD_FILE):
+        with _started(own, place.patience_seconds, options), _published_address(folder / HEAD_FILE, authority):
             assert_token()
             await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
             yield
@@ -128,9 +133,9 @@ def _alive() -> list[str]:
 
 
 @contextmanager
-def _published_address(path: Path) -> Iterator[None]:
+def _published_address(path: Path, authority: Authority) -> Iterator[None]:
     token = os.environ.get(TOKEN) or Path(os.environ[TOKEN_PATH]).read_text().strip()
-    head = HeadAddress(ray.get_runtime_context().gcs_address, token)
+    head = HeadAddress(ray.get_runtime_context().gcs_address, token, authority)
     replace_file(path, msgspec.json.encode(head), 0o600)
     try:
         yield
@@ -140,7 +145,7 @@ def _published_address(path: Path) -> Iterator[None]:
 
 
 def read_head(path: Path) -> HeadAddress | None:
-    """Return the address and token of a run's Ray from its file `path` in the run's folder. None if it does not exist."""
+    """Return the address and secrets of a run's Ray from its file `path` in the run's folder. None if it does not exist."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=HeadAddress)
     except FileNotFoundError:

@@ -11,10 +11,14 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Literal
 
+from ray._private import services
+
+from aiperf.drive.ray.cluster.certificates import refusal, tls_environment
 from aiperf.drive.ray.cluster.head import GIVE_UP_SECONDS, LOOK_SECONDS, HeadAddress, read_head
 from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, ray_folder
 from aiperf.errors import HeadLost, NoSuchRun, RuntimeNotStarted
@@ -78,6 +82,14 @@ def _joined(folder: Path, patience_seconds: float, tie: ParentConnection, *, rej
     if head is None:
         return False
     with ray_folder(os.environ) as (own, variables):
+        # the rule of ray start (Ray 2.60)
+        address: str = services.get_node_ip_address(head.address)  # type: ignore[no-untyped-call]
+        variables |= tls_environment(head.authority, own, address)
+        if (reason := refusal(head.address, variables, ANSWER_SECONDS)) is not None:
+            raise RuntimeNotStarted(
+                f"this host ({address}) joins the run's head at {head.address} by TLS, but that failed: {reason}. Check the "
+                f"clocks of both hosts (here {datetime.now(UTC):%Y-%m-%d %H:%M} UTC), and that no proxy is between them"
+            )
         environment = os.environ | variables | {MODE: "token", TOKEN: head.token}
         lives: list[float] = []
         while True:

@@ -1,8 +1,8 @@
 """Ray on this machine alone, for one run. No other user can reach it, and it ends with the run.
 
 A process that reaches Ray's ports with its token can run code as the user. The ports are therefore on the loopback
-interface, and require a token that is made for this run. Ray's folder belongs to the user alone and is removed with the
-run.
+interface, and require a certificate and a token that are made for this run. Ray's folder belongs to the user alone and is
+removed with the run.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from aiperf.drive.ray.cluster.certificates import new_authority, tls_environment
 from aiperf.drive.ray.cluster.ray_environment import environment_of_process, ray_folder
 from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_anew, started_ray
 
@@ -27,7 +28,7 @@ def local_ray() -> Iterator[None]:
     """
     with (
         ray_folder(os.environ) as (folder, variables),
-        environment_of_process(variables),
+        environment_of_process(variables | tls_environment(new_authority(), folder, "127.0.0.1")),
         _on_loopback(),
         fewer_daemons(),
         started_ray(folder),

@@ -30,11 +30,15 @@ def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:
             f"a run's Ray must require a token, since a process that reaches its ports could run code as you, but {MODE} "
             f"is {mode!r}. Unset it, and each run makes its own token"
         )
-    chosen = {MODE: "token", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    defaults = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "GRPC_VERBOSITY": "NONE",  # each stranger that TLS refuses would be a line in the driver's output
+    }
+    chosen = {MODE: "token"} | {name: environment.get(name, value) for name, value in defaults.items()}
     if not any(environment.get(name, "").strip() for name in (TOKEN, TOKEN_PATH)):
         chosen[TOKEN] = secrets.token_hex(32)
-    kept = ("RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")
-    return chosen | {name: environment[name] for name in kept if name in environment}
+    return chosen
 
 
 def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, str]:

@@ -12,41 +12,52 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 import ray
 
 from aiperf.__main__ import main
 from aiperf.drive.ray.cluster import join_node
-from aiperf.drive.ray.cluster.head import head_ray
+from aiperf.drive.ray.cluster.certificates import Authority, new_authority, tls_environment
+from aiperf.drive.ray.cluster.head import HeadAddress, head_ray
 from aiperf.drive.ray.cluster.join_node import join
 from aiperf.errors import NoSuchRun, NoWorkers, RuntimeNotStarted
 from aiperf.system.processes import family, name, state
 from cluster.place import HEAD_FILE, HEAD_LOST, HeadPlace
 from tests.rigs.foreign_processes import come
+from tests.rigs.processes import comes_true
 
 
-def joining(folder: Path) -> subprocess.Popen[bytes]:
-    """Join like a step of a batch script, before there is a head."""
-    return subprocess.Popen([sys.executable, "-m", "aiperf", "join", str(folder)], stdout=subprocess.DEVNULL)
+def joining(folder: Path, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Join like a step of a batch script, before there is a head, or late."""
+    command = [sys.executable, "-m", "aiperf", "join", str(folder)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
 
 
 @pytest.mark.slow
-def test_a_node_joins_a_later_head_and_leaves_with_it(tmp_path: Path) -> None:
-    node = joining(tmp_path)
+def test_nodes_join_a_later_head_or_late_and_leave_with_it(tmp_path: Path) -> None:
+    before, environment = joining(tmp_path), dict(os.environ)
     try:
         with head_ray(tmp_path, HeadPlace(nodes=2, fewest_nodes=2, patience_seconds=120.0)):
             told = tmp_path / HEAD_FILE
-            alive = [each for each in ray.nodes() if each["Alive"]]  # type: ignore[no-untyped-call]
-            assert len(alive) == 2
+            assert len(alive()) == 2
             assert stat.S_IMODE(told.stat().st_mode) == 0o600
+            late = joining(tmp_path, environment)
+            assert comes_true(lambda: len(alive()) == 3, 120.0)
 
         assert not told.exists()
-        assert node.wait(30) == 0
+        assert before.wait(30) == late.wait(30) == 0
     finally:
-        node.kill()
-        node.wait()
+        for node in (before, late):
+            node.kill()
+            node.wait()
+
+
+def alive() -> list[str]:
+    return [each["NodeID"] for each in ray.nodes() if each["Alive"]]  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.slow  # Ray tries for a while
@@ -54,8 +65,9 @@ def test_a_stranger_without_the_heads_token_is_refused(tmp_path: Path) -> None:
     with head_ray(tmp_path, HeadPlace(nodes=1, fewest_nodes=1, patience_seconds=0.0)):
         told = json.loads((tmp_path / HEAD_FILE).read_text())
 
-        assert "RAN" not in come(told["address"], inside=[], token="0" * 64).stdout
-        assert "RAN" in come(told["address"], inside=[], token=told["token"]).stdout
+        tls = tls_environment(Authority(**told["authority"]), tmp_path, told["address"].rpartition(":")[0])
+        assert "RAN" not in come(told["address"], inside=[], token="0" * 64, tls=tls).stdout
+        assert "RAN" in come(told["address"], inside=[], token=told["token"], tls=tls).stdout
 
 
 @pytest.mark.slow
@@ -70,7 +82,7 @@ def test_a_run_that_lacks_nodes_names_the_present_ones(tmp_path: Path) -> None:
 
 
 def write_head_file(folder: Path, port: int) -> None:
-    (folder / HEAD_FILE).write_text(json.dumps({"address": f"127.0.0.1:{port}", "token": "x"}))
+    (folder / HEAD_FILE).write_bytes(msgspec.json.encode(HeadAddress(f"127.0.0.1:{port}", "x", new_authority())))
 
 
 def test_a_node_starts_its_ray_again_while_the_head_answers(
@@ -101,6 +113,7 @@ def test_a_node_leaves_a_head_whose_port_stays_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A cut of the head's network: its file and its process exist, and Ray on the node continues."""
+    monkeypatch.setattr(join_node, "refusal", lambda *_: None)
     monkeypatch.setattr(join_node, "_command", lambda head, folder: ["sleep", "600"])
     monkeypatch.setattr(join_node, "PORT_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as head:
@@ -139,7 +152,7 @@ def test_a_head_that_is_slow_to_start_is_started_again(tmp_path: Path, capfd: py
 def test_a_head_that_was_killed_is_not_joined(tmp_path: Path) -> None:
     with socket.socket() as taken:  # bound and not listening: who comes is refused
         taken.bind(("127.0.0.1", 0))
-        (tmp_path / HEAD_FILE).write_text(json.dumps({"address": f"127.0.0.1:{taken.getsockname()[1]}", "token": "x"}))
+        write_head_file(tmp_path, taken.getsockname()[1])
         began = time.monotonic()
 
         with pytest.raises(NoSuchRun, match="none answers after 1 s"):
@@ -153,7 +166,7 @@ def test_a_node_exits_with_a_status_for_a_lost_head(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
-        (tmp_path / HEAD_FILE).write_text(json.dumps({"address": f"127.0.0.1:{head.getsockname()[1]}", "token": "x"}))
+        write_head_file(tmp_path, head.getsockname()[1])
 
         def ray_that_ends_with_its_head(*_: object) -> list[str]:
             head.close()

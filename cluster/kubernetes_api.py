@@ -9,11 +9,12 @@ import base64
 import binascii
 import io
 import json
+import shutil
 import tarfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cluster.manifests.parts import RUN_LABEL, Manifest
@@ -221,8 +222,8 @@ class Api:
         try:
             packed = base64.b64decode(self.run_command(pod, container, command), validate=False)
             with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
-                archive.extractall(to, filter="data")
-        except (binascii.Error, tarfile.TarError, EOFError) as error:
+                _unpack(archive, to)
+        except (binascii.Error, tarfile.TarError, EOFError, KeyError) as error:
             raise ClusterError(
                 f"{folder} of pod {pod} could not be copied: {error}. It is undamaged: repeat the command"
             ) from error
@@ -293,6 +294,24 @@ class AlreadyThere(ClusterError):
 
 class _NotFound(ClusterError):
     """Kubernetes object that does not exist."""
+
+
+def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
+    """Write the files of an archive into `folder`, a link as a copy of its file. TarFile's filters exist from Python 3.11.4 on.
+
+    Raise TarError for a member that is outside of the folder or no file, and KeyError for a link to nothing in the archive.
+    """
+    for member in archive:
+        if member.isdir():
+            continue
+        name, content = PurePosixPath(member.name), archive.extractfile(member)
+        if content is None or name.is_absolute() or ".." in name.parts:
+            raise tarfile.TarError(f"{member.name!r} is no file of this folder")
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        with path.open("xb") as file:
+            shutil.copyfileobj(content, file)
 
 
 def _status(call: Any, pod: str) -> int | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain, groupby, islice
+from math import fsum
 from random import Random
 from typing import Final
 
@@ -81,7 +82,7 @@ class Morphing:
         weights = [2.0 ** (-rank / half) for rank in range(len(waiting))]
         chosen: list[int | None] = []
         while waiting and len(chosen) < self.parents:
-            left = random.random() * sum(weights)
+            left = random.random() * fsum(weights)
             index = 0
             while index < len(weights) - 1 and left >= weights[index]:
                 left -= weights[index]

@@ -110,7 +110,7 @@ def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
 
     def accelerator_seconds(worker: int, start: float, end: float) -> float:
         parts = _parts(presences[worker], max(start, inside.start), min(end, inside.end))
-        return sum(ranks * (last - first) for ranks, first, last in parts)
+        return math.fsum(ranks * (last - first) for ranks, first, last in parts)
 
     started = compiled = 0.0
     for preparation in work_log.preparations:
@@ -181,7 +181,7 @@ def seconds_present(presences: Iterable[WorkerPresence], inside: Window) -> dict
     """
     present: dict[int, float] = {}
     for presence in presences:
-        seconds = sum(last - first for _, first, last in _parts(presence, inside.start, inside.end))
+        seconds = math.fsum(last - first for _, first, last in _parts(presence, inside.start, inside.end))
         if seconds > 0:
             present[presence.worker] = present.get(presence.worker, 0.0) + seconds
     return present

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from math import fsum
 from operator import mul
 
 from aiperf.rules.limits import ScheduleConf
@@ -112,8 +113,9 @@ def predicted_accuracy(accuracies: Sequence[float], epoch: int) -> float | None:
     """Return the accuracy expected at an epoch by a least-squares fit of c − a·x^(−b), c ≤ 1, a ≥ 0. None below 5 epochs.
 
     `accuracies`: measured accuracy of epochs 1, 2, …, in 0..1. `epoch`: number of the epoch, from 1. For each b of a
-    geometric grid the best (a, c) is a linear regression. The grid is refined twice around its best value. Arithmetic in a
-    fixed order gives the same number on every machine. The result may be below 0.
+    geometric grid the best (a, c) is a linear regression. The grid is refined twice around its best value. Exact sums in a
+    fixed order give the same number on every machine and Python (`sum` compensates for rounding from 3.12 on). The result may
+    be below 0.
 
     >>> round(predicted_accuracy([0.9 - 0.5 * x**-0.7 for x in range(1, 9)], 60), 4)
     0.8715
@@ -147,10 +149,10 @@ class _Curve:
 
     @classmethod
     def of(cls, accuracies: Sequence[float]) -> _Curve:
-        mean = sum(accuracies) / len(accuracies)
+        mean = fsum(accuracies) / len(accuracies)
         deviations = [accuracy - mean for accuracy in accuracies]
-        squares = sum(map(mul, deviations, deviations))
-        errors = sum([(1.0 - accuracy) ** 2 for accuracy in accuracies])
+        squares = fsum(map(mul, deviations, deviations))
+        errors = fsum([(1.0 - accuracy) ** 2 for accuracy in accuracies])
         return cls(range(1, len(accuracies) + 1), mean, deviations, squares, errors)
 
 
@@ -160,8 +162,8 @@ def _fit(curve: _Curve, exponent: float) -> tuple[float, float, float]:
     The error is computed from sums over u = x^(−b), without another loop over the curve: a run has thousands of curves.
     """
     basis = list(map(pow, curve.epochs, repeat(-exponent)))
-    total, squares = sum(basis), sum(map(mul, basis, basis))
-    together = sum(map(mul, basis, curve.deviations))
+    total, squares = fsum(basis), fsum(map(mul, basis, basis))
+    together = fsum(map(mul, basis, curve.deviations))
     mean = total / len(basis)
     gain = -together / (squares - total * mean)
     ceiling = curve.mean + gain * mean

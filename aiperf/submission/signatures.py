@@ -133,12 +133,18 @@ def principals(allowed: Path, signature: str, content: bytes, at_unix: float) ->
 
 def _ssh_keygen(verb: str, *words: str, content: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(["ssh-keygen", "-Y", verb, *words], input=content, capture_output=True, check=False)
+        answer = subprocess.run(["ssh-keygen", "-Y", verb, *words], input=content, capture_output=True, check=False)
     except FileNotFoundError as error:
         raise KeyUnusable(
             "signatures are made and checked by OpenSSH's ssh-keygen, which is not installed. "
             "Install the package openssh-client (Debian, Ubuntu) or openssh (Fedora, RHEL)"
         ) from error
+    if answer.returncode and (unknown := re.search(rb"No user exists for uid \d+", answer.stderr)):
+        raise KeyUnusable(
+            f"ssh-keygen failed: '{unknown[0].decode()}'. Add a line of this user to /etc/passwd, or run the command as a user "
+            "who has one"
+        )
+    return answer
 
 
 def _file(signature: str) -> IO[bytes]:

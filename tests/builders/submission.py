@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import shutil
 import subprocess
 import tempfile
@@ -21,6 +23,8 @@ def key_file(folder: Path, name: str = "key") -> Path:
     """Create a private key without a passphrase, and its public key next to it."""
     if shutil.which("ssh-keygen") is None:
         pytest.skip("ssh-keygen (openssh-client) is not installed")
+    if os.getuid() not in {entry.pw_uid for entry in pwd.getpwall()}:
+        pytest.skip("ssh-keygen needs an entry of this user in /etc/passwd")
     path = folder / name
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", path], check=True)
     return path

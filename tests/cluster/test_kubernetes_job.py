@@ -372,3 +372,66 @@ def test_a_plain_job_is_over_by_its_condition() -> None:
     assert job_state(goes_on, [pod("head")], []).name == "Running"
     ended = job_state({"kind": "Job", "status": {"conditions": [failed]}}, [], [])
     assert (ended.name, ended.reason, ended.is_over) == ("Failed", "4 times", True)
+
+
+def fetched(monkeypatch: pytest.MonkeyPatch, to: Path, *members: tuple[tarfile.TarInfo, bytes]) -> None:
+    """Copy a pod's folder whose archive has these members."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for member, content in members:
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    monkeypatch.setattr(Api, "run_command", lambda *_: base64.encodebytes(file.getvalue()).decode())
+    Api.copy_folder(object.__new__(Api), "head", "aiperf", "/runs/1", [], to)
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = kind, target
+    return entry
+
+
+def test_a_pods_folder_arrives_with_links_as_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    to, victim = tmp_path / "run", tmp_path / "victim"
+    to.mkdir()
+    victim.write_bytes(b"theirs")
+    (to / "journal.jsonl").symlink_to(victim)
+
+    fetched(
+        monkeypatch,
+        to,
+        (member("./journal.jsonl"), b"ours"),
+        (member("./telemetry", tarfile.DIRTYPE), b""),
+        (member("./telemetry/0.jsonl"), b"a sample"),
+        (member("./latest", tarfile.SYMTYPE, "journal.jsonl"), b""),
+        (member("./again", tarfile.LNKTYPE, "./journal.jsonl"), b""),
+    )
+
+    found = {str(path.relative_to(to)): path.read_bytes() for path in to.rglob("*") if path.is_file()}
+    assert found == {"journal.jsonl": b"ours", "telemetry/0.jsonl": b"a sample", "latest": b"ours", "again": b"ours"}
+    assert not any(path.is_symlink() for path in to.rglob("*")) and victim.read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        member("../victim"),
+        member("/etc/victim"),
+        member("./../../victim"),
+        member("./out", tarfile.SYMTYPE, "/etc/passwd"),
+        member("./out", tarfile.SYMTYPE, "../secret"),
+        member("./pipe", tarfile.FIFOTYPE),
+        member("./disk", tarfile.BLKTYPE),
+    ],
+    ids=lambda bad: f"{bad.name} {bad.linkname}",
+)
+def test_a_member_outside_of_the_folder_is_refused(
+    bad: tarfile.TarInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = tmp_path / "runs" / "1"
+    to.mkdir(parents=True)
+
+    with pytest.raises(ClusterError, match="could not be copied"):
+        fetched(monkeypatch, to, (bad, b""))
+
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

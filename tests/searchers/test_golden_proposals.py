@@ -1,7 +1,7 @@
 """Proposals have the recorded hashes: caches between proposals save work and change no proposal.
 
 An intended change of proposals increases searchers.RULES and records new hashes, which
-`python -m tests.searchers.test_golden_proposals` prints.
+`python -m tests.builders.fixed_arithmetic tests.searchers.test_golden_proposals` prints.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from searchers.history import (
 )
 from searchers.propose import propose
 from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf, TpeConf
+from tests.builders.fixed_arithmetic import recorded_anew
 from tests.builders.history import Run, proposed, space
 
 HASHES = Path(__file__).parents[1] / "golden" / "proposals.json"
@@ -95,9 +96,14 @@ def hashed(name: str) -> str:
     return f"{len(proposals)} {hashlib.sha256(repr(proposals).encode()).hexdigest()}"
 
 
+@pytest.fixture(scope="module")
+def anew() -> dict[str, str]:
+    return recorded_anew("tests.searchers.test_golden_proposals")
+
+
 @pytest.mark.parametrize("name", ASKED)
-def test_proposals_equal_the_recorded_ones(name: str) -> None:
-    assert hashed(name) == json.loads(HASHES.read_text())[name]
+def test_proposals_equal_the_recorded_ones(anew: dict[str, str], name: str) -> None:
+    assert anew[name] == json.loads(HASHES.read_text())[name]
 
 
 if __name__ == "__main__":

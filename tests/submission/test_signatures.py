@@ -169,3 +169,24 @@ def test_without_ssh_keygen_the_message_names_the_package(tmp_path: Path, monkey
 
     with pytest.raises(KeyUnusable, match="openssh-client"):
         sign(tmp_path / "key", b"content")
+
+
+def test_a_user_without_an_entry_in_passwd_is_told(
+    folder: Path, signed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ssh-keygen refuses any uid that a container platform chose (setpriv --reuid=12345 ssh-keygen …)."""
+    program = tmp_path / "ssh-keygen"
+    program.write_text("#!/bin/sh\necho 'No user exists for uid 12345' >&2\nexit 255\n")
+    program.chmod(0o755)
+    (tmp_path / "allowed").write_text("")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    for call in (
+        lambda: sign(folder / "key", b"x"),
+        lambda: signing_key(signed, b"another manifest"),
+        lambda: read_allowed(tmp_path / "allowed"),
+    ):
+        with pytest.raises(
+            KeyUnusable, match=r"'No user exists for uid 12345'\. Add a line of this user to /etc/passwd"
+        ):
+            call()

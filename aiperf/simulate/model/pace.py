@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from cluster.simulated import SimulatedConf
 from morphism import Cost
@@ -102,7 +103,7 @@ def seconds_of_an_image(
     `is_training`: False for validation.
     """
     content = content_of_an_image(figures, generation, batch, is_training=is_training)
-    return sum(cost * amount for cost, amount in zip(costs, content, strict=True))
+    return fsum(cost * amount for cost, amount in zip(costs, content, strict=True))
 
 
 def content_of_an_image(figures: Cost, generation: int, batch: int, *, is_training: bool) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ import statistics
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from math import fsum
 from pathlib import Path
 
 import msgspec
@@ -134,7 +135,7 @@ def rehearse(conf: RunConf, workers: int, reference: SingleWorkerMean) -> Rehear
     scored = score(kept)
     flops, busy = scored.flops_per_second or 0.0, scored.busy_share or 0.0
     # Hosts differ by their seeds. With few workers all may be fast.
-    mean_speed = sum(world.speed_of(slot // opening.conf.workers_per_host) for slot in range(workers)) / workers
+    mean_speed = fsum(world.speed_of(slot // opening.conf.workers_per_host) for slot in range(workers)) / workers
     perfect = workers * mean_speed * reference.score_flops_per_second
     return Rehearsed(
         workers=workers,

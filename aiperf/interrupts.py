@@ -2,8 +2,8 @@
 
 The program is at one of three stages. `AT_ONCE`: the process exits immediately. `UNWINDING`: KeyboardInterrupt is raised, so
 that resources are released. `NOTED`: a run is in progress, and the driver ends it cleanly at its next turn. A second signal
-ends the process immediately at every stage. `scratch.py` then removes its child processes. This module is imported first and
-imports little: see `aiperf/__main__.py`.
+ends the process and its child processes immediately at every stage. `scratch.py` then removes their files. This module is
+imported first and imports little: see `aiperf/__main__.py`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class _Requests:
         self.terminals: tuple[int, ...] = ()
         """Standard streams that were terminals at the start. A closed terminal cannot be recognized later."""
         self.then: Callable[[], None] | None = None
+        self.last_words = ""
 
     def take(self, number: int, frame: object) -> None:
         """Handle a signal."""
@@ -66,11 +67,18 @@ class _Requests:
         os.close(null)
 
     def leave(self, number: int) -> None:
-        """Exit immediately, with the terminal's cursor restored."""
+        """End all child processes and exit immediately, with the terminal's cursor restored."""
+        if self.stage != AT_ONCE:
+            from aiperf.system.processes import family
+
+            # Ray's agents would notice the end of the others only after 43 s (Ray 2.60)
+            for pid in [pid for pid in family(os.getpid()) if pid != os.getpid()]:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
         with suppress(OSError):
             if 1 in self.terminals and self.stage != AT_ONCE:
                 os.write(1, _SHOW_CURSOR)
-            os.write(2, b"aiperf: ended at once\n")
+            os.write(2, f"aiperf: ended at once{self.last_words}\n".encode(errors="surrogateescape"))
         os._exit(128 + number)
 
 
@@ -96,6 +104,11 @@ def set_again() -> None:
         for number in NUMBERS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _requests.take)
+
+
+def say_when_ended(words: str) -> None:
+    """Set the words that follow `ended at once` if a second signal ends the process: the command that resumes the run."""
+    _requests.last_words = words
 
 
 def unwind() -> None:

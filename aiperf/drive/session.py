@@ -32,6 +32,7 @@ from aiperf.rules.proposals import check_rules
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
+from aiperf.shell_command import resuming
 from aiperf.statistics.predicted_score import differing_options, node_hashes, read_prediction, release
 from aiperf.submission.announced_run import use_announcement
 from aiperf.system.describe import describe, folders_of, versions
@@ -315,6 +316,7 @@ def _drive(
     after_turn: Callable[[Driver], None],
 ) -> None:
     clock = WallClock(already)
+    interrupts.say_when_ended(f". To resume the run: {resuming(folder)}")
     request = folder / END_REQUEST
     request.unlink(missing_ok=True)  # of a driver before this one
     own_head = _content(folder / HEAD_FILE)
@@ -343,6 +345,8 @@ def _drive(
             )
             with ending_on_interrupt(driver):
                 driver.drive()
+        if state.run.ended == "duration":
+            interrupts.say_when_ended("")
         sweep(state.run, folder / CHECKPOINTS)
     except RuntimeLost as lost:
         raise RunStopped(folder, str(lost)) from lost

@@ -436,6 +436,11 @@ class Journal:
             )
         else:
             saved = f"the lines after line {self.lines} are saved in '{kept}'"
+            if os.fstat(self._file.fileno()).st_size > self._size:
+                path, new = shlex.quote(str(self.path)), shlex.quote(str(kept))
+                saved += (
+                    f". To repair: cp {path} {path}.changed && truncate -s {self._size} {path} && cat {new} >> {path}"
+                )
         return JournalTakenAway(
             f"only its driver may change the journal of a running run. '{self.path}' {what}. The run stops: {saved}. "
             f"To resume: {resuming(self.path.parent)}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.__main__ import main
-from tests.rigs.processes import comes_true
+from tests.rigs.processes import comes_true, command_line, descendants
 from tests.rigs.user import CTRL_C, Terminal
 
 RUN = ("runs=runs", "schedule.duration_seconds=8", "schedule.warmup_seconds=1", "schedule.epochs=[1]")
@@ -78,6 +78,33 @@ def test_ctrl_c_twice_ends_a_run_at_once(delay: float, tmp_path: Path, capsys: p
         assert terminal.wait(5.0), terminal.text
         assert_ended(terminal)
     assert_runs_can_be_read(tmp_path, capsys)
+
+
+def test_ctrl_c_twice_leaves_no_process_and_tells_how_to_resume(tmp_path: Path) -> None:
+    words = ("runs=runs", "schedule.duration_seconds=600", "schedule.warmup_seconds=1")
+
+    def journals() -> list[Path]:
+        return list((tmp_path / "runs").glob("*/journal.jsonl"))
+
+    with Terminal(words, tmp_path) as terminal:
+        # `wait` reads the terminal, or the run would wait for its reader
+        assert comes_true(
+            lambda: terminal.wait(0.2) or any(b"TrialStarted" in path.read_bytes() for path in journals()), 200.0
+        ), terminal.text
+        known = descendants(terminal.process.pid)
+        agents = [
+            pid for pid in known if command_line(pid).startswith((b"ray::DashboardAgent", b"ray::RuntimeEnvAgent"))
+        ]
+        terminal.type(CTRL_C)
+        terminal.wait(0.3)
+        terminal.type(CTRL_C)
+
+        assert terminal.wait(30.0), terminal.text
+        assert len(agents) == 2
+        assert comes_true(lambda: not any(command_line(pid) for pid in known), 10.0), "Ray's own end takes 43 s"
+    assert (
+        f"ended at once. To resume the run: python -m aiperf resume=runs/{journals()[0].parent.name}" in terminal.text
+    )
 
 
 @pytest.mark.slow

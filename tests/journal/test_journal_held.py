@@ -306,6 +306,41 @@ def test_driver_without_its_journal_stops_at_the_next_commit(tmp_path: Path, har
         assert b'"event":"RunEnded"' in kept.read_bytes() and kept.read_bytes().count(b"\n") == 1
 
 
+@pytest.mark.parametrize("foreign", [b"hello\n", b"torn", b'{"event":"RunEnded"}\n' * 3])
+def test_the_printed_repair_removes_foreign_lines_and_adds_ours(tmp_path: Path, foreign: bytes) -> None:
+    folder = tmp_path / "a run's folder"
+    folder.mkdir()
+    with Journal(folder / NAME) as journal:
+        journal.append(RUN)
+        with (folder / NAME).open("ab") as file:
+            file.write(foreign)
+        with pytest.raises(JournalTakenAway) as error:
+            journal.append([ended()])
+
+    repair = str(error.value).split("To repair: ")[1].split(". To resume:")[0]
+    subprocess.run(["sh", "-c", repair], check=True)
+
+    assert list(read(folder)) == [*RUN, ended()]
+    assert (folder / f"{NAME}.changed").read_bytes().endswith(foreign)
+
+
+@pytest.mark.parametrize("lost", [1, 200])
+def test_a_cut_journal_is_resumed_without_a_repair(tmp_path: Path, lost: int) -> None:
+    path = tmp_path / NAME
+    with Journal(path) as journal:
+        journal.append(RUN)
+        os.truncate(path, path.stat().st_size - lost)
+        with pytest.raises(JournalTakenAway, match="To resume"):
+            journal.append([ended()])
+
+    whole = list(read(path))
+    assert whole == RUN[: len(whole)] and 0 < len(whole) < len(RUN)
+    with taken_up(path) as journal:
+        journal.append([resumed(at=whole[-1].at, down_seconds=0.0)])
+
+    assert list(read(path))[:-1] == whole
+
+
 def test_what_could_not_be_written_is_kept_even_twice(tmp_path: Path) -> None:
     path = written(tmp_path)
     with taken_up(path) as journal:

@@ -53,6 +53,7 @@ def ask(
     environment: Mapping[str, str] | None = None,
     folder: str | os.PathLike[str] | None = None,
     largest: int = LARGEST_OUTPUT,
+    keeps_locale: bool = False,
 ) -> Answer:
     """Run a program to its end and return its answer. It ends with all its children if it exceeds a limit.
 
@@ -63,6 +64,7 @@ def ask(
         environment: environment variables. Default: this process's. LC_ALL=C is added.
         folder: working directory. Default: this process's.
         largest: bytes of each output stream.
+        keeps_locale: do not add LC_ALL=C, for a program that hands its environment on (sbatch).
 
     Raises:
         ProgramFailed: the program cannot be started or exceeded a limit. A failed exit status is no error here.
@@ -73,7 +75,7 @@ def ask(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=c_locale(environment),
+            env=environment if keeps_locale else c_locale(environment),
             cwd=folder,
             start_new_session=True,
         )

@@ -9,6 +9,7 @@ folder. The commands are made here as lists of words. `aiperf.drive.ray.cluster.
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections import Counter
@@ -31,7 +32,9 @@ from cluster.place import (
 REACHED = "aiperf: this host is ready"
 """Line that a host prints if it can join."""
 HOST = r"(?:[\w.-]+@)?[A-Za-z0-9_\[][\w.:%\]-]*"
-HOST_IN_WORDS = "[USER@]HOST, as ssh takes it"
+HOSTS = r"[\w.@:%,\[\]-]+"
+"""Regular expression of the texts that `expanded` reads."""
+HOST_IN_WORDS = "[USER@]HOST, as ssh takes it, or a list of Slurm, n[001-003,007]"
 FAULTS = {
     41: "has no such directory (cluster.directory), or not on a file system that both see",
     42: "failed in cluster.setup",
@@ -51,8 +54,8 @@ class HostsConf(JoinedConf):
     """
 
     kind: str = "hosts"
-    hosts: list[str] = field(default_factory=list, metadata=form(HOST, HOST_IN_WORDS))
-    """[USER@]HOST for each host, as ssh takes it, or a name of ssh_config(5)."""
+    hosts: list[str] = field(default_factory=list, metadata=form(HOSTS, HOST_IN_WORDS))
+    """[USER@]HOST for each host, as ssh takes it, or a name of ssh_config(5). Slurm's lists are expanded: n[001-003,007]."""
     fewest_hosts: int | None = field(default=None, metadata={"least": 1, "most": MOST_NODES})
     """Minimum number of hosts, if others cannot be reached or do not join in time. Default: all hosts."""
     join_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
@@ -82,7 +85,15 @@ class HostsConf(JoinedConf):
             raise ValueError(
                 f"cluster.hosts has at least 1 entry, each is {HOST_IN_WORDS}, but found []: write cluster.hosts=[n1,n2]"
             )
-        names = [host.rpartition("@")[2] for host in self.hosts]
+        for host in self.names:
+            if re.fullmatch(r"[^:\[]+:\d+", host):
+                raise ValueError(
+                    f"each of cluster.hosts is {HOST_IN_WORDS}, but found {host!r}: write {host.partition(':')[0]}. A port of "
+                    "ssh is cluster.ssh=[-p,PORT], and accelerators are chosen in cluster.setup"
+                )
+            if not re.fullmatch(HOST, host):
+                raise ValueError(f"each of cluster.hosts is {HOST_IN_WORDS}, but found {host!r}: correct it")
+        names = [host.rpartition("@")[2] for host in self.names]
         if twice := {name for name, count in Counter(names).items() if count > 1}:
             raise ValueError(
                 f"each host is named once, since it is one node of the run, but found {sorted(twice)} more than once: "
@@ -94,11 +105,16 @@ class HostsConf(JoinedConf):
                 "lower it, or add hosts"
             )
 
+    @property
+    def names(self) -> list[str]:
+        """The hosts one by one."""
+        return [host for word in self.hosts for host in expanded(word)]
+
     def place(self, environment: Mapping[str, str]) -> InvitedPlace:
         """Return the hosts of the run, with the commands to check and join them. `environment`: not used."""
         return InvitedPlace(
-            hosts=tuple(self.hosts),
-            head=HeadPlace(len(self.hosts), self.fewest_hosts or len(self.hosts), self.join_seconds, self.address),
+            hosts=tuple(self.names),
+            head=HeadPlace(len(self.names), self.fewest_hosts or len(self.names), self.join_seconds, self.address),
             again_seconds=self.again_seconds,
             check_command=self.check_command,
             join_command=self.join_command,
@@ -106,13 +122,13 @@ class HostsConf(JoinedConf):
 
     def requested_nodes(self) -> NodesAsked:
         """Return the number of hosts, and the declared model and memory of their accelerators (None: not declared)."""
-        return replace(super().requested_nodes(), nodes=len(self.hosts))
+        return replace(super().requested_nodes(), nodes=len(self.names))
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
         """Return one row (name, text) for the printed plan: the first eight hosts. `seconds`: not used."""
-        more = f" and {len(self.hosts) - 8} more" if len(self.hosts) > 8 else ""
+        more = f" and {len(self.names) - 8} more" if len(self.names) > 8 else ""
         return [
-            ("hosts", f"{', '.join(self.hosts[:8])}{more}, by ssh; head and driver on the machine where this is typed")
+            ("hosts", f"{', '.join(self.names[:8])}{more}, by ssh; head and driver on the machine where this is typed")
         ]
 
     def check_command(self, host: str, folder: Path) -> list[str]:
@@ -170,11 +186,41 @@ class HostsConf(JoinedConf):
         return "\n".join(
             [
                 "# On this machine, with Ray's head and the driver, first of all for each host (what is missing there?):",
-                *(shlex.join(self.check_command(host, folder)) for host in self.hosts),
+                *(shlex.join(self.check_command(host, folder)) for host in self.names),
                 "# then, until the run is over, its standard input held open and what it says kept in the run's logs/:",
-                *(shlex.join(self.join_command(host, folder)) for host in self.hosts),
+                *(shlex.join(self.join_command(host, folder)) for host in self.names),
             ]
         )
+
+
+def expanded(word: str) -> list[str]:
+    """Return the hosts of a list in Slurm's syntax.
+
+    >>> expanded("n[001-003,007]"), expanded("me@r[1-2]n3,x"), expanded("[::1]")
+    (['n001', 'n002', 'n003', 'n007'], ['me@r1n3', 'me@r2n3', 'x'], ['[::1]'])
+
+    Raises:
+        ValueError: a range is not FIRST-LAST, or there are more than MOST_NODES hosts.
+    """
+    hosts: list[str] = []
+    for each in re.split(r",(?![^\[]*\])", word):
+        found = re.search(r"\[([\d,-]+)\]", each)
+        if found is None:
+            hosts.append(each)
+            continue
+        for part in found[1].split(","):
+            ends = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part)
+            first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+            if ends is None or not first <= last < first + MOST_NODES:
+                raise ValueError(
+                    f"a range of hosts is FIRST-LAST, with at most {MOST_NODES} hosts, but found {part!r} in {word!r}: write "
+                    "the hosts out, as `scontrol show hostnames` does"
+                )
+            for number in range(first, last + 1):
+                hosts += expanded(f"{each[: found.start()]}{number:0{len(ends[1])}}{each[found.end() :]}")
+                if len(hosts) > MOST_NODES:
+                    raise ValueError(f"a run has at most {MOST_NODES} hosts, but found more in {word!r}: name fewer")
+    return hosts
 
 
 def fault_of(status: int, errors: Sequence[str]) -> str:

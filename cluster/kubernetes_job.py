@@ -69,6 +69,11 @@ class KubernetesJob:
             f"python -m aiperf status {self.run.folder}"
         )
 
+    @property
+    def writes_here(self) -> bool:
+        """False: the job writes on its volume."""
+        return False
+
     def submit(self, script: Path) -> str:
         """Create all Kubernetes objects of the run, and return the job's id. Ended jobs of an earlier start are replaced.
 

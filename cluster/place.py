@@ -186,13 +186,17 @@ class BatchJob(Protocol):
         ...
 
     def run_in_allocation(self, script: Path) -> int:
-        """Run the file `script` in the allocation of this process, and wait for its end. Return its exit status."""
+        """Run the file `script` in the allocation of this process, and wait for its end. Return its exit status.
+
+        A first SIGINT (Ctrl-C) ends the run with its report, a second one at once.
+        """
         ...
 
     def state(self, job: str) -> JobState:
         """Return the current state of the job with the id `job`.
 
         Raises:
+            UnknownJob: the scheduler does not know the job, or no longer.
             ClusterError: the scheduler is missing, refuses or does not answer.
         """
         ...
@@ -205,10 +209,13 @@ class BatchJob(Protocol):
         """
         ...
 
-    def lines(self, job: str) -> Sequence[str] | None:
-        """Return the lines that `aiperf status` prints for the run on the cluster. `job`: id of the job.
+    @property
+    def writes_here(self) -> bool:
+        """True if the job writes into the run's folder on this machine, which must exist before it is submitted."""
+        ...
 
-        None if the run's folder is shared with this machine and can be read here. Empty if there is no answer.
+    def lines(self, job: str) -> Sequence[str]:
+        """Return a few lines about the progress of the run on the cluster. Empty if there is no answer. `job`: id of the job.
 
         Raises:
             ClusterError: the scheduler refuses or does not answer.
@@ -244,6 +251,10 @@ class BatchJob(Protocol):
 
 class ClusterError(Exception):
     """Failure or refusal of a scheduler, or a missing scheduler. Contains its message and a remedy."""
+
+
+class UnknownJob(ClusterError):
+    """Job that its scheduler does not know: it ended some minutes ago, or another scheduler has it."""
 
 
 class NoReport(ClusterError):

@@ -7,14 +7,18 @@ starts one step on the first node, with Ray's head and the driver, and one step 
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aiperf.programs import ProgramFailed, ask
 from cluster.place import (
     HEAD_LOST,
     LINE,
@@ -29,21 +33,31 @@ from cluster.place import (
     NodesAsked,
     Place,
     SchedulerConf,
+    UnknownJob,
     bytes_of,
     form,
 )
 
 SCRIPT = "slurm.sh"
 """Name of the script in the run's folder."""
-RUNNING = re.compile(
-    "PENDING|CONFIGURING|RUNNING|COMPLETING|REQUEUED|REQUEUE_HOLD|SUSPENDED|RESIZING|SIGNALING|STAGE_OUT"
+LOG = "slurm.log"
+"""Name of the job's output file in the run's folder."""
+OVER = re.compile(
+    "BOOT_FAIL|CANCELLED|COMPLETED|DEADLINE|FAILED|LAUNCH_FAILED|NODE_FAIL|OUT_OF_MEMORY|PREEMPTED|RECONFIG_FAIL|REVOKED|TIMEOUT"
 )
-"""States of squeue(1) in which a job may still continue."""
+"""States of squeue(1) after which a job does not run again. With a requeue another state follows at once."""
 HOPELESS = re.compile(
-    "AccountNotAllowed|(Assoc|QOS)Max(Node|WallDuration)PerJobLimit|BadConstraints|Invalid(Account|QOS)"
-    "|Partition(Config|NodeLimit|TimeLimit)|QOSNotAllowed"
+    r"AccountNotAllowed|AssociationTimeLimit|BadConstraints|DeadLine|DependencyNeverSatisfied|Invalid(Account|QOS)"
+    r"|MaxMemPerLimit|Partition(Config|NodeLimit|TimeLimit)|QOSNotAllowed|QOSTimeLimit|QOSMin\w+"
+    r"|(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?"
 )
 """Reasons of squeue(1) for which a job waits until an administrator changes the site's limits."""
+HELD = re.compile(
+    r"JobHeld(Admin|User)|JobHoldMaxRequeue|launch.failed.requeued.held|REQUEUE_HOLD|RESV_DEL_HOLD|SPECIAL_EXIT"
+)
+"""Reasons and states of squeue(1) in which a job waits until it is released."""
+ANSWER_SECONDS = 60.0
+"""Time limit of a program of Slurm, whose controller may be busy."""
 
 
 _GPUS = r"(\w[\w.-]*:)?[1-9]\d{0,5}(,(\w[\w.-]*:)[1-9]\d{0,5})*"
@@ -66,8 +80,13 @@ _OWN = (
     "no-kill",
     "wrap",
     "parsable",
+    "test-only",
+    "wait",
+    "help",
+    "usage",
+    "version",
 )
-"""Options of sbatch that the script sets itself, or that would break it."""
+"""Options of sbatch that the script sets itself, or with which sbatch does not submit and return."""
 
 
 @dataclass
@@ -113,6 +132,8 @@ class SlurmConf(SchedulerConf):
     """Queue the job again after the time limit or the loss of the first node. The run is resumed from its journal."""
     setup: list[str] = field(default_factory=list, metadata=form(LINE, "a line of bash, source /opt/venv/bin/activate"))
     """Lines of bash that run first on the nodes: module load cuda/12.4. A line that fails ends the job."""
+    python: str | None = field(default=None, metadata=form(LINE, "the path of a program, /opt/venv/bin/python"))
+    """Python interpreter on the nodes. Default: the path of this one, or in a container `python` of its image."""
     container: str | None = field(
         default=None, metadata=form(LINE, "an image as its runtime takes it, /images/aiperf.sqsh")
     )
@@ -141,7 +162,8 @@ class SlurmConf(SchedulerConf):
             name = word.lstrip("-").partition("=")[0]
             if not word.startswith("--") or name in _OWN:
                 raise ValueError(
-                    f"cluster.extra holds long options of sbatch which the batch script does not set, but found {word!r}: "
+                    "cluster.extra holds long options of sbatch which the batch script does not set, and with which sbatch "
+                    f"submits and returns, but found {word!r}: "
                     f"write --name=value, and not one of {', '.join(_OWN)}"
                 )
 
@@ -228,7 +250,7 @@ class SlurmConf(SchedulerConf):
         yield "no-kill", ""  # the loss of a node is survived
         yield ("requeue" if self.requeue else "no-requeue"), ""
         yield "open-mode", "append"
-        yield "output", f"{str(folder).replace('%', '%%')}/slurm.log"
+        yield "output", f"{str(folder).replace('%', '%%')}/{LOG}"
 
 
 DOWN_SECONDS = 30
@@ -236,26 +258,40 @@ DOWN_SECONDS = 30
 is ended."""
 LEAVE_SECONDS = 15
 """Time for the nodes to leave by themselves when the driver has ended."""
-GPUS_OF_STEPS = """# A job of whole nodes owns their GPUs, but a step gets only GPUs that were requested by name.
-details=$(scontrol --oneliner --details show job "$SLURM_JOB_ID")
-gres=
-case $details in
-  *TresPer*) ;;  # requested by cluster.gpus_per_node or by the allocation: steps get the same
-  *)
-    gres=$(tr ' ' '\\n' <<< "$details" | awk '
-      sub(/^GRES=/, "") {
-        gsub(/\\([^)]*\\)/, "")
-        count = split($0, kinds, ","); gpus = ""
-        for (at = 1; at <= count; at++) if (kinds[at] ~ /^gpu/) gpus = gpus (gpus == "" ? "" : ",") kinds[at]
-        print gpus
-      }' | sort -u)
-    if [ "$(wc -l <<< "$gres")" -gt 1 ]; then
-      echo "aiperf: all nodes of a run need the same GPUs, but found:" ${gres//$'\\n'/ and }". Set cluster.gpus_per_node" >&2
-      exit 2
-    fi ;;
-esac
+ENVIRONMENT_OF_STEPS = r"""# On a node Slurm's programs ask the node's own cluster.
+[ -z "$SLURMD_NODENAME" ] || unset SLURM_CLUSTERS
+# Options of an allocation (salloc --gpus=8 --ntasks=4) which its steps would take.
+unset ${!SLURM_GPUS_PER_@} ${!SLURM_NTASKS@} ${!SLURM_CPUS_PER_@} ${!SLURM_MEM_PER_@} ${!SRUN_@} \
+  SLURM_GPUS SLURM_GPU_BIND SLURM_NPROCS SLURM_DISTRIBUTION SLURM_TRES_PER_TASK SLURM_THREADS_PER_CORE SLURM_HINT
+# The last task of an array has the array's id as SLURM_JOB_ID.
+job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+job=${job:-$SLURM_JOB_ID}
+"""
+"""Part of the script that removes what would change its steps, and sets `job`, the id of this job alone."""
+GPUS_OF_STEPS = r"""# Each step names the job's GPUs on a node, since a step of whole nodes would get none.
+# In a job that requested GPUs without their model (TresPerNode=gpu:4, gres:gpu:4 or gres/gpu:4, by release), Slurm refuses a
+# step with it.
+details=$(LC_ALL=C scontrol --oneliner --details show job "$job") || exit
+gres=$(tr ' ' '\n' <<< "$details" | awk '
+  /^TresPer.*gpu([:=][0-9]+)?(,|$)/ { is_plain = 1 }
+  sub(/^GRES=/, "") { gsub(/\([^)]*\)/, ""); nodes[++count] = $0 }
+  END { for (node = 1; node <= count; node++) {
+    kinds = split(nodes[node], kind, ","); gpus = ""; total = 0
+    for (at = 1; at <= kinds; at++) if (sub(/^(gres[:\/])?gpu/, "gpu", kind[at])) {
+      gpus = gpus (gpus == "" ? "" : ",") kind[at]; total += substr(kind[at], match(kind[at], /[0-9]*$/))
+    }
+    print is_plain && total ? "gpu:" total : gpus
+  } }' | sort -u)
+if [ "$(wc -l <<< "$gres")" -gt 1 ]; then
+  echo "aiperf: all nodes of a run need the same GPUs, but found:" ${gres//$'\n'/ and }". Set cluster.gpus_per_node" >&2
+  exit 2
+fi
+hide=  # CUDA_VISIBLE_DEVICES= runs on processors
+[ -n "${CUDA_VISIBLE_DEVICES-all}" ] || { gres=${gres:+none}; hide="env CUDA_VISIBLE_DEVICES="; }
+export AIPERF_GPUS=${gres%none}
 """
 """Part of the script that sets `gres`, the GPUs of each step."""
+_SRUN = "srun --overlap --ntasks-per-node=1 --cpu-bind=none --mem=0 --no-kill --kill-on-bad-exit=0 --export=ALL"
 _NOT_SHOWN = ("job-name", "output", "open-mode", "no-kill", "signal", "ntasks-per-node")
 """Options of sbatch that request no resources."""
 
@@ -296,66 +332,75 @@ def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
     run = shlex.quote(str(submission.folder))
     step, prefix = _container(conf, submission)
     before = "".join(f"{line} || exit\n" for line in conf.setup)
-    aiperf = f"{prefix}{shlex.quote(submission.python)} -m aiperf"
+    python = conf.python or (submission.python if conf.container is None else "python")
+    aiperf = f"$hide {prefix}{shlex.quote(python)} -m aiperf"
+    verb, words = shlex.join(submission.verb), shlex.join(submission.words)
     without_head = "scontrol requeue" if conf.requeue else "scancel"
-    at_limit = '[ -z "$limit" ] || scontrol requeue "$SLURM_JOB_ID"\n' if conf.requeue else ""
+    at_limit = '[ -z "$limit" ] || ! owns || scontrol requeue "$job"\n' if conf.requeue else ""
+    # the shell that watches the first node needs Slurm's programs: it stays outside of the container
+    own_node = f"""{_SRUN} ${{0:+--gres="$0"}} --nodes=1 --ntasks=1 --nodelist="$SLURMD_NODENAME" "$@\""""
+    inner = f"""bash -c 'exec {own_node}' "$gres"{step} """ if step else ""
     return f"""#!/bin/bash
 {chr(10).join(lines)}
 
-# Written by: {submission.program} {shlex.join(submission.words)}
+# Written by: {submission.program} {words}
 # The first node holds Ray's head and the driver; the others join it through a file in the run's folder.
 # Queued again, the run goes on from its journal.
 
 cd {shlex.quote(str(submission.directory))} || exit
 {before}run={run}
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+{ENVIRONMENT_OF_STEPS}
+first=$(LC_ALL=C scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 [ -n "$first" ] || {{ echo "aiperf: job $SLURM_JOB_ID has no nodes; outside of Slurm unset SLURM_JOB_ID" >&2; exit 2; }}
-export first
+export first job
 others=$((SLURM_JOB_NUM_NODES - 1))
 
 {GPUS_OF_STEPS}
 # A step on some of the nodes: one process on each, with this script's environment and all that the job was granted there.
 # It replaces its shell, so that signals reach srun, which forwards them.
-step() {{
-  exec srun --overlap --ntasks-per-node=1 --cpu-bind=none --mem=0 --no-kill --kill-on-bad-exit=0 --export=ALL \
-    ${{gres:+--gres="$gres"}}{step} "$@"
-}}
+step() {{ exec {_SRUN} ${{gres:+--gres="$gres"}} "$@"; }}
 
 # A job that may lose nodes continues without its first node and without this script (Slurm 22.05). The other nodes end it if
 # the run has ended there or its head does not answer, and Slurm reports that the first node is down or does not respond.
 # A node that is cut off itself ends nothing. USR1 ends the wait.
-joined='trap "" USR1; "$@"; status=$?; trap "exit $status" USR1
+joined='unset SLURM_CLUSTERS; trap "" USR1; "$@"; status=$?; trap "exit $status" USR1
 case $status in 0 | {HEAD_LOST}) ;; *) exit "$status" ;; esac
 while sleep {DOWN_SECONDS} & wait "$!"; do
-  case "$status $(sinfo --noheader --nodes="$first" --format=%t)" in
-    *" down"* | "{HEAD_LOST} "*\\*) {without_head} "$SLURM_JOB_ID"; exit {HEAD_LOST} ;;
+  case "$status $(LC_ALL=C sinfo --noheader --nodes="$first" --format=%t)" in
+    *" down"* | "{HEAD_LOST} "*\\*) {without_head} "$job"; exit {HEAD_LOST} ;;
   esac
 done
 exit "$status"'
 nodes=
 if [ "$others" -gt 0 ]; then
-  step --nodes="$others" --ntasks="$others" --exclude="$first" bash -c "$joined" join {aiperf} join "$run" &
+  step --nodes="$others" --ntasks="$others" --exclude="$first" bash -c "$joined" join {inner}{aiperf} join "$run" &
   nodes=$!
 fi
-step --nodes=1 --ntasks=1 --nodelist="$first" {aiperf} {shlex.join(submission.verb)} "$run" {shlex.join(submission.words)} &
+step --nodes=1 --ntasks=1 --nodelist="$first"{step} {aiperf} {verb} "$run" {words} &
 driver=$!
 
 # Before the time limit Slurm sends USR1: the driver is asked to close the journal and to write the report.
-# A script that lost its job while its node was cut off must not end the run of the next one.
-limit=
-own="$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}"
+# A script that lost its job while its node was cut off must not end the run of the next one, whose steps have the same ids.
+limit= asked=
+own="$job.${{SLURM_RESTART_COUNT:-0}}"
 echo "$own" > "$run/slurm.own"
-end() {{ [ "$(cat "$run/slurm.own")" != "$own" ] || touch "$run/end-requested"; }}
+owns() {{ [ "$(cat "$run/slurm.own")" = "$own" ]; }}
+end() {{ ! owns || touch "$run/end-requested"; }}
+stop() {{  # the second time at once
+  [ -z "$asked" ] || ! owns || {{ kill "$driver"; sleep 1; kill "$driver"; }}
+  asked=yes; end
+}}
 trap 'limit=reached; end' USR1
-trap end TERM INT
+trap stop TERM INT
 while kill -0 "$driver" 2>/dev/null; do
   wait "$driver"  # returns early for a signal
 done
 wait "$driver"
 status=$?
 [ -z "$nodes" ] || {{
-  for _ in {{1..{LEAVE_SECONDS}}}; do kill -USR1 "$nodes" && sleep 1; done
-  kill "$nodes"; wait "$nodes"
+  for _ in {{1..{LEAVE_SECONDS}}}; do owns && kill -USR1 "$nodes" && sleep 1; done
+  if owns; then kill "$nodes"; else kill -KILL "$nodes"; fi
+  wait "$nodes"
 }} 2>/dev/null
 {at_limit}exit "$status"
 """
@@ -396,42 +441,79 @@ class SlurmJob:
     program: str
 
     def submit(self, script: Path) -> str:
-        """Submit the script in the file `script` by sbatch. Return the job's id.
+        """Submit the script in the file `script` by sbatch. Return the job's id: JOB, or JOB;CLUSTER if sbatch names one.
 
         Raises:
-            ClusterError: sbatch is not installed or refused the job. The message is that of sbatch.
+            ClusterError: sbatch is not installed, refused the job (the message is that of sbatch), or printed no id.
         """
-        return _run("sbatch", "--parsable", str(script)).partition(";")[0]
+        answer = _run("sbatch", "--parsable", str(script), keeps_locale=True)  # the job gets this environment
+        ids = [line for line in answer if re.fullmatch(r"\d+(;\S+)?", line)]  # a site may print a greeting before
+        if not ids:
+            raise ClusterError(
+                f"sbatch printed no job id, but {' | '.join(answer)[:300]!r}. Look for the job with squeue --me, and cancel it"
+            )
+        return ids[-1]
 
     def run_in_allocation(self, script: Path) -> int:
-        """Run the file `script` by bash in the allocation of this process, and wait for its end. Return its exit status."""
-        return subprocess.run(["bash", str(script)], check=False).returncode
+        """Run the file `script` by bash in the allocation of this process, and wait for its end. Return its exit status.
+
+        SIGINT, SIGTERM and SIGHUP are passed on: after the first one the script ends its run with a report, after the second
+        one at once.
+        """
+        # in a session of its own it gets each Ctrl-C once
+        process = subprocess.Popen(["bash", str(script)], start_new_session=True)
+        before = {
+            number: signal.signal(number, lambda *_: process.terminate())
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        try:
+            return process.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def state(self, job: str) -> JobState:
-        """Return the state of the job with the id `job`, by squeue. A job that squeue does not know is over.
+        """Return the state of the job with the id `job`, by squeue.
 
         Raises:
+            UnknownJob: squeue does not know the job. Ended jobs are unknown after some minutes.
             ClusterError: squeue is not installed or failed.
         """
+        number, on = _named(job)
         try:
-            lines = _run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N").splitlines()
+            lines = _run("squeue", *on, "--noheader", "--states=all", f"--jobs={number}", "--format=%T|%r|%N")
         except ClusterError as error:
             if "Invalid job id" not in str(error):
                 raise
             lines = []
-        if not lines:
-            return JobState("COMPLETED", "", "", is_over=True)
-        name, reason, nodes = lines[0].split("|")
+        found = [line for line in lines if line.count("|") >= 2 and not line.startswith("CLUSTER:")]
+        if not found:
+            raise UnknownJob(f"squeue does not know job {job}. Look for it with squeue {' '.join([*on, '--me'])}")
+        (name, _, reason), nodes = found[0].rpartition("|")[0].partition("|"), found[0].rpartition("|")[2]
         reason = "" if reason == "None" else reason
         is_hopeless = name == "PENDING" and HOPELESS.fullmatch(reason) is not None
-        return JobState(name, reason, nodes, RUNNING.fullmatch(name) is None, is_hopeless)
+        if HELD.fullmatch(reason) or HELD.fullmatch(name):
+            release = " ".join(["scontrol", *on, "release", number])
+            reason = f"{reason or name}. It is held until you or an operator of Slurm releases it: `{release}`"
+        return JobState(name, reason, nodes, OVER.fullmatch(name) is not None, is_hopeless)
 
     def cancel(self, job: str) -> None:
         """End the job with the id `job` by scancel. Raise ClusterError if scancel is not installed or failed."""
-        _run("scancel", job)
+        number, on = _named(job)
+        _run("scancel", *on, number)
 
-    def lines(self, job: str) -> None:
-        """Return None, because the run's folder is shared and can be read on this machine."""
+    @property
+    def writes_here(self) -> bool:
+        """True: Slurm writes the job's output into the run's folder."""
+        return True
+
+    def lines(self, job: str) -> Sequence[str]:
+        """Return the last line of the job's output, which the driver writes every minute. Empty before it. `job`: not used."""
+        with suppress(FileNotFoundError), (self.folder / LOG).open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+            return log.read().decode(errors="replace").splitlines()[-1:]
+        return ()
 
     def fetch(self, job: str) -> None:
         """Do nothing, because the run's folder is shared with this machine."""
@@ -443,8 +525,10 @@ class SlurmJob:
 
     @property
     def last_output(self) -> str:
-        """Path of the job's output file, quoted for a shell."""
-        return shlex.quote(str(self.folder / "slurm.log"))
+        """Path of the job's output file, quoted for a shell. If it is missing, the probable reason."""
+        path = self.folder / LOG
+        why = "" if path.exists() else ", which does not exist: runs= must lie on a file system that the nodes share"
+        return f"{shlex.quote(str(path))}{why}"
 
     @property
     def status_command(self) -> str:
@@ -452,17 +536,36 @@ class SlurmJob:
         return f"{self.program} status {shlex.quote(str(self.folder))}"
 
 
-def _run(*words: str) -> str:
-    """Run a program of Slurm and return its output. Raises ClusterError if it is missing or fails, with its own message."""
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
+TAIL_BYTES = 4096
+
+
+def _named(job: str) -> tuple[str, list[str]]:
+    """Return the number of a job, and the options that name its cluster.
+
+    >>> _named("7"), _named("7;inter")
+    (('7', []), ('7', ['--clusters=inter']))
+    """
+    number, _, cluster = job.partition(";")
+    return number, [f"--clusters={cluster}"] if cluster else []
+
+
+def _run(*words: str, keeps_locale: bool = False) -> list[str]:
+    """Return the lines that a program of Slurm prints. `keeps_locale`: run it in the user's locale.
+
+    Raises:
+        ClusterError: it is missing, does not answer or fails. Contains its own message.
+    """
+    if shutil.which(words[0]) is None:
         raise ClusterError(
             f"+cluster=slurm needs Slurm's programs, but there is no {words[0]} here: log in to a node of the cluster, or "
             "print the batch script with cluster.submit=false"
-        ) from error
-    if done.returncode:
-        message = re.sub(rf"^{words[0]}: (error: )?", "", done.stderr.strip(), flags=re.MULTILINE)
-        reason = " | ".join(message.splitlines()) or f"status {done.returncode}"
+        )
+    try:
+        answer = ask(words, seconds=ANSWER_SECONDS, keeps_locale=keeps_locale)
+    except ProgramFailed as error:
+        raise ClusterError(str(error)) from error
+    if answer.status:
+        message = re.sub(rf"^{words[0]}: (error: )?", "", answer.errors.strip(), flags=re.MULTILINE)
+        reason = " | ".join(message.splitlines()) or f"status {answer.status}"
         raise ClusterError(f"{words[0]} refused: {reason}. Change the options cluster.*, or ask the operators of Slurm")
-    return done.stdout.strip()
+    return [line.strip() for line in answer.output.splitlines()]

@@ -8,6 +8,8 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from aiperf.atomic_files import replace_file
@@ -17,12 +19,17 @@ from aiperf.config import RunConf
 from aiperf.errors import AiperfError, BadConfiguration, SchedulerRefused
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import check_cluster, check_options, folder_of, make_folder
-from cluster.place import BatchJob, ClusterError, JobState, JobSubmission, NoReport, SchedulerConf
+from aiperf.sanitize import sanitize
+from cluster.place import BatchJob, ClusterError, JobState, JobSubmission, NoReport, SchedulerConf, UnknownJob
 
 LOOK_SECONDS = 2.0
-"""Interval between queries of the job's state."""
+"""Interval between queries of the job's state in the minute after a change."""
+STEADY_SECONDS = 30.0
+"""Interval between queries of the state of a job that runs, or has waited for a minute."""
 SHOW_SECONDS = 60.0
 """Interval between printed states of the run."""
+LARGEST_SHARE = 0.01
+"""Maximum share of the time in which the state of the run is read."""
 SILENT_SECONDS = 300.0
 """Longest time without an answer of the scheduler."""
 
@@ -92,6 +99,9 @@ def _execute(conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequenc
     check_cluster(cluster)
     job = _job(conf, cluster, folder, words)
     if not cluster.submit:
+        if is_new and job.writes_here:
+            job = _job(conf, cluster, make_folder(folder), words)
+            print(f"the run's folder is made, and the scheduler writes into it: {job.folder}", file=sys.stderr)
         print(job.script, end="")
         return 0
     if is_new:
@@ -113,7 +123,8 @@ def _execute(conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequenc
         if is_new:
             script.unlink()
             state.unlink(missing_ok=True)
-            job.folder.rmdir()
+            with suppress(OSError):  # a job that ran before has left its output
+                job.folder.rmdir()
         raise SchedulerRefused(str(error)) from error
 
 
@@ -146,11 +157,12 @@ def _submit(job: BatchJob, script: Path) -> str:
 
 def _follow(job: BatchJob, number: str) -> int:
     reported: JobState | None = None
-    silent_since, shown = time.monotonic(), time.monotonic()
+    silent_since = changed = time.monotonic()
+    show_at, shown = changed + SHOW_SECONDS, list[str]()
     try:
         while reported is None or not reported.is_over:
             try:
-                state = job.state(number)
+                state = _look(job, number, reported)
             except ClusterError as error:  # the controller may be restarting
                 if time.monotonic() - silent_since > SILENT_SECONDS:
                     raise SchedulerRefused(
@@ -159,20 +171,34 @@ def _follow(job: BatchJob, number: str) -> int:
             else:
                 silent_since = time.monotonic()
                 if state != reported:
+                    changed = silent_since
                     print(_state_line(number, state), flush=True)
                 reported = state
                 if state.is_hopeless:
                     job.cancel(number)
                     raise _NeverStarts(f"job {number} can never start ({state.reason}) and is cancelled: {job.advice}")
-            if time.monotonic() - shown > SHOW_SECONDS:
-                shown = time.monotonic()
-                _show(job, number)
-            time.sleep(LOOK_SECONDS)
+                if state.is_over:
+                    break
+            if (now := time.monotonic()) > show_at:
+                shown = _show(job, number, shown)
+                show_at = now + max(SHOW_SECONDS, (time.monotonic() - now) / LARGEST_SHARE)
+            runs = reported is not None and bool(reported.nodes)
+            time.sleep(STEADY_SECONDS if runs or now - changed > SHOW_SECONDS else LOOK_SECONDS)
     except KeyboardInterrupt:
         print(f"\njob {number} continues. Its state: {job.status_command}")
         return 0
     _fetch(job, number)
     return _finish(job, number)
+
+
+def _look(job: BatchJob, number: str, reported: JobState | None) -> JobState:
+    """Return the state of a job. A job that its scheduler knew and no longer knows is over."""
+    try:
+        return job.state(number)
+    except UnknownJob:
+        if reported is None:
+            raise
+        return replace(reported, name="ENDED", reason="", nodes="", is_over=True)
 
 
 def _fetch(job: BatchJob, number: str) -> None:
@@ -189,17 +215,15 @@ def _fetch(job: BatchJob, number: str) -> None:
         ) from error
 
 
-def _show(job: BatchJob, number: str) -> None:
-    """Print the state of the run in progress."""
+def _show(job: BatchJob, number: str, shown: Sequence[str]) -> list[str]:
+    """Print the state of the run in progress, unless it equals the lines `shown`. Return its lines."""
     try:
-        lines = job.lines(number)
+        lines = [*job.lines(number)]
     except ClusterError as error:  # the next query may succeed
         lines = [f"the state of the run could not be read: {error}"]
-    for line in lines or ():
-        print_line(line)
-    if lines is None and (job.folder / NAME).is_file():
-        for line in run_status.lines(job.folder, time.time()):
-            print_line(line)
+    for line in lines if lines != shown else ():
+        print_line(sanitize(line))
+    return lines
 
 
 def _state_line(number: str, state: JobState) -> str:

@@ -28,7 +28,7 @@ from aiperf.planning.declared_nodes import preview, require_declared, require_in
 from aiperf.planning.disk import disk_needs, require_place, require_room
 from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan, require_batches
 from aiperf.planning.resume_options import require_same
-from aiperf.planning.worker_shape import this_machine
+from aiperf.planning.worker_shape import require_owned, this_machine
 from aiperf.submission.announced_run import require_announced
 from aiperf.system.describe import describe_usable
 from cluster.place import ClusterConf, HeadPlace, JoinedConf, SchedulerConf, Simulated, place_of
@@ -255,6 +255,8 @@ Drive = Callable[["MachinesExecutor", Callable[["Driver"], None], Phases], Path]
 
 def _drive(conf: RunConf, drive: Drive, folder: Path | None = None) -> int:
     phases = Phases()
+    if conf.executor != "inline":
+        require_owned(describe_usable())
     with phases.phase("loading libraries"):
         from aiperf.drive.machines import machines, publisher
 

@@ -7,7 +7,8 @@ breaks a rule of docs/benchmark.md is rejected with the reason. A worker that on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from aiperf.journal.events import RunStarted, WorkerJoined, WorkerShape
 from aiperf.planning.buildable import require_packages
 from aiperf.rules.search_space import STEPS
 from aiperf.system.describe import HostDescription, describe_usable
+from aiperf.system.samplers.attach import VISIBILITY
 from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
 
 
@@ -85,6 +87,8 @@ def this_machine(conf: RunConf) -> WorkerShape:
             the memory of the accelerators cannot be read.
     """
     system = describe_usable()
+    if conf.executor != "inline":
+        require_owned(system)
     declared = conf.accelerators_per_worker if isinstance(conf.accelerators_per_worker, int) else 0
     if declared > len(system.accelerators):
         raise BadConfiguration(
@@ -102,6 +106,51 @@ def this_machine(conf: RunConf) -> WorkerShape:
     require_packages(conf)
     source = f"this machine, {system.host}"
     return shape_of(system, accelerators, system.usable_processors, trainer, conf.budget.memory_bytes, source)
+
+
+def owned_accelerators(environment: Mapping[str, str]) -> tuple[int, str]:
+    """Return the number of accelerators that a scheduler's job owns on this host, and the variable that tells it. 0: unknown.
+
+    AIPERF_GPUS is set by the scripts and manifests of +cluster: a number, or Slurm's gpu:h100:8. The others are Slurm's.
+
+    >>> owned_accelerators({"AIPERF_GPUS": "gpu:a100:2,gpu:h100:2"}), owned_accelerators({"SLURM_JOB_GPUS": "4,5"})
+    ((4, 'AIPERF_GPUS=gpu:a100:2,gpu:h100:2'), (2, 'SLURM_JOB_GPUS=4,5'))
+    """
+    for name in ("AIPERF_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
+        entries = [entry for entry in environment.get(name, "").split(",") if entry]
+        ends = [entry.rpartition(":")[2] for entry in entries]
+        numbers = [int(end) if end.isdecimal() and len(end) < 7 else 1 for end in ends]
+        if count := sum(numbers) if name in ("AIPERF_GPUS", "SLURM_GPUS_ON_NODE") else len(entries):
+            return count, f"{name}={environment[name]}"
+    return 0, ""
+
+
+def require_owned(system: HostDescription, environment: Mapping[str, str] = os.environ) -> None:
+    """Check that a run within a scheduler's job can use the accelerators that the job owns on this host.
+
+    A smaller selection by CUDA_VISIBLE_DEVICES or its like is permitted, also an empty one.
+    `system`: this host with its usable accelerators. `environment`: environment variables.
+
+    Raises:
+        BadConfiguration: fewer accelerators are usable, or torch is built for processors only. The run would train without
+            them to its end.
+    """
+    owned, source = owned_accelerators(environment)
+    selections = [environment[name] for names in VISIBILITY.values() for name in names if name in environment]
+    if "" in selections or not owned:
+        return
+    # CUDA shows a process one of several slices
+    wanted = min([owned, *(1 if "MIG-" in selected else selected.count(",") + 1 for selected in selections)])
+    found, torch = len(system.accelerators), system.versions.get("torch", "")
+    if found >= wanted and not torch.endswith("+cpu"):
+        return
+    reasons = [f"{name}: {why}" for name, why in system.not_sampled.items()] if found < wanted else []
+    reasons += [f"torch {torch} is built for processors"] if torch.endswith("+cpu") else []
+    raise BadConfiguration(
+        f"a run uses the accelerators that its job owns, {wanted} on {system.host} ({source}), but found {found} usable "
+        f"({', '.join(reasons) or 'no sampler shows more'}). Correct the driver, the options of the container (--nv) or the "
+        "build of torch (docs/setup.md, GPUs), or set CUDA_VISIBLE_DEVICES= to train on processors"
+    )
 
 
 def together(hosts: Sequence[WorkerShape], source: str) -> WorkerShape:

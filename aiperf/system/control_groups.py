@@ -24,13 +24,20 @@ class ControlGroupLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usable_processors(limits: ControlGroupLimits | None = None) -> int:
-    """Return the whole logical processors that this process may use: CPU affinity and cgroup quota (rounded down), at least 1.
+    """Return the whole logical processors that this process may use, at least 1.
 
+    They are limited by CPU affinity, the cgroup quota (rounded down), and within a job of Slurm by SLURM_CPUS_ON_NODE, since
+    not every site binds the processes of shared nodes.
     `limits`: limits of the control groups. Default: read from the kernel. Raise OSError if they cannot be read.
     """
     limits = limits or limits_here()
     allowed = len(os.sched_getaffinity(0))
-    return max(1, allowed if limits.processors is None else min(allowed, math.floor(limits.processors)))
+    if limits.processors is not None:
+        allowed = min(allowed, math.floor(limits.processors))
+    granted = os.environ.get("SLURM_CPUS_ON_NODE", "")
+    if "SLURM_JOB_ID" in os.environ and granted.isdecimal():
+        allowed = min(allowed, int(granted))
+    return max(1, allowed)
 
 
 def limits_here(proc: Path = Path("/proc")) -> ControlGroupLimits:

@@ -8,6 +8,8 @@ writes and removes it. There is no autoscaling: Kubernetes keeps the number of p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cluster.manifests.parts import (
     KubernetesRun,
     Manifest,
@@ -73,7 +75,7 @@ def workers_job(run: KubernetesRun) -> Manifest:
         run,
         "worker",
         command=[*PYTHON, "join", "--rejoin", "--patience", patience, run.folder],
-        env=_environment(run),
+        env=_environment(run, {"AIPERF_GPUS": str(choices.accelerators)}),  # join checks that it can use them
         resources=worker_resources(run),
         volumeMounts=mounts(run, "worker"),
     )
@@ -90,9 +92,9 @@ def workers_job(run: KubernetesRun) -> Manifest:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": run.metadata("-work"), "spec": spec}
 
 
-def _environment(run: KubernetesRun) -> list[Manifest]:
+def _environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> list[Manifest]:
     secret = run.choices.token_secret
-    return environment(run) + ([] if secret is None else token(secret))
+    return environment(run, more) + ([] if secret is None else token(secret))
 
 
 def _disruptions_are_no_failures() -> Manifest:

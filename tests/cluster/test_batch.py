@@ -39,10 +39,19 @@ def test_without_slurm_the_command_is_refused_and_leaves_nothing(
     assert not list((here / "runs").iterdir())
 
 
-def test_a_script_that_is_only_shown_makes_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_that_is_only_shown_has_its_outputs_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["+cluster=slurm", "cluster.submit=false"]) == 0
 
-    assert capsys.readouterr().out.startswith("#!/bin/bash\n#SBATCH --job-name=aiperf-")
+    said = capsys.readouterr().out
+    assert said.startswith("#!/bin/bash\n#SBATCH --job-name=aiperf-")
+    (run,) = (here / "runs").iterdir()
+    assert f"#SBATCH --output={run}/slurm.log" in said
+    assert not list(run.iterdir())
+
+
+def test_manifests_that_are_only_shown_make_nothing(here: Path) -> None:
+    assert main(["+cluster=kubernetes", "cluster.image=a", "cluster.submit=false"]) == 0
+
     assert not (here / "runs").exists()
 
 
@@ -57,19 +66,25 @@ def test_a_job_that_would_wait_for_ever_is_taken_back(here: Path, capsys: pytest
     assert main(["+cluster=slurm", "cluster.constraint=none"]) == 2
 
     assert "can never start (BadConstraints)" in capsys.readouterr().err
-    assert (here / "cancelled").read_text() == "7\n"
+    assert (here / "cancelled").read_text() == "--clusters=east 7\n"
     assert not list((here / "runs").iterdir())
 
 
 def test_a_job_that_ended_before_its_run_names_its_log(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     offers(here, "sbatch", "echo 7")
-    offers(here, "squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    offers(
+        here,
+        "squeue",
+        'if [ -e asked ]; then echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; fi\n'
+        ': > asked; echo "PENDING|None|"',
+    )
 
     assert main(["+cluster=slurm"]) == 2
 
     (run,) = (here / "runs").iterdir()
     said = "job 7 ended before its run began. Correct the cause, and start it again. Its last output:"
-    assert f"{said} {run / 'slurm.log'}" in capsys.readouterr().err
+    why = "which does not exist: runs= must lie on a file system that the nodes share"
+    assert f"{said} {run / 'slurm.log'}, {why}" in capsys.readouterr().err
 
 
 def test_invalid_options_are_refused_before_submission(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

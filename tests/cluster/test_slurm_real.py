@@ -240,7 +240,7 @@ def test_a_terminal_that_closes_leaves_the_job_running(rig: SlurmRig) -> None:
     status, said = ended(process)
 
     assert status == 0
-    assert f"job {job} goes on" in said
+    assert f"job {job} continues" in said
     assert rig.ask("squeue", "--noheader", f"--jobs={job}", "--format=%T") == "RUNNING"
     rig.ask("scancel", job)
     wait_for(lambda: rig.ask("squeue", "--noheader", "--states=RUNNING,COMPLETING", f"--jobs={job}") == "")
@@ -277,6 +277,45 @@ def test_within_an_allocation_the_run_takes_place_there(rig: SlurmRig) -> None:
     assert "runs here" in done.stdout
     *_, last = read(folder(rig, "salloc"))
     assert isinstance(last, RunEnded)
+    assert last.reason == "duration"
+
+
+def test_ctrl_c_in_an_allocation_ends_with_the_report(rig: SlurmRig) -> None:
+    words = [sys.executable, "-m", "aiperf", "+cluster=slurm", "schedule.duration_seconds=600", "name=stopped"]
+    process = subprocess.Popen(
+        ["salloc", "--nodes=2", "--exclusive", *words],
+        cwd=rig.folder,
+        env=rig.environment | {"PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(trains(rig, "stopped"))
+
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, said = ended(process, 180.0)
+
+    run = folder(rig, "stopped")
+    *_, last = read(run)
+    assert isinstance(last, RunEnded), said
+    assert last.reason == "interrupted"
+    assert (run / "report.html").is_file(), said
+    wait_for(lambda: rig.ask("squeue", "--noheader") == "")
+
+
+def test_a_printed_script_runs_by_sbatch(rig: SlurmRig) -> None:
+    """As a task of an array. Its only task has the array's id."""
+    status, script = ended(command(rig, *SHORT, "name=printed", "cluster.submit=false"))
+    assert status == 0
+    (rig.folder / "job.sh").write_text(script[script.index("#!/bin/bash") :])
+
+    job = rig.ask("sbatch", "--parsable", "--array=3", str(rig.folder / "job.sh"))
+    wait_for(lambda: rig.ask("squeue", "--noheader", f"--jobs={job}") == "", seconds=600.0)
+
+    run = folder(rig, "printed")
+    *_, last = read(run)
+    assert isinstance(last, RunEnded), (run / "slurm.log").read_text()
     assert last.reason == "duration"
 
 

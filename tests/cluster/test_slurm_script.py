@@ -70,11 +70,13 @@ def test_lines_of_the_user_come_before_anything_runs() -> None:
     [
         (
             "pyxis",
-            "--container-image=image --container-mounts=/shared/runs:/shared/runs,/shared:/shared,/data:/data:ro",
+            "--container-image=image --container-mounts=/shared/runs:/shared/runs,/shared:/shared,/data:/data:ro "
+            "--container-workdir=/shared $hide python -m aiperf join",
         ),
         (
             "apptainer",
-            "apptainer exec --nv --bind /shared/runs:/shared/runs --bind /shared:/shared --bind /data:/data:ro",
+            "apptainer exec --nv --bind /shared/runs:/shared/runs --bind /shared:/shared --bind /data:/data:ro "
+            "--pwd /shared image python -m aiperf join",
         ),
     ],
 )
@@ -90,7 +92,7 @@ def test_only_a_job_with_requeue_is_queued_again() -> None:
     assert "scontrol requeue" not in batch_script(SlurmConf(), SUBMISSION)
     assert "no-requeue" in directives(batch_script(SlurmConf(), SUBMISSION))
     again = batch_script(SlurmConf(requeue=True), SUBMISSION)
-    assert 'scontrol requeue "$SLURM_JOB_ID"' in again
+    assert 'scontrol requeue "$job"' in again
     assert "requeue" in directives(again)
 
 
@@ -122,6 +124,8 @@ def test_bash_hands_every_word_on_as_it_was_typed(folder: str, word: str, direct
         (SlurmConf(nodes=2, fewest_nodes=3), "cluster.fewest_nodes is between 1 and cluster.nodes, 2, but found 3"),
         (SlurmConf(extra=["--time=3"]), "which the batch script does not set"),
         (SlurmConf(extra=["-N2"]), "long options"),
+        (SlurmConf(extra=["--wait"]), "does not set, .* returns, but found '--wait'"),
+        (SlurmConf(extra=["--test-only"]), "but found '--test-only'"),
     ],
 )
 def test_what_makes_no_job_is_refused(wrong: SlurmConf, law: str) -> None:
@@ -195,7 +199,7 @@ def test_nodes_end_the_job_of_a_lost_first_node(
     done = subprocess.run(
         ["bash", "-c", f'{joined[0]}\nbash -c "$joined" join sh -c "exit {status}"'],
         cwd=tmp_path,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "first": "n1"},
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "job": "7", "first": "n1"},
         check=False,
     )
 

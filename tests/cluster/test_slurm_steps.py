@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
@@ -11,6 +13,7 @@ import pytest
 
 from cluster.place import JobSubmission
 from cluster.slurm import SlurmConf, batch_script
+from tests.rigs.namespaces import REPOSITORY
 from tests.rigs.slurm import SlurmRig, missing, slurm
 
 pytestmark = pytest.mark.skipif(
@@ -125,6 +128,96 @@ def test_a_run_folder_may_hold_blanks_and_percent_signs(rig: SlurmRig) -> None:
         assert "Comment=two words" in rig.ask("scontrol", "show", "job", job)
     finally:
         end(rig, given, job)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [["--gpus=4"], ["--gpus-per-task=1", "--ntasks=4"], ["--gpus-per-node=fake:2"], ["--gres=gpu:2"], ["--exclusive"]],
+)
+def test_steps_get_the_gpus_of_every_form_of_allocation(rig: SlurmRig, form: list[str]) -> None:
+    given = submission(rig, form[0].strip("-").replace("=", "-").replace(":", "-"))
+    (given.folder / "slurm.sh").write_text(batch_script(SlurmConf(), given))
+    words = ["salloc", "--nodes=2", f"--exclude={rig.names[2]}", *form, "bash", str(given.folder / "slurm.sh")]
+
+    process = subprocess.Popen(words, env=rig.environment)
+
+    try:
+        assert seen(rig, given, "drive", 0)["gpus"] == "0,1"
+        assert seen(rig, given, "join", 1)["gpus"] == "0,1"
+    finally:
+        (given.folder / "over").touch()
+        assert process.wait(60) == 0
+
+
+def test_a_newer_releases_field_leaves_the_gpus(rig: SlurmRig) -> None:
+    """23.11 and later print TresPerTask=cpu=N for --cpus-per-task."""
+    given = submission(rig, "newer")
+    (rig.folder / "newer").mkdir()
+    scontrol = f'#!/bin/sh\n{shutil.which("scontrol")} "$@" | sed "/^JobId/s/ *$/ TresPerTask=cpu=1/"\n'
+    (rig.folder / "newer/scontrol").write_text(scontrol)
+    (rig.folder / "newer/scontrol").chmod(0o755)
+    path = f"export PATH={rig.folder}/newer:$PATH"
+    job = submitted(rig, SlurmConf(cpus_per_node=1, setup=[path], extra=[f"--exclude={rig.names[2]}"]), given)
+    try:
+        assert seen(rig, given, "drive", 0)["gpus"] == "0,1"
+    finally:
+        end(rig, given, job)
+
+
+def test_the_last_task_of_an_array_requeues_itself_alone(rig: SlurmRig) -> None:
+    for task in ("1", "2"):
+        given = submission(rig, f"task-{task}")
+        (given.folder / "slurm.sh").write_text(batch_script(SlurmConf(requeue=True), given))
+    wrap = f"exec bash {rig.folder}/runs/task-$SLURM_ARRAY_TASK_ID/slurm.sh"
+    words = [
+        "--parsable",
+        "--array=1-2",
+        "--requeue",
+        "--nodes=1",
+        "--exclusive",
+        "--output=/dev/null",
+        f"--wrap={wrap}",
+    ]
+    job = rig.ask("sbatch", *words)
+    wait_for(lambda: len(list((rig.folder / "runs").glob("task-*/seen-drive-*"))) == 2)
+
+    (rig.folder / "runs/task-2/over").touch()  # the driver ends as it is asked to
+    rig.ask("scancel", "--batch", "--signal=USR1", f"{job}_2")
+
+    wait_for(lambda: "Restarts=1" in rig.ask("scontrol", "show", "job", f"{job}_2"))
+    assert "Restarts=0" in rig.ask("scontrol", "show", "job", f"{job}_1")
+    rig.ask("scancel", job)
+    wait_for(lambda: rig.ask("squeue", "--noheader") == "")
+
+
+@pytest.mark.slow
+def test_a_job_whose_gpus_are_not_seen_is_refused(rig: SlurmRig) -> None:
+    """The fake GPUs of the rig have no driver. A job that selects none of them runs on processors."""
+
+    def ended(*words: str) -> tuple[int, str]:
+        options = ["schedule.duration_seconds=45", "schedule.warmup_seconds=10", *words]
+        command = [
+            sys.executable,
+            "-m",
+            "aiperf",
+            "+cluster=slurm",
+            f'cluster.extra=["--exclude={rig.names[2]}"]',
+            *options,
+        ]
+        environment = rig.environment | {"PYTHONPATH": str(REPOSITORY)}
+        done = subprocess.run(command, cwd=rig.folder, env=environment, capture_output=True, text=True, timeout=600)
+        return done.returncode, done.stdout + done.stderr
+
+    status, said = ended("name=unseen")
+
+    assert status == 2, said
+    (run,) = (rig.folder / "runs").glob("*-unseen")
+    assert "the accelerators that its job owns, 2 on " in (run / "slurm.log").read_text()
+    assert not (run / "journal.jsonl").exists(), "its clock has not started"
+
+    status, said = ended("name=processors", 'cluster.setup=["export CUDA_VISIBLE_DEVICES="]')
+
+    assert status == 0, said
 
 
 @pytest.mark.slow  # Slurm and the nodes wait before they give the first node up

@@ -45,10 +45,14 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         RunStopped: the run stopped before its end. It can be resumed.
         AiperfError: another error that the user can fix.
     """
+    import signal
+
     from aiperf import interrupts
     from aiperf.cli import run
     from aiperf.errors import CannotResume
 
+    # The batch script of a node that was cut off signals its steps, and steps of the requeued job have the same ids.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if arguments.options_in is not None:
         options = _options_in(arguments.options_in) + options
     if not arguments.supervised:

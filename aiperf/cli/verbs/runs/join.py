@@ -50,12 +50,15 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     Raises:
         NoSuchRun: no head node of the run answers within --patience seconds.
         RuntimeNotStarted: Ray does not stay up on this host.
-        BadConfiguration: the environment is not usable for Ray.
+        BadConfiguration: the environment is not usable for Ray, or this host's accelerators are not usable.
     """
     from aiperf.drive.ray.cluster.join_node import ParentConnection, join
     from aiperf.errors import HeadLost
+    from aiperf.planning.worker_shape import require_owned
+    from aiperf.system.describe import describe_usable
     from cluster.place import HEAD_LOST
 
+    require_owned(describe_usable())
     tie = ParentConnection(0 if arguments.tied else None)
     try:
         join(arguments.run, arguments.patience, rejoins=arguments.rejoin, tie=tie)

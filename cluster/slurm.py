@@ -460,15 +460,25 @@ class SlurmJob:
         SIGINT, SIGTERM and SIGHUP are passed on: after the first one the script ends its run with a report, after the second
         one at once.
         """
-        # in a session of its own it gets each Ctrl-C once
-        process = subprocess.Popen(["bash", str(script)], start_new_session=True)
+        started: list[subprocess.Popen[bytes]] = []
+        asked: list[int] = []
+
+        def pass_on(number: int, _: object) -> None:
+            asked.append(number)
+            for process in started:
+                process.terminate()
+
         before = {
-            number: signal.signal(number, lambda *_: process.terminate())
+            number: signal.signal(number, pass_on)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
             if signal.getsignal(number) is not signal.SIG_IGN
         }
         try:
-            return process.wait()
+            # in a session of its own it gets each Ctrl-C once
+            started.append(subprocess.Popen(["bash", str(script)], start_new_session=True))
+            if asked:
+                started[0].terminate()
+            return started[0].wait()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 from aiperf.atomic_files import draft_of
 from aiperf.errors import BadConfiguration
+from aiperf.programs import ProgramFailed, ask
 
 PACKAGES = {"cc": "gcc libc6-dev", "gcc": "gcc libc6-dev", "g++": "g++", "mpicc": "libopenmpi-dev"}
 """Debian packages of the compilers that our sources need."""
@@ -60,16 +60,12 @@ def cache_folder() -> Path:
 def _output(command: list[str]) -> str:
     """Return the output of a compiler. Raises BadConfiguration with its messages if it fails."""
     try:
-        ended = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=BUILD_SECONDS
-        )
-    except subprocess.TimeoutExpired:
+        ended = ask(command, seconds=BUILD_SECONDS)
+    except ProgramFailed as error:
+        raise BadConfiguration(str(error)) from error
+    if ended.status:
+        messages = ended.errors.strip()[:_LONGEST_SHOWN]
         raise BadConfiguration(
-            f"{command[0]!r} must end within {BUILD_SECONDS} s, but it did not: try it by hand"
-        ) from None
-    if ended.returncode:
-        messages = ended.stderr.strip()[:_LONGEST_SHOWN]
-        raise BadConfiguration(
-            f"{command[0]!r} failed with status {ended.returncode}: {messages}. Correct it, then repeat: {' '.join(command)}"
+            f"{command[0]!r} failed with status {ended.status}: {messages}. Correct it, then repeat: {' '.join(command)}"
         )
-    return ended.stdout
+    return ended.output

@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,11 +20,15 @@ from aiperf.bops.execute import execute
 from aiperf.bops.rules import COMPARE, INCREMENT
 from aiperf.bops.tree import CannotCount, Operator, SourceText, Spot, Tree, read_tree
 from aiperf.nearest import nearest
+from aiperf.programs import ProgramFailed, ask
 from aiperf.units import share
 
 LIBRARY = Path(__file__).parent / "native" / "library.h"
 COVERAGE_FLAGS = ("-fprofile-instr-generate", "-fcoverage-mapping", "-fprofile-update=atomic")
 LEAST_CLANG, LATEST_CLANG = 14, 21
+_TOOL_SECONDS = 600.0
+_LARGEST_TREE = 4 << 30
+"""Bytes of a syntax tree as JSON. Standard headers of C++ give some hundred MB."""
 PACKAGES = "clang-14 llvm-14 libclang-rt-14-dev"
 
 
@@ -422,14 +425,16 @@ def _refuse_classes(
 
 def _output(command: Sequence[str]) -> str:
     """Return the output of a tool. Raises CannotCount with its messages if it fails."""
-    ended = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
-    if ended.returncode:
-        messages = ended.stderr.strip()[:600]
+    try:
+        ended = ask(command, seconds=_TOOL_SECONDS, largest=_LARGEST_TREE)
+    except ProgramFailed as error:
+        raise CannotCount(str(error)) from error
+    if ended.status:
         raise CannotCount(
-            f"{Path(command[0]).name} accepts the sources, but found status {ended.returncode} ({messages}): "
+            f"{Path(command[0]).name} accepts the sources, but found status {ended.status} ({ended.errors.strip()[:600]}): "
             "correct the source or --flags"
         )
-    return ended.stdout
+    return ended.output
 
 
 def annotated(counted: SourceCount) -> Iterable[str]:

@@ -6,7 +6,6 @@ import importlib.resources
 import json
 import os
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,12 +16,15 @@ from aiperf.bops import roofline
 from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
+from aiperf.programs import ask
 from aiperf.units import share
 
 NATIVE = Path(__file__).parent / "native"
 DOUBTFUL = 0.95
 """Smallest share of the nominal peak that a measured one reaches. Below it the table is in doubt."""
 CACHES_PER_ARRAY = 4
+_LONGEST_SECONDS = 3600.0
+"""Time limit of a measuring program. STREAM on a node with 10 TB takes minutes."""
 LARGEST_ARRAY_SHARE = 1 / 12
 """Largest share of the available memory for one of STREAM's three arrays."""
 
@@ -117,11 +119,24 @@ def own_cores() -> int:
 
 def last_cache_bytes() -> int:
     """Return the size of the largest cache of the first processor in bytes. 32 MiB if the system does not show it."""
-    sizes = [
-        int(path.read_text().strip().removesuffix("K")) * 1024
-        for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
-    ]
-    return max(sizes, default=32 << 20)
+    return max(filter(None, (kernel_figure(path / "size") for path in cache_folders())), default=32 << 20)
+
+
+def cache_folders() -> list[Path]:
+    """Return the kernel's folders of the first processor's caches, from the first level on."""
+    return sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"))
+
+
+def kernel_figure(path: Path) -> int | None:
+    """Return the number in a file of the kernel, with K, M or G as units of 1024. None if it is absent or below 1.
+
+    Some Arm servers and virtual machines describe their caches in part only.
+    """
+    try:
+        found = re.fullmatch(r"(\d+)([KMG]?)", path.read_text().strip())
+    except (OSError, UnicodeDecodeError):
+        return None
+    return None if found is None else (int(found[1]) << 10 * "KMG".find(found[2]) + 10 * bool(found[2])) or None
 
 
 def measure_peak(*, with_memory: bool = True) -> Peak:
@@ -177,13 +192,13 @@ def _bandwidth() -> tuple[float, int]:
 
 
 def _lines(path: Path, *words: str) -> list[str]:
-    ended = subprocess.run([path, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if ended.returncode:
+    ended = ask([str(path), *words], seconds=_LONGEST_SECONDS)
+    if ended.status:
         raise BadConfiguration(
-            f"{path.name} measures a peak, but found status {ended.returncode} ({ended.stderr.strip()}): free memory, or "
+            f"{path.name} measures a peak, but found status {ended.status} ({ended.words}): free memory, or "
             "leave the bandwidth out with --no-memory"
         )
-    return ended.stdout.splitlines()
+    return ended.output.splitlines()
 
 
 def roofs(peak: Peak | Mapping[str, Any]) -> tuple[roofline.Roof, ...]:

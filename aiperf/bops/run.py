@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import statistics
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,9 +21,11 @@ from aiperf.bops.peak import NATIVE, Peak, own_cores
 from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
+from aiperf.programs import ask
 from aiperf.statistics.estimate import of_repeats
 
 LEAST_REPEATS = 10
+_LONGEST_SECONDS = 3600.0
 GREP_EXPRESSION = "a+b|^q.*x$"
 _SIZES = {"sort": 1_000_000, "grep": 16_000_000, "wordcount": 16_000_000}
 _BYTES_PER_RECORD = 14
@@ -200,15 +201,10 @@ class Tool:
         `path`: path of the built program. 0 if the program prints no such time.
         """
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        ended = subprocess.run(
-            [*self.launch, str(path), *self.words],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            env=environment,
+        ended = ask(
+            [*self.launch, str(path), *self.words], seconds=_LONGEST_SECONDS, environment=environment, largest=1 << 32
         )
-        return max(map(float, re.findall(r"read_seconds ([\d.]+)", ended.stderr)), default=0.0)
+        return max(map(float, re.findall(r"read_seconds ([\d.]+)", ended.errors)), default=0.0)
 
 
 def tool(name: str, folder: Path, size: int | None, ranks: int | None, expression: str, seed: int = 0) -> Tool:
@@ -289,5 +285,4 @@ def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, pe
 
 
 def _mpi_flags() -> list[str]:
-    shown = subprocess.run(["mpicxx", "-show"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    return shlex.split(shown.stdout)[1:]
+    return shlex.split(ask(["mpicxx", "-show"], seconds=60.0).output)[1:]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
 from aiperf.errors import BadConfiguration
+from aiperf.programs import Answer, ProgramFailed, ask
 from aiperf.scratch import Scratch
 from aiperf.system.describe import describe_node, hash_of
 from aiperf.system.load.load_watch import LoadWatch
@@ -72,26 +71,17 @@ def launch(
         watch = LoadWatch(OwnProcesses({os.getpid()}))
         before = watch.look()
         threads = dict.fromkeys(THREADS, "1")
-        ended = subprocess.run(
-            command,
-            cwd=scratch.path,
-            env=os.environ | threads | scratch.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds,
+        ended = ask(
+            command, seconds=seconds, environment=os.environ | threads | scratch.environment, folder=scratch.path
         )
         after = watch.look()
-        if ended.returncode:
+        if ended.status:
             raise BadConfiguration(_failure(command, ended))
-        output = ended.stdout
+        output = ended.output
         if result is not None and (scratch.path / result).exists():
             output = (scratch.path / result).read_text(errors="replace")
-    except subprocess.TimeoutExpired:
-        raise BadConfiguration(
-            f"{Path(words[0]).name} ends within {seconds:.0f} s, but it did not: choose a smaller --n"
-        ) from None
+    except ProgramFailed as error:
+        raise BadConfiguration(f"{error}, or choose a smaller --n") from error
     finally:
         scratch.close(patience_seconds=0.0)
     passed = after.passed - before.passed
@@ -99,14 +89,14 @@ def launch(
     return Launched(output, min(1.0, max(0.0, others / passed)) if passed > 0 else 0.0)
 
 
-def _failure(command: Sequence[str], ended: subprocess.CompletedProcess[str]) -> str:
-    messages = " ".join((ended.stderr + ended.stdout).split())
+def _failure(command: Sequence[str], ended: Answer) -> str:
+    messages = " ".join((ended.errors + ended.output).split())
     if "allow-run-as-root" in messages:
         return (
             "OpenMPI starts nothing as root without consent, but this user is root: use another user, or, in a container, set "
             "OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
         )
     return (
-        f"`{shlex.join(command)}` ended with status {ended.returncode}: {messages[-_LONGEST_SHOWN:]}. Correct the cause, and "
+        f"`{shlex.join(command)}` ended with status {ended.status}: {messages[-_LONGEST_SHOWN:]}. Correct the cause, and "
         "run again"
     )

@@ -12,6 +12,7 @@ from typing import IO
 
 from aiperf.errors import KeyUnusable
 from aiperf.files import require_file
+from aiperf.programs import c_locale
 
 NAMESPACE = "aiperf"
 """Purpose of a signature. A signature of the same key for git or mail is not valid here."""
@@ -133,7 +134,10 @@ def principals(allowed: Path, signature: str, content: bytes, at_unix: float) ->
 
 def _ssh_keygen(verb: str, *words: str, content: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     try:
-        answer = subprocess.run(["ssh-keygen", "-Y", verb, *words], input=content, capture_output=True, check=False)
+        # not `programs.ask`: it may ask for a passphrase on the terminal
+        answer = subprocess.run(
+            ["ssh-keygen", "-Y", verb, *words], input=content, capture_output=True, env=c_locale(), check=False
+        )
     except FileNotFoundError as error:
         raise KeyUnusable(
             "signatures are made and checked by OpenSSH's ssh-keygen, which is not installed. "

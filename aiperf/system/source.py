@@ -9,8 +9,9 @@ configuration is in aiperf/conf there, and is listed by its name in a checkout:
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from pathlib import Path
+
+from aiperf.programs import ProgramFailed, ask
 
 PACKAGES = ("aiperf", "cluster", "morphism", "searchers")
 CONFIGURATION = "conf"
@@ -72,9 +73,7 @@ def revision(root: Path | None = None) -> dict[str, str]:
 def _git(root: Path, *words: str) -> str | None:
     """Return git's output. None if git is not installed or fails: the digest identifies the sources anyway."""
     try:
-        answer = subprocess.run(
-            ["git", "-C", root, *words], capture_output=True, text=True, check=False, timeout=_GIT_SECONDS
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        answer = ask(["git", "-C", str(root), *words], seconds=_GIT_SECONDS)
+    except ProgramFailed:
         return None
-    return answer.stdout if answer.returncode == 0 else None
+    return answer.output if answer.status == 0 else None

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from aiperf.drive.ray.cluster.head import head_ray, own_address
 from aiperf.errors import HostNotReached, NoWorkers
+from aiperf.programs import ProgramFailed, ask
 from cluster.hosts import REACHED, fault_of
 from cluster.place import InvitedPlace
 
@@ -106,16 +107,12 @@ def _looked_at(folder: Path, place: InvitedPlace, hosts: Sequence[str], away: in
 
 def _look(words: Sequence[str]) -> str | None:
     try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LOOK_SECONDS, check=False
-        )
-    except FileNotFoundError:
-        return "ssh is not installed on this machine"
-    except subprocess.TimeoutExpired:
-        return f"it gave no answer in {LOOK_SECONDS:.0f} s"
-    if done.returncode == 0 and REACHED in done.stdout:
+        done = ask(words, seconds=LOOK_SECONDS)
+    except ProgramFailed as error:
+        return str(error)
+    if done.status == 0 and REACHED in done.output:
         return None
-    return fault_of(done.returncode, done.stderr.splitlines())
+    return fault_of(done.status, done.errors.splitlines())
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from aiperf.loaded_run import LoadedRun
 
+if sys.version_info < (3, 11):  # noqa: UP036 - a checkout runs with any Python
+    sys.exit(f"aiperf: Python must be 3.11, 3.12 or 3.13, but is {sys.version.split()[0]}. Use python3.12, for example")
+
 HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to import
 """Folder of the running packages."""
 

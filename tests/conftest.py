@@ -1,9 +1,11 @@
 """Fixtures and settings of all tests."""
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,26 @@ settings.load_profile("aiperf")
 # they start. Tests that press Ctrl-C would never end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Settings in the user's home folder (Ray's token, matplotlib, git, Kubernetes) change no test. Caches and pip's index stay.
+_HOME = tempfile.TemporaryDirectory(prefix="aiperf-home-")
+for _name, _place in {
+    "XDG_CACHE_HOME": ".cache",
+    "PIP_CONFIG_FILE": ".config/pip/pip.conf",
+    "PYENV_ROOT": ".pyenv",
+}.items():
+    if (_path := Path.home() / _place).exists():
+        os.environ.setdefault(_name, str(_path))
+for _name in (
+    "XDG_CONFIG_HOME",
+    "MPLCONFIGDIR",
+    "MATPLOTLIBRC",
+    "GIT_CONFIG_GLOBAL",
+    "KUBECONFIG",
+    "RAY_AUTH_TOKEN_PATH",
+):
+    os.environ.pop(_name, None)
+os.environ["HOME"] = _HOME.name
 
 RENDERED = ("tests/report/", "tests/comparison/test_repeats_plot", "tests/bops/test_roofline")
 """Tests for which matplotlib renders a report's figures. With them a report takes a processor second.

@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+_LIBRARIES = ("lib64", "lib", "lib/*-linux-gnu", "targets/*/lib")
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -42,7 +44,9 @@ class Facts:
     needs_links: bool = False
     """True if the folder has libnccl.so.2 but no libnccl.so, like torch's own NCCL."""
     cuda_home: str | None = None
-    """Folder of CUDA as its compiler reports it, since the compiler on the path may be a wrapper in another folder."""
+    """Folder of CUDA: CUDA_HOME, or as its compiler reports it, since the compiler on the path may be a wrapper elsewhere."""
+    has_cudart: bool = True
+    """False if libcudart is not in that folder."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,16 @@ def plan(facts: Facts) -> Plan:
             note = f"torch is built for CUDA {facts.torch_cuda} but nvcc is of CUDA {facts.nvcc}"
         elif facts.nccl is None:
             note = "nvcc is here but NCCL's headers are not (set NCCL_HOME)"
+        elif not facts.has_cudart:
+            note = (
+                f"nvcc is here but libcudart.so is not in {facts.cuda_home} (install cuda-cudart-dev, or set CUDA_HOME)"
+            )
         else:
             exchange = f"gloo-nccl{facts.nccl}-cuda{facts.nvcc}"
             environment = {"HOROVOD_GPU_OPERATIONS": "NCCL"}
             if facts.cuda_home:
-                environment["HOROVOD_CUDA_HOME"] = facts.cuda_home
+                # torch's CMake reads CUDA_HOME, and without it takes the folder above the nvcc in the path
+                environment |= {"HOROVOD_CUDA_HOME": facts.cuda_home, "CUDA_HOME": facts.cuda_home}
             if facts.nccl_home and facts.needs_links:
                 environment["HOROVOD_NCCL_LINK"] = "SHARED"
                 nccl_links = facts.nccl_home
@@ -95,6 +104,7 @@ def facts_here(environment: Mapping[str, str]) -> Facts:
     nccl_home = environment.get("NCCL_HOME")
     if nccl_home is None and not Path("/usr/include/nccl.h").exists():
         nccl_home = _nccl_of_torch()
+    cuda_home = environment.get("CUDA_HOME") or _cuda_home(environment)
     header = Path(nccl_home or "/usr") / "include/nccl.h"
     library = None if nccl_home is None else Path(nccl_home) / "lib"
     return Facts(
@@ -110,7 +120,9 @@ def facts_here(environment: Mapping[str, str]) -> Facts:
         needs_links=library is not None
         and (library / "libnccl.so.2").exists()
         and not (library / "libnccl.so").exists(),
-        cuda_home=_cuda_home(environment),
+        cuda_home=cuda_home,
+        has_cudart=cuda_home is None
+        or any(found for each in _LIBRARIES for found in Path(cuda_home).glob(f"{each}/libcudart.so")),
     )
 
 

@@ -2,7 +2,7 @@
 # Create the environment of this project in .venv. A second call only does what is missing. Called by `make setup`. Errors and
 # their fixes: docs/setup.md.
 #
-#   PYTHON    interpreter for the environment, 3.11 or newer
+#   PYTHON    interpreter for the environment: 3.11, 3.12, 3.13 or newer
 #   JOBS      parallel compilers of Horovod's build (default: 2)
 #   HOROVOD   auto: build it, or print the reason and continue without it. require: stop if it cannot be built. off: skip it
 set -euo pipefail
@@ -28,13 +28,38 @@ pin() { # print NAME==VERSION from constraints.txt
   grep -iE "^$1==" constraints.txt || fail "constraints.txt must pin every package of a CPU build, but it has no version of '$1': add it"
 }
 
-command -v "$PYTHON" >/dev/null || fail "there is no '$PYTHON'. Install Python 3.11 or newer, or name one: make setup PYTHON=/path/to/python3"
-"$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-  fail "Python 3.11 or newer is needed, but '$PYTHON' is $("$PYTHON" -V 2>&1): make setup PYTHON=/path/to/python3"
-
-if [ ! -x "$PY" ]; then
+# A half environment (its making was stopped) has no pip, and is made anew.
+is_made() { [ -x "$PY" ] && "$PY" -m pip --version >/dev/null 2>&1; }
+if ! is_made; then
+  # All that is missing is told at once, before the first download.
+  lacks=()
+  if ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    others=$(command -v python3.13 || command -v python3.12 || command -v python3.11 || true)
+    lacks+=("Python 3.11, 3.12 or 3.13, but '$PYTHON' is $("$PYTHON" -V 2>&1 || true): make setup PYTHON=${others:-/path/to/python3.12}")
+  elif ! "$PYTHON" -c 'import venv, ensurepip' 2>/dev/null; then
+    lacks+=("the module venv of '$PYTHON' (Debian and Ubuntu: apt-get install python3-venv)")
+  else
+    pip=$("$PYTHON" -c 'import ensurepip, glob, os
+print([*glob.glob(os.path.dirname(ensurepip.__file__) + "/_bundled/pip-*.whl"), *glob.glob("/usr/share/python-wheels/pip-*.whl")][0])')
+    torch=$(pin torch)
+    "$PYTHON" "$pip/pip" --disable-pip-version-check --retries 0 --timeout 5 index versions torch 2>&1 | grep -F "${torch#torch==}" >/dev/null ||
+      lacks+=("$torch in pip's package index. Look at the network and at PIP_INDEX_URL: '$PYTHON -m pip index versions torch'")
+  fi
+  command -v gcc >/dev/null || lacks+=("gcc (Debian and Ubuntu: apt-get install gcc)")
+  needed=2; [ ! -e /dev/nvidiactl ] || needed=8 # GB of a CPU and of a CUDA build of torch
+  free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1e6) }')
+  [ "$free" -ge "$needed" ] || lacks+=("$needed GB of free disk in $PWD, but there are $free")
+  for tool in g++ cmake make; do
+    [ "$HOROVOD" = off ] || command -v "$tool" >/dev/null || [ "$HOROVOD" != require ] || lacks+=("$tool for Horovod (Debian and Ubuntu: apt-get install g++ cmake make)")
+  done
+  if [ ${#lacks[@]} -gt 0 ]; then
+    printf '[setup] missing: %s\n' "${lacks[@]}" >&2
+    fail "setup needs what is listed above. Then: make setup"
+  fi
+  [ "$HOROVOD" = off ] || absent=$(for tool in g++ cmake make; do command -v "$tool" >/dev/null || echo "$tool"; done)
+  [ -z "${absent:-}" ] || say "missing:" $absent "(Debian and Ubuntu: apt-get install g++ cmake make). Without them Horovod is not built, and runs use trainer.collective=torch"
   say "1/5 environment in $VENV from $("$PYTHON" -V)"
-  "$PYTHON" -m venv "$VENV" || fail "'$PYTHON -m venv' does not work. Debian and Ubuntu: apt-get install python3-venv"
+  "$PYTHON" -m venv --clear "$VENV" || fail "'$PYTHON -m venv' does not work. Debian and Ubuntu: apt-get install python3-venv"
 fi
 : >"$LOG"
 # constraints-cuda.txt pins the packages of the default CUDA build (nvidia-*, cuda-*, triton). Another index may have a build for
@@ -64,7 +89,7 @@ if [ "$HOROVOD" = off ]; then
 elif "$PY" tools/horovod_plan.py --fits >/dev/null 2>&1; then
   say "5/5 $want is installed"
 else
-  say "5/5 $want from its sources (95 s to 4 min with $JOBS jobs on two cores, cached in $CACHE)"
+  say "5/5 $want from its sources (2 to 5 min with $JOBS jobs on two cores, cached in $CACHE)"
   if ! bash tools/build_horovod.sh "$PY" "$want" "$CACHE" "$JOBS" >>"$LOG" 2>&1; then
     reason=$(grep -E '^missing:' "$LOG" | tail -n 1 || true)
     reason=${reason:-"the build failed. See the end of $LOG: $(grep -iE 'error' "$LOG" | tail -n 1)"}

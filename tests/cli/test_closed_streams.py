@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.rigs.user import User, write_run
 def test_a_closed_stream_gives_no_traceback(tmp_path: Path, closed: str, words: str) -> None:
     write_run(tmp_path / "runs" / "young", [started(), joined()])
 
-    command = f"{sys.executable} -m aiperf {words} {closed}"
+    command = f"{shlex.quote(sys.executable)} -m aiperf {words} {closed}"
     answer = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True)
 
     assert "Traceback" not in answer.stderr and "Exception" not in answer.stderr

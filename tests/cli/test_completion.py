@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -80,8 +81,8 @@ def _shell(name: str, lines: str, folder: Path) -> str:
     program = folder / "bin" / "aiperf-cluster"
     program.parent.mkdir()
     program.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.argv[0] = 'aiperf-cluster'\n"
-        "from aiperf.__main__ import script\nscript()\n"
+        f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c \'import sys; sys.argv[0] = "aiperf-cluster"\n'
+        'from aiperf.__main__ import script\nscript()\' "$@"\n'
     )
     program.chmod(0o755)
     (folder / "completion").write_text(SHELLS[name])

@@ -6,6 +6,7 @@ Slurm, instead of being skipped.
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -324,7 +325,7 @@ def test_worker_jobs_join_and_leave_a_running_run(rig: SlurmRig) -> None:
     process = command(rig, *words)
     wait_for(trains(rig, "elastic"))
     run = folder(rig, "elastic")
-    join = f"{sys.executable} -m aiperf join {run}"
+    join = f"{shlex.quote(sys.executable)} -m aiperf join {shlex.quote(str(run))}"
 
     job = rig.ask("sbatch", "--parsable", "--nodes=1", "--exclusive", f"--output={run}/joined.log", f"--wrap={join}")
     wait_for(lambda: len({event.worker for event in trained(run)}) == 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -69,10 +70,11 @@ def test_nvcc_and_nccl_are_found(tmp_path: Path) -> None:
 
 def test_torchs_own_nccl_is_linked_and_cudas_folder_is_named(tmp_path: Path) -> None:
     """Torch's NCCL has no libnccl.so, and nvcc is a wrapper in a folder without CUDA's libraries."""
-    nvcc, nccl = tmp_path / "bin/nvcc", tmp_path / "nccl"
+    nvcc, nccl, cuda = tmp_path / "bin/nvcc", tmp_path / "nccl", tmp_path / "cuda 13"
     nvcc.parent.mkdir()
+    (cuda / "lib64").mkdir(parents=True)
     nvcc.write_text(
-        '#!/bin/sh\n[ "$1" = --version ] && echo "release 13.0, V13.0.88" || echo "#$ _HERE_=/opt/cuda/bin" >&2\n'
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "release 13.0, V13.0.88" || echo "#$ _HERE_={cuda}/bin" >&2\n'
     )
     nvcc.chmod(0o755)
     (nccl / "include").mkdir(parents=True)
@@ -80,12 +82,18 @@ def test_torchs_own_nccl_is_linked_and_cudas_folder_is_named(tmp_path: Path) -> 
     (nccl / "lib").mkdir()
     (nccl / "lib/libnccl.so.2").touch()
 
-    facts = facts_here({**os.environ, "PATH": f"{nvcc.parent}:{os.environ['PATH']}", "NCCL_HOME": str(nccl)})
-    made = plan(replace(facts, torch_cuda="13.0"))
+    there = {name: value for name, value in os.environ.items() if name != "CUDA_HOME"}
+    there |= {"PATH": f"{nvcc.parent}:{os.environ['PATH']}", "NCCL_HOME": str(nccl)}
+    without = plan(replace(facts_here(there), torch_cuda="13.0"))
+    assert not without.has_nccl and f"libcudart.so is not in {cuda}" in without.note
+    (cuda / "lib64/libcudart.so").touch()
+
+    made = plan(replace(facts_here(there), torch_cuda="13.0"))
 
     assert made.environment == {
         "HOROVOD_GPU_OPERATIONS": "NCCL",
-        "HOROVOD_CUDA_HOME": "/opt/cuda",
+        "HOROVOD_CUDA_HOME": str(cuda),
+        "CUDA_HOME": str(cuda),
         "HOROVOD_NCCL_LINK": "SHARED",
     }
     assert made.nccl_links == str(nccl)
@@ -109,7 +117,7 @@ case "$1 $2 $3" in
   *horovod_plan.py*) [ $2 = --fits ] || printf '%s\\n' key=k 'operations=(HOROVOD_NCCL_LINK=SHARED)' nccl_links={nccl} note= ;;
   "-m pip wheel") env >{seen}; readlink "$HOROVOD_NCCL_HOME/lib/libnccl.so" >>{seen} ;;
   "-m pip install") ;;
-  *) exec {sys.executable} "$@" ;;
+  *) exec {shlex.quote(sys.executable)} "$@" ;;
 esac
 """
     )
@@ -135,7 +143,7 @@ def test_a_wheel_of_former_versions_is_not_used(tmp_path: Path) -> None:
     wheel.touch()
     calls, python = tmp_path / "calls", tmp_path / "python"
     python.write_text(
-        f'#!/bin/sh\n[ "$1 $2" = "-m pip" ] && echo "$@" >> {calls} && exit\nexec {sys.executable} "$@"\n'
+        f'#!/bin/sh\n[ "$1 $2" = "-m pip" ] && echo "$@" >> {calls} && exit\nexec {shlex.quote(sys.executable)} "$@"\n'
     )
     python.chmod(0o755)
 

@@ -5,6 +5,7 @@ A worker on a host with another folder does not come up, with a message.
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import threading
@@ -67,10 +68,10 @@ def test_a_word_that_is_seen_late_is_waited_for(tmp_path: Path) -> None:
 def host_with_its_own(folder: Path, cluster: SmallCluster, address: str) -> Iterator[None]:
     """Node of the cluster with another file system mounted over a folder, like a forgotten mount."""
     ray_start = (
-        f"{sys.executable} -m ray.scripts.scripts start --block --address={cluster.head} "
+        f"{shlex.quote(sys.executable)} -m ray.scripts.scripts start --block --address={cluster.head} "
         f"--node-ip-address={address} --num-cpus=1 --disable-usage-stats"
     )
-    command = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs none {folder} && exec {ray_start}"]
+    command = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs none {shlex.quote(str(folder))} && exec {ray_start}"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         yield

@@ -1,0 +1,83 @@
+"""Setup tells at once what a machine lacks, and makes a half environment anew."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOLS = ("bash", "sh", "dirname", "grep", "awk", "df", "date", "cat")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with the script, and a search path without compilers."""
+    folder = tmp_path / "ein Ordner für uns"
+    (folder / "tools").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    for name in ("tools/setup.sh", "constraints.txt"):
+        shutil.copy(ROOT / name, folder / name)
+    for tool in TOOLS:
+        (folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    return folder
+
+
+def setup(checkout: Path, python: str, **more: str) -> str:
+    nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_NO_INDEX": "1"}
+    here = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    environment = here | nowhere | {"PATH": str(checkout / "bin"), "PYTHON": python} | more
+    done = subprocess.run(
+        ["bash", "tools/setup.sh"], cwd=checkout, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    return done.stdout + done.stderr
+
+
+def test_all_that_is_missing_is_told_before_anything_is_made(checkout: Path) -> None:
+    said = setup(checkout, sys.executable, HOROVOD="require")
+
+    for lacking in ("torch==", "gcc (", "g++ for Horovod", "cmake for Horovod", "make for Horovod"):
+        assert f"missing: {lacking}" in said
+    assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (None, "missing: Python 3.11, 3.12 or 3.13, but "),
+        ('[ "$1" = -V ] && echo Python 3.10.13; [ "$1" = -V ]', "is Python 3.10.13: make setup PYTHON="),
+        ('case "$2" in *ensurepip*) exit 1 ;; esac', "missing: the module venv of "),
+    ],
+)
+def test_an_interpreter_that_does_not_do_is_told(checkout: Path, program: str | None, expected: str) -> None:
+    python = checkout / "python"
+    if program is not None:
+        python.write_text(f"#!/bin/sh\n{program}\n")
+        python.chmod(0o755)
+
+    said = setup(checkout, str(python))
+
+    assert expected in said and "missing: gcc" in said
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_half_environment_is_made_anew(checkout: Path) -> None:
+    """`python3 -m venv` without ensurepip leaves an interpreter without pip."""
+    (checkout / ".venv/bin").mkdir(parents=True)
+    (checkout / ".venv/bin/python").symlink_to("/bin/false")
+    (checkout / "bin/gcc").symlink_to("/bin/true")
+    python = checkout / "python"
+    python.write_text(
+        "#!/bin/sh\ncase $* in *glob*) echo wheel ;; *index*) grep torch== constraints.txt ;; "
+        '*"-m venv"*) echo "$@"; exit 1 ;; esac\n'
+    )
+    python.chmod(0o755)
+
+    said = setup(checkout, str(python))
+
+    assert "-m venv --clear .venv" in said and "apt-get install python3-venv" in said

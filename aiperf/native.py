@@ -12,6 +12,7 @@ from pathlib import Path
 
 from aiperf.atomic_files import draft_of
 from aiperf.errors import BadConfiguration
+from aiperf.own_files import PROGRAM, open_own, own_folder
 from aiperf.programs import ProgramFailed, ask
 
 PACKAGES = {"cc": "gcc libc6-dev", "gcc": "gcc libc6-dev", "g++": "g++", "mpicc": "libopenmpi-dev"}
@@ -32,6 +33,7 @@ def program(source: Path, *, compiler: str, flags: tuple[str, ...]) -> Path:
 
     Raises:
         BadConfiguration: the compiler is missing, refuses the source, or takes more than 120 s.
+        NotOwn: another user owns the cache folder or the program in it, or can change it.
         OSError: the cache folder cannot be written.
     """
     if shutil.which(compiler) is None:
@@ -43,11 +45,14 @@ def program(source: Path, *, compiler: str, flags: tuple[str, ...]) -> Path:
     for part in (compiler, version, *flags):
         key.update(b"\0" + part.encode())
     path = cache_folder() / f"{source.stem}-{key.hexdigest()[:20]}"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with draft_of(path) as draft:
-            _output([compiler, str(source), *flags, "-o", str(draft)])
-            draft.chmod(0o755)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with own_folder(path.parent, PROGRAM) as folder:
+        try:
+            os.close(open_own(path, os.O_RDONLY, PROGRAM, folder))
+        except FileNotFoundError:
+            with draft_of(path) as draft:
+                _output([compiler, str(source), *flags, "-o", str(draft)])
+                draft.chmod(0o755)
     return path
 
 

@@ -10,56 +10,66 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from aiperf.errors import AiperfError
 from aiperf.files import shown
 
-SECRET, PROGRAM = 0o077, 0o022
-"""Permission bits that other users must not have: on a secret, and on a file that is executed or believed."""
+SECRET, PROGRAM, RUN = 0o077, 0o002, 0
+"""Permission bits that a secret, a program and a file of a run must not have. A file in a run's folder may also belong
+to the owner of that folder, since file servers give root's files to another user."""
 
 _NOT_OPENED = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
 
 
-class NotOwn(AiperfError):
+class NotOwn(AiperfError, OSError):
     """A file or folder that another user owns or may change, or a link or special file in its place."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 def open_own(path: Path, flags: int = os.O_RDONLY, forbidden: int = SECRET, folder: int | None = None) -> int:
-    """Open a regular file of this user, or a folder with the flag O_DIRECTORY, and return its descriptor.
+    """Open a regular file of this user or of root, or a folder with the flag O_DIRECTORY, and return its descriptor.
 
-    A file that O_CREAT creates has mode 0600.
+    A file that O_CREAT creates has none of the forbidden permissions.
 
     Args:
         path: file or folder. Its last part is no link.
         flags: as for open(2).
-        forbidden: permission bits that it must not have (SECRET or PROGRAM).
-        folder: descriptor of the open folder that `path` is relative to. Default: the working directory.
+        forbidden: permission bits that it must not have (SECRET, PROGRAM or RUN).
+        folder: descriptor of the open folder of `path`, by which it is opened. Default: the whole path is opened.
 
     Raises:
-        NotOwn: it belongs to another user, has one of these bits, or is of another kind.
+        NotOwn: it belongs to a third user, has one of these bits, or is of another kind.
         OSError: it cannot be opened for another reason, or does not exist.
     """
     flags |= os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-    descriptor = None
+    descriptor, opened = None, path if folder is None else path.name
     try:
-        descriptor = os.open(path, flags, 0o600, dir_fd=folder)
+        descriptor = os.open(opened, flags, 0o666 & ~forbidden, dir_fd=folder)
         status = os.fstat(descriptor)
     except OSError as error:
         if error.errno not in _NOT_OPENED:
             raise
-        status = os.stat(path, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(opened, dir_fd=folder, follow_symlinks=False)
     is_kind = stat.S_ISDIR if flags & os.O_DIRECTORY else stat.S_ISREG
+    owners = {0, os.geteuid()}
+    if forbidden == RUN:
+        owners.add((path.parent.stat() if folder is None else os.fstat(folder)).st_uid)
     if descriptor is not None:
-        if is_kind(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & forbidden:
+        if is_kind(status.st_mode) and status.st_uid in owners and not status.st_mode & forbidden:
             return descriptor
         os.close(descriptor)
     kind = "directory" if flags & os.O_DIRECTORY else "regular file"
+    mode = f" without the permissions {forbidden:03o}" if forbidden else ""
     raise NotOwn(
-        f"{shown(path)} must be a {kind} of user {os.geteuid()} without the permissions {forbidden:03o}, but has owner "
+        errno.EPERM,
+        f"{shown(path)} must be a {kind} of user {os.geteuid()}{mode}, but has owner "
         f"{status.st_uid} and mode {status.st_mode:o}. Another user may have made it: remove it, or use a folder in which "
-        "only you can write, on a file system with owners and permissions"
+        "only you can write, on a file system with owners and permissions",
     )
 
 
@@ -73,9 +83,23 @@ def own_folder(path: Path, forbidden: int = SECRET) -> Iterator[int]:
         os.close(descriptor)
 
 
-def read_own(path: Path) -> bytes:
-    """Return the content of a secret file of this user. Raise the errors of `open_own`."""
-    with os.fdopen(open_own(path), "rb") as file:
+def make_own_folder(path: Path) -> None:
+    """Create a folder in a run's folder unless it exists. Raise the errors of `open_own`, also for a link in its place."""
+    with suppress(FileExistsError):
+        path.mkdir(parents=True)
+    with own_folder(path, RUN):
+        pass
+
+
+def append_own(path: Path) -> IO[bytes]:
+    """Open or create a file in a run's folder for appending. Raise the errors of `open_own`."""
+    with own_folder(path.parent, RUN) as folder:
+        return os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, RUN, folder), "ab")
+
+
+def read_own(path: Path, forbidden: int = SECRET) -> bytes:
+    """Return the content of a file of this user. Raise the errors of `open_own`."""
+    with os.fdopen(open_own(path, os.O_RDONLY, forbidden), "rb") as file:
         return file.read()
 
 

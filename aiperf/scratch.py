@@ -14,6 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from aiperf.files import host_name
@@ -24,6 +25,9 @@ MARK = "AIPERF_SCRATCH"
 """Environment variable with the folder, set for every process that belongs to it."""
 OWNER = "owner"
 """Locked file with the name of the owner's host. In a shared folder, locks of other hosts may not be visible."""
+
+CODE_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+"""Subfolder by environment variable of torch.compile and Triton."""
 
 # Processes that notice the end of the owner get 2 s. The others are killed.
 _JANITOR = r"""
@@ -93,6 +97,15 @@ class Scratch:
         self._janitor.stdin.close()
 
 
+def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return environment variables that place the caches of torch.compile and Triton in subfolders of `folder`.
+
+    `folder`: a folder that is removed with the run. A variable that the user has set in `environment` is left out. The
+    default folders outlive a run, and a second equal run would compile less than the first.
+    """
+    return {name: str(folder / slot) for name, slot in CODE_CACHES.items() if not environment.get(name)}
+
+
 def marked(folder: Path) -> tuple[int, ...]:
     """Return the process ids of all running processes with this folder in the environment variable MARK, without this process.
 
@@ -122,7 +135,7 @@ def _remove_orphans(parent: Path) -> None:
     for path in parent.glob(f"{PREFIX}*"):
         # another user's, or removed concurrently
         with contextlib.suppress(OSError, NotOwn), own_folder(path) as within:
-            file = open_own(Path(OWNER), os.O_RDWR, folder=within)
+            file = open_own(path / OWNER, os.O_RDWR, folder=within)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.read(file, 256) == host_name().encode():

@@ -151,7 +151,7 @@ def _list(folder: Path, key: str, sizes: NDArray[np.int64]) -> Iterator[IO[str]]
     """Open and lock the list of a cache. Its lines: process id, descriptor and name of the file without a path."""
     digest = hashlib.sha256(f"{key} {len(sizes)} {sizes.sum()}".encode()).hexdigest()[:24]
     with own_folder(folder) as within:
-        file = open_own(Path(f"images-{digest}"), os.O_RDWR | os.O_CREAT, folder=within)
+        file = open_own(folder / f"images-{digest}", os.O_RDWR | os.O_CREAT, folder=within)
     with os.fdopen(file, "r+") as entries:
         fcntl.flock(entries, fcntl.LOCK_EX)
         yield entries

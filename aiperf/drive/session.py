@@ -24,6 +24,7 @@ from aiperf.files import shown
 from aiperf.journal.events import SCHEMA, AnyEvent, NodeChecked, RunResumed, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, Cut, Journal, JournalReading, folding, locked, read
 from aiperf.journal.run_folder import run_folder
+from aiperf.own_files import NotOwn, read_own
 from aiperf.planning.following import Following, followed_again
 from aiperf.planning.plan import Plan, first_event, new_folder
 from aiperf.rules.evolve import evolve
@@ -356,8 +357,8 @@ def _drive(
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
+        return read_own(path)
+    except (FileNotFoundError, NotOwn):
         return None
 
 

@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 from aiperf import units
 from aiperf.atomic_files import replace_file
+from aiperf.own_files import make_own_folder
 from aiperf.report import phrases
 from aiperf.report.document import HINT, code_in_backticks, document, listed, note, section, table, text
 from aiperf.report.facts import Report
@@ -64,7 +65,7 @@ def write_figures_page(
         "</main>",
         f"<footer><p>{text(footer)}</p></footer>",
     ]
-    (folder / "plots").mkdir(parents=True, exist_ok=True)
+    make_own_folder(folder / "plots")
     for picture in (picture for each in sections for picture in each.pictures):
         for suffix, content in (("svg", (picture.svg or "").encode()), ("png", picture.png or b"")):
             replace_file(folder / "plots" / f"{picture.name}.{suffix}", content)

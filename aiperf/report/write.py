@@ -19,6 +19,7 @@ from aiperf.atomic_files import replace_file
 from aiperf.errors import ReportNotWritten
 from aiperf.files import shown
 from aiperf.journal.journal import read
+from aiperf.own_files import make_own_folder
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
 from aiperf.report.section import Section
@@ -92,7 +93,7 @@ def _written(report: Report, folder: Path) -> Paths:
 
     shown = sections(report)
     written: list[Path] = []
-    (folder / "plots").mkdir(parents=True, exist_ok=True)
+    make_own_folder(folder / "plots")
     for picture in (picture for section in shown for picture in section.pictures):
         svg = None if picture.svg is None else picture.svg.encode()
         for suffix, content in (("svg", svg), ("png", picture.png), ("pdf", picture.pdf)):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from aiperf.files import bounded_lines, require_file
+from aiperf.own_files import RUN, make_own_folder, open_own, own_folder
 from aiperf.system.sampler import Device, DeviceSample, Reading
 
 SCHEMA = 1
@@ -88,8 +89,9 @@ class Log:
     """Telemetry file open for appending. A torn line of a previous recorder at its end is removed before the first write."""
 
     def __init__(self, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        make_own_folder(file.parent)
+        with own_folder(file.parent, RUN) as folder:
+            self._descriptor = open_own(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, RUN, folder)
         os.ftruncate(self._descriptor, _whole_lines(self._descriptor))
 
     def begin(self, session: Session) -> None:

@@ -5,17 +5,22 @@ A mode counts only if it was really used: torch.compile by itself falls back to 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from math import inf
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from aiperf.own_files import PROGRAM, own_folder
+from aiperf.scratch import CODE_CACHES, Scratch, compiler_caches
 from aiperf.train.collectives.collective import is_of_exchange
 from aiperf.train.device_errors import first_line, is_of_device, is_out_of_memory
 from aiperf.train.execution_mode import EAGER, ExecutionMode
@@ -126,6 +131,7 @@ def _compiled(network: Network, mode: ExecutionMode, compiler: str) -> Callable[
     Each network has its own function to compile. torch.compile gives up silently on a function that was compiled 8
     times, and all networks of a process share the methods of their class.
     """
+    _keep_code_private()
     step = torch.compile(
         network.straight_line,
         fullgraph=True,  # a graph break or a recompilation is an error, never a silent eager fallback
@@ -144,6 +150,22 @@ def _compiled(network: Network, mode: ExecutionMode, compiler: str) -> Callable[
         return step(called, images)
 
     return call
+
+
+@cache
+def _keep_code_private() -> Scratch | None:
+    """Check the folders in which compiled code is looked for, or make them: it is executed. torch's default is in /tmp."""
+    for name in CODE_CACHES:
+        if chosen := os.environ.get(name):
+            folder = Path(chosen).resolve()
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with own_folder(folder, PROGRAM):
+                pass
+    if not compiler_caches(os.environ, Path()):
+        return None
+    scratch = Scratch()
+    os.environ |= compiler_caches(os.environ, scratch.path)
+    return scratch
 
 
 def _forget_compiled() -> None:

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from aiperf.atomic_files import sync_folder
 from aiperf.errors import AiperfError
+from aiperf.own_files import make_own_folder
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.collective import dense_view
 
@@ -69,7 +70,7 @@ def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
     The snapshot must be in host memory. The folder is created if it is missing. Raise OSError if the file cannot be written. No
     partial file remains.
     """
-    folder.path.mkdir(parents=True, exist_ok=True)
+    make_own_folder(folder.path)
     final = folder.file(snapshot.trial, snapshot.epoch)
     temporary = final.with_name(f".{final.name}.{secrets.randbelow(1 << 62)}.tmp")
     try:

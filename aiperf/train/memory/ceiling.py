@@ -24,6 +24,7 @@ from aiperf.atomic_files import replace_file
 from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
 from aiperf.files import NO_LOCKS
+from aiperf.own_files import RUN, append_own, make_own_folder, read_own
 from aiperf.train.collectives.collective import Collective
 from aiperf.train.device_errors import first_line, is_out_of_memory
 from aiperf.train.memory.batch_sizes import largest, nothing_fits
@@ -178,17 +179,17 @@ def shared_ceiling(folder: Path, kind: CeilingKey, measure: Callable[[], int]) -
     locks each group measures, and the last result stays for later groups. Raise OSError if the folder cannot be written, and
     the errors of `measure`.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_own_folder(folder)
     name = blake2b("\n".join(asdict(kind).values()).encode(), digest_size=8).hexdigest()
     file = folder / f"{name}.json"
-    with (folder / f"{name}.lock").open("w") as lock:
+    with append_own(folder / f"{name}.lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
         if file.exists():
-            return int(json.loads(file.read_text())["batch_size"])
+            return int(json.loads(read_own(file, RUN))["batch_size"])
         measured = measure()
         replace_file(file, json.dumps({**asdict(kind), "batch_size": measured}, indent=1).encode() + b"\n")
         return measured

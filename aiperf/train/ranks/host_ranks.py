@@ -16,8 +16,8 @@ from pathlib import Path
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.hostcache import SHARING
 from aiperf.journal.messages import Word
-from aiperf.own_files import remove_own_folder
-from aiperf.scratch import MARK, Scratch
+from aiperf.own_files import make_own_folder, remove_own_folder
+from aiperf.scratch import MARK, Scratch, compiler_caches
 from aiperf.system.network import interface_of
 from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
@@ -71,7 +71,7 @@ class HostRanks:
         Raise OSError if no interface has this host's address.
         """
         self._interface = "lo" if start.address is None else interface_of(start.address)
-        (recipe.run_folder / "logs").mkdir(parents=True, exist_ok=True)
+        make_own_folder(recipe.run_folder / "logs")
         self.processes: list[RankProcess] = []
         # the run's scratch folder is removed with the run. A Ray of others has none, and this host may be killed
         self._scratch = None if (run := os.environ.get(MARK)) else Scratch()
@@ -112,7 +112,8 @@ class HostRanks:
     def _environment(self, seat: RankPlace) -> dict[str, str]:
         at, address, interface = self._start.directions.horovod, self._start.address, self._interface
         # ranks of all workers of the run on this host share images; without a run, the ranks of this worker
-        chosen = {SHARING: os.environ.get(MARK, str(self.folder))}
+        shared = os.environ.get(MARK, str(self.folder))
+        chosen = {SHARING: shared, **compiler_caches(os.environ, Path(shared))}
         if address is not None:
             # NCCL interprets a name as a prefix unless it begins with '='. A value of the user is kept
             chosen["NCCL_SOCKET_IFNAME"] = os.environ.get("NCCL_SOCKET_IFNAME", f"={interface}")

@@ -13,6 +13,7 @@ from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
 
+from aiperf.own_files import append_own
 from aiperf.system import processes
 from aiperf.train.collectives.rendezvous_place import StoreAt
 from aiperf.train.heartbeat import HeartbeatFile
@@ -42,7 +43,7 @@ class RankProcess:
         self._log = log
         self._stopped_since: float | None = None
         threads = str(setup.threads)
-        with log.open("ab") as output, theirs:
+        with append_own(log) as output, theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "aiperf.train.ranks.rank", str(theirs.fileno())],
                 pass_fds=[theirs.fileno(), *_listening(setup)],

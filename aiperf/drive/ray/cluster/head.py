@@ -27,6 +27,7 @@ from aiperf.drive.ray.cluster.certificates import Authority, new_authority, tls_
 from aiperf.drive.ray.cluster.ray_environment import TOKEN, TOKEN_PATH, environment_of_process, ray_folder
 from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_anew, started_ray
 from aiperf.errors import NoWorkers, RuntimeNotStarted
+from aiperf.own_files import NotOwn, read_own
 from aiperf.scratch import marked
 from cluster.place import HEAD_FILE, HeadPlace
 
@@ -140,13 +141,18 @@ def _published_address(path: Path, authority: Authority) -> Iterator[None]:
     try:
         yield
     finally:
-        if read_head(path) == head:  # a driver that took the run over has replaced it
-            path.unlink(missing_ok=True)
+        with suppress(NotOwn):
+            if read_head(path) == head:  # a driver that took the run over has replaced it
+                path.unlink(missing_ok=True)
 
 
 def read_head(path: Path) -> HeadAddress | None:
-    """Return the address and secrets of a run's Ray from its file `path` in the run's folder. None if it does not exist."""
+    """Return the address and secrets of a run's Ray from its file `path` in the run's folder. None if it does not exist.
+
+    Raises:
+        NotOwn: another user owns the file or may read it.
+    """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=HeadAddress)
+        return msgspec.json.decode(read_own(path), type=HeadAddress)
     except FileNotFoundError:
         return None

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from aiperf.drive.ray.cluster.head import head_ray, own_address
 from aiperf.errors import HostNotReached, NoWorkers
+from aiperf.own_files import append_own, make_own_folder
 from aiperf.programs import ProgramFailed, ask
 from cluster.hosts import REACHED, fault_of
 from cluster.place import InvitedPlace
@@ -133,7 +134,7 @@ class Invitations:
         if not self.hosts:
             yield self
             return
-        (self.folder / LOGS).mkdir(exist_ok=True)
+        make_own_folder(self.folder / LOGS)
         with ThreadPoolExecutor(len(self.hosts), "hosts") as threads:
             kept = [threads.submit(self._keep, host) for host in self.hosts]
             try:
@@ -178,7 +179,7 @@ class Invitations:
 
     def _begun(self, host: str) -> subprocess.Popen[bytes]:
         self._note(host, "reached for")
-        with self._log(host).open("ab") as log:
+        with append_own(self._log(host)) as log:
             return subprocess.Popen(
                 self.place.join_command(host, self.folder),
                 stdin=subprocess.PIPE,
@@ -188,8 +189,8 @@ class Invitations:
             )
 
     def _note(self, host: str, what: str) -> None:
-        with self._log(host).open("a") as log:
-            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} aiperf: {host} {what}\n")
+        with append_own(self._log(host)) as log:
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} aiperf: {host} {what}\n".encode())
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

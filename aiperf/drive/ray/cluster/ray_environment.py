@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aiperf.errors import BadConfiguration
-from aiperf.scratch import PREFIX, Scratch
+from aiperf.scratch import PREFIX, Scratch, compiler_caches
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 PARENT_BYTES = 107 - len(f"/{PREFIX}12345678/r/session_2026-11-22_00-00-00_000000_4194304/sockets/plasma_store")
@@ -39,16 +39,6 @@ def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:
     if not any(environment.get(name, "").strip() for name in (TOKEN, TOKEN_PATH)):
         chosen[TOKEN] = secrets.token_hex(32)
     return chosen
-
-
-def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return environment variables that place the caches of torch.compile and Triton in subfolders of `folder`.
-
-    `folder`: a folder that is removed with the run. A variable that the user has set in `environment` is left out. The
-    default folders outlive a run, and a second equal run would compile less than the first.
-    """
-    caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-    return {name: str(folder / slot) for name, slot in caches.items() if not environment.get(name)}
 
 
 def ray_parent(environment: Mapping[str, str]) -> Path:

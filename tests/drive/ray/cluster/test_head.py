@@ -82,6 +82,7 @@ def test_a_run_that_lacks_nodes_names_the_present_ones(tmp_path: Path) -> None:
 
 
 def write_head_file(folder: Path, port: int) -> None:
+    (folder / HEAD_FILE).touch(0o600)
     (folder / HEAD_FILE).write_bytes(msgspec.json.encode(HeadAddress(f"127.0.0.1:{port}", "x", new_authority())))
 
 

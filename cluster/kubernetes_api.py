@@ -146,17 +146,19 @@ class Api:
         answer = self._request("listing pods", core.list_namespaced_pod, self._namespace, label_selector=selector)
         return list(answer["items"])
 
-    def warnings(self, run: str) -> list[Manifest]:
+    def warnings(self, run: str, names: Sequence[str] | None = None) -> list[Manifest]:
         """Return the events of type Warning about objects with names that begin with `run`, as dictionaries.
+
+        `names`: only those about the objects of these names. The server then sends no events of others in the namespace.
 
         Raises:
             ClusterError: the server refuses the request, or does not answer within 30 s.
         """
-        core = self._client.CoreV1Api()
-        answer = self._request(
-            "listing events", core.list_namespaced_event, self._namespace, field_selector="type=Warning"
-        )
-        return [event for event in answer["items"] if event["involvedObject"].get("name", "").startswith(run)]
+        found: list[Manifest] = []
+        for about in [""] if names is None else [f",involvedObject.name={name}" for name in names]:
+            listed, selector = self._client.CoreV1Api().list_namespaced_event, f"type=Warning{about}"
+            found += self._request("listing events", listed, self._namespace, field_selector=selector)["items"]
+        return [event for event in found if event["involvedObject"].get("name", "").startswith(run)]
 
     def last_lines(self, pod: str, container: str, count: int) -> list[str]:
         """Return the last `count` lines of the log of a pod's container.

@@ -27,7 +27,7 @@ LEFT_BEHIND = ("checkpoints", "ceilings", HEAD_FILE)
 """Entries of a run's folder that are not fetched: large, or useless after the end."""
 NAME = "journal.jsonl"
 EVENTS, LOG_LINES = 8, 20
-"""Maximum number of warnings, and of lines of each log, in the message about a run that never began."""
+"""Maximum number of warnings (and of waiting pods that are asked for them), and of lines of each log."""
 READER_LIVES = 900
 """Seconds after which a pod that reads a run's folder ends, if it was not deleted."""
 
@@ -119,7 +119,12 @@ class KubernetesJob:
         job_object = api.read(kind, name)
         if job_object is None:
             return JobState("Deleted", "the object was deleted", "", is_over=True)
-        state = job_state({**job_object, "kind": kind}, api.pods(job), api.warnings(job), self.run.choices.max_workers)
+        pods = api.pods(job)
+        waiting = [pod["metadata"]["name"] for pod in pods if _phase(pod) != "Running"][:EVENTS]
+        ray = (job_object.get("status") or {}).get("rayClusterName")
+        names = [*(each["metadata"]["name"] for each in self._jobs), *([ray] if ray else []), *waiting]
+        events = api.warnings(job, names)
+        state = job_state({**job_object, "kind": kind}, pods, events, self.run.choices.max_workers)
         if state.is_over or state.is_hopeless or not state.reason or state.nodes:
             return state
         ends = f"{self._kubectl} delete {kind.lower()} {name}"

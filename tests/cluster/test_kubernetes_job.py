@@ -191,6 +191,24 @@ def test_a_container_that_restarts_is_not_there_yet(server: ApiServer, monkeypat
     assert list(job_of(KubernetesConf(image="a"), []).lines("aiperf-a")) == []
 
 
+def test_only_events_of_the_runs_own_objects_are_asked_for(server: ApiServer) -> None:
+    job = job_of(KubernetesConf(image="a"), [])
+    name, where = job.run.object_name, "/api/v1/namespaces/default"
+    server.put(
+        "/apis/ray.io/v1/namespaces/default/rayjobs",
+        {"metadata": {"name": name}, "status": {"rayClusterName": f"{name}-c"}},
+    )
+    for about in (f"{name}-c", f"{name}-of-another-run", "another"):
+        event = {"involvedObject": {"name": about, "kind": "RayCluster"}, "reason": "FailedCreate", "message": about}
+        server.put(f"{where}/events", {"metadata": {"name": f"event-{about}"}, **event})
+
+    state = job.state(name)
+
+    assert state.reason.startswith(f"{name}-c: FailedCreate: {name}-c. It waits")
+    selectors = [query["fieldSelector"][0] for query in server.queries if "fieldSelector" in query]
+    assert selectors == [f"type=Warning,involvedObject.name={each}" for each in (name, f"{name}-c")]
+
+
 def test_a_run_that_never_began_ends_with_its_reasons(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -206,7 +224,7 @@ def test_a_run_that_never_began_ends_with_its_reasons(
 
     monkeypatch.setattr(Api, "read", ended)
     monkeypatch.setattr(Api, "pods", lambda api, run: [head])
-    monkeypatch.setattr(Api, "warnings", lambda api, run: [event])
+    monkeypatch.setattr(Api, "warnings", lambda *_: [event])
     monkeypatch.setattr(Api, "run_command", lambda *_: "no\n")
 
     assert main([*COMMAND, "cluster.operator=none"]) == 2

@@ -284,18 +284,18 @@ def test_within_an_allocation_the_run_takes_place_there(rig: SlurmRig) -> None:
 def test_ctrl_c_in_an_allocation_ends_with_the_report(rig: SlurmRig) -> None:
     words = [sys.executable, "-m", "aiperf", "+cluster=slurm", "schedule.duration_seconds=600", "name=stopped"]
     process = subprocess.Popen(
-        ["salloc", "--nodes=2", "--exclusive", *words],
+        ["script", "-qefc", shlex.join(["salloc", "--nodes=2", "--exclusive", *words]), "/dev/null"],  # in a terminal
         cwd=rig.folder,
         env=rig.environment | {"PYTHONPATH": str(REPOSITORY)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        start_new_session=True,
+        errors="replace",
     )
     wait_for(trains(rig, "stopped"))
 
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, said = ended(process, 180.0)
+    _, said = process.communicate("\x03", timeout=180.0)
 
     run = folder(rig, "stopped")
     *_, last = read(run)

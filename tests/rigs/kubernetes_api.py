@@ -69,7 +69,10 @@ class _Handler(BaseHTTPRequestHandler):
         if (folder, name) in self.there.objects:
             return self._answer(200, self.there.objects[folder, name])
         if name in ("pods", "events"):
+            self.there.queries.append(parse_qs(urlsplit(self.path).query))
+            _, _, about = self.there.queries[-1].get("fieldSelector", [""])[0].partition("involvedObject.name=")
             items = [each for (of, _), each in self.there.objects.items() if of == path]
+            items = [each for each in items if not about or each["involvedObject"]["name"] == about]
             return self._answer(200, {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items})
         return self._missing(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -78,6 +79,24 @@ def test_names_of_any_bytes_belong_to_a_set(tmp_path: Path, name: bytes) -> None
     packed = tmp_path.with_name(tmp_path.name + "-packed")
     prepare(ImagesConf(root=str(root)), pack=packed, out=Console(quiet=True))
     assert describe(ImagesConf(root=str(packed), format="webdataset")).training_images == 7
+
+
+@pytest.mark.slow
+def test_a_damaged_image_with_such_a_name_costs_no_worker(tmp_path: Path) -> None:
+    root = make(tmp_path / "set", training=12, validation=4)
+    Path(os.fsdecode(os.fsencode(root / "train/class0") + b"/Mu\xf1oz.jpg")).write_bytes(b"no image")
+
+    said = aiperf(
+        *("executor=inline", "dataset=images", f"dataset.root={root}", f"runs={tmp_path / 'runs'}"),
+        *("schedule.duration_seconds=60", "schedule.warmup_seconds=1", "preflight.probes=none"),
+    )
+
+    (journal,) = (tmp_path / "runs").glob("*/journal.jsonl")
+    events = [json.loads(line) for line in journal.read_bytes().splitlines()]
+    (skipped,) = (event for event in events if event["event"] == "ImagesSkipped")
+    assert [*skipped["files"]] == [f"{root}/train/class0/Mu\\xf1oz.jpg"]
+    assert not any(event["event"] == "WorkerLost" for event in events), said.stderr
+    assert "Traceback" not in said.stderr
 
 
 def aiperf(*words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:

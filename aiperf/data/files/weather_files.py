@@ -386,7 +386,7 @@ def written_year(path: Path, shape: YearShape, *, is_published_layout: bool = Fa
     `shape`: number and size of the images. `is_published_layout`: True: compressed chunks as published. False: one uncompressed
     piece. Raise OSError if the file cannot be written, and BadConfiguration if h5py is missing.
     """
-    with draft_of(path) as draft, h5py_module().File(draft, "w") as file:
+    with draft_of(path) as draft, h5py_module().File(draft, "w", locking=False) as file:
         yield YearWriter(file, shape, is_published_layout=is_published_layout)
 
 

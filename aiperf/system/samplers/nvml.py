@@ -90,7 +90,7 @@ def _driver_fault(reason: str) -> str:
     """Text about a driver that is there but does not start. An empty CUDA_VISIBLE_DEVICES permits a run on processors."""
     return (
         f"NVIDIA's driver is there, but its library cannot use it ({reason}). Reboot, or install driver and library of equal "
-        "versions. To run on processors: CUDA_VISIBLE_DEVICES="
+        "versions, or set CUDA_VISIBLE_DEVICES= to run on processors"
     )
 
 

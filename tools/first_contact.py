@@ -1,13 +1,15 @@
-"""Checks for the first run on a machine with accelerators: `tools/first_contact.sh FOLDER [CHECK…]`.
+"""First contact with an accelerator: the figures that decide what is built next, in about ten minutes of device time.
 
-Each check is a process with a time limit and leaves FOLDER/NAME.json and FOLDER/NAME.log. A failed check is a row of the table,
-and the next one runs. A call ends before SECONDS_A_CALL (570). The next call does not repeat finished checks. To repeat a
-check, remove its JSON file. Expected rates are estimates for one H200.
+    python -m tools.first_contact FOLDER [--seconds S] [--small] [STEP…]
+
+Each step is a process with a time limit. FOLDER keeps its rows (STEP.jsonl), its output (STEP.log) and table.md. A finished
+step is not repeated, and a step that fails does not stop the next one. The steps drive loop, ranks, memory search and decoders
+of this program directly: torch, NumPy, Pillow and five wheels are enough (docs/training.md), without Ray and Hydra.
 """
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import json
 import os
 import signal
@@ -15,505 +17,735 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
-NO_DEVICE = "no accelerator"
-RESNET = [
-    "dataset=synthetic",
-    "dataset.image=224",
-    "dataset.classes=1000",
-    "dataset.training_images=40000",
-    "dataset.validation_images=2000",
-    "start=resnet50_v1",
-]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from aiperf.data.dataset_config import DataSetConf
+    from aiperf.train.execution_mode import ExecutionMode
+    from morphism import Graph
+
+# --- the plan
+
+STEPS = {
+    "look": 60,
+    "rates": 150,
+    "kernels": 90,
+    "regions": 100,
+    "compiled": 200,
+    "warm": 60,
+    "memory": 200,
+    "loop": 120,
+    "group": 90,
+    "overflow": 30,
+    "compiled_graphs": 160,
+}
+"""Seconds that each step may take, in their order. A call has 560 s, a second one 230 s for loop and all after it."""
+LEAST_SECONDS = 25
+"""No step begins with less time left."""
+EXPECTED = {
+    "device": "an H100 or H200, torch 2.11 or later",
+    "copy": "3.0 TB/s (H100), 4.3 TB/s (H200)",
+    "matrix product": "770-800 TFLOPS in BF16",
+    "wait": "less than 0.3 of a core",
+    "eager": "3,450-4,400 images/s (H100), 4,400-5,700 (H200), first step 5-15 s",
+    "no search": "0-20 % less, first step below 3 s",
+    "large batch": "0-3 % more",
+    "fp16": "5-20 % more: cuDNN normalises NHWC in FP16, not in BF16",
+    "graphs": "0-3 % more",
+    "eager, small batch": "bound by launches below about 32 images",
+    "graphs, small batch": "1.2-2 × eager",
+    "kernels, eager": "convolution 21-27 ms (H100), 19-25 (H200), others 36-46 and 25-32",
+    "kernels, regions": "as eager, with fewer others",
+    "regions": "1.20-1.33 × eager, first step 15-40 s",
+    "compiled": "1.20-1.35 × eager, first step 60-120 s on 16 cores",
+    "warm": "as compiled, first step 8-20 s",
+    "compiled_graphs": "as compiled, 0-3 % more",
+    "texts": "0 errors that do not count as full memory",
+    "largest batch": "750-1,200 (H100), 1,400-2,300 (H200), in less than 120 s",
+    "loop, synthetic": "0.97-1.02 × eager",
+    "loop, cpu": "3,000-4,400 images/s on 16 cores",
+    "loop, gpu": "1,500-3,000 images/s",
+    "group": "nccl, ready in less than 60 s",
+    "rank gets SIGKILL": "Crashed, and names the signal",
+    "rank gets SIGSTOP": "Crashed, and names the signal",
+    "trial after": "TrialDone",
+    "overflow": "largest change of a weight below 0.01",
+}
+"""What paper or processors let expect for each row: ResNet-50 v1.5, 224×224, batch 256, BF16."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """Result of a check. `verdict`: passed, failed, look (a number without a limit) or the reason for a missing result."""
+class Rule:
+    """What follows if a figure, divided by `by` if that is not empty, is at least `least`. A missing figure decides nothing."""
 
-    name: str
-    expected: str
-    measured: str
-    verdict: str
+    figure: str
+    by: str
+    least: float
+    follows: str
 
-
-@dataclass(frozen=True)
-class Check:
-    name: str
-    expected: str
-    seconds: float
-    """Time limit of its process."""
-    measure: Callable[[Path], tuple[str, str]]
-    """Returns the measured text and the verdict. The argument is a folder for files."""
-    on_cpu: bool = False
+    def holds(self, figures: dict[str, float]) -> bool:
+        if self.figure not in figures or (self.by and not figures.get(self.by)):
+            return False
+        return figures[self.figure] / (figures[self.by] if self.by else 1.0) >= self.least
 
 
-CHECKS: list[Check] = []
+DECISIONS = (
+    Rule(
+        "regions", "eager", 1.15, "build regions into the program, and do not compile whole networks for several ranks"
+    ),
+    Rule("compiled", "regions", 1.10, "compile whole networks for trials above an hour, next to the trial before"),
+    Rule("graphs, small batch", "eager, small batch", 1.2, "use CUDA graphs for steps below 10 ms"),
+    Rule(
+        "fp16",
+        "eager",
+        1.1,
+        "compare FP16 and BF16 with regions: BF16 stays the default if they differ by less than 3 %",
+    ),
+    Rule("no search", "eager", 0.97, "switch cudnn.benchmark off for trials below ten minutes"),
+    Rule("loop, synthetic", "loop, cpu", 1.11, "work on the input first: decoding is slower than training"),
+    Rule(
+        "texts",
+        "",
+        1,
+        "do not release: every start of a worker runs into an unknown text (aiperf/train/device_errors.py)",
+    ),
+)
+SLOW = "give the device back and take another one later: it is slower than its kind"
+STOPS: tuple[tuple[str, Callable[[dict[str, float], list[str]], bool]], ...] = (
+    ("give the device back: there is none", lambda figures, ends: figures.get("device") == 0),
+    (SLOW, lambda figures, ends: figures.get("matrix product", inf) < 600e12 or figures.get("copy", inf) < 2.5e12),
+    (
+        "no rate was measured: read rates.log, and do not repeat it",
+        lambda figures, ends: ends[-1].startswith("rates") and "eager" not in figures,
+    ),
+    (
+        "two steps in a row reached their limit: the device may hang. Give it back",
+        lambda figures, ends: ["limit" in each for each in ends[-2:]] == [True, True],
+    ),
+)
+"""Conditions after a step under which no other step begins: figures so far, and the end of each step of this call."""
+
+# --- the steps. Each yields rows (name, figure or None, text)
+
+Rows = Iterator[tuple[str, float | None, str]]
+SMALL = os.environ.get("FIRST_CONTACT_SMALL") == "1"
+NETWORK, IMAGE, CHANNELS, CLASSES = ("digits_small", 8, 1, 10) if SMALL else ("resnet50_v1_5", 224, 3, 1000)
+BATCH, LARGE, FEW = (8, 16, 4) if SMALL else (256, 448, 32)
+TIMED_SECONDS = 0.2 if SMALL else 2.0
 
 
-def check(
-    expected: str, seconds: float, *, on_cpu: bool = False, name: str = ""
-) -> Callable[..., Callable[..., object]]:
-    """Return a decorator that adds a function to the list of checks. `seconds`: its time limit.
-
-    `name`: default: the function's.
-    """
-
-    def register(measure: Callable[[Path], tuple[str, str]]) -> Callable[[Path], tuple[str, str]]:
-        CHECKS.append(Check(name or measure.__name__.replace("_", "-"), expected, seconds, measure, on_cpu))
-        return measure
-
-    return register
-
-
-def verdict(is_right: bool) -> str:
-    return "passed" if is_right else "failed"
-
-
-def has_accelerator() -> bool:
-    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
-
-
-def aiperf(*options: str) -> str:
-    """Return the output of an AIPerf command.
-
-    Raises:
-        RuntimeError: the command failed. The message has its last lines.
-    """
-    return module("aiperf", *options)
-
-
-def module(name: str, *options: str, **environment: str) -> str:
-    """Return the output of a Python module's command line. `environment`: additional variables.
-
-    Raises:
-        RuntimeError: the command failed. The message has its last lines.
-    """
-    command = [sys.executable, "-m", name, *options]
-    ended = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=os.environ | environment
-    )
-    print(ended.stdout)
-    if ended.returncode:
-        lines = [line for line in ended.stdout.splitlines() if line.strip()]
-        raise RuntimeError(f"status {ended.returncode}: {' | '.join(lines[-3:])}")
-    return ended.stdout
-
-
-def events(folder: Path, *kinds: str) -> list[dict[str, Any]]:
-    """Return the events of the newest run under a folder, of the given kinds or all."""
-    journal = max(folder.glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime)
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    return [event for event in lines if not kinds or event["event"] in kinds]
-
-
-def seconds_of(act: Callable[[], object], times: int) -> float:
-    """Return the seconds of one execution on the device, after three warm-up executions."""
+def here() -> torch.device:
     import torch
 
+    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def sync() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def seconds_of(act: Callable[[], object], seconds: float = TIMED_SECONDS) -> float:
     for _ in range(3):
         act()
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    begin.record()
-    for _ in range(times):
+    sync()
+    began, times = time.perf_counter(), 0
+    while times < 3 or time.perf_counter() - began < seconds:
         act()
-    end.record()
-    end.synchronize()
-    return float(begin.elapsed_time(end)) / 1000 / times
+        times += 1
+        if times % 4 == 0:
+            sync()
+    sync()
+    return (time.perf_counter() - began) / times
 
 
-# --- the machine
+def network_graph() -> Graph:
+    from morphism import start
+
+    return start(NETWORK, image=IMAGE, channels=CHANNELS, classes=CLASSES)
 
 
-@check("a build of torch that sees every device", 120, on_cpu=True)
-def versions(folder: Path) -> tuple[str, str]:
+@dataclass
+class Prepared:
+    """A training step that is ready, and the seconds of its first run."""
+
+    step: Callable[[], None]
+    first: float
+    close: Callable[[], None]
+
+
+def prepared(batch: int, precision: str, mode: ExecutionMode, *, in_regions: bool, is_searched: bool) -> Prepared:
     import torch
 
-    count = torch.cuda.device_count()
-    devices = [torch.cuda.get_device_properties(index) for index in range(count)]
-    names = [f"{each.name} with {each.total_memory / 1e9:.1f} GB" for each in devices] or [NO_DEVICE]
-    text = f"torch {torch.__version__}, CUDA {torch.version.cuda}, HIP {torch.version.hip}: {', '.join(names)}"
-    return text, verdict(bool(count) or not has_accelerator())
-
-
-@check("no faults, 70 to 102 % of the dense peak, at least 80 % of the memory's bandwidth", 300, on_cpu=True)
-def preflight(folder: Path) -> tuple[str, str]:
-    from aiperf.system.peaks import memory_bandwidth, peak
-
-    depth = "full" if has_accelerator() else "quick"
-    nodes = json.loads(aiperf("preflight", "dataset=digits", f"preflight.probes={depth}", f"runs={folder}", "--json"))
-    faults = [fault for node in nodes for fault in node["faults"]]
-    if not has_accelerator():
-        return "; ".join(faults) or "no faults", verdict(not faults)
-    readings = nodes[0]["readings"]
-    name, precision = readings["accelerators"]["facts"]["devices"][0]["model"], readings["matrix product"]["facts"]
-    product, memory = (
-        max(max(each) for each in readings[probe]["series"].values()) for probe in ("matrix product", "memory")
-    )
-    text = f"{product / 1e12:.0f} TFLOPS, {memory / 1e12:.2f} TB/s, {'; '.join(faults) or 'no faults'}"
-    dense, sheet = peak(name, None, precision["precision"]), memory_bandwidth(name, None)
-    if dense is None or sheet is None:
-        return f"{text}; {name!r} has no row in the peak table", "look"
-    is_right = not faults and 0.7 < product / dense < 1.02 and memory > 0.8 * sheet
-    return f"{text}, {product / dense:.0%} and {memory / sheet:.0%} of the table", verdict(is_right)
-
-
-@check("the energy counter is within 10 % of power × time", 120)
-def energy(folder: Path) -> tuple[str, str]:
-    import torch
-
-    from aiperf.system.samplers.nvml import NvmlSampler
-
-    sampler, power = NvmlSampler(), []
-    one = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-    began, first = time.monotonic(), sampler.sample()[0]
-    while time.monotonic() < began + 20:
-        for _ in range(20):
-            torch.mm(one, one)
-        torch.cuda.synchronize()
-        power.append(sampler.sample()[0].power_watts or 0.0)
-    last, passed = sampler.sample()[0], time.monotonic() - began
-    sampler.close()
-    mean = sum(power) / len(power)
-    if first.energy_joules is None or last.energy_joules is None:
-        return f"no counter; {mean:.0f} W", "look"
-    counted = (last.energy_joules - first.energy_joules) / passed
-    return f"{counted:.0f} W counted, {mean:.0f} W sampled", verdict(abs(counted / mean - 1) < 0.1)
-
-
-@check("the processors of each rank are on its accelerator's NUMA node", 120)
-def numa(folder: Path) -> tuple[str, str]:
-    import torch
-
-    from aiperf.train.ranks.rank import pci_address
-
-    count = torch.cuda.device_count()
-    return numa_of([pci_address(torch.device("cuda", index)) for index in range(count)], os.sched_getaffinity(0))
-
-
-def numa_of(addresses: list[str], allowed: set[int], sys: Path = Path("/sys")) -> tuple[str, str]:
-    """Return the NUMA node of each accelerator and the processors of its rank as text, and the verdict.
-
-    The verdict is 'passed' if these processors are on that node, else 'failed', or 'look' if the node is unknown.
-    """
-    from aiperf.system.host import near_processors
-
-    parts, outcomes = [], []
-    for number, address in enumerate(addresses):
-        file = sys / f"bus/pci/devices/{address}/numa_node"
-        node = int(file.read_text()) if file.exists() else -1
-        chosen = near_processors(address, allowed, max(1, len(allowed) // len(addresses)), sys)
-        on_node = {cpu for cpu in chosen if (sys / f"devices/system/node/node{node}/cpu{cpu}").exists()}
-        outcomes.append("look" if node < 0 else verdict(on_node == chosen))
-        parts.append(f"{number}: node {node if node >= 0 else 'unknown'}, {len(on_node)} of {len(chosen)} processors")
-    return "; ".join(parts), next((name for name in ("failed", "look") if name in outcomes), "passed")
-
-
-# --- parts of a step
-
-
-@check("no weight changes in a step that overflows", 120)
-def fp16_overflow(folder: Path) -> tuple[str, str]:
-    import torch
-
+    from aiperf.train.execution import Execution
+    from aiperf.train.memory.ceiling import blank
+    from aiperf.train.network.module import build
+    from aiperf.train.network.weights import initialise
     from aiperf.train.optimiser import give_momentum, sgd
+    from aiperf.train.precision import Precision
     from aiperf.train.trainer_config import TrainerConf
 
-    worst = 0.0
-    for _ in range(20):
-        torch.full((2**24,), 1e30, device="cuda")  # leaves its bytes in the allocator
-        layer = torch.nn.Linear(1024, 1024, device="cuda")
-        before = layer.weight.detach().clone()
-        optimiser, scaler = sgd(layer, TrainerConf()), torch.amp.GradScaler("cuda")
-        give_momentum(optimiser, layer, {name: torch.zeros_like(each) for name, each in layer.named_parameters()})
-        for factor in (torch.inf, 0.0):
-            scaler.scale(layer(torch.ones(8, 1024, device="cuda")).sum() * factor).backward()
+    device, graph = here(), network_graph()
+    chosen = Precision(precision, device.type)
+    chosen.switch_on()
+    torch.backends.cudnn.benchmark = is_searched and device.type == "cuda"
+    network = build(graph)
+    if in_regions:
+        network.straight_line = with_regions(graph)
+    initialise(network, 0)
+    network.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]  # torch's stub lacks it
+    optimiser, scaler = sgd(network, TrainerConf()), chosen.scaler()
+    give_momentum(optimiser, network, {name: torch.zeros_like(each) for name, each in network.named_parameters()})
+    images = blank(graph, batch, device, chosen, channels_last=True).normal_()
+    labels = torch.zeros(batch, dtype=torch.int64, device=device)
+    began = time.perf_counter()
+    execution = Execution(network, mode, images, chosen)
+
+    def step() -> None:
+        with chosen.computing():
+            loss = torch.nn.functional.cross_entropy(network(images).float(), labels, label_smoothing=0.1)
+        (loss if scaler is None else scaler.scale(loss)).backward()  # type: ignore[no-untyped-call]
+        if scaler is None:
+            optimiser.step()
+        else:
             scaler.step(optimiser)
             scaler.update()
-            optimiser.zero_grad()
-        worst = max(worst, float((layer.weight - before).abs().max()))
-    return f"largest change {worst:.2g}", verdict(worst < 1e-2)
+        optimiser.zero_grad()
+
+    step()
+    sync()
+    execution.verify()
+    return Prepared(step, time.perf_counter() - began, execution.close)
 
 
-@check("less than 30 % of a core while the host waits for the device", 120)
-def waiting(folder: Path) -> tuple[str, str]:
+def rate(
+    name: str,
+    batch: int = BATCH,
+    precision: str = "bf16",
+    mode: ExecutionMode | None = None,
+    *,
+    in_regions: bool = False,
+    is_searched: bool = True,
+) -> Rows:
+    """Yield the images per second of a training step. An error is a row of the table."""
+    import torch
+
+    from aiperf.programs import ProgramFailed, ask
+    from aiperf.system.peaks import peak
+    from aiperf.train.execution_mode import EAGER
+    from morphism import cost
+
+    try:
+        ready = prepared(batch, precision, mode or EAGER, in_regions=in_regions, is_searched=is_searched)
+        seconds = seconds_of(ready.step)
+        text = f"{batch / seconds:.0f} images/s, {1e3 * seconds:.2f} ms, first step {ready.first:.1f} s"
+        if torch.cuda.is_available():
+            of = cost(network_graph())
+            flops = (of.tensor_forward_flops + of.tensor_backward_flops) * batch / seconds
+            dense = peak(torch.cuda.get_device_name(), None, "fp16" if precision == "fp16" else "bf16")
+            text += f", MFU {flops / dense:.1%}" if dense else ""
+            text += f", {torch.cuda.max_memory_reserved() / 1e9:.1f} GB"
+            for _ in range(8):  # so that power and clock are those of a busy device
+                ready.step()
+            with suppress(ProgramFailed):
+                fields = "power.draw,clocks.sm,temperature.gpu"
+                text += ", " + ask(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"], seconds=5).words
+            sync()
+        yield name, batch / seconds, text
+        ready.close()
+    except Exception as error:  # noqa: BLE001  # a failed figure is a row, and the next one is measured
+        yield failed(name, error)
+    finally:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+
+
+def failed(name: str, error: Exception) -> tuple[str, None, str]:
+    traceback.print_exc()
+    return name, None, f"FAILED {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+
+
+def look() -> Rows:
     import torch
 
     from aiperf.train.device_timer import timeline_of
 
-    timeline = timeline_of(torch.device("cuda", 0))
-    one = torch.randn(8192, 8192, device="cuda")
-    for _ in range(200):
-        torch.mm(one, one)
+    count, device = torch.cuda.device_count(), here()
+    names = ", ".join(torch.cuda.get_device_name(index) for index in range(count)) or "no accelerator"
+    yield "device", float(SMALL or count), f"torch {torch.__version__}, {names}, {len(os.sched_getaffinity(0))} cores"
+    if device.type != "cuda":
+        return
+    source = torch.empty(2**20 if SMALL else 2**30, dtype=torch.uint8, device=device)
+    target, side = torch.empty_like(source), 256 if SMALL else 8192
+    speed = 2 * source.numel() / seconds_of(lambda: target.copy_(source))
+    yield "copy", None if SMALL else speed, f"{speed / 1e12:.2f} TB/s"
+    left, right = (torch.randn(side, side, device=device).bfloat16() for _ in range(2))
+    speed = 2 * side**3 / seconds_of(lambda: torch.mm(left, right))
+    yield "matrix product", None if SMALL else speed, f"{speed / 1e12:.0f} TFLOPS"
+    timeline = timeline_of(device)
+    for _ in range(400):
+        torch.mm(left, right)
     mark, wall, processor = timeline.mark(), time.monotonic(), time.process_time()
     timeline.second(mark)
     wall, processor = time.monotonic() - wall, time.process_time() - processor
-    return f"{processor / wall:.0%} of a core in a wait of {wall:.1f} s", verdict(wall > 0.2 and processor < 0.3 * wall)
+    yield "wait", processor / wall, f"{processor / wall:.2f} of a core in {wall:.2f} s"
 
 
-@check("a checkpoint's copy delays a busy stream by less than 10 ms", 120)
-def checkpoint_copy(folder: Path) -> tuple[str, str]:
-    import threading
+def rates() -> Rows:
+    from aiperf.train.execution_mode import ExecutionMode
 
+    on_cuda, graphs = here().type == "cuda", ExecutionMode(cuda_graphs=True)
+    yield from rate("eager")
+    yield from rate("no search", is_searched=False)
+    yield from rate("large batch", LARGE)
+    yield from rate("fp16", precision="fp16")
+    if on_cuda:
+        yield from rate("graphs", mode=graphs)
+    yield from rate("eager, small batch", FEW)
+    if on_cuda:
+        yield from rate("graphs, small batch", FEW, mode=graphs)
+
+
+def kernels() -> Rows:
+    """Time of a step by class of kernel. The twelve longest kernels are printed."""
+    from torch.profiler import ProfilerActivity, profile
+
+    from aiperf.train.execution_mode import EAGER
+    from aiperf.train.tracing.kernel_classes import kernel_class
+
+    on_cuda, steps = here().type == "cuda", 3
+    for name, in_regions in (("kernels, eager", False), ("kernels, regions", True)):
+        ready = prepared(BATCH, "bf16", EAGER, in_regions=in_regions, is_searched=True)
+        for _ in range(steps):
+            ready.step()
+        sync()
+        with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_cuda else [])]) as profiled:
+            for _ in range(steps):
+                ready.step()
+            sync()
+        classes, longest = dict[str, float](), dict[str, float]()
+        for event in profiled.events() or ():
+            if (event.device_type.name == "CUDA") != on_cuda or (not on_cuda and event.cpu_parent):
+                continue
+            milliseconds = (event.device_time_total if on_cuda else event.cpu_time_total) / 1e3 / steps
+            for sums, key in ((classes, kernel_class(event.name)), (longest, event.name)):
+                sums[key] = sums.get(key, 0.0) + milliseconds
+        yield name, None, ", ".join(f"{each} {most:.1f} ms" for each, most in largest(classes, 7))
+        for each, most in largest(longest, 12):
+            print(f"{most:9.2f} ms {each[:150]}")
+        ready.close()
+
+
+def largest(sums: dict[str, float], count: int) -> list[tuple[str, float]]:
+    return sorted(sums.items(), key=lambda one: -one[1])[:count]
+
+
+def regions() -> Rows:
+    yield from rate("regions", in_regions=True)
+
+
+def compiled(name: str = "compiled", *, cuda_graphs: bool = False) -> Rows:
+    from aiperf.train.execution_mode import ExecutionMode
+
+    yield from rate(name, mode=ExecutionMode(compiled=True, cuda_graphs=cuda_graphs))
+
+
+def warm() -> Rows:
+    """Compiled again in another process, with the caches of the first one."""
+    yield from compiled("warm")
+
+
+def compiled_graphs() -> Rows:
+    if here().type == "cuda":
+        yield from compiled("compiled_graphs", cuda_graphs=True)
+
+
+def memory() -> Rows:
     import torch
 
-    from aiperf.train.checkpoints.checkpoint import Snapshot
-
-    one = torch.randn(4096, 4096, device="cuda")
-    weights = {"w": torch.randn(205_000_000 // 4, device="cuda")}
-    snapshot = Snapshot(trial=0, epoch=1, fingerprint="", weights=weights, momentum={}, scaler={})
-
-    def busy() -> float:
-        return seconds_of(lambda: [torch.mm(one, one) for _ in range(50)], 10)
-
-    snapshot.on_host()
-    alone = busy()
-    copy = threading.Thread(target=snapshot.on_host)
-    copy.start()
-    during = busy()
-    copy.join()
-    delay = (during - alone) * 10e3
-    return f"{delay:.1f} ms", verdict(delay < 10)
-
-
-@check("a first step in less than 60 s without MIOPEN_FIND_MODE=FAST", 540)
-def miopen_find(folder: Path) -> tuple[str, str]:
-    import torch
-
-    if torch.version.hip is None:
-        return "torch is not built for ROCm", "not run"
-    seconds = []
-    for name, mode in (("fast", {"MIOPEN_FIND_MODE": "FAST"}), ("usual", {})):
-        # an empty cache each, so that neither finds the kernels of the other
-        caches = dict.fromkeys(("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"), str(folder / name))
-        output = module("tools.first_contact", "--first-step", **mode, **caches)
-        seconds.append(float(output.strip().splitlines()[-1]))
-    fast, usual = seconds
-    return f"{usual:.0f} s, with FAST {fast:.0f} s", verdict(usual < 60)
-
-
-def first_step(start_name: str = "resnet50_v1", image: int = 224, batch: int = 256, kind: str = "cuda") -> float:
-    """Return the seconds of the first step of a network in this process, with the search for algorithms."""
-    import torch
-
-    from aiperf.train.memory.ceiling import blank, rehearse
-    from aiperf.train.network.module import build
+    from aiperf.train.device_errors import is_out_of_memory
+    from aiperf.train.memory.ceiling import largest_batch
     from aiperf.train.precision import Precision
+    from aiperf.train.trainer_config import TrainerConf
+
+    device = here()
+    precision = Precision("bf16", device.type)
+    precision.switch_on()
+    if device.type == "cuda" and not SMALL:
+        convolution = torch.nn.Conv2d(256, 256, 3, padding=1, bias=False, device=device)
+        images = torch.randn(64, 256, 56, 56, device=device, dtype=torch.bfloat16, requires_grad=True)
+        unknown, texts = 0, []
+        for left in (8e9, 1e9, 5e8, 2.5e8, 2.1e8, 1.8e8, 1.6e8, 1.3e8, 6e7):
+            torch.cuda.empty_cache()
+            held, said = None, "fits"
+            try:
+                free = torch.cuda.mem_get_info()[0]
+                held = torch.empty(max(1, int(free - left)), dtype=torch.uint8, device=device)
+                with precision.computing():
+                    convolution(images).float().sum().backward()
+                sync()
+            except RuntimeError as error:
+                said = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:70]}"
+                unknown += not is_out_of_memory(error)
+            texts.append(f"{left / 1e6:.0f} MB left: {said}")
+            images.grad = None
+            convolution.zero_grad()
+            del held
+        yield "texts", float(unknown), f"{unknown} not recognised; {'; '.join(texts)}"
+        del convolution, images
+        torch.cuda.empty_cache()
+    limit = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" and not SMALL else 10**8
+    began = time.monotonic()
+    found = largest_batch(network_graph(), device, precision, TrainerConf(), limit)
+    yield "largest batch", float(found), f"{found} images in {time.monotonic() - began:.0f} s"
+
+
+def loop() -> Rows:
+    """The loop of this program with images that are generated, and decoded by cores and by nvJPEG."""
+    from aiperf.data.dataset_config import ImagenetConf, SyntheticConf
+
+    steps = 4 if SMALL else 40
+    generated = SyntheticConf(
+        image=IMAGE, channels=CHANNELS, classes=10, training_images=BATCH * steps, validation_images=max(BATCH, 10)
+    )
+    yield from loop_rate("loop, synthetic", generated)
+    with tempfile.TemporaryDirectory() as folder:
+        write_photographs(Path(folder) / "set", *((16, 1) if SMALL else (1024, 10)))
+        for decoder in ("cpu", "gpu"):
+            if decoder == "cpu" or (here().type == "cuda" and not SMALL):
+                yield from loop_rate(f"loop, {decoder}", ImagenetConf(root=f"{folder}/set", decoder=decoder))
+
+
+def loop_rate(name: str, conf: DataSetConf) -> Rows:
+    from aiperf.data.opening import open_data
+    from aiperf.journal.messages import EpochDone
+    from aiperf.train.inprocess import train_here
+    from aiperf.train.trainer_config import TrainerConf
     from morphism import start
 
-    device, precision = torch.device(kind), Precision("bf16", kind)
-    precision.switch_on()
-    graph = start(start_name, image=image, channels=3, classes=1000)
-    network = build(graph).to(device)
-    images = blank(graph, batch, device, precision, channels_last=False)
-    began = time.monotonic()
-    rehearse(network, images, precision)
-    if kind == "cuda":
-        torch.cuda.synchronize()
-    return time.monotonic() - began
+    try:
+        with open_data(conf) as data, tempfile.TemporaryDirectory() as folder:
+            of = data.description
+            graph = start(NETWORK, image=of.image, channels=of.channels, classes=of.classes)
+            trainer = TrainerConf(compile="off", precision="bf16")
+            words = list(train_here(order(0, 2, BATCH), trainer, data, graph, Path(folder), here()))
+            sums = [word.advanced for word in words if isinstance(word, EpochDone)][-1]
+            busy, waited = sums.busy_seconds - sums.validation_seconds, sums.input_seconds
+            speed = sums.training_images / (busy + waited)
+            text = f"{speed:.0f} images/s, input {waited / (busy + waited):.1%}, checkpoint {sums.checkpoint_seconds:.2f} s"
+            yield name, speed, f"{text} ({data.how})"
+    except Exception as error:  # noqa: BLE001  # as in `rate`
+        yield failed(name, error)
 
 
-def input_rate(decoder: str) -> Callable[[Path], tuple[str, str]]:
-    def measure(folder: Path) -> tuple[str, str]:
-        import torch
+def order(trial: int, epochs: int, batch: int) -> Any:
+    from aiperf.journal.messages import Train
 
-        from aiperf.data.dataset_config import ImagenetConf
-        from aiperf.data.opening import open_data
-
-        write_photographs(folder / "set")
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        images, began = 0, time.monotonic()
-        with open_data(ImagenetConf(root=str(folder / "set"), decoder=decoder)) as data:
-            for epoch in range(1000):
-                batches = data.training(
-                    256,
-                    rank=0,
-                    ranks=1,
-                    epoch=epoch,
-                    seed=0,
-                    device=device,
-                    channels_last=True,
-                    dtype=torch.bfloat16,
-                )
-                images += sum(each.count for each in batches)
-                if device.type == "cuda":
-                    torch.cuda.synchronize()
-                if epoch == 0:  # reads the files, and loads libraries
-                    images, began = 0, time.monotonic()
-                elif time.monotonic() > began + 20:
-                    break
-        rate, cores = images / (time.monotonic() - began), len(os.sched_getaffinity(0))
-        return f"{rate:.0f} images/s on {cores} cores, {rate / cores:.0f} a core", "look"
-
-    return measure
+    return Train(
+        trial=trial, attempt=1, worker=0, lineage=(), morphs=(), parent=None, first_epoch=1, last_epoch=epochs, patience=99,
+        improvement=0.001, losses=(), batch_size=batch, seed=0, progress_seconds=1e9, edges=(),
+    )  # fmt: skip
 
 
-def write_photographs(root: Path, images: int = 1024) -> None:
-    """Write a set of JPEG files of 500×375 pixels and about 110 kB each, as in ImageNet, below `root`."""
+def write_photographs(root: Path, images: int, names: int) -> None:
+    """Write JPEG files of 500×375 pixels and about 110 kB each, as in ImageNet. `names`: names of each file."""
     import numpy as np
     from PIL import Image
 
     generator = np.random.default_rng(0)
     for split, count in (("train", images), ("val", 2)):
-        for label in range(2):
-            (root / split / f"class{label}").mkdir(parents=True)
         for number in range(count):
+            folder = root / split / f"class{number % 2}"
+            folder.mkdir(parents=True, exist_ok=True)
             coarse = Image.fromarray(generator.integers(0, 256, (94, 125, 3), np.uint8))
-            file = root / split / f"class{number % 2}" / f"{number}.jpg"
-            coarse.resize((500, 375), Image.Resampling.BICUBIC).save(file, quality=95)
+            coarse.resize((500, 375), Image.Resampling.BICUBIC).save(folder / f"{number}.jpg", quality=95)
+            for more in range(1, names):
+                os.link(folder / f"{number}.jpg", folder / f"{number}-{more}.jpg")
 
 
-for _decoder, _rate in (("cpu", "about 230 images/s a core"), ("gpu", "more than with decoder cpu")):
-    check(_rate, 200, name=f"input-{_decoder}", on_cpu=_decoder == "cpu")(input_rate(_decoder))
+def group() -> Rows:
+    """A rank as a process, with NCCL on an accelerator: it trains, is killed, is stopped, and trains again."""
+    from aiperf.data.dataset_config import SyntheticConf
+    from aiperf.journal.events import TrialPrepared
+    from aiperf.journal.messages import Crashed, TrialDone, Word
+    from aiperf.train.ranks.group import RankGroup
+    from aiperf.train.trainer_config import TrainerConf
+    from morphism import encode, start
 
-
-# --- runs
-
-
-@check("a score, a journal in which verify finds no contradiction, a rank that joined with NCCL", 300, on_cpu=True)
-def digits_run(folder: Path) -> tuple[str, str]:
-    seconds = "150" if has_accelerator() else "90"
-    options = ["schedule.warmup_seconds=5", "trainer.ranks=1", "trainer.collective=torch"]
-    aiperf("dataset=digits", f"runs={folder}", "name=digits", *options, f"schedule.duration_seconds={seconds}")
-    run = next(folder.glob("*digits"))
-    verified = aiperf("verify", str(run)).strip().splitlines()[-1]
-    prepared, collective = events(folder, "TrialPrepared"), str(events(folder, "WorkerJoined")[0]["collective"])
-    is_right = any(run.glob("report*")) and (not has_accelerator() or "nccl" in collective)
-    return f"{len(prepared)} trials in {prepared[0]['precision']}, {collective}; {verified}", verdict(is_right)
-
-
-@check("compilation and graphs: tests on the device pass", 400)
-def execution_tests(folder: Path) -> tuple[str, str]:
-    options = ["-q", "-p", "no:cacheprovider", "tests/train/test_execution.py"]
-    return module("pytest", *options, "-k", "cuda_graphs or released or refused").strip().splitlines()[-1], "passed"
-
-
-@check("BatchReduced from 8192, no TrialLost", 300)
-def out_of_memory(folder: Path) -> tuple[str, str]:
-    options = ["batch.default=8192", "batch.largest=8192", "schedule.duration_seconds=150", "schedule.warmup_seconds=2"]
-    aiperf(*RESNET, f"runs={folder}", "name=memory", *options, "schedule.epochs=[1]")
-    reduced, lost = events(folder, "BatchReduced"), events(folder, "TrialLost", "TrialFailed")
-    sizes = [str(event["to_batch_size"]) for event in reduced]
-    return f"reduced to {', '.join(sizes)}; {len(lost)} lost", verdict(bool(reduced) and not lost)
-
-
-@check("joined in less than 3 min, compile_seconds 5 to 20, 4,500 to 6,000 images/s", 480)
-def resnet_run(folder: Path) -> tuple[str, str]:
-    options = [
-        "batch.default=448",
-        "schedule.duration_seconds=300",
-        "schedule.warmup_seconds=5",
-        "schedule.epochs=[3,3]",
-    ]
-    aiperf(*RESNET, f"runs={folder}", "name=resnet", *options)
-    joined, prepared = events(folder, "WorkerJoined")[0], events(folder, "TrialPrepared")[0]
-    work = [event.get("interval") or event for event in events(folder, "Progress", "EpochFinished")]
-    images = sum(each["training_images"] for each in work)
-    busy = sum(each["busy_seconds"] - each["validation_seconds"] for each in work)
-    text = f"{prepared['precision']}, {images / busy:.0f} images/s, joined after {joined['at']:.0f} s"
-    return f"{text}, compile_seconds {prepared['compile_seconds']:.0f}", "look"
-
-
-def training_loop(precision: str, options: str) -> Callable[[Path], tuple[str, str]]:
-    def measure(folder: Path) -> tuple[str, str]:
-        command = f"--networks resnet50_v1_5 --precisions {precision} --no-compile --batch 256 --pairs 6 --seconds 2"
-        output = module("benchmarks.trainer_speed", *command.split(), f"--own={options}")
-        return output.strip().splitlines()[-1], "look"
-
-    return measure
-
-
-for _precision in ("bf16", "fp16"):
-    for _name, _options, _expected in (
-        ("eager", "", "4,500 to 6,000 images/s, 0.97 to 1.02 of the plain loop"),
-        ("graphs", "cuda_graphs=on", "0 to 3 % faster than eager"),
-        ("compiled", "compile=on", "1.2 to 1.4 × eager"),
-        ("compiled-graphs", "compile=on,cuda_graphs=on", "as compiled, or faster"),
-    ):
-        check(_expected, 480, name=f"resnet-{_precision}-{_name}")(training_loop(_precision, _options))
-
-
-# --- the table
-
-
-def row_of(one: Check, out: Path, seconds: float) -> Row:
-    """Run a check in a new process group, which ends with the check, and return its result."""
-    with (out / f"{one.name}.log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tools.first_contact", "--one", one.name, str(out)],
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        graph = start("digits_small", image=8, channels=1, classes=10)
+        ranks = RankGroup(
+            TrainerConf(ranks=1, collective="torch", hang_seconds=8.0, compile="off"),
+            SyntheticConf(image=8, channels=1, training_images=2000, validation_images=100),
+            encode(graph),
+            Path(folder),
+            accelerators=int(here().type == "cuda"),
+            cores=min(16, len(os.sched_getaffinity(0))),
         )
+
+        def train(trial: int, epochs: int, then: signal.Signals | None = None) -> Word:
+            ranks.order(order(trial, epochs, 64))
+            words: list[Word] = []
+            while not (words and isinstance(words[-1], TrialDone | Crashed)):
+                words += ranks.words(timeout=60)
+                if then is not None and any(isinstance(word, TrialPrepared) for word in words):
+                    os.kill(ranks.pids()[0], then)
+                    then = None
+            return words[-1]
+
         try:
-            process.wait(seconds)
+            began = time.monotonic()
+            ready = ranks.start()
+            yield "group", None, f"{ready.collective}, {ready.device}, ready after {time.monotonic() - began:.0f} s"
+            train(1, 3)
+            for trial, sent in enumerate((signal.SIGKILL, signal.SIGSTOP), 2):
+                began = time.monotonic()
+                last = train(trial, 10**6, sent)
+                took, reason = time.monotonic() - began, getattr(last, "reason", "")
+                yield f"rank gets {sent.name}", None, f"{type(last).__name__} after {took:.0f} s: {reason[:80]}"
+            yield "trial after", None, type(train(9, 3)).__name__
+        finally:
+            ranks.close()
+            for log in Path(folder).glob("logs/*.log"):
+                print(log.read_text(errors="replace")[-600:])
+
+
+def overflow() -> Rows:
+    import torch
+
+    from aiperf.train.optimiser import give_momentum, sgd
+    from aiperf.train.trainer_config import TrainerConf
+
+    device = here()
+    torch.full((2**22,), 1e30, device=device)  # leaves its bytes in the allocator
+    layer = torch.nn.Linear(512, 512, device=device)
+    before = layer.weight.detach().clone()
+    optimiser, scaler = sgd(layer, TrainerConf()), torch.amp.GradScaler(device.type)
+    give_momentum(optimiser, layer, {name: torch.zeros_like(each) for name, each in layer.named_parameters()})
+    for factor in (inf, 0.0):
+        scaler.scale(layer(torch.ones(8, 512, device=device)).sum() * factor).backward()
+        scaler.step(optimiser)
+        scaler.update()
+        optimiser.zero_grad()
+    change = float((layer.weight - before).abs().max())
+    yield "overflow", change, f"largest change {change:.2g}"
+
+
+# --- regions: normalisation, addition and ReLU compiled by shape, convolutions eager
+
+_REGIONS: dict[tuple[object, ...], Callable[..., Any]] = {}
+
+
+def _wide(of_channels: Tensor) -> Tensor:
+    return of_channels[:, None, None]
+
+
+def _forward(
+    x: Tensor,
+    rest: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    part: float,
+    least: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    import torch
+
+    exact = x.float()
+    spread, centre = torch.var_mean(exact, (0, 2, 3), correction=0)
+    count = x.numel() // x.shape[1]
+    mean.mul_(1 - part).add_(centre, alpha=part)
+    variance.mul_(1 - part).add_(spread * (count / (count - 1)), alpha=part)
+    scale = (spread + least).rsqrt()
+    normalised = (exact - _wide(centre)) * _wide(scale * weight) + _wide(bias)
+    return (normalised if rest is None else normalised + rest.float()).relu().to(x.dtype), centre, scale
+
+
+def _backward(
+    gradient: Tensor, x: Tensor, y: Tensor, weight: Tensor, centre: Tensor, scale: Tensor, has_rest: bool
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+    import torch
+
+    through = torch.where(y > 0, gradient, 0).float()
+    normalised, count = (x.float() - _wide(centre)) * _wide(scale), x.numel() // x.shape[1]
+    of_bias, of_weight = through.sum((0, 2, 3)), (through * normalised).sum((0, 2, 3))
+    of_x = _wide(weight * scale) * (through - _wide(of_bias / count) - normalised * _wide(of_weight / count))
+    return of_x.to(x.dtype), through.to(gradient.dtype) if has_rest else None, of_weight, of_bias
+
+
+def _region(function: FunctionType, x: Tensor, has_rest: bool) -> Callable[..., Any]:
+    """Return the compiled function for a shape. Each shape has a function of its own: torch limits recompilations."""
+    import torch
+
+    key = function, has_rest, tuple(x.shape), x.dtype
+    if key not in _REGIONS:
+        code = function.__code__.replace(co_name=f"{function.__name__}_{len(_REGIONS)}")
+        _REGIONS[key] = torch.compile(FunctionType(code, function.__globals__), fullgraph=True, dynamic=False)
+    return _REGIONS[key]
+
+
+def with_regions(graph: Graph) -> Callable[..., Tensor]:
+    """Return a forward function of the graph in which each normalisation with its ReLU is a region."""
+    import torch
+
+    from aiperf.train.network import module
+    from morphism import ops
+
+    class Region(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: Tensor, rest: Tensor | None, weight: Tensor, bias: Tensor, *more: Any) -> Tensor:
+            y, centre, scale = _region(_forward, x, rest is not None)(x, rest, weight, bias, *more)  # type: ignore[arg-type]
+            context.save_for_backward(x, y, weight, centre, scale)
+            context.has_rest = rest is not None
+            return y  # type: ignore[no-any-return]
+
+        @staticmethod
+        def backward(context: Any, gradient: Tensor) -> Any:
+            gradient = gradient.contiguous(memory_format=torch.channels_last)
+            of = _region(_backward, gradient, context.has_rest)  # type: ignore[arg-type]
+            return *of(gradient, *context.saved_tensors, context.has_rest), None, None, None, None
+
+    def region(x: Tensor, norm: Any, rest: Tensor | None = None) -> Any:
+        if not norm.training:
+            return torch.relu(norm(x) if rest is None else norm(x) + rest)
+        more = norm.running_mean, norm.running_var, norm.momentum, norm.eps
+        return Region.apply(x, rest, norm.weight, norm.bias, *more)  # type: ignore[no-untyped-call]
+
+    def only_reader(index: int) -> int | None:
+        return graph.readers[index][0] if len(graph.readers[index]) == 1 else None
+
+    def is_a(index: int | None, kind: type) -> bool:
+        return index is not None and isinstance(graph.nodes[index].op, kind)
+
+    replaced, inside = dict[int, str](), set[int]()
+    for index, node in enumerate(graph.nodes):
+        if not isinstance(node.op, ops.BatchNormalisation) or (after := only_reader(index)) is None:
+            continue
+        norm = "self" + "".join(f"._modules[{each!r}]" for each in node.name.split("."))
+        if is_a(after, ops.Relu):
+            replaced[after] = f"region(v{node.inputs[0]}, {norm})"
+            inside.add(index)
+        elif is_a(after, ops.Add) and after not in inside and is_a(end := only_reader(after), ops.Relu):
+            (other,) = (each for each in graph.nodes[after].inputs if each != index)
+            assert end is not None
+            replaced[end] = f"region(v{node.inputs[0]}, {norm}, v{other})"
+            inside |= {index, after}
+    lines = ["def forward(self, v0):"]
+    for index in range(1, len(graph.nodes) - 1):
+        if index not in inside:
+            text = replaced.get(index) or module.expression(graph, index).replace(".relu_()", ".relu()")
+            lines.append(f"    v{index} = {text}")
+    scope = dict(module.SCOPE, region=region)
+    exec("\n".join([*lines, f"    return v{graph.nodes[-1].inputs[0]}"]), scope)
+    return scope["forward"]  # type: ignore[no-any-return]
+
+
+# --- calls of the steps, and the table
+
+
+def run_step(name: str, out: Path, seconds: float, *, is_small: bool) -> str:
+    """Run a step in a process group of its own. Return how it ended, or '' for a success."""
+    caches = {"TORCHINDUCTOR_CACHE_DIR": str(out / "inductor"), "TRITON_CACHE_DIR": str(out / "triton")}
+    environment = os.environ | caches | {"PYTHONUNBUFFERED": "1"} | ({"FIRST_CONTACT_SMALL": "1"} if is_small else {})
+    (out / f"{name}.jsonl").unlink(missing_ok=True)
+    command = [sys.executable, "-m", "tools.first_contact", str(out), "--run", name]
+    with (out / f"{name}.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+        try:
+            status = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
+            return f"reached its limit of {seconds:.0f} s"
+        finally:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            return Row(one.name, one.expected, f"no result in {seconds:.0f} s", "failed")
-    result = out / f"{one.name}.result"
-    if not result.exists():
-        return Row(one.name, one.expected, f"its process ended with status {process.returncode}", "failed")
-    measured, outcome = json.loads(result.read_text())
-    result.unlink()
-    return Row(one.name, one.expected, measured, outcome)
+    return f"ended with status {status}" if status else ""
 
 
-def run_one(name: str, out: Path) -> None:
-    one = next(each for each in CHECKS if each.name == name)
-    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=out, ignore_cleanup_errors=True) as folder:
+def write_rows(name: str, out: Path) -> None:
+    """Run a step in this process, and write each of its rows at once."""
+    with (out / f"{name}.jsonl").open("w", buffering=1) as file:
         try:
-            result = one.measure(Path(folder))
-        except Exception as error:  # noqa: BLE001  # a failed check is a row of the table
-            import traceback
-
-            traceback.print_exc()
-            result = (f"{type(error).__name__}: {error}".splitlines()[0][:300], "failed")
-        for journal in Path(folder).glob("*/journal.jsonl"):
-            journal.rename(out / f"{name}.journal.jsonl")
-    (out / f"{name}.result").write_text(json.dumps(result))
+            for row in globals()[name]():
+                file.write(json.dumps(row) + "\n")
+        except Exception as error:  # noqa: BLE001  # a failed step is a row of the table
+            file.write(json.dumps(failed(name, error)) + "\n")
+    sys.stdout.flush()
+    os._exit(0)  # threads of libraries may not end
 
 
-def table(rows: list[Row]) -> str:
-    lines = ["| check | expected | measured | verdict |", "| --- | --- | --- | --- |"]
-    cells = (
-        [getattr(row, name).replace("|", "/") for name in ("name", "expected", "measured", "verdict")] for row in rows
-    )
-    return "\n".join([*lines, *(f"| {' | '.join(each)} |" for each in cells)]) + "\n"
+def rows_of(out: Path, names: Iterable[str]) -> list[tuple[str, float | None, str]]:
+    files = [out / f"{name}.jsonl" for name in names]
+    return [tuple(json.loads(line)) for file in files if file.exists() for line in file.read_text().splitlines()]
+
+
+def table(out: Path, ends: dict[str, str]) -> str:
+    rows = rows_of(out, STEPS)
+    lines = ["| figure | expected | measured |", "| --- | --- | --- |"]
+    lines += [f"| {name} | {EXPECTED.get(name, '')} | {text.replace('|', '/')} |" for name, _, text in rows]
+    lines += [f"| {name} | | {how} |" for name, how in ends.items() if how]
+    figures = {name: figure for name, figure, _ in rows if figure is not None}
+    follows = [
+        f"- {rule.figure}{' ÷ ' + rule.by if rule.by else ''}: {rule.follows}"
+        for rule in DECISIONS
+        if rule.holds(figures)
+    ]
+    return "\n".join([*lines, "", *follows]) + "\n"
 
 
 def main() -> int:
-    if sys.argv[1] == "--one":
-        run_one(sys.argv[2], Path(sys.argv[3]))
-        return 0
-    if sys.argv[1] == "--first-step":
-        print(first_step())
-        return 0
-    out, wanted = Path(sys.argv[1]), sys.argv[2:]
-    if unknown := set(wanted) - {one.name for one in CHECKS}:
-        sys.exit(f"checks are {', '.join(one.name for one in CHECKS)}. unknown: {', '.join(sorted(unknown))}")
-    out.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + float(os.environ.get("SECONDS_A_CALL", "570"))
-    rows: list[Row] = []
-    for one in (each for each in CHECKS if not wanted or each.name in wanted):
-        kept, left = out / f"{one.name}.json", deadline - time.monotonic() - 5
-        if kept.exists():
-            rows.append(Row(**json.loads(kept.read_text())))
-        elif not one.on_cpu and not has_accelerator():
-            rows.append(Row(one.name, one.expected, NO_DEVICE, "not run"))
-        elif one.seconds > left:
-            rows.append(Row(one.name, one.expected, "the call's time is over", "next call"))
-        else:
-            print(f"{one.name} (at most {one.seconds:.0f} s)", file=sys.stderr, flush=True)
-            rows.append(row_of(one, out, one.seconds))
-            kept.write_text(json.dumps(asdict(rows[-1]), indent=1) + "\n")
-        (out / "table.md").write_text(table(rows))
-    print(table(rows), end="")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.first_contact", description="First contact with an accelerator."
+    )
+    parser.add_argument("out", type=Path, metavar="FOLDER", help="results, and compiler caches")
+    parser.add_argument(
+        "steps", nargs="*", metavar="STEP", help=f"default: all that are not finished. {', '.join(STEPS)}"
+    )
+    parser.add_argument("--seconds", type=float, default=560.0, help="time of this call (default: 560)")
+    parser.add_argument(
+        "--small", action="store_true", help="tiny sizes on any device, without limits: a test of this script"
+    )
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    given = parser.parse_intermixed_args()
+    if given.run:
+        write_rows(given.run, given.out)
+    if unknown := set(given.steps) - set(STEPS):
+        parser.error(f"steps are {', '.join(STEPS)}, but found {', '.join(sorted(unknown))}: correct the name")
+    given.out.mkdir(parents=True, exist_ok=True)
+    deadline, ends = time.monotonic() + given.seconds, dict[str, str]()
+    for name in given.steps or STEPS:
+        left = deadline - time.monotonic()
+        done = given.out / f"{name}.done"
+        if done.exists():
+            continue
+        if left < LEAST_SECONDS:
+            ends[name] = "next call"
+            continue
+        ends[name] = run_step(name, given.out, left if given.small else min(left, STEPS[name]), is_small=given.small)
+        print(f"[{given.seconds - deadline + time.monotonic():.0f} s] {name} {ends[name] or 'finished'}", flush=True)
+        if not ends[name]:
+            done.touch()
+        (given.out / "table.md").write_text(table(given.out, ends))
+        figures = {row: figure for row, figure, _ in rows_of(given.out, STEPS) if figure is not None}
+        told = [f"{step} {how}" for step, how in ends.items()]
+        if stop := next((words for words, applies in STOPS if applies(figures, told)), None):
+            print(f"stopped: {stop}")
+            break
+    print(table(given.out, ends), end="")
     return 0
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol, TypedDict
+from typing import NotRequired, Protocol, TypedDict
 
 import numpy as np
 import torch
@@ -34,6 +35,10 @@ class Batch:
     """Numbers of the images in their split (count,). None if the set does not provide them."""
 
 
+Waiting = Callable[[], AbstractContextManager[None]]
+"""Gives a context manager in which this process waits for its device, and for nothing else."""
+
+
 class RankBatches(TypedDict):
     """Properties that all batches of one rank (training process) share."""
 
@@ -44,6 +49,8 @@ class RankBatches(TypedDict):
     channels_last: bool
     """True: channels are the last dimension in memory (torch.channels_last)."""
     dtype: torch.dtype
+    waiting: NotRequired[Waiting]
+    """For the waits of dataset.decoder=gpu. Default: they are not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,7 @@ class DataPass:
     augment: bool
     epoch: int = 0
     seed: int = 0
+    waiting: Waiting = nullcontext
 
     def __post_init__(self) -> None:
         assert 0 <= self.rank < self.ranks and self.batch > 0, self

@@ -344,7 +344,7 @@ class _StreamedBatches:
             return {}
         walk, encoded = self._walk, self._split.encoded
         with torch.cuda.stream(self._split.upload_stream(walk.device)):
-            found = decoded(list(batch.jpegs.values()), encoded.image, encoded.channels, walk.device)
+            found = decoded(list(batch.jpegs.values()), encoded.image, encoded.channels, walk.device, walk.waiting)
         images, rows = {}, batch.pixels.numpy()
         for slot, image in zip(batch.jpegs, found, strict=True):
             if image is not None:

@@ -9,9 +9,12 @@ therefore costs no accelerator time.
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from typing import Protocol
 
 import torch
+
+from aiperf.data.batches import Waiting
 
 Mark = float | torch.cuda.Event
 
@@ -58,8 +61,9 @@ class CudaTimeline:
 
     behind = 2
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, waiting: Waiting = nullcontext) -> None:
         self._device = device
+        self._waiting = waiting
         self.anchor()
 
     def mark(self) -> Mark:
@@ -69,7 +73,8 @@ class CudaTimeline:
     def anchor(self) -> None:
         """Wait for the device, and relate its clock to the host's."""
         event = self._recorded()
-        event.synchronize()
+        with self._waiting():
+            event.synchronize()
         self._anchor, self._anchored_at = event, time.monotonic()
 
     def _recorded(self) -> torch.cuda.Event:
@@ -81,11 +86,15 @@ class CudaTimeline:
     def second(self, mark: Mark) -> float:
         """Wait until the device passes the mark. Return the host's time of that moment in seconds (time.monotonic())."""
         assert isinstance(mark, torch.cuda.Event), mark
-        mark.synchronize()
+        with self._waiting():
+            mark.synchronize()
         milliseconds: float = self._anchor.elapsed_time(mark)
         return self._anchored_at + milliseconds / 1000.0
 
 
-def timeline_of(device: torch.device) -> Timeline:
-    """Return the clock of a device for time marks: CUDA events for a GPU, the host's clock otherwise."""
-    return CudaTimeline(device) if device.type == "cuda" else HostTimeline()
+def timeline_of(device: torch.device, waiting: Waiting = nullcontext) -> Timeline:
+    """Return the clock of a device for time marks: CUDA events for a GPU, the host's clock otherwise.
+
+    `waiting`: gives a context manager for each wait for the GPU.
+    """
+    return CudaTimeline(device, waiting) if device.type == "cuda" else HostTimeline()

@@ -7,8 +7,12 @@ hosts, each host has such a file with a line for every rank, and the leading hos
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +20,10 @@ import numpy as np
 
 from aiperf.train.stages import Stage
 
-_COUNTS = ["step", "meetings", "trained", "validated"]
-_LINE = np.dtype([(name, "f8") for name in (*_COUNTS, "deadline", "since", "stage", "requests")])
-"""One cache line, so that ranks do not slow each other."""
+_COUNTS = ["step", "meetings", "trained", "validated", "longest_wait"]
+_FIGURES = [*_COUNTS, "deadline", "since", "stage", "requests", "waits_since"]
+_LINE = np.dtype([*((name, "f8") for name in _FIGURES), ("unused", f"V{128 - 8 * len(_FIGURES)}")])
+"""Two cache lines, so that ranks do not slow each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ class Sign:
     since: float
     stage: int
     counts: tuple[float, ...]
+    waited: float | None = None
+    """Seconds for which the rank has been waiting for its device. None if it does not wait."""
 
 
 class HeartbeatFile:
@@ -103,12 +110,25 @@ class HeartbeatFile:
         pairs = zip(self._of_ranks("deadline"), self._of_ranks("since"), strict=True)
         return tuple(deadline - since for deadline, since in pairs)
 
+    def wait(self, rank: int, since: float, longest: float) -> None:
+        """Record that `rank` has waited for its device since then (0: it does not wait), and its longest wait in seconds."""
+        self._lines[rank]["waits_since"], self._lines[rank]["longest_wait"] = since, longest
+
+    def device_wait(self, rank: int) -> tuple[float, float]:
+        """Return (time since which `rank` has been waiting for its device, longest of its earlier waits in seconds).
+
+        The first value is infinite if the rank does not wait.
+        """
+        return float(self._lines[rank]["waits_since"]) or inf, float(self._lines[rank]["longest_wait"])
+
     def sign(self, rank: int, now: float) -> Sign:
         """Return the line of `rank` with times relative to `now` (time.monotonic()). Such times are valid on another host."""
         line = self._lines[rank]
         deadline = float(line["deadline"])
         counts = tuple(float(line[name]) for name in _COUNTS)
-        return Sign(deadline - now if deadline else None, now - float(line["since"]), int(line["stage"]), counts)
+        waits = float(line["waits_since"])
+        own = deadline - now if deadline else None
+        return Sign(own, now - float(line["since"]), int(line["stage"]), counts, now - waits if waits else None)
 
     def copy(self, rank: int, sign: Sign, now: float) -> None:
         """Write the line of a rank on another host into this file. `sign`: its state, as observed there.
@@ -120,6 +140,7 @@ class HeartbeatFile:
             line[name] = value
         line["stage"], line["since"] = sign.stage, now - sign.since
         line["deadline"] = 0.0 if sign.deadline_in is None else now + sign.deadline_in
+        line["waits_since"] = 0.0 if sign.waited is None else now - sign.waited
 
     def ask_for_sums(self) -> None:
         """Request all ranks to report their current sums of images and seconds."""
@@ -141,6 +162,10 @@ class RankHeartbeat:
         self._file = file or HeartbeatFile(None, 1)
         self._rank = rank
         self._requests = 0
+        self._lock = threading.Lock()
+        self._waits: list[float] = []
+        """Begins of the waits for the device. The thread that writes checkpoints also waits for it."""
+        self._longest_wait = 0.0
 
     def enter(self, stage: Stage, silent_seconds: float) -> None:
         """Report that this rank is in `stage` from now on, and may be silent for at most `silent_seconds`."""
@@ -149,6 +174,21 @@ class RankHeartbeat:
     def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
         """Report the number of steps of this rank, its stage from now on, and the seconds for which it may be silent."""
         self._file.beat(self._rank, step, stage, silent_seconds)
+
+    @contextmanager
+    def device_wait(self) -> Iterator[None]:
+        """Report that this thread waits for the device in a `with` block, and for nothing else."""
+        began = time.monotonic()
+        with self._lock:
+            self._waits.append(began)
+            self._file.wait(self._rank, self._waits[0], self._longest_wait)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waits.remove(began)
+                self._longest_wait = max(self._longest_wait, time.monotonic() - began)
+                self._file.wait(self._rank, min(self._waits, default=0.0), self._longest_wait)
 
     def meet(self) -> None:
         """Report that this rank has reached one more exchange with the other ranks."""

@@ -65,6 +65,7 @@ class RankContext:
         detector without pycocotools. Raise RankFailed if another rank is lost.
         """
         modes_of(conf, on_cuda=device.type == "cuda")
+        liveness = liveness or RankHeartbeat()
         precision = choose(conf.precision, device)
         precision.switch_on()
         if device.type == "cpu":
@@ -79,11 +80,11 @@ class RankContext:
             device=device,
             collective=collective,
             precision=precision,
-            timeline=timeline_of(device),
+            timeline=timeline_of(device, liveness.device_wait),
             memory_bytes=memory_of_rank(conf, device, collective, on_host),
             writer=writer,
             task=_task_of(start, conf),
-            liveness=liveness or RankHeartbeat(),
+            liveness=liveness,
         )
 
     @property

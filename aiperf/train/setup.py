@@ -98,7 +98,9 @@ def prepare(
     context.data.prime_training(batch, **walk(context), epoch=epoch, seed=derive(order.seed, "order"))
     parent, architecture, plans = descend(context.start, order.lineage, order.morphs)
     check(architecture, batch, context.precision, context.memory_bytes)
-    network = context.task.build(architecture).to(context.device)
+    network = context.task.build(architecture)
+    with context.liveness.device_wait():
+        network.to(context.device)
     if context.conf.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
     built = time.monotonic()
@@ -151,6 +153,7 @@ def walk(context: RankContext) -> RankBatches:
         "device": context.device,
         "channels_last": context.conf.channels_last,
         "dtype": context.precision.dtype,
+        "waiting": context.liveness.device_wait,
     }
 
 
@@ -167,7 +170,8 @@ def _rehearse(order: Train, context: RankContext, graph: Graph, network: Network
 
     if context.device.type == "cuda":
         other_bytes = bytes_outside_a_step(graph, batch, context.precision.bytes_per_element, context.collective.ranks)
-        full = shortage(run, other_bytes, CudaMemory(context.device))
+        with context.liveness.device_wait():
+            full = shortage(run, other_bytes, CudaMemory(context.device))
         if not context.all_agree(full is None):
             network.zero_grad(set_to_none=True)
             raise DoesNotFit("another rank of the worker reported it" if full is None else full.removeprefix(": "))
@@ -202,7 +206,8 @@ def _inherit(
         for number, plan in enumerate(plans):
             state = carry_out(plan, state, derive(order.seed, "plan", number))
             state = break_symmetry(state, plan, derive(order.seed, "noise", number))
-        network.load_state_dict(state)
+        with context.liveness.device_wait():
+            network.load_state_dict(state)
 
     _from_first_rank(context, order.parent, read, lambda: network.state_dict().values())
 
@@ -225,8 +230,9 @@ def _resume(
             assert context.writer is not None
             context.writer.settle()
             taken = load(context.writer.folder, order.trial, architecture.fingerprint, epoch - 1)
-        network.load_state_dict(taken.weights)
-        give_momentum(optimiser, network, taken.momentum)
+        with context.liveness.device_wait():
+            network.load_state_dict(taken.weights)
+            give_momentum(optimiser, network, taken.momentum)
         if scaler is not None:
             scaler.load_state_dict(dict(taken.scaler))
 
@@ -258,6 +264,7 @@ def _from_first_rank(
     # sent with the values, because each exchange between ranks costs milliseconds
     is_missing = torch.full((), float(problem != ""), device=context.device)
     context.collective.broadcast([is_missing, *tensors()])
+    context.timeline.anchor()
     if is_missing.item():
         assert trial is not None, problem
         raise CheckpointMissing(trial, problem or "reported by rank 0")

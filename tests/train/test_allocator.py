@@ -53,7 +53,7 @@ def test_miopen_is_set_on_amd_unless_the_user_did(
     if own is not None:
         monkeypatch.setenv("MIOPEN_FIND_MODE", own)
     monkeypatch.setattr(torch.version, "hip", hip)
-    monkeypatch.setattr(rank_context, "timeline_of", lambda device: None)
+    monkeypatch.setattr(rank_context, "timeline_of", lambda device, waiting: None)
     monkeypatch.setattr(rank_context, "memory_of_rank", lambda *arguments: 0)
 
     with open_data(IMAGES) as images:

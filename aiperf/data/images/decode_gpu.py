@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import simplejpeg
 import torch
 from numpy.typing import NDArray
 
+from aiperf.data.batches import Waiting
 from aiperf.data.images.crops import Box, Crop
 from aiperf.errors import BadConfiguration
 
@@ -54,16 +56,20 @@ def jpeg(encoded: bytes, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | Non
     return Jpeg(torch.frombuffer(bytearray(encoded), dtype=torch.uint8), crop.box(height, width, numbers))
 
 
-def decoded(jpegs: Sequence[Jpeg], side: int, channels: int, device: torch.device) -> list[torch.Tensor | None]:
+def decoded(
+    jpegs: Sequence[Jpeg], side: int, channels: int, device: torch.device, waiting: Waiting = nullcontext
+) -> list[torch.Tensor | None]:
     """Return the rectangles of JPEG files, decoded and scaled on `device`, uint8 (side, side, channels), in order.
 
-    A file that nvJPEG refuses gives None. `side`: height and width in pixels. `channels`: 3 for RGB, 1 for grey. Raise
-    BadConfiguration if torchvision is built without nvJPEG.
+    A file that nvJPEG refuses gives None. `side`: height and width in pixels. `channels`: 3 for RGB, 1 for grey. `waiting`:
+    gives a context manager for each wait for the device. Raise BadConfiguration if torchvision is built without nvJPEG.
     """
     images: list[torch.Tensor | None] = []
     for start in range(0, len(jpegs), _AT_ONCE):
         some = jpegs[start : start + _AT_ONCE]
-        for jpeg, image in zip(some, _whole(some, channels, device), strict=True):
+        with waiting():
+            whole = _whole(some, channels, device)
+        for jpeg, image in zip(some, whole, strict=True):
             images.append(None if image is None else _scaled(image, jpeg.box, side))
     return images
 
@@ -73,7 +79,9 @@ def _whole(jpegs: Sequence[Jpeg], channels: int, device: torch.device) -> list[t
 
     if device.type == "cuda":
         # torchvision decodes on a stream of its own, into memory that kernels of this one may still read
-        torch.cuda.current_stream(device).synchronize()
+        passed = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        passed.record(torch.cuda.current_stream(device))
+        passed.synchronize()
     mode = ImageReadMode.RGB if channels == 3 else ImageReadMode.GRAY
     try:
         return list(decode_jpeg([each.encoded for each in jpegs], mode, device))

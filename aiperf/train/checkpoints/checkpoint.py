@@ -250,7 +250,9 @@ def _copied_aside(storage: torch.UntypedStorage) -> torch.UntypedStorage:
         return source.cpu().untyped_storage()
     side = torch.cuda.Stream(source.device)  # type: ignore[no-untyped-call]
     pinned = torch.empty(source.shape, dtype=torch.uint8, pin_memory=True)
+    copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
     with torch.cuda.stream(side):
         pinned.copy_(source, non_blocking=True)
-    side.synchronize()
+        copied.record(side)
+    copied.synchronize()
     return pinned.untyped_storage()

@@ -6,10 +6,11 @@ import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from torch import Tensor
 
+from aiperf.data.batches import Waiting
 from aiperf.train.checkpoints.checkpoint import Snapshot, load, save
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 
@@ -21,8 +22,10 @@ class Writer:
     therefore have no checkpoint, and training continues. The last snapshot of a trial is always written.
     """
 
-    def __init__(self, folder: CheckpointFolder, keep_seconds: float) -> None:
+    def __init__(self, folder: CheckpointFolder, keep_seconds: float, waiting: Waiting = nullcontext) -> None:
+        """Start the thread. `waiting`: gives a context manager for each wait for the device."""
         self.folder = folder
+        self._waiting_for_device = waiting
         self._keep_seconds = keep_seconds
         self._changed = threading.Condition()
         self._waiting: tuple[Snapshot, Future[bool]] | None = None
@@ -109,7 +112,9 @@ class Writer:
 
     def _write(self, snapshot: Snapshot, future: Future[bool]) -> None:
         try:
-            save(snapshot.on_host(), self.folder)
+            with self._waiting_for_device():
+                snapshot = snapshot.on_host()
+            save(snapshot, self.folder)
             self._last = snapshot.trial
             self._clear_up(snapshot.trial)
         except BaseException as error:  # noqa: BLE001  # raised by the future

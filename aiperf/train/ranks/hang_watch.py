@@ -3,13 +3,14 @@
 Work that cannot report its own progress is judged by the kernel's view of its process (proc(5)). A computing thread is running
 or runnable (R), also on a loaded host. A thread that waits for a disk or a file server is in uninterruptible sleep (D), or its
 process has read something since. Libraries that wait for other ranks wake up now and then. More than half of the last polls
-must therefore show activity.
+must therefore show activity. A wait for an accelerator looks like work if it spins. Ranks therefore report these waits.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from math import inf
 
 from aiperf.system import processes
 from aiperf.train.heartbeat import HeartbeatFile
@@ -62,17 +63,20 @@ class ProcessProgress:
 
 OPEN_ENDED_FACTOR = 10
 """Limit of a stage that waits for an accelerator, as a multiple of the announced time (`trainer.start_seconds`)."""
+DEVICE_STARTS, DEVICE_WAITS = 2, 10
+"""Limit of one wait for a device: the larger of 2 × `trainer.start_seconds` and 10 × the rank's longest wait before."""
 
 
 class Watch:
     """Detection of hung ranks among the ranks of one start. It must be polled several times a second."""
 
-    def __init__(self, heartbeats: HeartbeatFile, *, on_accelerators: bool = False) -> None:
+    def __init__(self, heartbeats: HeartbeatFile, *, on_accelerators: bool = False, start_seconds: float = inf) -> None:
         """Create the watch. `heartbeats`: file in which each rank writes its stage and the time until which it may be silent.
 
         `on_accelerators`: the ranks train on accelerators, and wait for them without sleeping. Their stages are then limited to
-        OPEN_ENDED_FACTOR times the announced time.
+        OPEN_ENDED_FACTOR times the announced time. `start_seconds`: option trainer.start_seconds.
         """
+        self._device_seconds = DEVICE_STARTS * start_seconds
         self._on_accelerators = on_accelerators
         self._heartbeats = heartbeats
         self._fewest = -1
@@ -99,6 +103,7 @@ class Watch:
             self._fewest, self._caught_up = fewest, now
         behind = {status.rank for status in at_work if meetings[status.rank] == fewest and self._is_late(status, now)}
         late = [rank for rank in overdue if rank in behind]
+        late += [rank for rank in behind if rank not in late and self._waits_too_long(rank, now)]
         asleep = max(ranks, key=lambda status: status.stopped_seconds)
         if not late and asleep.stopped_seconds < seconds:
             return None
@@ -107,6 +112,9 @@ class Watch:
         rank = min(late, key=lambda each: (self._heartbeats.steps()[each], late.index(each)))
         where = self._where(rank, now)
         match stages[rank][0]:
+            case _ if self._waits_too_long(rank, now):
+                waited = now - self._heartbeats.device_wait(rank)[0]
+                return rank, f"hangs: {where}, and its accelerator has not answered for {waited:.0f} s"
             case Stage.STEPS:
                 return rank, f"hangs: no sign of life within the time it had announced, {where}"
             case _ if self._is_over_the_limit(rank, now):
@@ -127,7 +135,14 @@ class Watch:
         storage = "waits for storage: it " if stage in STORAGE else ""
         return rank, f"{storage}{DOING[stage]} since {now - since:.0f} s"
 
+    def _waits_too_long(self, rank: int, now: float) -> bool:
+        since, longest = self._heartbeats.device_wait(rank)
+        limit = max(self._device_seconds, DEVICE_WAITS * longest)
+        return self._on_accelerators and now - max(since, self._caught_up) >= limit
+
     def _is_late(self, status: RankStatus, now: float) -> bool:
+        if self._waits_too_long(status.rank, now):
+            return True
         announced = self._heartbeats.announced()[status.rank]
         if now - self._caught_up < announced:
             return False

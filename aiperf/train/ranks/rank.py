@@ -110,14 +110,16 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     collective = join(setup.conf.collective, joining)
     liveness.enter(Stage.WARM_UP, patience)
     is_first = setup.rank == 0
-    writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
+    folder, keep = CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds
+    writer = Writer(folder, keep, liveness.device_wait) if is_first else None
     context = RankContext.make(setup.conf, data, start, device, collective, writer, liveness, setup.local_ranks)
     _warm_up(context)
 
     def measure() -> int:
         liveness.enter(Stage.CEILING, patience)
         assert isinstance(start, Graph)
-        return largest_batch(start, device, context.precision, setup.conf, context.memory_bytes, setup.ranks)
+        with liveness.device_wait():
+            return largest_batch(start, device, context.precision, setup.conf, context.memory_bytes, setup.ranks)
 
     liveness.enter(Stage.QUEUE if is_first else Stage.JOIN, inf if is_first else patience)
     # while one rank measures, the others wait: they share the host's memory and, on CPUs, its cores

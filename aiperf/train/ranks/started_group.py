@@ -77,7 +77,8 @@ class Ranks:
             self._local = HostRanks(recipe, self._start_of(0, address if distant else None))
             stack.pop_all()
         self.heartbeats = self._local.heartbeats
-        self._watch = Watch(self.heartbeats, on_accelerators=any(seat.accelerator is not None for seat in seats))
+        on_accelerators = any(seat.accelerator is not None for seat in seats)
+        self._watch = Watch(self.heartbeats, on_accelerators=on_accelerators, start_seconds=self._patience)
 
     def _start_of(self, host: int, address: str | None) -> RankStart:
         return RankStart(self.seats, host, self._meeting.directions(host), address)

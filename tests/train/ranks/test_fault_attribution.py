@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.errors import BadConfiguration
-from aiperf.train.heartbeat import HeartbeatFile
+from aiperf.train.heartbeat import HeartbeatFile, RankHeartbeat
 from aiperf.train.ranks.hang_watch import ProcessProgress, Watch
 from aiperf.train.ranks.process import ALLOCATOR, RankProcess
 from aiperf.train.ranks.protocol import Failed, RankStatus, Setup
@@ -125,6 +125,50 @@ def test_a_spinning_wait_for_a_device_has_a_limit(on_accelerators: bool, stage: 
         found = looked(3002.0)
         assert (found is not None) == is_limited
         assert found is None or "more than 10 × trainer.start_seconds" in found[1]
+
+
+START_SECONDS = 300.0
+
+
+@pytest.mark.parametrize("longest", [0.0, 20.0, 200.0])
+@pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.IDLE])
+def test_a_device_that_does_not_answer_hangs_in_any_stage(stage: Stage, longest: float, tmp_path: Path) -> None:
+    """The process looks busy, and enters its stage again and again, as one that waits for its checkpoint does."""
+    heartbeats = HeartbeatFile(tmp_path / "heartbeats", 1, create=True)
+    watch = Watch(heartbeats, on_accelerators=True, start_seconds=START_SECONDS)
+    heartbeats.enter(0, stage, math.inf)
+    now, limit = time.monotonic(), max(2 * START_SECONDS, 10 * longest)
+
+    def looked(after: float) -> tuple[int, str] | None:
+        return watch.hung([RankStatus(0)], 60.0, now + after)
+
+    assert looked(0.0) is looked(10 * limit) is None, "it waits for a file server, and not for the device"
+    heartbeats.wait(0, now, longest)
+    assert looked(limit - 1) is None
+    found = looked(limit + 1)
+    assert found is not None and f"its accelerator has not answered for {limit + 1:.0f} s" in found[1]
+    heartbeats.wait(0, 0.0, longest)
+    assert looked(limit + 2) is None
+
+
+def test_waits_of_two_threads_for_a_device_are_one(tmp_path: Path) -> None:
+    """The one that began first counts, and another host reads the same."""
+    file = HeartbeatFile(tmp_path / "heartbeats", 2, create=True)
+    rank = RankHeartbeat(file, 1)
+    there = HeartbeatFile(tmp_path / "there", 2, create=True)
+
+    with rank.device_wait():
+        first = file.device_wait(1)[0]
+        with rank.device_wait():
+            assert file.device_wait(1)[0] == first <= time.monotonic()
+        time.sleep(0.05)
+        now = time.monotonic()
+        there.copy(1, file.sign(1, now), now + 1000.0)
+        assert there.device_wait(1)[0] == pytest.approx(first + 1000.0)
+
+    since, longest = file.device_wait(1)
+    assert since == math.inf and longest >= 0.05
+    assert file.device_wait(0) == (math.inf, 0.0)
 
 
 def test_ranks_compile_on_their_share_of_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from rich.console import Console
-
 from aiperf.data.dataset_config import DATA_SETS, Cifar10Conf, DataSetConf, FilesConf, FolderConf, ImagesConf
 from aiperf.data.description import DataSet
 from aiperf.data.errors import DamagedData, MissingData, OtherData
@@ -37,6 +35,8 @@ from aiperf.files import host_name
 from aiperf.shell_command import command, option
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from aiperf.data.opened import OpenData
 
 

@@ -73,6 +73,7 @@ class MachineFacts(msgspec.Struct, frozen=True, gc=False):
     measured_matmul_flops: dict[str, _Figure] = {}
     measured_memory_bytes_per_second: _Figure | None = None
     measured_bus_bytes_per_second: _Figure | None = None
+    exchange_transport: str | None = None
 
 
 class ReadingFacts(msgspec.Struct, frozen=True, gc=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
@@ -16,6 +17,8 @@ from aiperf.system.processes import name as process_name
 from aiperf.system.sampler import Device
 from aiperf.system.samplers.attach import accelerator_samplers, attach, sampled_accelerators, slices, visible
 from aiperf.system.source import digest, installed
+
+SHARED_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,8 @@ class Accelerators:
         """Return the number of usable accelerators and MIG slices as the series 'usable'.
 
         The fact 'devices' has one dict per accelerator (model, errors, clocks, processes), and 'slices' lists the MIG slices.
-        The fact 'expected' is the number that Ray counts. The fact 'not_seen_by' has the reason for each vendor library that is
+        The fact 'shared_memory_bytes' is the free space of /dev/shm, absent without it. The fact 'expected' is the number that
+        Ray counts. The fact 'not_seen_by' has the reason for each vendor library that is
         not available, by its name.
         """
         attached = attach(accelerator_samplers())
@@ -58,6 +62,9 @@ class Accelerators:
                 "not_seen_by": attached.absent,
                 "driver_faults": list(attached.faults),
             }
+            if SHARED_MEMORY.is_dir():
+                room = os.statvfs(SHARED_MEMORY)
+                facts["shared_memory_bytes"] = room.f_bavail * room.f_frsize
             count = float(len(usable) + len(parts))
             return ProbeReading(probe=self.name, unit=self.unit, series={"usable": [count]}, facts=facts)
         finally:

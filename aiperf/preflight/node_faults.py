@@ -79,6 +79,7 @@ def _verdict(
     if (reading := _good(node, "accelerators")) is not None:
         # on the user's own machine other programs on the accelerators are not a fault
         (faults if node.node else notes).extend(_traces(reading))
+        notes.extend(_shared_memory(reading))
     shares = dict.fromkeys(_SPEEDS, conf.slow_share) | {PAIRS: conf.slow_network_share}
     for name, share in shares.items():
         text, is_slow = _speed(node, name, nodes, share)
@@ -196,6 +197,19 @@ def _traces(reading: ProbeReading) -> Iterator[str]:
             names = device.get("process_names", {})
             others = ", ".join(f"{pid} {names.get(str(pid), '')}".strip() for pid in device["processes"][:4])
             yield f"accelerators: {name}: {len(device['processes'])} other processes compute on it ({others})"
+
+
+LEAST_SHARED_MEMORY = 10**9
+"""Bytes of /dev/shm for several accelerators. Containers have 64 MB by default."""
+
+
+def _shared_memory(reading: ProbeReading) -> Iterator[str]:
+    free = reading.facts.get("shared_memory_bytes")
+    if reading.series["usable"][-1] > 1 and free is not None and free < LEAST_SHARED_MEMORY:
+        yield (
+            f"accelerators: several exchange gradients through /dev/shm, and {units.size(free)} are free there; at least "
+            f"{units.size(LEAST_SHARED_MEMORY)} are needed: start the container with --shm-size=8g, or mount a larger one"
+        )
 
 
 HARMFUL = frozenset(

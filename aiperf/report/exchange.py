@@ -22,6 +22,8 @@ class ExchangeFacts:
     """Numbers of ranks of these workers, each once."""
     bus_bytes_per_second: float
     """Bus bandwidth that ranks measured at their start with the gradients of the starting network. Of the slowest worker."""
+    transports: tuple[str, ...]
+    """How NCCL connected the first ranks with the others, each once, such as 'NVLink'. Empty if it is not in the journal."""
     exchanged_bytes: float
     """Bytes of the gradients of all steps of one rank."""
     least_seconds: float
@@ -76,5 +78,6 @@ def exchange_facts(run: Collected, inside: Window) -> ExchangeFacts | None:
     return ExchangeFacts(
         tuple(sorted({joined.ranks for joined in together.values()})),
         min(each for each in bus.values() if each is not None),
+        tuple(sorted({str(how) for each in together.values() if (how := each.machine.get("exchange_transport"))})),
         *(math.fsum(each.tolist()) for each in sums),
     )

@@ -64,7 +64,11 @@ def off_by(seconds: float, error: float = 0.001) -> ProbeReading:
     return clock.reading([RoundTrip(10.0, 10.0 + error + seconds, 10.0 + error + seconds, 10.0 + 2 * error)])
 
 
-def accelerators(count: int = 1, expected: int = 1, slices: Sequence[str] = (), **properties: Any) -> ProbeReading:
+def accelerators(
+    count: int = 1, expected: int = 1, slices: Sequence[str] = (), shared_memory: int | None = None, **properties: Any
+) -> ProbeReading:
     devices = [{"id": f"GPU-{index}", "index": index, "model": "H100"} | properties for index in range(count)]
     facts = {"expected": expected, "devices": devices, "slices": list(slices), "not_seen_by": {}}
+    if shared_memory is not None:
+        facts["shared_memory_bytes"] = shared_memory
     return ProbeReading(probe="accelerators", unit="count", series={"usable": [float(count)]}, facts=facts)

@@ -180,3 +180,14 @@ def test_never_is_the_fastest_slow_nor_more_than_half_of_them(speeds: list[float
     assert f"n{speeds.index(max(speeds))}" not in slow
     assert len(slow) <= len(speeds) / 2
     assert bool(slow) <= (len(speeds) >= 3)
+
+
+@pytest.mark.parametrize(
+    ("count", "free", "is_noted"), [(2, 64 << 20, True), (2, 10**9, False), (2, None, False), (1, 64 << 20, False)]
+)
+def test_little_shared_memory_is_noted_for_several_gpus(count: int, free: int | None, is_noted: bool) -> None:
+    reading = accelerators(count, count, shared_memory=free)
+    verdict = judge([node("n1", is_head=True, accelerators=reading)], LIMITS)["n1"]
+
+    assert not verdict.faults
+    assert any("--shm-size" in note for note in verdict.notes) == is_noted

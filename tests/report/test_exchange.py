@@ -38,6 +38,18 @@ def test_a_faster_bus_means_more_waiting() -> None:
     assert fast.waiting_seconds == pytest.approx(fast.visible_seconds, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("recorded", "shown"),
+    [({}, "Transport by NCCL: not shown."), ({"exchange_transport": "NVLink"}, "Transport by NCCL: NVLink.")],
+)
+def test_the_transport_is_shown_if_the_journal_has_it(recorded: dict[str, str], shown: str) -> None:
+    machine = {**MACHINE, "measured_bus_bytes_per_second": BUS, **recorded}
+    section = exchange(gather(invented(Shape(machine=machine))))
+
+    assert section is not None and isinstance(section.parts[0], Table)
+    assert shown in section.parts[0].footnote
+
+
 @pytest.mark.parametrize("shape", [with_bus(ranks=1), with_bus(None)], ids=["one rank", "no bus bandwidth"])
 def test_other_workers_have_no_section(shape: Shape) -> None:
     assert exchange(gather(invented(shape))) is None

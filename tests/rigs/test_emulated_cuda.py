@@ -1,6 +1,6 @@
 """The program on an emulated accelerator: real tensors on cuda:0 in the host's memory, an NVML double, no asynchrony.
 
-It shows that the CUDA paths run. `tools/first_contact.sh` measures their numbers.
+It shows that the CUDA paths run. `tools/first_contact.py` measures their numbers.
 """
 
 from __future__ import annotations

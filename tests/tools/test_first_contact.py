@@ -1,102 +1,115 @@
-"""Table of the checks for a first run on an accelerator, on a machine without one."""
+"""The first contact with an accelerator, on a machine without one: each step in small sizes, limits, stops and decisions."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from tools import first_contact
-from tools.first_contact import CHECKS, NO_DEVICE, Check, has_accelerator
+from tools.first_contact import DECISIONS, EXPECTED, LEAST_SECONDS, STEPS, STOPS
 
 ROOT = Path(__file__).parents[2]
+BARE_IMAGE = """
+import sys
+from importlib.machinery import PathFinder
+KNOWN = set(
+    "torch torchgen functorch numpy PIL sympy mpmath networkx jinja2 markupsafe filelock fsspec typing_extensions triton "
+    "setuptools _distutils_hack msgspec simplejpeg safetensors psutil threadpoolctl".split()
+)
+class BareImage:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        found = PathFinder.find_spec(name, path, target)
+        if found is None or path is not None or name in KNOWN:
+            return found
+        places = [found.origin or "", *(found.submodule_search_locations or ())]
+        return None if any("site-packages" in each and "_vendor" not in each for each in places) else found
+    invalidate_caches = PathFinder.invalidate_caches
+sys.meta_path[sys.meta_path.index(PathFinder)] = BareImage
+"""
+"""The finder of modules, without the packages that a bare image and the five wheels lack."""
 
 
-def call(folder: Path, *checks: str, seconds: str = "570") -> list[list[str]]:
-    """Return the cells of the rows that a call prints."""
-    table = subprocess.run(
-        ["bash", "tools/first_contact.sh", str(folder), *checks],
-        cwd=ROOT,
-        env=os.environ | {"SECONDS_A_CALL": seconds},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stdout
-    assert (folder / "table.md").read_text() == table
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+def call(folder: Path, *words: str, bare: Path | None = None) -> str:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({} if bare is None else {"PYTHONPATH": str(bare)})
+    command = [sys.executable, "-m", "tools.first_contact", str(folder), *words]
+    return subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-@pytest.mark.skipif(has_accelerator(), reason="an accelerator is here")
-def test_a_call_without_accelerators_has_a_row_for_each_check(tmp_path: Path) -> None:
-    rows = call(tmp_path, seconds="1")
+@pytest.mark.slow  # compiles for two minutes
+def test_every_step_runs_in_small_on_a_bare_image(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BARE_IMAGE)
 
-    assert [row[0] for row in rows] == [one.name for one in CHECKS]
-    for row, one in zip(rows, CHECKS, strict=True):
-        assert row[2:] == (["the call's time is over", "next call"] if one.on_cpu else [NO_DEVICE, "not run"])
+    said = call(tmp_path / "out", "--small", "--seconds", "3000", bare=tmp_path)
 
-
-@pytest.mark.skipif(has_accelerator(), reason="an accelerator is here")
-def test_a_finished_check_is_not_repeated(tmp_path: Path) -> None:
-    (first,) = call(tmp_path, "versions")
-    assert first[3] == "passed"
-    kept = tmp_path / "versions.json"
-    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"measured": "as before"}))
-
-    assert call(tmp_path, "versions") == [["versions", first[1], "as before", "passed"]]
+    assert "FAILED" not in said and "stopped" not in said and "limit" not in said, said
+    assert all(f"{step} finished" in said for step in STEPS), said
+    for figure in ("eager", "regions", "compiled", "largest batch", "loop, synthetic", "loop, cpu", "overflow"):
+        assert f"| {figure} | {EXPECTED[figure]} | " in said, figure
+    assert "| rank gets SIGKILL | Crashed, and names the signal | Crashed" in said
+    assert "| trial after | TrialDone | TrialDone |" in said
 
 
-def test_a_check_that_raises_or_hangs_is_a_failed_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(folder: Path) -> tuple[str, str]:
-        raise RuntimeError("capture refused\nmore")
+@pytest.mark.skipif(first_contact.here().type == "cuda", reason="an accelerator is here")
+def test_no_step_follows_where_no_device_is(tmp_path: Path) -> None:
+    said = call(tmp_path)
 
-    one = Check("fails", "nothing", 10, fail, on_cpu=True)
-    monkeypatch.setattr(first_contact, "CHECKS", [one])
-    first_contact.run_one("fails", tmp_path)
-    assert json.loads((tmp_path / "fails.result").read_text()) == ["RuntimeError: capture refused", "failed"]
+    assert "stopped: give the device back: there is none" in said
+    assert [each.stem for each in tmp_path.glob("*.done")] == ["look"]
 
-    row = first_contact.row_of(Check("versions", "a build", 0.1, fail), tmp_path, 0.1)
-    assert (row.measured, row.verdict) == ("no result in 0 s", "failed")
+
+def test_a_finished_step_is_not_repeated(tmp_path: Path) -> None:
+    for step in STEPS:
+        (tmp_path / f"{step}.done").touch()
+    (tmp_path / "rates.jsonl").write_text('["eager", 100.0, "as before"]\n')
+
+    assert "| as before |" in call(tmp_path)
+
+
+def test_a_step_that_hangs_or_raises_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = first_contact.run_step("look", tmp_path, 0.01, is_small=True)
+    assert ended == "reached its limit of 0 s"
+    assert f"| look | | {ended} |" in first_contact.table(tmp_path, {"look": ended})
+    (tmp_path / "look.jsonl").write_text('["look", null, "FAILED RuntimeError: a | b"]\n')
+    assert "FAILED RuntimeError: a / b |" in first_contact.table(tmp_path, {})
 
 
 @pytest.mark.parametrize(
-    ("node", "near", "outcome"), [("1", "2-3", "passed"), ("1", "0-3", "failed"), ("-1", "0-3", "look")]
+    ("figures", "ends", "stops"),
+    [
+        ({"device": 1.0, "matrix product": 7e14, "copy": 3e12}, ["look "], False),
+        ({"device": 0.0}, ["look "], True),
+        ({"device": 1.0, "matrix product": 5e14, "copy": 3e12}, ["look "], True),
+        ({"device": 1.0, "matrix product": 7e14, "copy": 2e12}, ["look "], True),
+        ({"device": 1.0}, ["look ", "rates "], True),
+        ({"device": 1.0, "eager": 3000.0}, ["look ", "rates reached its limit of 150 s"], False),
+        (
+            {"device": 1.0, "eager": 3000.0},
+            ["rates reached its limit of 150 s", "kernels reached its limit of 90 s"],
+            True,
+        ),
+        ({"device": 1.0, "eager": 3000.0}, ["rates ended with status 1", "kernels ended with status 1"], False),
+    ],
 )
-def test_a_rank_belongs_on_the_node_of_its_accelerator(node: str, near: str, outcome: str, tmp_path: Path) -> None:
-    device, processors = tmp_path / "bus/pci/devices/0000:3b:00.0", tmp_path / "devices/system/node/node1"
-    device.mkdir(parents=True)
-    (device / "numa_node").write_text(f"{node}\n")
-    (device / "local_cpulist").write_text(f"{near}\n")
-    for cpu in (2, 3):
-        (processors / f"cpu{cpu}").mkdir(parents=True)
-
-    measured, found = first_contact.numa_of(["0000:3b:00.0"] * 2, {0, 1, 2, 3}, tmp_path)
-
-    assert found == outcome
-    assert measured.startswith(f"0: node {'unknown' if node == '-1' else node}, ")
+def test_a_call_stops_by_the_rules(figures: dict[str, float], ends: list[str], stops: bool) -> None:
+    assert any(applies(figures, ends) for _, applies in STOPS) == stops
 
 
-def test_find_mode_is_measured_on_rocm_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (find,) = (one for one in CHECKS if one.name == "miopen-find")
-    assert torch.version.hip is not None or find.measure(tmp_path)[1] == "not run"
-    assert first_contact.first_step("resnet20", 32, 2, "cpu") > 0
-
-    def measured(name: str, *options: str, **environment: str) -> str:
-        return "a warning\n9.0\n" if environment.get("MIOPEN_FIND_MODE") == "FAST" else "1200.0\n"
-
-    monkeypatch.setattr(torch.version, "hip", "7.0")
-    monkeypatch.setattr(first_contact, "module", measured)
-    assert find.measure(tmp_path) == ("1200 s, with FAST 9 s", "failed")
+def test_figures_decide_at_their_limits() -> None:
+    for rule in DECISIONS:
+        by = {rule.by: 10.0} if rule.by else {}
+        at = rule.least * (10.0 if rule.by else 1.0)
+        assert rule.holds({rule.figure: at * 1.001} | by)
+        assert not rule.holds({rule.figure: at * 0.999} | by)
+        assert not rule.holds({rule.figure: at}) or not rule.by
+        assert not rule.holds(by)
+        assert rule.figure in EXPECTED and rule.by in (*EXPECTED, "")
 
 
-@pytest.mark.slow  # decodes for 20 s
-def test_the_rate_of_a_decoder_is_measured(tmp_path: Path) -> None:
-    (row,) = call(tmp_path, "input-cpu")
-    assert row[0] == "input-cpu" and row[3] == "look" and "images/s on" in row[2]
-
-
-def test_every_check_fits_into_a_call() -> None:
-    assert all(one.seconds < 560 for one in CHECKS)
+def test_each_step_fits_into_a_call() -> None:
+    assert all(LEAST_SECONDS < seconds <= 230 for seconds in STEPS.values())
+    assert all(callable(getattr(first_contact, step)) for step in STEPS)

@@ -187,6 +187,8 @@ class WorkerHost:
         for name in ("memory_bytes_per_second", "bus_bytes_per_second"):
             if (figure := getattr(ready, name)) is not None:
                 machine[f"measured_{name}"] = figure
+        if ready.transport is not None:
+            machine["exchange_transport"] = ready.transport
         self._sender.put(
             [
                 WorkerJoined(

@@ -38,8 +38,8 @@ def exchange(report: Report) -> Section | None:
     footnote = (
         f"Workers of {', '.join(map(str, facts.ranks))} ranks exchanged {units.size(facts.exchanged_bytes)} of gradients a "
         f"rank. Bus bandwidth {units.si(facts.bus_bytes_per_second, 'B/s')}, measured at their start with the gradients of "
-        "the starting network. Times are of the first rank of each worker. A slow first rank does not wait. Details: "
-        "docs/scaling.md."
+        f"the starting network. Transport by NCCL: {'; '.join(facts.transports) or 'not shown'}. Times are of the first rank "
+        "of each worker. A slow first rank does not wait. Details: docs/scaling.md."
     )
     columns = (Column("part"), Column("time", True), Column("share of the steps", True), Column("meaning"))
     return Section(

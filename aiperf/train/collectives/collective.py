@@ -6,6 +6,7 @@ Horovod's implementation is in `horovod_collective.py`, torch's in `torch_collec
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,6 +138,25 @@ def is_of_exchange(error: BaseException) -> bool:
         return True
     words = ("gloo", "Gloo", "NCCL", "Connection", "Horovod has been shut down")
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
+_LINKS = {"NVL": "NVLink", "NVB": "NVLink", "C2C": "NVLink", "XGMI": "Infinity Fabric"}
+
+
+def nccl_transport(log: str) -> str | None:
+    """Return how NCCL or RCCL connected a rank with the others, such as 'NVLink, network (IB)', from its log. None if unknown.
+
+    Possible: NVLink, Infinity Fabric, PCIe, shared memory, network (with the library). `log`: written with NCCL_DEBUG=INFO and
+    the subsystems INIT and GRAPH.
+
+    >>> nccl_transport("Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct")
+    'shared memory'
+    """
+    between = re.search(r"Pattern \d+, .*type (\w+)/", log)
+    link = "PCIe or NVLink" if between is None else _LINKS.get(between[1], "PCIe")
+    names = {"P2P": link, "SHM": "shared memory"}
+    used = dict.fromkeys(re.findall(r"\[\w+\](?: \[(?:send|receive)\])? via (P2P|SHM|NET/\w+)", log))
+    return ", ".join(names.get(each) or f"network ({each[4:]})" for each in used) or None
 
 
 def or_rank_failed(act: Callable[[], object]) -> None:

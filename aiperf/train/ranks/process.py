@@ -54,6 +54,7 @@ class RankProcess:
                     # results depend on it, and Triton 3.10 changes its default. A value of the user is kept
                     "TRITON_DEFAULT_FP_FUSION": "1",
                     **({} if ALLOCATOR & os.environ.keys() else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
+                    **_nccl_log(log),
                     **os.environ,
                     "OMP_NUM_THREADS": threads,
                     "MKL_NUM_THREADS": threads,
@@ -152,6 +153,16 @@ class RankProcess:
             threading.Thread(target=self._process.wait, name="unkillable-rank", daemon=True).start()
             return False
         return True
+
+
+def _nccl_log(log: Path) -> dict[str, str]:
+    """Return variables with which NCCL writes its connections into a file. Empty if the user set one of them."""
+    variables = {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,GRAPH",
+        "NCCL_DEBUG_FILE": str(log.with_suffix(".nccl")),
+    }
+    return {} if variables.keys() & os.environ.keys() else variables
 
 
 def _listening(setup: Setup) -> list[int]:

@@ -111,6 +111,9 @@ class Ready:
     """Without an accelerator: memory bandwidth of this rank, with all ranks active. Else None."""
     bus_bytes_per_second: float | None
     """Bus bandwidth of all ranks for the gradients of the starting network (`measure.all_reduce`). None for one rank."""
+    transport: str | None = None
+    """How NCCL connected rank 0 with the others (`collective.nccl_transport`). None if there is no NCCL, or if the user set
+    variables of its log."""
     hosts: tuple[str, ...] = ()
     """To the group's owner if the ranks are on several hosts: their names, the leading one's first."""
 

@@ -19,10 +19,11 @@ import threading
 import traceback
 from math import inf
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiperf.errors import BadConfiguration
-from aiperf.files import host_name
+from aiperf.files import host_name, read_bounded
 from aiperf.system.host import cpu_model, near_processors
 from aiperf.system.processes import signal_at_end_of_parent
 from aiperf.train.heartbeat import HeartbeatFile, RankHeartbeat
@@ -41,6 +42,8 @@ SWITCH_SECONDS = 0.0005
 exchange. Python's default of 0.005 was visible as idle time."""
 LEAST_EXCHANGES, MOST_EXCHANGES = 2, 6
 """Measured exchanges of gradients at the start. The first one opens connections."""
+LARGEST_NCCL_LOG = 64 << 20
+"""Bytes. Eight GPUs of a host write about 100 kB."""
 EXCHANGES_SECONDS = 0.5
 """Time after which no further exchange is measured."""
 
@@ -144,6 +147,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
             matmul_flops=peak,
             memory_bytes_per_second=bandwidth,
             bus_bytes_per_second=bus,
+            transport=_transport() if bus is not None else None,
         )
     )
     orders: queue.SimpleQueue[ExecuteOrder] = queue.SimpleQueue()
@@ -256,6 +260,17 @@ def _measured_bus(context: RankContext) -> float:
         # the mean of all ranks, which also lets them begin the next one together
         seconds.append(collective.total([timeline.second(end) - timeline.second(begin)])[0] / collective.ranks)
     return bus_bandwidth(gradients.nbytes, min(seconds), collective.ranks)
+
+
+def _transport() -> str | None:
+    """Return how NCCL connected this rank with the others, from the log that `RankProcess` asked for. None without a log."""
+    from aiperf.train.collectives.collective import nccl_transport
+
+    try:
+        log = read_bounded(Path(os.environ["NCCL_DEBUG_FILE"]), LARGEST_NCCL_LOG)
+    except (KeyError, OSError):
+        return None
+    return nccl_transport(log.decode(errors="replace"))
 
 
 def _listen(pipe: Connection, orders: queue.SimpleQueue[ExecuteOrder], writer: Writer | None) -> None:

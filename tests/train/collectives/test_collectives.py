@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-from aiperf.train.collectives.collective import SingleRank, choose, module_of
+from aiperf.train.collectives.collective import SingleRank, choose, module_of, nccl_transport
 from aiperf.train.collectives.torch_collective import PHASES, unsynced_buffers
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
 from aiperf.train.tracing import exchange_timeline
@@ -197,3 +197,31 @@ def test_buffers_stay_unsynced_in_torch_2_11_and_later() -> None:
     wrapper = torch.nn.parallel.DistributedDataParallel
     assert unsynced_buffers(Old) == {"broadcast_buffers": False}
     assert unsynced_buffers(wrapper).keys() <= inspect.signature(wrapper).parameters.keys()
+
+
+RING = (
+    "n1:84:98 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 1, bw 10.000000/10.000000, type {}/PIX, sameChannels 1\n"
+)
+PEERS = "n1:84:98 [0] NCCL INFO Channel 00/0 : 0[0] -> 7[7] via P2P/CUMEM\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "transport"),
+    [
+        ("", None),
+        (RING.format("NVL") + PEERS, "NVLink"),
+        (RING.format("XGMI") + PEERS, "Infinity Fabric"),
+        (RING.format("SYS") + PEERS, "PCIe"),
+        (RING.format("PHB") + "Channel 07/0 : 7[7] -> 6[6] via P2P/direct pointer/read\n", "PCIe"),
+        (PEERS, "PCIe or NVLink"),
+        (RING.format("SYS") + "Channel 00 : 0[3b000] -> 1[86000] via SHM/direct/direct\n", "shared memory"),
+        (
+            "Channel 07/0 : 0[0] -> 2[0] [receive] via NET/IB/3/GDRDMA\n" + RING.format("NVL") + PEERS,
+            "network (IB), NVLink",
+        ),
+        ("Channel 03/0 : 5[5] -> 12[4] [send] via NET/Socket/0\n" * 2, "network (Socket)"),
+        ("NCCL INFO NET/IB : No device found.\n", None),
+    ],
+)
+def test_nccl_s_log_names_its_transport(log: str, transport: str | None) -> None:
+    assert nccl_transport(log) == transport

@@ -181,16 +181,19 @@ def test_ranks_compile_on_their_share_of_the_cores(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(subprocess, "Popen", popen)
     monkeypatch.setattr(RankProcess, "send", lambda self, message: None)
-    for name in ALLOCATOR:
+    for name in (*ALLOCATOR, "NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "32")
     bystander(0, tmp_path)
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128")
+    monkeypatch.setenv("NCCL_DEBUG", "WARN")
     bystander(1, tmp_path)
 
     assert [each["TORCHINDUCTOR_COMPILE_THREADS"] for each in started] == ["1", "1"]
     assert [each["TRITON_DEFAULT_FP_FUSION"] for each in started] == ["1", "0"]
+    logs = [(each.get("NCCL_DEBUG"), each.get("NCCL_DEBUG_FILE")) for each in started]
+    assert logs == [("INFO", str(tmp_path / "rank-0.nccl")), ("WARN", None)]
     assert [each.get("PYTORCH_ALLOC_CONF") for each in started] == ["expandable_segments:True", None]
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.console import Console
 
 from aiperf.data.dataset_config import Cifar10Conf
 from aiperf.data.description import DataSet
@@ -18,6 +17,8 @@ from aiperf.data.sets import images
 from aiperf.data.survey import require_fingerprint, root_of
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from aiperf.data.opened import OpenData
 
 FILES = (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)

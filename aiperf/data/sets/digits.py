@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.data.description import DIGITS, DataSet
@@ -20,6 +19,8 @@ from aiperf.data.prepare_report import PrepareReport, require_images
 from aiperf.data.visiting_order import draws
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from aiperf.data.opened import OpenData
 
 # Constants: the split, and the noise of the validation images, are part of the set's definition.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from aiperf.data.dataset_config import FilesConf
 from aiperf.data.description import DataSet
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.survey import listing
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from aiperf.data.opened import OpenData
 
 

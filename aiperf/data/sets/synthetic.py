@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.description import SYNTHETIC_MEAN, SYNTHETIC_STD, DataSet
 from aiperf.data.files.fingerprint import of_options
 from aiperf.data.prepare_report import PrepareReport, require_images
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from aiperf.data.opened import OpenData
 
 

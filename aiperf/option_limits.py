@@ -39,8 +39,8 @@ MOST_MEMORY = 2**60
 """Largest memory in bytes."""
 LONGEST_SECONDS = 366 * 86400
 """Longest duration, of a run or of a wait."""
-_NAMES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
-_ARTICLES = {int: "a ", float: "a "}
+_NAMES = {int: "whole number", float: "number", bool: "true or false", str: "text", dict: "mapping"}
+_ARTICLES = {int: "a ", float: "a ", dict: "a "}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def _limits_of(schema: Hashable) -> Mapping[str, FieldLimits]:
         )
         present = tuple(one for one in alternatives if one is not types.NoneType)
         of_list = typing.get_origin(present[0]) is list
-        kinds = present[0].__args__ if of_list else present
+        kinds = present[0].__args__ if of_list else tuple(typing.get_origin(one) or one for one in present)
         if all(kind in _NAMES for kind in kinds) or (of_list and is_dataclass(kinds[0])):
             limits[each.name] = FieldLimits(kinds, types.NoneType in alternatives, of_list, each.metadata)
     return limits

@@ -88,6 +88,8 @@ class Entry:
     """Valid FLOPS with exponent 10."""
     mfu: float | None
     peak_source: str | None
+    is_peak_declared: bool
+    """True if the user declared the peak. MFU is then shown and not ranked."""
     accelerators: tuple[ModelCount, ...]
     """Number of accelerators by model, the largest number first."""
     power: Power | None
@@ -158,6 +160,7 @@ def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
         valid_flops_10=_valid_flops(report, 10),
         mfu=report.utilisation.mfu,
         peak_source=report.utilisation.peak_source,
+        is_peak_declared=report.utilisation.is_peak_declared,
         accelerators=_accelerators(report),
         power=_power(report),
         seconds=run.end,

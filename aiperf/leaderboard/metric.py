@@ -84,7 +84,8 @@ METRICS = (
         "",
         lambda entry: entry.mfu,
         units.share,
-        "convolutions and matrix products ÷ accelerator time · peak",
+        "convolutions and matrix products ÷ accelerator time · peak; not ranked with a declared peak",
+        bars=lambda entry: "the peak is declared" if entry.is_peak_declared else "",
     ),
     Metric(
         "flops-per-watt",

@@ -373,6 +373,8 @@ class Utilisation:
     peak_source: str | None
     is_peak_measured: bool
     """True if the peak is the rate of a measured matrix product, not a published dense peak."""
+    is_peak_declared: bool
+    """True if the user declared the peak (option system.peak). The run then has no place in an order by MFU."""
     peak_clock_mhz: float | None
     """Clock of the published dense peak. None for a measured peak, or if the vendor names no clock."""
     mfu: float | None

@@ -117,7 +117,7 @@ def _header(report: Report) -> str:
     others = [
         *_quality(report),
         ("busy time", phrases.share(score.busy_share), "of accelerator time"),
-        ("MFU", phrases.share(report.utilisation.mfu), _of_which_peak(report)),
+        ("MFU", phrases.mfu(report), _of_which_peak(report)),
         ("trials finished", units.count(score.trials_finished), f"up to {score.rounds} on one worker"),
         (
             "valid window",
@@ -200,7 +200,15 @@ def _of_which_peak(report: Report) -> str:
     peak = phrases.peak(report)
     if peak is None:
         return "peak not known"
-    return f"of {peak}: {'measured matrix product' if report.utilisation.is_peak_measured else 'dense peak'}"
+    used = report.utilisation
+    kind = (
+        "measured matrix product"
+        if used.is_peak_measured
+        else "declared peak"
+        if used.is_peak_declared
+        else "dense peak"
+    )
+    return f"of {peak}: {kind}"
 
 
 def about(report: Report) -> tuple[tuple[str, str], ...]:

@@ -195,6 +195,12 @@ def peak(report: Report) -> str | None:
     return f"{units.flops_per_second(used.peak_flops)} per rank × {units.count(report.hardware.accelerators)}"
 
 
+def mfu(report: Report) -> str:
+    """Return MFU as text, marked if the peak is declared, such as `31.2 % (declared peak)`."""
+    used = report.utilisation
+    return share(used.mfu) + (" (declared peak)" if used.mfu is not None and used.is_peak_declared else "")
+
+
 def noise(dataset: Mapping[str, object]) -> str | None:
     """Return the noise added to the images as text, such as `with added noise of 30 % of the pixel range`. None without noise.
 

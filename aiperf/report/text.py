@@ -37,7 +37,7 @@ def _details(report: Report) -> Iterator[str]:
     score = report.score
     yield (
         f"window {units.duration(score.window_seconds)} · average with the warm-up "
-        f"{units.flops_per_second(score.cumulative_flops_per_second)} · MFU {phrases.share(report.utilisation.mfu)}"
+        f"{units.flops_per_second(score.cumulative_flops_per_second)} · MFU {phrases.mfu(report)}"
     )
     if score.flops_per_second is not None and score.flops_per_second_interval is None:
         yield f"  {phrases.score_interval(report)}"

@@ -1,7 +1,7 @@
 """Utilization of the accelerators: MFU (model FLOPS utilization), pauses between trials, communication and input.
 
 The peak is from the table of dense peaks (`aiperf.system.peaks`). On a processor it is the matrix product that the worker
-measured. Without a known peak there is no MFU.
+measured. For another device the user may declare one. Without a known peak there is no MFU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aiperf.accounting.score import capacity
 from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.report.facts import Utilisation
 from aiperf.report.fold import Collected
-from aiperf.system.peaks import DataType, WorkerPeak, worker_peak
+from aiperf.system.peaks import DataType, WorkerPeak, declared_peak, worker_peak
 
 
 def utilisation(run: Collected, inside: Window) -> Utilisation:
@@ -43,6 +43,7 @@ def utilisation(run: Collected, inside: Window) -> Utilisation:
         peak_flops=dense,
         peak_source=None if found is None else found.source,
         is_peak_measured=found is not None and found.is_measured,
+        is_peak_declared=found is not None and found.is_declared,
         peak_clock_mhz=None if found is None else found.clock_mhz,
         mfu=None if dense is None or whole <= 0 else tensor / (whole * dense),
         mfu_busy=None if dense is None or busy <= 0 else tensor / (busy * dense),
@@ -87,7 +88,8 @@ def peak_of_rank(run: Collected, precision: DataType) -> WorkerPeak | None:
     For measured peaks of one device model it is the fastest one, because other programs only slow a measurement down. None if a
     peak is unknown, or if the workers have different devices or published peaks.
     """
-    found = [worker_peak(joined.device, joined.machine, precision) for joined in run.workers.values()]
+    declared = declared_peak(run.started.config)
+    found = [worker_peak(joined.device, joined.machine, precision, declared) for joined in run.workers.values()]
     known = {one for one in found if one is not None}
     if None in found or not known:
         return None

@@ -14,7 +14,7 @@ from aiperf.journal import events
 from aiperf.journal.journal import read
 from aiperf.report.exchange import all_reduce_seconds, gradient_bytes
 from aiperf.report.phrases import flattened
-from aiperf.system.peaks import DataType, memory_bandwidth, worker_peak
+from aiperf.system.peaks import DataType, declared_peak, memory_bandwidth, worker_peak
 
 LINES = ("arithmetic", "exchange", "waiting", "input", "checkpoint", "unexplained", "evaluation")
 """Lines of a run's time. All but the evaluation are in the time per image."""
@@ -35,6 +35,8 @@ class RankMachine:
     """Memory bandwidth."""
     bus_bytes_per_second: float | None
     """Bus bandwidth of all ranks together."""
+    is_peak_declared: bool = False
+    """True if the user declared the peak (option system.peak)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ def point_of_events(run_events: Iterable[events.AnyEvent], name: str, folder: Pa
             "with schedule.epochs of at least 2"
         )
     worker = workers[start.worker]
-    machine = _machine(worker, prepared.precision)
+    machine = _machine(worker, prepared.precision, first.config)
     dataset = first.dataset
     least_exchange = None
     if prepared.ranks == 1:
@@ -220,15 +222,16 @@ def _after_first(work: events.Work | None, start: events.TrialStarted | None, ep
     return [] if work is None or start is None or epoch <= start.epoch else [work]
 
 
-def _machine(worker: events.WorkerJoined, precision: str) -> RankMachine:
-    measured = worker.machine
+def _machine(worker: events.WorkerJoined, precision: str, config: Mapping[str, Any]) -> RankMachine:
+    measured, declared = worker.machine, declared_peak(config)
     of_precision = next((each for each in get_args(DataType) if each == precision), None)
-    peak = None if of_precision is None else worker_peak(worker.device, measured, of_precision)
+    peak = None if of_precision is None else worker_peak(worker.device, measured, of_precision, declared)
     return RankMachine(
         worker.device,
         None if peak is None else peak.flops,
         memory_bandwidth(worker.device, None) or measured.get("measured_memory_bytes_per_second"),
         measured.get("measured_bus_bytes_per_second"),
+        is_peak_declared=peak is not None and peak.is_declared,
     )
 
 

@@ -133,11 +133,12 @@ def _pair_lines(pair: ScalingPair) -> list[str]:
 def _group_line(value: str, runs: Sequence[Point], evaluation: Fraction) -> str:
     """Return the rate of equal runs together, and means of their other figures."""
     mfu = [each.mfu(evaluation) for each in runs]
+    declared = " (declared peak)" if any(each.machine.is_peak_declared for each in runs) else ""
     energy = [each.images_per_joule(evaluation) for each in runs]
     known = [each for each in mfu if each is not None], [each for each in energy if each is not None]
     return (
         f"  {value}: {images_per_second(runs, evaluation):.1f} images/s, MFU "
-        f"{share(fmean(known[0])) if len(known[0]) == len(runs) else NOT_MEASURED}, images/J "
+        f"{share(fmean(known[0])) if len(known[0]) == len(runs) else NOT_MEASURED}{declared}, images/J "
         f"{f'{fmean(known[1]):.3g}' if len(known[1]) == len(runs) else NOT_MEASURED}, quality "
         f"{fmean(each.quality for each in runs):.4f}"
     )

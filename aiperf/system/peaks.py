@@ -12,9 +12,11 @@ import importlib.resources
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
+
+from aiperf.errors import BadConfiguration
 
 DataType = Literal["fp32", "tf32", "bf16", "fp16"]
 
@@ -23,7 +25,7 @@ _VARIANTS = (
     (re.compile(r"\bNVL\b", re.I), "NVL"),
     (re.compile(r"PCI-?E\b", re.I), "PCIe"),
     (re.compile(r"\bSXM\d?\b", re.I), "SXM"),
-    (re.compile(r"\bH100 \d+GB HBM3$|\bH200$|\bB200$", re.I), "SXM"),
+    (re.compile(r"\bH100 \d+GB HBM3$|\bH[28]00$|\bB200$", re.I), "SXM"),
     (re.compile(r"\bOAM\b|\bMI(250X?|300X|325X|350X|355X)\b", re.I), "OAM"),
     (re.compile(r"\bMI(100|210)\b", re.I), "PCIe"),
 )
@@ -148,22 +150,62 @@ class WorkerPeak:
     source: str
     """Description of the source for reports."""
     is_measured: bool
-    """True if the worker measured it, possibly next to other programs. False if the maker published it."""
+    """True if the worker measured it, possibly next to other programs. False if the maker published it, or the user declared
+    it."""
+    is_declared: bool = False
+    """True if the user declared it (option system.peak)."""
     clock_mhz: float | None = None
     """Clock of the published peak, if it is known."""
 
 
-def worker_peak(device: str, machine: Mapping[str, Any], precision: DataType) -> WorkerPeak | None:
-    """Return the peak rate of one rank (training process): published for its accelerator, else measured by its worker.
+def check_declared(peak: Mapping[str, Any]) -> None:
+    """Raise BadConfiguration if the option system.peak is no mapping of precisions to FLOPS, with the text `source`."""
+    figures = {name: value for name, value in peak.items() if name != "source"}
+    known, source = get_args(DataType), peak.get("source")
+    if not figures or not figures.keys() <= {*known} or not isinstance(source, str) or not source.strip():
+        raise BadConfiguration(
+            f"system.peak needs FLOPS by precision ({', '.join(known)}) and the source of these figures, but found "
+            f"{dict(peak)!r}: system.peak='{{bf16: 2.5e14, source: SHEET}}'"
+        )
+    for name, flops in figures.items():
+        if isinstance(flops, bool) or not isinstance(flops, int | float) or not 1e9 <= flops <= 1e18:
+            raise BadConfiguration(
+                f"system.peak.{name} is between 1e9 and 1e18 FLOPS of one accelerator, but found {flops!r}: give its dense "
+                "peak as a number (in a YAML file 2.5e+14)"
+            )
 
-    None if neither is known. `device`: model name of the rank's device. `machine`: description of the host that the
-    worker sent when it joined the run. `precision`: data type of the training.
+
+def declared_peak(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the option system.peak from a run's configuration. Empty if it has none, or no valid one (a forged journal)."""
+    form = config.get("system")
+    peak = form.get("peak") if isinstance(form, dict) else None
+    declared: dict[str, Any] = peak if isinstance(peak, dict) else {}
+    try:
+        check_declared(declared)
+    except BadConfiguration:
+        return {}
+    return declared
+
+
+def worker_peak(
+    device: str, machine: Mapping[str, Any], precision: DataType, declared: Mapping[str, Any]
+) -> WorkerPeak | None:
+    """Return the peak rate of one rank (training process): published for its accelerator, else declared, else measured.
+
+    None if none is known. `device`: model name of the rank's device. `machine`: description of the host that the worker sent
+    when it joined the run. `precision`: data type of the training. `declared`: as returned by `declared_peak`.
     """
     units = _compute_units(machine)
     dense = peak(device, None, precision, units)
     if dense is not None:
         clock = peak_clock_mhz(device, None, precision, units)
-        return WorkerPeak(dense, f"dense peak of {device} in {precision}", is_measured=False, clock_mhz=clock)
+        unused = (
+            f" (published: the declared {declared[precision]:g} FLOPS do not count)" if precision in declared else ""
+        )
+        return WorkerPeak(dense, f"dense peak of {device} in {precision}{unused}", is_measured=False, clock_mhz=clock)
+    if precision in declared:
+        source = f"declared peak of {device} in {precision} (system.peak, source: {declared['source']})"
+        return WorkerPeak(float(declared[precision]), source, is_measured=False, is_declared=True)
     measured: Any = machine.get(MEASURED_PEAK)
     if isinstance(measured, dict) and precision in measured:
         source = f"matrix product measured on this host in {precision}"

@@ -22,7 +22,7 @@ from aiperf.journal.events import (
     WorkerJoined,
     WorkerLost,
 )
-from aiperf.system.peaks import DataType, WorkerPeak, worker_peak
+from aiperf.system.peaks import DataType, WorkerPeak, declared_peak, worker_peak
 from aiperf.system.source import COMMIT, SOURCE
 from aiperf.units import flops_per_second
 from aiperf.verify.check import Check, CheckResult, handles
@@ -247,6 +247,8 @@ class Rates(Check):
         self._workers: dict[int, WorkerJoined] = {}
         self._precision: dict[int, str] = {}
         """Precision of each trial's last attempt."""
+        self._declared: Mapping[str, Any] = {}
+        """Peak that the user declared."""
 
     def add_work(self, work_log: WorkLog) -> None:
         """Check for each trial that its FLOPS per rank while busy do not exceed the peak of its accelerator or processor.
@@ -275,11 +277,15 @@ class Rates(Check):
                 self._notes.add(
                     None,
                     f"trial {number}: {done[number]:.6g} operations in {seconds[number]:.6g} s of busy accelerators, "
-                    f"{'measured' if at_best.is_measured else 'dense'} peak {flops_per_second(at_best.flops)}",
-                    "cannot be determined" if at_best.is_measured else "contradiction",
+                    f"{_kind(at_best)} peak {flops_per_second(at_best.flops)}",
+                    "contradiction" if _kind(at_best) == "dense" else "cannot be determined",
                 )
         if unknown:
             self._notes.not_checked = f"{unknown} trials: the peak of their devices in their precision is not known"
+
+    @handles(RunStarted)
+    def _started(self, line: int, event: RunStarted) -> None:
+        self._declared = declared_peak(event.config)
 
     @handles(WorkerJoined)
     def _joined(self, line: int, event: WorkerJoined) -> None:
@@ -292,4 +298,10 @@ class Rates(Check):
     def _peak(self, trial: int, worker: int | None) -> WorkerPeak | None:
         joined, precision = self._workers.get(-1 if worker is None else worker), self._precision.get(trial)
         kind: DataType | None = next((one for one in get_args(DataType) if one == precision), None)
-        return None if joined is None or kind is None else worker_peak(joined.device, joined.machine, kind)
+        return (
+            None if joined is None or kind is None else worker_peak(joined.device, joined.machine, kind, self._declared)
+        )
+
+
+def _kind(peak: WorkerPeak) -> str:
+    return "measured" if peak.is_measured else "declared" if peak.is_declared else "dense"

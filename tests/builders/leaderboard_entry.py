@@ -39,6 +39,7 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "valid_flops_10": score,
         "mfu": 0.4,
         "peak_source": "dense peak of NVIDIA A100 in bf16",
+        "is_peak_declared": False,
         "accelerators": (ModelCount("NVIDIA A100-SXM4-80GB", 64),),
         "power": None,
         "seconds": 43200.0,

@@ -100,6 +100,16 @@ def test_power_order_requires_the_green500_measurement_level() -> None:
     assert found.listings[0].rows[1].why_not == "FLOPS/W: measured below EEHPC Level 1"
 
 
+def test_a_declared_peak_has_no_place_by_mfu() -> None:
+    runs = [entry("declared", mfu=0.9, is_peak_declared=True), entry("published", mfu=0.3)]
+
+    found = leaderboard(runs, [], metric("mfu"))
+
+    assert names(found) == [[(1, "published"), (None, "declared")]]
+    assert found.listings[0].rows[1].why_not == "MFU: the peak is declared"
+    assert all(row.place is not None for row in leaderboard(runs, [], metric("score")).listings[0].rows)
+
+
 def test_a_journal_in_two_folders_is_one_run_and_names_both() -> None:
     found = leaderboard([entry("a"), entry("a", folder="mirror/a")], [], metric("score"))
 

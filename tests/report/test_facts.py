@@ -32,7 +32,9 @@ from aiperf.journal.events import (
 from aiperf.report import phrases
 from aiperf.report.facts import Proposals, Report, Utilisation
 from aiperf.report.gather import gather, thinned
+from aiperf.report.html import page
 from aiperf.report.plots.waterfall import waterfall
+from aiperf.report.text import closing_lines
 from aiperf.report.worker_timeline import busy_grid
 from tests.builders.journal import begun, ended, finished, interval, joined, proposed, requested, started
 from tests.builders.report_journal import MACHINE, Shape, invented, many_workers
@@ -199,6 +201,22 @@ def test_mfu_needs_a_known_peak() -> None:
     assert known.mfu is not None
     assert known.mfu == pytest.approx(known.tensor_flops / (known.accelerator_seconds * 312e12))
     assert known.mfu_busy is not None and known.mfu_busy > known.mfu
+
+
+def test_a_declared_peak_gives_mfu_and_is_marked_everywhere() -> None:
+    events = invented(Shape(device="NVIDIA GB10", precision="bf16"))
+    assert isinstance(events[0], RunStarted)
+    config = events[0].config | {"system": {"peak": {"bf16": 1e14, "source": "a sheet"}}}
+
+    report = gather([msgspec.structs.replace(events[0], config=config), *events[1:]])
+
+    used = report.utilisation
+    assert used.is_peak_declared and not used.is_peak_measured and used.mfu is not None
+    assert used.mfu == pytest.approx(used.tensor_flops / (used.accelerator_seconds * 1e14))
+    assert used.peak_source == "declared peak of NVIDIA GB10 in bf16 (system.peak, source: a sheet)"
+    assert phrases.mfu(report).endswith(" % (declared peak)")
+    assert phrases.mfu(report) in "\n".join(closing_lines(report))
+    assert "per rank × 2: declared peak" in page(report, [])
 
 
 def test_equal_processors_share_the_fastest_measured_peak() -> None:

@@ -21,7 +21,7 @@ from aiperf.report.html import page
 from aiperf.report.sections.system import described_nodes, system
 from aiperf.report.text import closing_lines
 from aiperf.system.describe import hash_of
-from aiperf.system.description.form import FIELDS
+from aiperf.system.description.form import FIELDS, OPTIONAL
 from aiperf.system.description.of_run import SystemDescription, system_description
 from tests.builders.report_journal import Shape, invented
 
@@ -188,6 +188,6 @@ def test_an_unfinished_form_names_its_empty_fields() -> None:
     none = gather(SMALL)
 
     (note,) = (line for line in closing_lines(begun) if "form is incomplete" in line)
-    assert all(name in note for name in FIELDS if name not in ("name", "cooling", "notes"))
+    assert all(name in note for name in FIELDS if name not in ("name", "cooling", *OPTIONAL))
     assert not any("form is incomplete" in line for line in (*closing_lines(finished), *closing_lines(none)))
-    assert set(none.system.unfinished) == set(FIELDS) - {"notes"}
+    assert set(none.system.unfinished) == set(FIELDS) - OPTIONAL

@@ -81,7 +81,7 @@ def result(report: Report) -> Table:
         ("valid window", units.duration(score.window_seconds), "from the end of the warm-up to the end"),
         ("trials finished", units.count(score.trials_finished), f"up to {score.rounds} on one worker"),
         ("busy time", phrases.share(score.busy_share), "accelerator time in the window spent in steps"),
-        ("MFU", phrases.share(used.mfu), _peak(report)),
+        ("MFU", phrases.mfu(report), _peak(report)),
         ("MFU while busy", phrases.share(used.mfu_busy), "as MFU, but ÷ (peak per rank × busy time of all ranks)"),
         ("communication", phrases.share(used.communication_share), "share of the busy time; not hidden by the backward pass"),
         ("pause between trials", phrases.seconds(used.gap_median_seconds), gap),

@@ -16,6 +16,7 @@ import msgspec
 from aiperf import bounded_yaml
 from aiperf.errors import BadConfiguration
 from aiperf.option_limits import hold
+from aiperf.system.peaks import check_declared
 
 FILE = "file"
 
@@ -25,7 +26,7 @@ class SystemForm:
     """Facts of the system that a program cannot read.
 
     They have no effect on a run. The journal stores them for comparisons of systems. Report and submission list the
-    empty fields.
+    empty fields. Only `peak` affects figures.
     """
 
     file: str | None = None
@@ -70,14 +71,20 @@ class SystemForm:
     """Parts included in the power measurement in addition to the nodes: switches, storage, cooling, …, or nothing."""
     cost: str | None = None
     """Price or price per hour, with currency and included parts. 'not reported' is a valid value."""
+    peak: dict[str, Any] | None = None
+    """Dense peak of one accelerator in FLOPS by precision, and the source of these figures, for a model that
+    system/peaks.json lacks: {bf16: 2.5e14, source: data sheet of ...}. MFU and losses refer to it and are marked as declared.
+    A run with a declared peak has no place in an order by MFU."""
     notes: str | None = None
     """Further remarks."""
 
     def __post_init__(self) -> None:
         hold(self, "system")
+        if self.peak is not None:
+            check_declared(self.peak)
 
 
-OPTIONAL = frozenset({FILE, "notes"})
+OPTIONAL = frozenset({FILE, "notes", "peak"})
 """Fields that may stay empty in a complete form."""
 FIELDS = tuple(field.name for field in fields(SystemForm) if field.name != FILE)
 
@@ -122,7 +129,7 @@ def filled(form: SystemForm) -> SystemForm:
 
 
 def unfinished(form: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the names of the empty fields of a form. `notes` and `file` may stay empty and are never included.
+    """Return the names of the empty fields of a form. `notes`, `peak` and `file` may stay empty and are never included.
 
     `form`: values by field, as stored in a journal's configuration. None: all fields are empty.
     """

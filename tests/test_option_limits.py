@@ -73,7 +73,7 @@ def wrong(limits: FieldLimits) -> list[Any]:
     if limits.of_list:
         entries = [[each] for each in found]
         return [*entries, "text", 3, *([[]] if bounds.get("fewest") else []), *([] if limits.or_none else [None])]
-    return [*found, [], *([3] if dict in limits.types else [{}]), *([] if limits.or_none else [None])]
+    return [*found, [], 3 if dict in limits.types else {}, *([] if limits.or_none else [None])]
 
 
 def right(limits: FieldLimits) -> list[Any]:

@@ -61,7 +61,11 @@ def shape_of(
     elif known:
         memory = min(known)
     else:
-        answers = {str(each.model): each.memory_why_not for each in system.accelerators if each.memory_why_not}
+        answers = {
+            each.model or f"accelerator {each.index}": each.memory_why_not
+            for each in system.accelerators
+            if each.memory_why_not
+        }
         reasons = ", ".join(f"{name}: {why}" for name, why in (answers or system.not_sampled).items())
         raise BadConfiguration(
             f"the budget needs the memory of the smallest accelerator, which cannot be read on {system.host} "

@@ -23,8 +23,9 @@ from tests.builders.node_readings import accelerators, node
 from tests.builders.report_journal import MACHINE
 
 CODES = {name: value for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_")}
-NO_PERMISSION, MISMATCH, NOT_SUPPORTED = (
-    str(CODES[f"NVML_ERROR_{name}"]) for name in ("NO_PERMISSION", "LIB_RM_VERSION_MISMATCH", "NOT_SUPPORTED")
+NO_PERMISSION, MISMATCH, NOT_SUPPORTED, UNPOWERED = (
+    str(CODES[f"NVML_ERROR_{name}"])
+    for name in ("NO_PERMISSION", "LIB_RM_VERSION_MISMATCH", "NOT_SUPPORTED", "INSUFFICIENT_POWER")
 )
 
 
@@ -45,6 +46,10 @@ def plan(driver: Path, folder: Path, **environment: str) -> str:
         (
             {"NVML_COUNT": "4", "NVML_HANDLES": "013", "NVML_HANDLE": NO_PERMISSION, "CUDA_VISIBLE_DEVICES": "0"},
             "planned for  NVIDIA A100-SXM4-80GB, 85.9 GB a rank",
+        ),
+        (
+            {"NVML_COUNT": "1", "NVML_HANDLES": "0", "NVML_HANDLE": UNPOWERED},
+            "(accelerator 0: its power cables are not attached)",
         ),
         ({"NVML_INIT": MISMATCH}, "NVIDIA's driver is there, but its library cannot use it ("),
         ({"NVML_COUNT": "1", "NVML_MEMORY": NOT_SUPPORTED}, "memory shared with the host"),

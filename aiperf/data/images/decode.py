@@ -122,5 +122,7 @@ def _in_bytes(image: Image.Image) -> Image.Image:
     if is_wide:
         return Image.fromarray((np.asarray(image).astype(np.int64) >> 8).astype(np.uint8))
     if image.mode.startswith(("I", "F")):
-        raise Corrupt(f"pixels must have 8 or 16 bits, but are of mode {image.mode!r} (32 bits): scale them to 8 bits")
+        raise Corrupt(
+            f"pixels must have 8 or 16 bits without a sign, but are of mode {image.mode!r}: scale them to 8 bits"
+        )
     return image

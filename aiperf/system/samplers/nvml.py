@@ -144,9 +144,17 @@ class NvmlSampler:
                 if error.value == pynvml.NVML_ERROR_NO_PERMISSION:  # of another job, by a device control group
                     continue
                 # An accelerator that has fallen off the bus keeps its index. It is listed as lost, not skipped.
-                lost = Device(id=f"nvidia-{index}", kind="accelerator", index=index, vendor="NVIDIA", driver=driver)
+                reason = self._lost.get(error.value, str(error))
+                lost = Device(
+                    id=f"nvidia-{index}",
+                    kind="accelerator",
+                    index=index,
+                    vendor="NVIDIA",
+                    driver=driver,
+                    memory_why_not=reason,
+                )
                 self._handles.append((None, lost))
-                self._gone[lost.id] = self._lost.get(error.value, str(error))
+                self._gone[lost.id] = reason
             else:
                 self._handles.append((handle, self._describe(handle, index, driver)))
 

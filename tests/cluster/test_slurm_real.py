@@ -7,6 +7,7 @@ Slurm, instead of being skipped.
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -303,6 +304,38 @@ def test_ctrl_c_in_an_allocation_ends_with_the_report(rig: SlurmRig) -> None:
     assert last.reason == "interrupted"
     assert (run / "report.html").is_file(), said
     wait_for(lambda: rig.ask("squeue", "--noheader") == "")
+
+
+APPTAINER = """#!/bin/sh
+# stand-in: apptainer exec OPTION… IMAGE COMMAND…, with the path of programs of an image
+while [ "${1##*/}" != image ]; do shift; done
+shift
+PATH=/usr/bin:/bin APPTAINER_CONTAINER=image exec "$@"
+"""
+
+
+def test_a_run_in_apptainer_ends_with_its_report(rig: SlurmRig) -> None:
+    """In an image of empty folders, into which this machine's system and environment are mounted."""
+    image, programs = rig.folder / "image", rig.folder / "programs"
+    for name in ("etc", "usr", "bin", "lib", "lib64", "tmp", "proc", "sys", "dev", "root", "var/tmp"):
+        (image / name).mkdir(parents=True)
+    programs.mkdir()
+    if shutil.which("apptainer") is None:
+        (programs / "apptainer").write_text(APPTAINER)
+        (programs / "apptainer").chmod(0o755)
+    python = Path(sys.base_prefix), Path(sys.prefix), REPOSITORY
+    mounts = ",".join(f'"{path}:{path}"' for path in ("/etc", "/usr", "/bin", "/lib", "/lib64", *python))
+    words = (f"cluster.container={image}", "cluster.container_runtime=apptainer", f"cluster.python={sys.executable}")
+    # without a capability of the usual way: in a user namespace
+    setup = f'cluster.setup=["export PATH=$PATH:{programs} APPTAINER_USERNS=1"]'
+
+    status, said = ended(command(rig, *SHORT, *words, f"cluster.container_mounts=[{mounts}]", setup, "name=boxed"))
+
+    run = folder(rig, "boxed")
+    assert status == 0, said + (run / "slurm.log").read_text()
+    assert (run / "report.html").is_file()
+    (joined,) = [event for event in read(run) if isinstance(event, WorkerJoined)]
+    assert joined.machine["container"] == "apptainer"
 
 
 def test_a_printed_script_runs_by_sbatch(rig: SlurmRig) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import yaml
-
-from aiperf.files import require_file
 
 LARGEST_FILE = 1 << 20
 """Bytes. A division of the ranking has about 20 kB."""
@@ -21,22 +18,6 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 class BadYaml(ValueError):
     """Error for a text that is not YAML or exceeds a limit. The message names the limit, and the line if one is known."""
-
-
-def read(path: Path) -> Any:
-    """Return the content of a YAML file: mappings, lists, strings, numbers, booleans, dates and None.
-
-    Raises:
-        OSError: the file cannot be read, or the path is no regular file.
-        BadYaml: the content is not YAML in UTF-8, is larger than 1 MiB, or exceeds another limit of this module.
-    """
-    require_file(path)
-    with path.open("rb") as file:
-        content = file.read(LARGEST_FILE + 1)
-    try:
-        return load(content.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise BadYaml(f"it is no text in UTF-8 ({error.reason} at byte {error.start}): save it in UTF-8") from error
 
 
 def load(text: str) -> Any:

@@ -106,8 +106,9 @@ def read_bounded(path: Path, largest: int) -> bytes:
     Raise OSError if it cannot be opened, is no regular file (`open_regular`) or is larger (EFBIG).
     """
     with open_regular(path) as file:
-        content = file.read(largest + 1)
-    if len(content) > largest:
+        is_large = os.fstat(file.fileno()).st_size > largest
+        content = b"" if is_large else file.read(largest + 1)  # the file may grow, and files of /proc have no size
+    if is_large or len(content) > largest:
         raise OSError(errno.EFBIG, f"it may have at most {largest} bytes, but has more", str(path))
     return content
 

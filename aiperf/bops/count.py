@@ -15,10 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from aiperf.bops.coverage import BranchesInMacro, Coverage, records_of
 from aiperf.bops.execute import execute
 from aiperf.bops.rules import COMPARE, INCREMENT
-from aiperf.bops.tree import CannotCount, Operator, SourceText, Spot, Tree, read_tree
+from aiperf.bops.tree import LARGEST, CannotCount, Operator, SourceText, Spot, Tree, read_tree
+from aiperf.given_file import read_json
 from aiperf.nearest import nearest
 from aiperf.programs import ProgramFailed, ask
 from aiperf.units import share
@@ -234,14 +237,12 @@ def count_binary(
         Failed: the program ended with another status than 0.
         OSError: a listed source or `source` cannot be read.
     """
+    rule = "--commands is the compile_commands.json of a build tool"
+    entries = read_json(
+        commands, rule, list[_Command], "let the build tool write it", error=CannotCount, largest=LARGEST
+    )
+    units = [(Path(each.directory), Path(each.file), each.words) for each in entries]
     tools = toolchain()
-    try:
-        entries = json.loads(commands.read_text())
-        units = [(Path(each["directory"]), Path(each["file"]), _words(each)) for each in entries]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CannotCount(
-            f"--commands names a compile_commands.json, but found {str(commands)!r} ({error}): let the build tool write it"
-        ) from error
     texts, arguments_by_file = [], []
     resources = _output([tools.clang, "-print-resource-dir"]).strip()
     for folder, file, words in units:
@@ -265,9 +266,21 @@ def count_binary(
     return combine(tools, texts, tree, coverage, function)
 
 
-def _words(entry: Mapping[str, object]) -> list[str]:
-    arguments = entry.get("arguments")
-    return list(map(str, arguments)) if isinstance(arguments, list) else shlex.split(str(entry["command"]))
+class _Command(msgspec.Struct, frozen=True):
+    """Entry of a compile_commands.json."""
+
+    directory: str
+    file: str
+    arguments: list[str] | None = None
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.words:  # ValueError also for a quotation without its end
+            raise ValueError("neither arguments nor command")
+
+    @property
+    def words(self) -> list[str]:
+        return shlex.split(self.command) if self.arguments is None else self.arguments
 
 
 def combine(

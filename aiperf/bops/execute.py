@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aiperf.errors import BadConfiguration
+from aiperf.files import open_regular
 
 _LONGEST_SHOWN = 400
 _PATIENCE_SECONDS = 5.0
@@ -41,7 +42,7 @@ def execute(
     if os.geteuid() == 0:  # Open MPI refuses root without both
         variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     with (
-        Path(os.devnull if source is None else source).open("rb") as read,
+        Path(os.devnull).open("rb") if source is None else open_regular(source) as read,
         Path(os.devnull if output is None else output).open("wb") as written,
         tempfile.TemporaryFile() as messages,
     ):

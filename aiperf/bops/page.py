@@ -7,8 +7,10 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+import msgspec
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -17,6 +19,7 @@ from aiperf.bops import roofline
 from aiperf.bops.peak import roofs as roofs_of_peak
 from aiperf.bops.roofline import Label, Point, Roof, labels
 from aiperf.errors import BadConfiguration
+from aiperf.given_file import fault_of, read_json
 from aiperf.report.document import code_in_backticks, document, section, table, text
 from aiperf.report.plots import palette
 from aiperf.report.plots.figure import drawn, inline
@@ -258,6 +261,98 @@ def page(
 
 
 Result = Mapping[str, Any]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Figure = Annotated[float, msgspec.Meta(ge=1e-9, le=1e24)]
+"""A rate, a time or a ratio above 0."""
+
+
+class _PeakOfResult(msgspec.Struct):
+    model: str
+    cores: Annotated[int, msgspec.Meta(ge=1, le=10**6)]
+    measured: _Figure
+    nominal: _Figure | None
+    per_core: dict[str, _Figure]
+    memory_bytes_per_second: _Figure | None
+    peak_ipc: _Figure | None
+
+    def __post_init__(self) -> None:
+        if "add_64" not in self.per_core:
+            raise ValueError("per_core has no rate of add_64")
+
+
+class _SourceOfResult(msgspec.Struct):
+    bops: _Count
+    at_least: bool
+
+
+class _Seconds(msgspec.Struct):
+    runs: Annotated[list[_Figure], msgspec.Meta(min_length=1)]
+
+
+class _Against(msgspec.Struct):
+    flags: str
+    ratio: _Figure
+    interval: tuple[_Figure, _Figure]
+
+
+class _ProgramResult(msgspec.Struct):
+    """Figures of a program in the output of `bops --json` that the page shows."""
+
+    name: str
+    command: list[str]
+    instructions: _Count | None
+    branches: _Count | None
+    loads: _Count | None
+    stores: _Count | None
+    difference: int | None
+    own_difference: int | None
+    bops: int | None
+    origin: str | None
+    not_measured: str | None
+    by_object: dict[str, _Count]
+    notes: list[str]
+    source: _SourceOfResult | None
+    deviation: float | None
+    seconds: _Seconds
+    load: float
+    bops_per_second: _Figure | None
+    bops_per_second_interval: tuple[_Figure, _Figure] | None
+    efficiency: _Figure | None
+    traffic_bytes: Annotated[float, msgspec.Meta(ge=0, le=1e24)] | None
+    traffic_origin: str | None
+    intensity: _Figure | None
+    peak: _PeakOfResult | None
+    read_seconds: float = 0.0
+    against: _Against | None = None
+
+    def __post_init__(self) -> None:
+        counts = (self.branches, self.loads, self.stores, self.difference)
+        if self.instructions is not None and None in counts:
+            raise ValueError("instructions without branches, loads, stores and difference")
+        if self.bops_per_second is not None and self.bops_per_second_interval is None:
+            raise ValueError("bops_per_second without its interval")
+
+
+def read_result(path: Path) -> Result | None:
+    """Return the result of a program from the output of `bops --json` in the file `path`. None for another file.
+
+    Raises:
+        BadConfiguration: the file is the result of a program with other figures.
+    """
+    rule = "a result of `bops` is its output with --json"
+    try:
+        content = read_json(path, rule, dict[str, Any])
+    except BadConfiguration:
+        return None
+    if content.get("kind") != "program":
+        return None
+    try:
+        msgspec.convert(content, _ProgramResult)
+    except msgspec.ValidationError as error:
+        raise fault_of(path, rule, "write it again with `bops`")(f"has other content ({error})") from error
+    return content
+
+
 LEAST_DRAWN_INTENSITY = 1e-3
 """Least operations per byte of a layer in the picture. Layers below it are listed in the table only."""
 

@@ -20,6 +20,10 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 from aiperf.bops.coverage import Place
 from aiperf.bops.rules import ADDRESS, BINARY, COMPARE, UNARY, Rule
 from aiperf.errors import BadConfiguration
+from aiperf.files import read_bounded
+
+LARGEST = 256 << 20
+"""Bytes of a source, also after the preprocessor."""
 
 
 class CannotCount(BadConfiguration):
@@ -86,7 +90,7 @@ class SourceText:
     def __init__(self, path: Path, *, is_preprocessed: bool) -> None:
         self.path = str(path)
         self.is_c = path.suffix in (".c", ".i")
-        self.text = path.read_bytes()
+        self.text = read_bounded(path, LARGEST)
         self._starts = [0]
         self._marks: list[int] = []
         self._origins: list[tuple[str, int, bool]] = []

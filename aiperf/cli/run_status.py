@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from aiperf.run_warning import RunWarning
 
@@ -16,6 +19,11 @@ JOB = "job.json"
 """File in the folder of a scheduled run, with the kind of scheduler and the id of the job."""
 MOST_LOST = 3
 """Number of lost workers that are listed."""
+
+
+class _Job(msgspec.Struct, frozen=True):
+    kind: str
+    job: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +101,12 @@ def status_of(folder: Path, now_unix: float) -> Status:
 
 
 def _job(path: Path) -> dict[str, str] | None:
-    import msgspec
+    from aiperf.given_file import read_json
 
-    from aiperf.errors import BadConfiguration
-
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
-    try:
-        job = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-        return {name: job[name] for name in ("kind", "job")}
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
-        raise BadConfiguration(
-            f"{JOB} holds the kind of a scheduler and the id of a job, but found another content in '{path}' ({error}). Remove "
-            "the file"
-        ) from error
+    job = read_json(path, f"{JOB} holds the kind of a scheduler and the id of a job", _Job, "remove it")
+    return {"kind": job.kind, "job": job.job}
 
 
 def lines(folder: Path, now_unix: float) -> Iterator[str]:

@@ -16,7 +16,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.hpl.listing import half_width, hpl_dat, prediction_as_json, predictions
 from aiperf.hpl.model import PARTS, Prediction, Reading, difference, predict
 from aiperf.hpl.mpi import launch
-from aiperf.hpl.output import Measured, parsed
+from aiperf.hpl.output import SHORTEST, Measured, parsed
 from aiperf.hpl.system_file import SystemFile, changed, figures
 from aiperf.statistics.estimate import Estimate, of_repeats
 from aiperf.units import change
@@ -218,5 +218,11 @@ def measure(
             loads.append(run.others_share)
             name = f"HPL-{repeat + 1}-{p}x{q}.out"
             replace_file(folder / name, run.output.encode())
-            runs += parsed(run.output, name)
+            output = parsed(run.output, name)
+            if output.too_short:
+                raise BadConfiguration(
+                    f"--n is an order that takes {SHORTEST} s or more, but HPL printed 0.00 s for {output.too_short[0]}: "
+                    "choose a larger one"
+                )
+            runs += output.runs
     return Measurement(tuple(cases(of, runs, reading)), str(binary), tuple(loads))

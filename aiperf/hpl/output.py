@@ -1,21 +1,36 @@
-"""Reader of HPL's output. A rate counts only if the residual check PASSED and GFLOPS follow from N and seconds."""
+"""Reader of HPL's output. A rate counts only if all residual checks PASSED and GFLOPS follow from N and seconds.
+
+It reads the output of HPL 1.0 to 2.3 and of NVIDIA's HPL, also with the prefixes of a launcher or a logger before each line.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from aiperf.errors import BadConfiguration
+from aiperf.given_file import read_text
 from aiperf.hpl.model import Pmap, operations
 
-_NUMBER = r"\s+([-+.\deE]+)"
-_RESULT = re.compile(rf"^W([RC])\S+\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+){_NUMBER}{_NUMBER}\s*$")
-_TIMER = re.compile(r"^\+? ?Max aggregated wall time ([a-z ]+?)[ .]*:\s*([\d.]+)\s*$")
-_CHECK = re.compile(r"^\|\|Ax-b\|\|.*\.\.\.\s+(PASSED|FAILED)")
+_WHOLE = r"\s+(\d{1,12})"
+_NUMBER = r"\s+(\d+(?:\.\d*)?(?:[eE][-+]?\d{1,3})?)"
+_RESULT = re.compile(rf"^(.*?)(?<!\w)W([RC])\w*{4 * _WHOLE}{_NUMBER}{_NUMBER}((?:\s+\S+)*)\s*$")
+_LIKE_RESULT = re.compile(r"(?<!\w)W[RC]\d\w*(\s+\d+){2}")
+_COLUMN = re.compile(rf"\(?{_NUMBER.replace('+', '*', 1)}\s*\)?")
+_TIMER = re.compile(rf"^(.*?)\+? ?Max aggregated wall time ([a-z ]+?)[ .]*:{_NUMBER}\s*$")
+_CHECK = re.compile(r"^(.*?)\|\|Ax-b\|\|.*\.\.\.\s*(PASSED|FAILED)")
+_MIXED = re.compile(r"(?<![\w/.-])HPL[-_ ]?(?:MxP|AI)(?![\w/.])", re.IGNORECASE)
 _END = "End of Tests."
 ROUNDING = 0.005
 """Seconds. HPL prints two decimals."""
+LONGEST_LINE = 1024
+"""Characters of a line that are read. HPL's own have at most 80."""
+SHORTEST = 2 * ROUNDING
+"""Seconds. HPL prints a shorter time as 0.00."""
+LARGEST = 256 << 20
+"""Bytes of an output. NVIDIA's HPL prints a line of progress every few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,58 +62,111 @@ class Measured:
         return {**known, "broadcast": max(0.0, self.seconds - factor - update)}
 
 
-def parsed(text: str, name: str) -> list[Measured]:
-    """Return the measured runs in an output of HPL: order, grid, seconds, GFLOPS and timers of each. `text`: output.
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Runs in an output of HPL."""
 
-    `name`: name of the output for messages. Raise BadConfiguration if the output is cut short or has no run, a run FAILED or
-    was not checked, or GFLOPS do not follow from N and seconds.
+    runs: tuple[Measured, ...]
+    too_short: tuple[str, ...]
+    """Runs whose time is printed as 0.00 s, such as 'N 29, 4 x 3'. Nothing can be explained about them."""
+
+
+def read_output(path: Path) -> Output:
+    """Return the runs in the file of an output of HPL. For errors see `parsed`."""
+    return parsed(read_text(path, "an output of HPL is a text file", largest=LARGEST, errors="replace"), str(path))
+
+
+def parsed(text: str, name: str) -> Output:
+    """Return the runs in an output of HPL: order, grid, seconds, GFLOPS and timers of each. `text`: output.
+
+    `name`: name of the output for messages. Raise BadConfiguration if the output is cut short, has no run or is one of HPL-MxP,
+    a run FAILED or was not checked, or GFLOPS do not follow from N and seconds.
     """
+    if (mixed := _MIXED.search(text)) is not None:
+        raise BadConfiguration(
+            f"the model predicts HPL in double precision, but '{name}' is an output of {mixed[0]}, which computes in mixed "
+            "precision: give the output of HPL"
+        )
     runs: list[Measured] = []
+    too_short: list[str] = []
     current: tuple[re.Match[str], dict[str, float]] | None = None
+    is_checked = False
+
+    def end() -> None:
+        if current is not None and not is_checked:
+            raise BadConfiguration(
+                f"each result of HPL has a residual check, but '{name}' has none for N {current[0][3]}: the output is cut "
+                "short, or the threshold in HPL.dat is 0"
+            )
+        if current is not None:
+            run = _checked(current[0], current[1], name)
+            if run.seconds < SHORTEST:
+                too_short.append(f"N {run.n}, {run.p} x {run.q}")
+            else:
+                runs.append(run)
+
     for number, line in enumerate(text.splitlines(), 1):
+        line = line[:LONGEST_LINE]
         if (found := _RESULT.match(line)) is not None:
-            if current is not None:
-                raise _unchecked(name, current[0])
-            current = found, {}
-        elif current is not None and (timer := _TIMER.match(line)) is not None:
-            current[1][timer[1].strip()] = float(timer[2])
-        elif current is not None and (check := _CHECK.match(line)) is not None:
-            if check[1] == "FAILED":
+            end()
+            if current is not None and _shape(found[1]) != _shape(current[0][1]):
                 raise BadConfiguration(
-                    f"a figure counts only if HPL's residual check PASSED, but '{name}' has FAILED in line {number} "
-                    f"(N {current[0][2]}): the result is wrong, check BLAS and memory"
+                    f"all lines of an output have one prefix, but line {number} of '{name}' begins with {found[1][:80]!r}, a "
+                    f"result before it with {current[0][1][:80]!r}: give the output of one program"
                 )
-            runs.append(_checked(current[0], current[1], name))
-            current = None
-    if current is not None:
-        raise _unchecked(name, current[0])
+            current, is_checked = (found, {}), False
+        elif _LIKE_RESULT.search(line) is not None:
+            raise BadConfiguration(
+                f"a result of HPL has N, NB, P, Q, seconds and GFLOPS, but line {number} of '{name}' is "
+                f"{line.strip()[:120]!r}: use the original output"
+            )
+        elif current is not None and (timer := _TIMER.match(line)) is not None:
+            current[1][timer[2].strip()] = float(timer[3])
+        elif current is not None and (check := _CHECK.match(line)) is not None:
+            if check[2] == "FAILED":
+                raise BadConfiguration(
+                    f"a figure counts only if HPL's residual checks PASSED, but '{name}' has FAILED in line {number} "
+                    f"(N {current[0][3]}): the result is wrong, check BLAS and memory"
+                )
+            is_checked = True
+    end()
     if _END not in text:
         raise BadConfiguration(f"an output of HPL ends with '{_END}', but '{name}' is cut short: run HPL again")
     if not runs:
-        raise BadConfiguration(
-            f"an output of HPL has lines with W…, N, NB, P, Q, seconds, GFLOPS, but '{name}' has none: check HPL.dat"
-        )
-    return runs
+        short = f" of {SHORTEST} s or more, but '{name}' has 0.00 s for {'; '.join(too_short[:3])}: run larger N"
+        none = f" with W…, N, NB, P, Q, seconds, GFLOPS, but '{name}' has none: check HPL.dat"
+        raise BadConfiguration(f"an output of HPL has results{short if too_short else none}")
+    return Output(tuple(runs), tuple(too_short))
 
 
-def _unchecked(name: str, result: re.Match[str]) -> BadConfiguration:
-    return BadConfiguration(
-        f"each result of HPL has a residual check, but '{name}' has none for N {result[2]}: the output is cut short, or the "
-        "threshold in HPL.dat is 0"
-    )
+def _shape(prefix: str) -> str:
+    """Return a prefix without the words and numbers that differ from line to line: rank, host, time."""
+    return "".join(re.sub(r"\w+", "0", prefix).split())
 
 
 def _checked(result: re.Match[str], timers: dict[str, float], name: str) -> Measured:
-    order, n, nb, p, q, seconds_text, gflops_text = result.groups()
+    _, order, n, nb, p, q, seconds_text, gflops_text, further = result.groups()
     seconds, gflops = float(seconds_text), float(gflops_text)
     low, high = (
         operations(int(n)) / (seconds + each) / 1e9 if seconds + each > 0 else float("inf")
         for each in (ROUNDING, -ROUNDING)
     )
     # HPL counts 2N³/3 + 3N²/2 operations and prints four digits
-    if not (seconds > 0 and 0.998 * low <= gflops <= 1.002 * high):
+    if not (0.998 * low <= gflops <= 1.002 * high):
         raise BadConfiguration(
             f"GFLOPS are (2N³/3 + 3N²/2) / seconds, but '{name}' has {gflops:g} for N {n} and {seconds:g} s, which give "
             f"{low:.4g} to {high:.4g}: the output was changed, use the original"
+        )
+    ranks = int(p) * int(q)
+    for column in _COLUMN.findall(further):
+        parts = gflops / float(column) if float(column) else 0.0
+        if not (round(parts) and ranks % round(parts) == 0 and abs(parts / round(parts) - 1) < 0.005):
+            raise BadConfiguration(
+                f"a column behind GFLOPS is GFLOPS per rank or node, but '{name}' has {column} behind {gflops:g} of {ranks} "
+                f"ranks (N {n}): the output was changed, use the original"
+            )
+    if _COLUMN.sub("", further).strip():
+        raise BadConfiguration(
+            f"the columns behind GFLOPS are numbers, but '{name}' has {further.strip()[:80]!r} (N {n}): use the original output"
         )
     return Measured(int(n), int(nb), int(p), int(q), "row" if order == "R" else "column", seconds, gflops, timers)

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from aiperf import bounded_yaml
 from aiperf.atomic_files import write_named
 from aiperf.errors import BadConfiguration
+from aiperf.given_file import read_yaml
 from aiperf.hpl.model import WORD_BYTES, Accelerator, Layer, System, accelerator_link, peak
 from aiperf.nearest import nearest
 from aiperf.option_limits import limits_of
@@ -38,12 +38,9 @@ class SystemFile:
 def read(path: Path) -> SystemFile:
     """Return the checked content of a file SYSTEM.yaml.
 
-    Raise BadConfiguration for invalid YAML or a wrong field, with the rule and the fix, and OSError if the file cannot be read.
+    Raise BadConfiguration for invalid YAML or a wrong field, and if the file cannot be read.
     """
-    try:
-        content = bounded_yaml.read(path)
-    except bounded_yaml.BadYaml as error:
-        raise BadConfiguration(f"'{path}' is no SYSTEM.yaml: {error}") from error
+    content = read_yaml(path, "figures of a machine are a YAML file (docs/hpl.md)", object)
     try:
         return parsed(content)
     except ValueError as error:

@@ -18,6 +18,7 @@ import msgspec
 from aiperf import bounded_yaml
 from aiperf.errors import AiperfError
 from aiperf.files import given_path, what_is_wrong_with
+from aiperf.given_file import read_text
 from aiperf.ranking.candidate import FACTS, IMAGES
 from aiperf.ranking.law import AllOf, AtMost, AtMostOption, Has, Law, NoLaw, fits, law_of
 
@@ -113,13 +114,7 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
             + ("" if wrong == "not there" else f", which is {wrong}")
             + (f" (did you mean {near[0]!r}?)" if near else "")
         )
-    try:
-        with path.open("rb") as file:
-            text = file.read(bounded_yaml.LARGEST_FILE + 1).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadDivision(
-            f"a division is a YAML file in UTF-8. {word!r} could not be read ({error}): make it readable, or save it as UTF-8"
-        ) from error
+    text = read_text(path, "a division is a YAML file", error=BadDivision, largest=bounded_yaml.LARGEST_FILE)
     found = parsed(text, word, known_options)
     if found.name in BUILT_IN:
         raise BadDivision(f"{found.name!r} names a built-in division. {word!r} needs another name (division: NAME)")

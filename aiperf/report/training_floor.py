@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import Annotated, get_args
+
+import msgspec
 
 from aiperf.errors import BadConfiguration
 from aiperf.report.architecture import graph_of_trial
@@ -22,32 +23,23 @@ _WIDE: frozenset[DataType] = frozenset({"fp32", "tf32"})
 """Data types with elements of 4 bytes. The others have 2."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostRoofs:
-    """Highest measured FLOPS and memory bandwidth of one host without accelerators, from the output of `bops peak --json`."""
+_Rate = Annotated[float, msgspec.Meta(ge=1, le=1e24)]
 
-    multiply_adds: Mapping[str, float]
-    """FLOPS of all cores by data type."""
-    memory_bytes_per_second: float
 
-    @classmethod
-    def parse(cls, content: Mapping[str, Any], name: str) -> HostRoofs:
-        """Return FLOPS and memory bandwidth from the output of `bops peak --json`.
+class HostRoofs(msgspec.Struct, frozen=True):
+    """Highest measured FLOPS and memory bandwidth of one host without accelerators: the output of `bops peak --json`."""
 
-        `content`: content of its file. `name`: name of the file for error messages. Raise BadConfiguration for other content.
-        """
-        try:
-            rates = {
-                kind.removeprefix("fma_"): rate * content["cores"]
-                for kind, rate in content["per_core"].items()
-                if kind.startswith("fma_")
-            }
-            return cls(rates, float(content["memory_bytes_per_second"]))
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise BadConfiguration(
-                f"--roofs names the output of `bops peak --json` with the memory bandwidth, but found other content in "
-                f"{name!r}: repeat that command"
-            ) from None
+    model: str
+    cores: Annotated[int, msgspec.Meta(ge=1, le=10**6)]
+    per_core: dict[str, _Rate]
+    """Operations per second of one core by kind of burst."""
+    memory_bytes_per_second: _Rate
+
+    @property
+    def multiply_adds(self) -> dict[str, float]:
+        """FLOPS of all cores by data type."""
+        rates = self.per_core.items()
+        return {kind.removeprefix("fma_"): rate * self.cores for kind, rate in rates if kind.startswith("fma_")}
 
 
 def training_floor(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from aiperf.errors import BadConfiguration
-from aiperf.files import what_is_wrong_with
+from aiperf.given_file import fault_of, read_csv, read_json
 from aiperf.scaling.efficiency import Scaling
 
 PREDICTION = "within-worker.json"
@@ -51,6 +49,17 @@ class PredictedPoint:
     """Measured − predicted efficiency in percentage points, which the model does not explain. None without a measured point."""
 
 
+class _PredictedSize(msgspec.Struct, frozen=True):
+    accelerators: _Whole
+    seconds_per_image: Annotated[dict[str, Annotated[float, msgspec.Meta(ge=0, le=1e12)]], msgspec.Meta(min_length=1)]
+
+
+class _Prediction(msgspec.Struct, frozen=True):
+    format: str
+    strong: list[_PredictedSize]
+    weak: list[_PredictedSize]
+
+
 COLUMNS = ReportedPoint.__struct_fields__[:-1]
 
 
@@ -60,9 +69,7 @@ def read_points(path: Path) -> tuple[ReportedPoint, ...]:
     Only the column steps_to_target may have empty cells. Raise BadConfiguration if the path is no file, the header is another
     one, a cell is missing or wrong, or a point is repeated.
     """
-    if (wrong := what_is_wrong_with(path)) is not None:
-        raise BadConfiguration(f"--points is a CSV file, but found {str(path)!r}, which is {wrong}: name such a file")
-    rows = list(csv.reader(path.read_text("utf-8-sig", "replace").splitlines(), skipinitialspace=True))
+    rows = read_csv(path, "--points is a CSV file in UTF-8")
     header = rows[0] if rows else []
     if tuple(header) != COLUMNS:
         raise BadConfiguration(
@@ -110,22 +117,12 @@ def read_prediction(folder: Path, measured: Scaling) -> tuple[PredictedPoint, ..
     has no prediction for the fewest accelerators.
     """
     path = folder / PREDICTION
-    if (wrong := what_is_wrong_with(path)) is not None:
-        raise BadConfiguration(
-            f"--predicted is a folder of `rehearse --within-worker`, but found {str(path)!r}, which is {wrong}: name the "
-            "folder that it printed"
-        )
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-        rows = {int(row["accelerators"]): _rate(row["seconds_per_image"], measured) for row in content[measured.form]}
-        is_known = content["format"] == FORMAT
-    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError):
-        is_known, rows = False, {}
-    if not is_known:
-        raise BadConfiguration(
-            f"{PREDICTION} has the format {FORMAT}, but found another content in {str(path)!r}: write it again with "
-            "`rehearse --within-worker`"
-        )
+    rule = f"--predicted is a folder of `rehearse --within-worker`, with {PREDICTION} of the format {FORMAT}"
+    fix = "name the folder that it printed, or write it again"
+    content = read_json(path, rule, _Prediction, fix)
+    if content.format != FORMAT:
+        raise fault_of(path, rule, fix)(f"has the format {content.format!r}")
+    rows = {row.accelerators: _rate(row.seconds_per_image, measured) for row in getattr(content, measured.form)}
     base = measured.points[0].accelerators
     if base not in rows:
         raise BadConfiguration(
@@ -144,7 +141,7 @@ def read_prediction(folder: Path, measured: Scaling) -> tuple[PredictedPoint, ..
     )
 
 
-def _rate(lines: dict[str, float], measured: Scaling) -> float:
+def _rate(lines: Mapping[str, float], measured: Scaling) -> float:
     """Return images per accelerator-second, with the evaluation as it counts in the measured runs."""
     return 1 / sum(
         float(seconds) * (float(measured.evaluation) if line == "evaluation" else 1) for line, seconds in lines.items()

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from aiperf.errors import BadConfiguration
-from aiperf.files import what_is_wrong_with
+from aiperf.given_file import read_csv
 from aiperf.nearest import nearest
 from aiperf.report.facts import Report
+from aiperf.scaling.workbook import is_workbook, workbook_rows
 
 COLUMNS = {
     "rank": r"rank",
-    "name": r"name|system|computer",
+    "name": r"name|system",
+    "computer": r"computer",
+    "site": r"site|institution",
     "rmax": r"rmax\b.*",
     "power": r"(total )?power(\W*[(\[].*)?",
 }
-"""Headers by column, without regard to case. A list may lack the power."""
+"""Headers by column, without regard to case. A list may lack the power, the site, and the name or the computer."""
+_OPTIONAL = ("name", "computer", "site", "power")
+_UNIT_FORMS = {"rmax": r"([kMGTPE]?)flop", "power": r"([kM]?)W"}
+"""Units by column, with the prefix as a group."""
 UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-NUMBER = re.compile(r"\d{1,3}([, \u00a0\u202f]\d{3})+(\.\d+)?|\d+(\.\d+)?")
+NUMBER = re.compile(r"\d{1,3}([, \u00a0\u202f]\d{3})+(\.\d+)?|\d+(\.\d+)?([eE][+-]?\d{1,2})?")
+LARGEST = 1e21
+"""Largest number of a list. FLOPS of a list in FLOPS are below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,41 +82,43 @@ class Standing:
     """FLOPS of the run ÷ Rmax of the entry that --to names. None without --to."""
 
 
-def read_list(path: Path, headers: Mapping[str, str]) -> list[ListedSystem]:
-    """Return the systems of a published list in a CSV file, in its order.
+def read_list(
+    path: Path, headers: Mapping[str, str], units: Mapping[str, str] = MappingProxyType({})
+) -> list[ListedSystem]:
+    """Return the systems of a published list in a CSV or .xlsx file, in its order.
 
-    `path`: file with a header line, separated by commas, semicolons or tabs. `headers`: header of a column that is not
-    recognised, by column ('rank', 'name', 'rmax', 'power'). The power may be missing. Raise BadConfiguration if the file is
-    not readable, another column or a unit is missing, a value is no number above 0, or there is no system.
+    An entry without a name is called by its computer and site.
+
+    Args:
+        path: file with a header line. A CSV file is separated by commas, semicolons or tabs.
+        headers: header of a column that is not recognised, by column of COLUMNS. The power may be missing.
+        units: unit of a column ('rmax', 'power') whose header has none, as 'TFlop/s' and 'kW'.
+
+    Raises:
+        BadConfiguration: the file is not readable, another column or a unit is missing, a value is no number above 0, or there
+            is no system.
     """
-    if (wrong := what_is_wrong_with(path)) is not None:
-        raise BadConfiguration(f"--list is a CSV file, but found {str(path)!r}, which is {wrong}: name such a file")
-    try:
-        text = path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadConfiguration(f"a list is UTF-8 text, but found {str(path)!r} ({error}): save it as UTF-8") from error
-    first = text.partition("\n")[0]
-    rows = list(csv.reader(text.splitlines(), delimiter=max(",;\t", key=first.count)))
-    header = [each.strip() for each in rows[0]] if rows else []
+    rule, fix = "--list is a CSV or .xlsx file", "name such a file, or save it as CSV in UTF-8"
+    rows = workbook_rows(path, rule, fix) if is_workbook(path) else read_csv(path, rule, fix, ",;\t")
+    lines = [(line, row) for line, row in enumerate(rows, 1) if any(row)]
+    header = lines[0][1] if lines else []
     at = {column: _column(column, header, headers.get(column)) for column in COLUMNS}
-    rmax, power = at["rmax"], at["power"]
-    assert rmax is not None
-    flops_unit = _unit(header[rmax], r"([kMGTPE]?)flop")
-    watt_unit = None if power is None else _unit(header[power], r"([kM]?)W")
+    if at["name"] is None and at["computer"] is None:
+        raise _no_column("name", header)
+    factors = {
+        column: _unit(f" {units[column]}" if column in units else header[index], column)
+        for column in _UNIT_FORMS
+        if (index := at[column]) is not None
+    }
     entries = []
-    for line, row in enumerate(rows[1:], start=2):
-        if not any(cell.strip() for cell in row):
-            continue
-        cells = {column: row[index].strip() for column, index in at.items() if index is not None and index < len(row)}
-        watts = None if cells.get("power", "") in ("", "-") else _number(cells["power"], "power", line)
-        entries.append(
-            ListedSystem(
-                int(_number(cells.get("rank", ""), "rank", line)),
-                cells.get("name", ""),
-                flops_unit * _number(cells.get("rmax", ""), "Rmax", line),
-                None if watts is None or watt_unit is None else watts * watt_unit,
-            )
-        )
+    for line, row in lines[1:]:
+        cells = {column: row[index] for column, index in at.items() if index is not None and index < len(row)}
+        rank = int(_number(cells.get("rank", ""), "rank", line))
+        called = cells.get("name") or ", ".join(filter(None, map(cells.get, ("computer", "site")))) or f"rank {rank}"
+        rmax = factors["rmax"] * _number(cells.get("rmax", ""), "Rmax", line)
+        has_watts = cells.get("power", "") not in ("", "-")
+        watts = factors["power"] * _number(cells["power"], "power", line) if has_watts else None
+        entries.append(ListedSystem(rank, called, rmax, watts))
     if not entries:
         raise BadConfiguration(f"a list has at least one entry, but found none in {str(path)!r}: give a complete file")
     return entries
@@ -171,7 +181,7 @@ def place_of(figure: float, listed: Sequence[tuple[str, float]]) -> Place:
 
 
 def _column(column: str, header: Sequence[str], given: str | None) -> int | None:
-    """Return the index of a column, None for a list without power."""
+    """Return the index of a column. None for an optional column that is not there."""
     if given is not None:
         if given not in header:
             raise BadConfiguration(
@@ -182,19 +192,24 @@ def _column(column: str, header: Sequence[str], given: str | None) -> int | None
     for index, title in enumerate(header):
         if re.fullmatch(COLUMNS[column], title, re.IGNORECASE):
             return index
-    if column == "power":
+    if column in _OPTIONAL:
         return None
-    raise BadConfiguration(
+    raise _no_column(column, header)
+
+
+def _no_column(column: str, header: Sequence[str]) -> BadConfiguration:
+    return BadConfiguration(
         f"a list has the columns rank, name and Rmax, but found no {column} in {', '.join(map(repr, header))}: "
         f"name its header with --column {column}=HEADER"
     )
 
 
-def _unit(title: str, pattern: str) -> float:
-    found = re.search(rf"[\s(\[]{pattern}", title, re.IGNORECASE)
+def _unit(title: str, column: str) -> float:
+    found = re.search(rf"[\s(\[]{_UNIT_FORMS[column]}", title, re.IGNORECASE)
     if found is None:
         raise BadConfiguration(
-            f"the header of Rmax and power has a unit, but found {title!r}: write it, as in 'Rmax [TFlop/s]' or 'Power (kW)'"
+            f"the header of Rmax and power has a unit, but found {title.strip()!r}: name it, as in "
+            "--unit rmax=TFlop/s or --unit power=kW"
         )
     prefix = found[1]
     return UNITS[prefix if prefix in UNITS else prefix.swapcase()]
@@ -205,7 +220,9 @@ def _number(text: str, column: str, line: int) -> float:
         raise BadConfiguration(
             f"{column} is a number such as 1234.5 or 1,234.5, but found {text!r} in line {line} of the list: correct it"
         )
-    number = float(re.sub(r"[^\d.]", "", text))
-    if number <= 0:
-        raise BadConfiguration(f"{column} is above 0, but found {text!r} in line {line} of the list: correct it")
+    number = float(re.sub(r"[^\d.eE+-]", "", text))
+    if not 0 < number < LARGEST:
+        raise BadConfiguration(
+            f"{column} is above 0 and below 1e21, but found {text!r} in line {line} of the list: correct it"
+        )
     return number

@@ -10,8 +10,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from aiperf.errors import BadConfiguration
-from aiperf.files import shown
+import msgspec
+
+from aiperf.given_file import fault_of, read_json
 from aiperf.journal.events import NodeChecked
 from aiperf.statistics.estimate import deviation, quantile
 from aiperf.system.describe import versions
@@ -19,6 +20,8 @@ from aiperf.system.description.of_run import HASH, PROBE
 
 FORMAT = 1
 """Version of the JSON of a prediction."""
+_RULE = f"a prediction is the JSON file of `predict --out`, format {FORMAT}"
+_FIX = "name such a file, or write it again with `predict --out`"
 OTHER_OPTIONS = frozenset(
     {"seed", "name", "runs", "cluster", "executor", "dry_run", "resume", "resume_until", "announcement", "announcement_log",
      "predict", "storage", "space"}
@@ -74,29 +77,15 @@ def as_json(of: ScorePrediction) -> dict[str, Any]:
 def read_prediction(path: Path) -> dict[str, Any]:
     """Return the JSON object in a prediction's file, as written by `predict --out`: the fields, score and interval (FLOPS).
 
-    Raise BadConfiguration if the file holds no prediction of this format, and OSError if it cannot be read.
+    Raise BadConfiguration if the file cannot be read or holds no prediction of this format.
     """
+    content = read_json(path, _RULE, dict[str, Any], _FIX)
     try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise BadConfiguration(
-            f"a prediction is a JSON file of `predict --out`, but {shown(path)} is none ({error}): name such a file"
-        ) from error
-    return require_prediction(content, shown(path))
-
-
-def require_prediction(content: object, name: str) -> dict[str, Any]:
-    """Return `content` unchanged if it is a JSON object with the fields of a prediction.
-
-    `name`: name of the file, for the error message. Raise BadConfiguration if it is no such object, or if the format has
-    another version.
-    """
-    keys = {*ScorePrediction.__dataclass_fields__, "score", "interval"}
-    if not isinstance(content, dict) or not keys <= content.keys() or content["format"] != FORMAT:
-        raise BadConfiguration(
-            f"a prediction has format {FORMAT} and the fields {', '.join(sorted(keys))}, but {name} differs: write it "
-            "again with `predict --out`"
-        )
+        stored = msgspec.convert(content, ScorePrediction)
+    except msgspec.ValidationError as error:
+        raise fault_of(path, _RULE, _FIX)(f"has other content ({error})") from error
+    if stored.format != FORMAT:
+        raise fault_of(path, _RULE, _FIX)(f"has format {stored.format}")
     return content
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import IO
 
 from aiperf.errors import AnnouncementsNotWritten, NotAsAnnounced
-from aiperf.files import require_file
+from aiperf.files import read_bounded, require_file
 from aiperf.journal.journal import keep
 from aiperf.submission.announcements import Announcements, AnyEntry, SignedEntry, content_of, line_of, parse
 from aiperf.submission.signatures import sign
 
 NAME = "announcements.jsonl"
+LARGEST = 32 << 20
+"""Bytes of a log that is read, as in a submission. An entry has about 1 kB."""
 LOCK_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 
@@ -55,8 +57,7 @@ def read_log(path: Path) -> Announcements:
         KeyUnusable: ssh-keygen is not installed.
     """
     try:
-        require_file(path)
-        return parse(path.read_bytes(), str(path))
+        return parse(read_bounded(path, LARGEST), str(path))
     except OSError as error:
         raise NotAsAnnounced(
             f"a site's announcements are one file. '{path}' cannot be read ({error.strerror}). "

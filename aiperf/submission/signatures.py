@@ -12,6 +12,7 @@ from typing import IO
 
 from aiperf.errors import KeyUnusable
 from aiperf.files import require_file
+from aiperf.given_file import read_text
 from aiperf.programs import c_locale
 
 NAMESPACE = "aiperf"
@@ -85,13 +86,8 @@ def read_allowed(path: Path) -> Path:
         KeyUnusable: the file cannot be read, a line has a certificate authority or is rejected by ssh-keygen, or
             ssh-keygen is not installed. The message names the line.
     """
-    try:
-        require_file(path)
-        lines = path.read_text().split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise KeyUnusable(
-            f"a file of allowed signers is a text file. '{path}' cannot be read ({error}). Name another file: --allowed FILE"
-        ) from error
+    fix = "name another file: --allowed FILE"
+    lines = read_text(path, "a file of allowed signers is a text file", fix, error=KeyUnusable).split("\n")
     for number, line in enumerate(lines, 1):
         if re.match(r"[^#\s]\S*\s+(\S+,)?cert-authority\b", line):
             raise KeyUnusable(

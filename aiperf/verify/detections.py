@@ -11,7 +11,10 @@ import numpy as np
 from aiperf.accounting.average_precision import ImageDetections
 from aiperf.atomic_files import replace_file
 from aiperf.errors import BadConfiguration
+from aiperf.given_file import read_json
 
+LARGEST = 256 << 20
+"""Bytes of a file: 4 million boxes."""
 _Truth = tuple[float, float, float, float, int]
 _Found = tuple[float, float, float, float, float, int]
 
@@ -50,15 +53,13 @@ def read_detections(path: Path) -> list[ImageDetections]:
     """Return the true and found boxes of each image from the JSON file that `write_detections` wrote.
 
     Arrays of an image: `truth` with rows x1, y1, x2, y2, class, and `found` with rows x1, y1, x2, y2, score, class. Raise
-    BadConfiguration if the file has another content, and OSError if it cannot be read.
+    BadConfiguration if the file cannot be read, has more than 256 MiB or another content.
     """
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=_File)
-    except msgspec.MsgspecError as error:
-        raise BadConfiguration(
-            'detections are {"images": [{"truth": [[x1, y1, x2, y2, class], …], "found": [[x1, y1, x2, y2, score, class], …]}, '
-            f"…]}}, but found another content in {str(path)!r} ({error}): correct it"
-        ) from error
+    rule = (
+        '--detections is {"images": [{"truth": [[x1, y1, x2, y2, class], …], '
+        '"found": [[x1, y1, x2, y2, score, class], …]}, …]}'
+    )
+    found = read_json(path, rule, _File, "correct it, or name such a file", largest=LARGEST)
     return [
         ImageDetections(np.array(image.truth, float).reshape(-1, 5), np.array(image.found, float).reshape(-1, 6))
         for image in found.images

@@ -12,6 +12,7 @@ import ctypes
 import gc
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -22,6 +23,8 @@ from typing import NoReturn
 HANGS_AFTER_SECONDS = 20.0
 """Time limit of a command, without the time in which it waited for a processor."""
 AT_MOST_SECONDS = 300.0
+MOST_MEMORY = 2 << 30
+"""Limit of private memory in bytes. Torch with its threads reserves about 1 GiB."""
 _SUBREAPER = 36
 
 
@@ -68,6 +71,7 @@ def _become_the_command(
     status = 1
     try:
         os.setsid()
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
         os.chdir(folder)
         os.environ |= {"COLUMNS": "100", "TMPDIR": str(folder.parent), "RAY_TMPDIR": str(folder.parent)} | environment
         empty, out = os.open(os.devnull, os.O_RDONLY), os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -1,0 +1,1 @@
+"""Borders: outputs and files of other programs, from public reports."""

@@ -72,7 +72,7 @@ def test_a_trace_shows_classes_and_truncation(aiperf: User, tmp_path: Path, text
         ([], "needs a run, --timeline FILE or --trace FILE, but found 0 of them: name one of them"),
         (["one", "--trace", "two"], "but found 2 of them: name one of them"),
         (["plain"], "needs traced steps, but found none in the journal of 'plain': run with trainer.profile_steps=10"),
-        (["--trace", "nowhere.json"], "a trace is a regular file, but found 'nowhere.json', which is not there"),
+        (["--trace", "nowhere.json"], "but found 'nowhere.json', which is not there: name such a file"),
         (["--trace", str(TIMELINE)], "a file of torch.profiler has operators or kernels, but found none in"),
         (["--timeline", "trace.json"], "a file of Horovod has exchanges of tensors, but found none in 'trace.json'"),
     ],

@@ -25,7 +25,7 @@ def text(*lines: str) -> str:
 
 
 def test_result_with_its_parts() -> None:
-    (run,) = parsed(text("HPLinpack 2.0", RESULT, TIMERS, CHECK, END), "HPL.out")
+    (run,) = parsed(text("HPLinpack 2.0", RESULT, TIMERS, CHECK, END), "HPL.out").runs
 
     assert (run.n, run.nb, run.p, run.q, run.pmap, run.seconds, run.gflops) == (4000, 192, 1, 2, "row", 2.39, 17.83)
     assert run.parts == pytest.approx({"panel": 0.07, "update": 1.53, "pivot": 0.03, "swap": 0.2, "broadcast": 0.56})
@@ -33,7 +33,7 @@ def test_result_with_its_parts() -> None:
 
 
 def test_result_without_timers_has_no_parts() -> None:
-    (run,) = parsed(text(RESULT.replace("WR", "WC"), CHECK, END), "HPL.out")
+    (run,) = parsed(text(RESULT.replace("WR", "WC"), CHECK, END), "HPL.out").runs
 
     assert run.parts is None
     assert run.pmap == "column"

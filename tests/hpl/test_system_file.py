@@ -79,7 +79,7 @@ def test_bad_file_names_rule_value_and_fix(bad: object, words: str) -> None:
 def test_file_that_is_no_yaml(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("a: [")
 
-    with pytest.raises(BadConfiguration, match=r"x\.yaml' is no SYSTEM\.yaml"):
+    with pytest.raises(BadConfiguration, match=r"x\.yaml', which is not valid YAML"):
         read(tmp_path / "x.yaml")
 
 

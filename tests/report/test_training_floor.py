@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from aiperf.errors import BadConfiguration
+from aiperf.given_file import read_json
 from aiperf.journal.events import AnyEvent, NodeChecked, WorkerJoined
 from aiperf.report.gather import gather
 from aiperf.report.sections.time_spent import roofline
@@ -73,13 +77,18 @@ def test_triad_is_shared_by_the_ranks_of_a_processor() -> None:
     assert floor.memory_bytes_per_second in (4e10, 2e10)
 
 
-PEAK = {"per_core": {"add_64": 1e10, "fma_fp32": 1e11, "fma_bf16": 2e11}, "cores": 4, "memory_bytes_per_second": 6e10}
+PEAK = {
+    "model": "EPYC",
+    "per_core": {"add_64": 1e10, "fma_fp32": 1e11, "fma_bf16": 2e11},
+    "cores": 4,
+    "memory_bytes_per_second": 6e10,
+}
 
 
 def test_roofs_of_a_host_are_shared_by_its_ranks() -> None:
     events = invented(Shape(workers=1, precision="bf16"))
     (ranks,) = {event.ranks for event in events if isinstance(event, WorkerJoined)}
-    floor = gather(events, roofs=HostRoofs.parse(PEAK, "peak.json")).training_floor
+    floor = gather(events, roofs=msgspec.convert(PEAK, HostRoofs)).training_floor
 
     assert floor is not None
     assert (floor.peak_flops, floor.memory_bytes_per_second) == (8e11 / ranks, 6e10 / ranks)
@@ -94,15 +103,19 @@ def test_roofs_of_processors_fit_no_accelerators() -> None:
         for event in invented(GPU)
     ]
     with pytest.raises(BadConfiguration, match="accelerators"):
-        gather(events, roofs=HostRoofs.parse(PEAK, "peak.json"))
+        gather(events, roofs=msgspec.convert(PEAK, HostRoofs))
 
 
 def test_roofs_without_a_rate_for_the_precision_are_refused() -> None:
     with pytest.raises(BadConfiguration, match="fp16"):
-        gather(invented(Shape(precision="fp16")), roofs=HostRoofs.parse(PEAK, "peak.json"))
+        gather(invented(Shape(precision="fp16")), roofs=msgspec.convert(PEAK, HostRoofs))
 
 
-@pytest.mark.parametrize("content", [{}, {**PEAK, "memory_bytes_per_second": None}, [], {**PEAK, "per_core": 3}])
-def test_another_file_is_no_measured_roof(content: object) -> None:
-    with pytest.raises(BadConfiguration, match=r"'peak\.json'"):
-        HostRoofs.parse(content, "peak.json")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "content", [{}, [], {**PEAK, "memory_bytes_per_second": None}, {**PEAK, "per_core": 3}, {**PEAK, "cores": 0}]
+)
+def test_another_file_is_no_measured_roof(content: object, tmp_path: Path) -> None:
+    (tmp_path / "peak.json").write_text(json.dumps(content))
+
+    with pytest.raises(BadConfiguration, match=r"peak\.json', which has other content"):
+        read_json(tmp_path / "peak.json", "--roofs", HostRoofs)

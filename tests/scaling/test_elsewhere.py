@@ -93,7 +93,7 @@ def test_a_prediction_begins_at_the_fewest_accelerators(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("changes", [{"format": "another"}, {"weak": None}, {"weak": [{"accelerators": 1}]}])
 def test_another_prediction_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(BadConfiguration, match=f"has the format {FORMAT}"):
+    with pytest.raises(BadConfiguration, match=f"of the format {FORMAT}, but found"):
         read_prediction(predicted(tmp_path, **changes), scaling([steady(1, 10.0), steady(2, 17.0)]))
 
 

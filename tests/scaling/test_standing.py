@@ -83,7 +83,7 @@ def test_columns_can_be_named_and_power_can_be_missing(tmp_path: Path) -> None:
         ("Rank,Name,Rmax\n1,a,1\n", r"has a unit, but found 'Rmax'"),
         ("Rank,Name,Rmax (TFlop/s),Power\n1,a,1,3\n", r"has a unit, but found 'Power'"),
         ("Rank,Name,Rmax (TFlop/s)\n1,a,fast\n", r"Rmax is a number .* found 'fast' in line 2"),
-        ("Rank,Name,Rmax (TFlop/s)\n1,a,0\n", r"Rmax is above 0, .* found '0' in line 2"),
+        ("Rank,Name,Rmax (TFlop/s)\n1,a,0\n", r"Rmax is above 0 .* found '0' in line 2"),
         ("Rank,Name,Rmax (TFlop/s)\n1,a\n", r"found '' in line 2"),
         ('Rank,Name,Rmax (TFlop/s)\n1,a,"93,01"\n', r"found '93,01'"),
         ("Rank,Name,Rmax (TFlop/s)\n", r"at least one entry"),

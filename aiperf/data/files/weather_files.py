@@ -26,6 +26,7 @@ from aiperf.atomic_files import draft_of, replace_file
 from aiperf.data.errors import DamagedData, MissingData, StaleIndex
 from aiperf.errors import BadConfiguration
 from aiperf.files import open_regular
+from aiperf.given_file import read_json
 
 CHANNELS = (
     "PRECT", "PS", "PSL", "QREFHT", "T200", "T500", "TMQ", "TREFHT", "TS", "U850", "UBOT", "V850", "VBOT", "Z1000", "Z200",
@@ -133,15 +134,12 @@ def read_record(root: Path) -> WeatherRecord:
     and StaleIndex if the files are not those of the record, by year and size.
     """
     files, path = files_of(root), root / RECORD
-    try:
-        record = msgspec.json.decode(path.read_bytes(), type=WeatherRecord)
-    except FileNotFoundError as error:
+    if not os.path.lexists(path):
         raise MissingData(
             f"weather images need the mean and deviation of each channel, but there is no {str(path)!r}: run "
             f"`python -m aiperf prepare dataset=weather dataset.root={root}`"
-        ) from error
-    except msgspec.MsgspecError as error:
-        raise DamagedData(f"{str(path)!r} cannot be read ({error}): remove it and run `prepare` again") from error
+        )
+    record = _recorded(root)
     if record.version != _VERSION:
         raise DamagedData(f"{RECORD} has version {_VERSION}, but found {record.version}: run `prepare` again")
     sizes = {year: file.stat().st_size for year, file in files.items()}
@@ -152,14 +150,19 @@ def read_record(root: Path) -> WeatherRecord:
     return record
 
 
+def _recorded(root: Path) -> WeatherRecord:
+    rule, fix = f"{RECORD} is a record of `prepare`", "remove it and run `prepare` again"
+    return read_json(root / RECORD, rule, WeatherRecord, fix, error=DamagedData)
+
+
 def known_record(root: Path) -> WeatherRecord:
     """Return the recorded statistics of the weather files in the folder `root` that still have their recorded size.
 
     Without a readable record the result has no years, and its height and width are 0.
     """
     try:
-        record = msgspec.json.decode((root / RECORD).read_bytes(), type=WeatherRecord)
-    except (FileNotFoundError, msgspec.MsgspecError):
+        record = _recorded(root)
+    except DamagedData:
         return WeatherRecord(_VERSION, 0, 0, {})
     sizes = {year: path.stat().st_size for year in record.years if (path := root / f"climo_{year}.h5").is_file()}
     return msgspec.structs.replace(

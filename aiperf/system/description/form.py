@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from aiperf import bounded_yaml
 from aiperf.errors import BadConfiguration
+from aiperf.given_file import read_yaml
 from aiperf.option_limits import hold
 from aiperf.system.peaks import check_declared
 
@@ -97,21 +97,7 @@ def filled(form: SystemForm) -> SystemForm:
     """
     if form.file is None:
         return form
-    try:
-        contents = bounded_yaml.read(Path(form.file))
-    except OSError as error:
-        raise BadConfiguration(
-            f"system.file is a YAML file; {form.file!r} could not be read ({error.strerror}): correct the path"
-        ) from error
-    except bounded_yaml.BadYaml as error:
-        raise BadConfiguration(
-            f"system.file is a YAML file; {form.file!r} is not valid YAML ({error}): correct the file"
-        ) from error
-    if not isinstance(contents, dict):
-        raise BadConfiguration(
-            f"system.file must map the form's fields to values; {form.file!r} contains {str(contents)[:80]!r}: write "
-            "`FIELD: value` lines"
-        )
+    contents = read_yaml(Path(form.file), "system.file is a YAML file of FIELD: value lines", dict[str, object])
     if wrong := [name for name in contents if name not in FIELDS]:
         raise BadConfiguration(
             f"unknown field {wrong[0]!r} in '{form.file}'. Remove it. The fields are {', '.join(FIELDS)}"

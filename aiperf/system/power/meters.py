@@ -17,9 +17,9 @@ from typing import Annotated
 
 import msgspec
 
-from aiperf import bounded_yaml
 from aiperf.errors import BadPower
 from aiperf.files import bounded_lines, require_file
+from aiperf.given_file import read_yaml
 from aiperf.system.log import Damage, Record, RecordedSample, Sample, Session
 from aiperf.system.power.eehpc import Loss, Measurement, Point
 from aiperf.system.sampler import LARGEST_READING, Device
@@ -105,12 +105,9 @@ def _share(one: DeviceTelemetry) -> float:
 
 
 def _meter(file: Path, started_unix: float, window: tuple[float, float]) -> Meter:
-    try:
-        form = msgspec.convert(bounded_yaml.read(file), MeterForm)
-    except (msgspec.ValidationError, bounded_yaml.BadYaml, OSError) as error:
-        raise BadPower(
-            f"a meter's form is YAML with the fields of docs/report.md; {file} is not: {error}. Correct the file"
-        ) from error
+    form = read_yaml(
+        file, "a meter's form is YAML with the fields of docs/report.md", MeterForm, "correct it", error=BadPower
+    )
     table = file.with_suffix(".csv")
     damaged: list[Damage] = []
     looks = list(_looks(table, started_unix, damaged))

@@ -39,7 +39,8 @@ def kernel_times(trace: Trace, waits: Waits = ()) -> KernelTimes:
     is read, because it executes both passes.
     """
     events = [each for each in trace.events if each.get("ph") == "X" and {"ts", "dur", "name", "cat"} <= each.keys()]
-    annotated = [each for each in events if each["cat"] == "user_annotation" and each["name"].startswith(STEP)]
+    on_host = [each for each in events if each["cat"] in _ON_HOST and "tid" in each]
+    annotated = [each for each in on_host if each["cat"] == "user_annotation" and each["name"].startswith(STEP)]
     steps = len({each["name"] for each in annotated})
     kernels = [each for each in events if each["cat"] in _ON_DEVICE]
     sums = dict.fromkeys(CLASSES, 0.0)
@@ -47,7 +48,7 @@ def kernel_times(trace: Trace, waits: Waits = ()) -> KernelTimes:
         for each in kernels:
             sums["memcpy" if each["cat"] != "kernel" else kernel_class(each["name"])] += each["dur"]
     else:
-        for begin, end, name in _on_processor([each for each in events if each["cat"] in _ON_HOST], annotated):
+        for begin, end, name in _on_processor(on_host, annotated):
             waited = (
                 sum(max(0.0, min(end, last) - max(begin, first)) for first, last in waits) if name == FRAMEWORK else 0.0
             )

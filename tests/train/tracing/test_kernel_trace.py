@@ -198,7 +198,7 @@ def test_a_file_that_is_no_trace_is_refused_with_its_name(text: str, tmp_path: P
     file = tmp_path / "notes.txt"
     file.write_text(text)
 
-    with pytest.raises(NoTrace, match=r"a trace is a JSON file .* but found none in '.*notes.txt': name such a file"):
+    with pytest.raises(NoTrace, match=r"but found '.*notes.txt', which has no such list: name such a file"):
         read_trace(file)
 
 

@@ -11,7 +11,6 @@ from aiperf.errors import BadConfiguration
 
 if TYPE_CHECKING:
     from aiperf.report.tables import Table
-    from aiperf.train.tracing.trace_file import Trace
 
 DESCRIPTION = """Prints the kernels, the gradient exchange and the numbers that 16-bit types lose in the traced steps of a
 run (trainer.profile_steps). A file is a trace of torch.profiler or a timeline of Horovod. A truncated file
@@ -78,12 +77,14 @@ def _run(word: str) -> tuple[str, tuple[Table, ...], object]:
 def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], object]:
     """Return the steps, the table and the facts of a timeline or a trace."""
     from aiperf.accounting.step_breakdown import parts
+    from aiperf.files import given_path
     from aiperf.report.sections.step import exchange_table, kernel_table
     from aiperf.train.tracing.exchange_timeline import SOURCE, exchange_times
     from aiperf.train.tracing.kernel_trace import kernel_times
+    from aiperf.train.tracing.trace_file import read_trace
 
-    trace = _read(word)
-    facts: dict[str, Any] = {"is_truncated": trace.is_truncated}
+    trace = read_trace(given_path(word))
+    facts: dict[str, Any] = {"is_truncated": trace.is_truncated, "unreadable_events": trace.unreadable}
     if is_timeline:
         exchange = exchange_times(trace)
         found = parts(exchange.seconds, exchange.steps)
@@ -98,14 +99,6 @@ def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], obje
     text = f"{facts['steps']} steps" if facts["steps"] else "no annotations of steps: the whole trace counts as one"
     if trace.is_truncated:
         text += f". Warning: the file is truncated after {len(trace.events)} events"
+    if trace.unreadable:
+        text += f". Warning: {trace.unreadable} events cannot be read and are left out"
     return text, (table,), facts | {"parts": [asdict(part) for part in found]}
-
-
-def _read(word: str) -> Trace:
-    from aiperf.files import given_path, what_is_wrong_with
-    from aiperf.train.tracing.trace_file import read_trace
-
-    path = given_path(word)
-    if (wrong := what_is_wrong_with(path)) is not None:
-        raise BadConfiguration(f"a trace is a regular file, but found {word!r}, which is {wrong}: name a file")
-    return read_trace(path)

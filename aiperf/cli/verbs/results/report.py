@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 
 if TYPE_CHECKING:
@@ -64,11 +62,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def _roofs(path: Path) -> HostRoofs:
+    from aiperf.given_file import read_json
     from aiperf.report.training_floor import HostRoofs
 
-    try:
-        return HostRoofs.parse(json.loads(path.read_text()), str(path))
-    except (OSError, ValueError) as error:
-        raise BadConfiguration(
-            f"--roofs names a JSON file of `bops peak --json`, but {str(path)!r} cannot be read ({error}): correct the name"
-        ) from error
+    rule = "--roofs is the output of `bops peak --json` with the memory bandwidth"
+    return read_json(path, rule, HostRoofs, "name such a file, or repeat that command")

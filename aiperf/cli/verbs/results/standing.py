@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Collection, Sequence
 
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
@@ -21,14 +22,23 @@ OPTIONS = ""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb `standing` to its parser, with their defaults and help texts."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or its name under runs/")
-    parser.add_argument("--list", metavar="FILE.csv", required=True, type=given_path, help="list with a header line")
+    parser.add_argument(
+        "--list", metavar="FILE", required=True, type=given_path, help="CSV or .xlsx file with a header line"
+    )
     parser.add_argument("--to", metavar="NAME", help="print the ratio to this entry")
     parser.add_argument(
         "--column",
         metavar="COLUMN=HEADER",
         action="append",
         default=[],
-        help="header of rank, name, rmax or power, if it is not recognised; may be repeated",
+        help="header of rank, name, computer, site, rmax or power, if it is not recognised; may be repeated",
+    )
+    parser.add_argument(
+        "--unit",
+        metavar="COLUMN=UNIT",
+        action="append",
+        default=[],
+        help="unit of rmax or power without one in its header",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -49,15 +59,9 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.scaling.standing import COLUMNS, named_entry, read_list, standing
     from aiperf.scaling.text import standing_json, standing_lines
 
-    headers = {}
-    for word in arguments.column:
-        column, _, header = word.partition("=")
-        if column not in COLUMNS or not header:
-            raise BadConfiguration(
-                f"--column is one of {', '.join(COLUMNS)} with =HEADER, but found {word!r}: write rmax='Rmax [TFlop/s]'"
-            )
-        headers[column] = header
-    entries = read_list(arguments.list, headers)
+    headers = _by_column("--column", arguments.column, COLUMNS, "rmax='Rmax [TFlop/s]'")
+    units = _by_column("--unit", arguments.unit, ("rmax", "power"), "rmax=TFlop/s")
+    entries = read_list(arguments.list, headers, units)
     to = None if arguments.to is None else named_entry(entries, arguments.to)
     found = [standing(report_of(run_folder(run)), entries, to) for run in arguments.runs]
     if arguments.json:
@@ -65,3 +69,15 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     else:
         print_folded(line for each in found for line in standing_lines(each, None if to is None else to.name))
     return 1 if any(each.lacks for each in found) else 0
+
+
+def _by_column(option: str, words: Sequence[str], columns: Collection[str], example: str) -> dict[str, str]:
+    found = {}
+    for word in words:
+        column, _, value = word.partition("=")
+        if column not in columns or not value:
+            raise BadConfiguration(
+                f"{option} is one of {', '.join(columns)} with =VALUE, but found {word!r}: write {example}"
+            )
+        found[column] = value
+    return found

@@ -301,15 +301,20 @@ def _everything(arguments: argparse.Namespace) -> None:
 def _explain(arguments: argparse.Namespace) -> None:
     from aiperf.hpl import page, system_file
     from aiperf.hpl.cases import cases, fit_bandwidth
-    from aiperf.hpl.output import parsed
+    from aiperf.hpl.output import read_output
 
     of = system_file.read(arguments.system)
-    runs = [run for path in arguments.outputs for run in parsed(path.read_text(errors="replace"), str(path))]
-    notes = []
+    outputs = {path: read_output(path) for path in arguments.outputs}
+    runs = [run for output in outputs.values() for run in output.runs]
+    notes = [
+        f"{path}: left out, since HPL printed 0.00 s: {'; '.join(output.too_short)}"
+        for path, output in outputs.items()
+        if output.too_short
+    ]
     if arguments.fit is not None:
         of = fit_bandwidth(of, arguments.fit, runs, arguments.reading)
         figure = f"{arguments.fit}.bytes_per_second"
-        notes = [f"{figure} {system_file.figures(of.system)[figure]:.4g} is fitted to these outputs, not measured"]
+        notes += [f"{figure} {system_file.figures(of.system)[figure]:.4g} is fitted to these outputs, not measured"]
     found = cases(of, runs, arguments.reading)
     print_folded([*(case.gap_in_words() for case in found), *notes])
     if arguments.out is not None:

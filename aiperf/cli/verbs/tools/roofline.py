@@ -86,14 +86,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 def _result(name: str) -> dict[str, Any] | None:
     """Return a result of `bops`, None for a network."""
+    from aiperf.bops.page import read_result
+
     path = given_path(name)
-    if path.suffix != ".json" or not path.is_file():
-        return None
-    try:
-        content = json.loads(path.read_text())
-    except ValueError:
-        return None
-    return content if isinstance(content, dict) and content.get("kind") == "program" else None
+    return read_result(path) if path.suffix == ".json" and path.is_file() else None
 
 
 def _programs(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> None:
@@ -150,15 +146,15 @@ def _network(arguments: argparse.Namespace) -> None:
 
     graph = graph_of(arguments)
     if arguments.peak is not None:
-        try:
-            peak = json.loads(arguments.peak.read_text())
-            flops = peak["per_core"][f"fma_{arguments.precision}"] * peak["cores"]
-            on = Device(peak["model"], flops, float(peak["memory_bytes_per_second"]), "measured")
-        except (ValueError, KeyError, TypeError):
-            raise BadConfiguration(
-                f"--peak has a peak in {arguments.precision} and a bandwidth, but found {str(arguments.peak)!r}: "
-                "repeat `bops peak --json`"
-            ) from None
+        from aiperf.given_file import fault_of, read_json
+        from aiperf.report.training_floor import HostRoofs
+
+        rule = "--peak is the output of `bops peak --json` with the memory bandwidth"
+        peak = read_json(arguments.peak, rule, HostRoofs, "name such a file, or repeat that command")
+        flops = peak.multiply_adds.get(arguments.precision)
+        if flops is None:
+            raise fault_of(arguments.peak, rule, "choose another --precision")(f"has no peak in {arguments.precision}")
+        on = Device(peak.model, flops, peak.memory_bytes_per_second, "measured")
     elif arguments.device is not None:
         on = device(arguments.device, arguments.precision)
     else:

@@ -1,0 +1,158 @@
+"""Table of verbs' files × hostile kinds of file. A later verb or kind is one more entry here.
+
+`{FILE}` in a command is the hostile file. `{RUN}` is a sound run, `{SYSTEM}` a sound file of `hpl`, `{HPL}` an output of HPL.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+_TESTS = Path(__file__).parents[1]
+_SYSTEM = _TESTS.parent / "examples" / "hpl" / "p100.yaml"
+_HPL = _TESTS / "borders" / "data" / "hpl23_plain.out"
+
+FILES = {
+    "announce --key": "announce --log new.jsonl --key {FILE} seed=1",
+    "announce --log": "announce --log {FILE} --key {FILE} seed=1",
+    "bops count": "bops count {FILE}",
+    "bops count --commands": "bops count --binary /bin/true --commands {FILE}",
+    "bops count --input": "bops count --binary /bin/true --commands {FILE} --input {FILE}",
+    "breakdown --timeline": "breakdown --timeline {FILE}",
+    "breakdown --trace": "breakdown --trace {FILE}",
+    "check --division": "check {RUN} --division {FILE}",
+    "flops": "flops {FILE}",
+    "hpl explain": "hpl explain {FILE} --system {SYSTEM}",
+    "hpl explain --system": "hpl explain {HPL} --system {FILE}",
+    "hpl measure --system": "hpl measure --binary /bin/true --system {FILE}",
+    "hpl predict": "hpl predict {FILE}",
+    "inspect": "inspect {FILE}",
+    "inspect --allowed": "inspect {RUN}/journal.jsonl --allowed {FILE}",
+    "inspect --division": "inspect {RUN}/journal.jsonl --division {FILE}",
+    "morph": "morph {FILE}",
+    "predict --again": "predict --again {FILE}",
+    "predict=": "predict={FILE} executor=inline preflight.probes=none runs=made",
+    "prepare, record of weather": "prepare dataset=weather dataset.root=set",
+    "quality --detections": "quality --detections {FILE}",
+    "rank --announcements": "rank {RUN} --announcements {FILE}",
+    "report --roofs": "report {RUN} --out report --roofs {FILE}",
+    "roofline": "roofline {FILE} {FILE}",
+    "roofline --peak": "roofline resnet20 --peak {FILE}",
+    "scale --points": "scale {RUN} --points {FILE}",
+    "scale --predicted": "scale {RUN} --predicted folder",
+    "standing --list": "standing {RUN} --list {FILE}",
+    "start=": "start={FILE} dry_run=true",
+    "status, id of a job": "status run",
+    "submit --key": "submit {RUN} --key {FILE}",
+    "system.file=": "system.file={FILE} dry_run=true",
+    "report, form of a meter": "report run --out report",
+    "topology --network": "topology ring:4 --network {FILE}",
+}
+"""Command by verb and file."""
+RUNS = {
+    "breakdown": "breakdown {FILE}",
+    "check": "check {FILE}",
+    "check --against": "check {RUN} --against {FILE}",
+    "compare": "compare {RUN} {FILE}",
+    "export": "export {FILE} --to csv",
+    "follow=": "follow={FILE} dry_run=true",
+    "predict --from": "predict --from {FILE}",
+    "quality": "quality {FILE}",
+    "rank": "rank {FILE}",
+    "report": "report {FILE}",
+    "resume=": "resume={FILE} dry_run=true",
+    "roofline of a run": "roofline {FILE}",
+    "scale": "scale {FILE} {FILE}",
+    "score": "score {FILE}",
+    "standing": "standing {FILE} --list {FILE}",
+    "status": "status {FILE}",
+    "submit": "submit {FILE} --key {FILE}",
+    "verify": "verify {FILE}",
+}
+"""Command by verb that takes a run. The hostile file is in the place of the run or of its journal."""
+IN_PLACE_OF_A_RUN = ("a FIFO", "a device", "a dangling link", "a circular link", "missing")
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2 << 30)
+
+
+def _links(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "a FIFO": _fifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": lambda path: path.mkdir(),
+    "a dangling link": lambda path: path.symlink_to("nowhere"),
+    "a circular link": _links,
+    "missing": lambda path: None,
+    "empty": lambda path: path.touch(),
+    "100,000 brackets": lambda path: path.write_text("[" * 100_000),
+    "100,000 objects": lambda path: path.write_text('{"a":' * 100_000),
+    "400 digits": lambda path: path.write_text('{"format": ' + "9" * 400 + "}"),
+    "5000 digits": lambda path: path.write_text("[" + "9" * 5000 + "]"),
+    "a list": lambda path: path.write_text('[1, "x", null]'),
+    "a number": lambda path: path.write_text("1"),
+    "null": lambda path: path.write_text("null"),
+    "an empty object": lambda path: path.write_text("{}"),
+    "a key twice": lambda path: path.write_text('{"format": 1, "format": 2}'),
+    "null bytes": lambda path: path.write_bytes(b"{}\n" + bytes(5000)),
+    "no UTF-8": lambda path: path.write_bytes(b'{"a": "\xff\xfe"}'),
+    "half a character": lambda path: path.write_text(r'{"a": "\ud800"}'),
+    "a line of 2 GB": _sparse,
+}
+"""Functions that make a hostile file, by its name."""
+
+
+ACCEPTED = {
+    ("report, form of a meter", "missing"),
+    ("status, id of a job", "missing"),
+    ("system.file=", "an empty object"),
+}
+"""Files that are no fault of their verb."""
+
+
+def place(folder: Path, row: str, kind: str) -> list[str]:
+    """Make the hostile file in an empty folder. Return the words of the command, for this folder as the working folder."""
+    file = folder / ("file.json" if row.startswith("roofline") else "file")
+    words = (FILES | RUNS)[row]
+    if row in RUNS and kind not in IN_PLACE_OF_A_RUN:
+        words = words.replace("{FILE}", "{JOURNAL}")
+        file = folder / "run" / "journal.jsonl"
+    if row == "scale --predicted":
+        file = folder / "folder" / "within-worker.json"
+    elif row == "prepare, record of weather":
+        file = folder / "set" / "aiperf-weather.json"
+        file.parent.mkdir()
+        (file.parent / "climo_1990.h5").touch()
+    elif row in ("status, id of a job", "report, form of a meter"):
+        shutil.copytree(sound_run(folder.parent), folder / "run")
+        file = folder / "run" / ("job.json" if row.startswith("status") else "power/rack.yaml")
+    file.parent.mkdir(exist_ok=True, parents=True)
+    KINDS[kind](file)
+    values = {
+        "FILE": file.name,
+        "RUN": str(sound_run(folder.parent)),
+        "SYSTEM": str(_SYSTEM),
+        "HPL": str(_HPL),
+        "JOURNAL": "run",
+    }
+    return words.format(**values).split()
+
+
+def sound_run(place: Path) -> Path:
+    """Return a folder with a sound run, made below `place` if it is missing."""
+    run = place / "sound"
+    if not run.exists():
+        run.mkdir()
+        shutil.copy(_TESTS / "golden" / "resumed-v5.jsonl", run / "journal.jsonl")
+    return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -84,7 +85,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     return 0
 
 
-def _result(name: str) -> dict[str, Any] | None:
+def _result(name: str) -> Mapping[str, Any] | None:
     """Return a result of `bops`, None for a network."""
     from aiperf.bops.page import read_result
 
@@ -92,7 +93,7 @@ def _result(name: str) -> dict[str, Any] | None:
     return read_result(path) if path.suffix == ".json" and path.is_file() else None
 
 
-def _programs(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> None:
+def _programs(arguments: argparse.Namespace, results: list[Mapping[str, Any]]) -> None:
     from aiperf.bops.page import added_ceiling, added_roof, program_lines, program_page, published
 
     roofs = [added_roof(each) for each in arguments.roof]

@@ -78,12 +78,20 @@ def _no_trial(work_log: WorkLog) -> str | None:
     if work_log.failed:
         first = next(record for record in work_log.trials.values() if record.outcome == "failed")
         return f"no trial finished. Trials failed: {count(work_log.failed)}. The first: {first.reason}"
+    if _all_were_lost(work_log):
+        last = work_log.presences[-1]
+        whose = "its only worker was lost" if len(work_log.presences) == 1 else "all its workers were lost. The last"
+        return f"no trial finished: {whose}, after {duration(last.left or 0.0)}: {last.left_reason}"
     if work_log.lost_attempts:
         return f"no trial finished. Attempts lost with workers: {count(work_log.lost_attempts)}"
     if not any(record.attempts for record in work_log.trials.values()):
         return "no trial began"
     doing = "in training" if work_log.preparations else "being prepared (its network built and compiled)"
     return f"no trial finished: the first was still {doing}"
+
+
+def _all_were_lost(work_log: WorkLog) -> bool:
+    return 0 < work_log.lost_workers == len(work_log.presences)
 
 
 def _remedy(work_log: WorkLog) -> str:
@@ -94,7 +102,7 @@ def _remedy(work_log: WorkLog) -> str:
         again = "simulate it again: a simulated run is not resumed"
     if reason == "interrupted":
         return again
-    if not work_log.presences:
+    if not work_log.presences or (not work_log.finished and _all_were_lost(work_log)):
         return f"{_FIX} {again}"
     if reason is None:
         return f"check its state: python -m aiperf status {run}. If its driver has ended, {again}"

@@ -170,11 +170,13 @@ def _clock(case: _Case) -> Iterator[str]:
 def _accelerators(case: _Case) -> Iterator[str]:
     expected, devices = case.reading.facts["expected"], case.reading.facts["devices"]
     yield from case.reading.facts.get("driver_faults", ())
-    if expected and not devices and not case.reading.series["usable"][-1] and _is_blind(case.reading):
-        return  # no library can read accelerators here: a note in the report, not a fault of the node
     count = len(devices) + len(case.reading.facts.get("slices", ()))
     if count < expected:
-        yield f"{count} of the {expected} that Ray counts can be used"
+        unread = "; ".join(f"{library}: {why}" for library, why in case.reading.facts["not_seen_by"].items())
+        yield (
+            f"{count} of the {expected} that Ray counts can be used{f' ({unread})' if unread else ''}: start Ray with the "
+            "right --num-gpus, or repair the driver"
+        )
     for device in devices:
         name = f"{device.get('model') or 'accelerator'} {device.get('index', 0)}"
         if device.get("gone"):
@@ -216,11 +218,6 @@ HARMFUL = frozenset(
     {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "reliability"}
 )
 """Throttle reasons that an idle, healthy accelerator does not have."""
-
-
-def _is_blind(reading: ProbeReading) -> bool:
-    """Return true if no vendor library is available."""
-    return {"nvml", "amdsmi"} <= set(reading.facts["not_seen_by"])
 
 
 def _pairs(case: _Case) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytest
 from aiperf.accounting.no_score import NoScore, no_score
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import WorkLog
-from aiperf.journal.events import AnyEvent, RunEnded, TrialFailed, WorkerNotStarted
+from aiperf.journal.events import AnyEvent, RunEnded, TrialFailed, WorkerLost, WorkerNotStarted
 from aiperf.journal.journal import read
 from tests.builders.journal import begun, ended, joined, one_trial, positioned, prepared, proposed, requested, started
 
@@ -47,6 +47,22 @@ def test_run_cut_anywhere_has_a_score_or_a_reason(journal: Path) -> None:
         work_log.ended = before
 
     assert len(seen) > len(REASONS)
+
+
+@pytest.mark.parametrize("reason", [None, "duration", "no workers"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_run_whose_workers_were_lost_names_the_last_loss(reason: str | None, workers: int) -> None:
+    events: list[AnyEvent] = [started(), *(joined(worker=worker) for worker in range(workers))]
+    events += [
+        WorkerLost(at=20.0 + worker, worker=worker, reason=f"rank {worker} was killed") for worker in range(workers)
+    ]
+
+    none = reason_of(events if reason is None else [*events, ended(reason=reason)])
+
+    assert none is not None
+    which = "its only worker was lost" if workers == 1 else "all its workers were lost. The last"
+    assert f"no trial finished: {which}, after {19 + workers} s: rank {workers - 1} was killed" in none.why
+    assert "fix what is named above" in none.remedy and "more time" not in none.remedy
 
 
 def test_run_without_a_worker_names_the_host_and_its_reason() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiperf.measure import clock
@@ -65,10 +65,15 @@ def off_by(seconds: float, error: float = 0.001) -> ProbeReading:
 
 
 def accelerators(
-    count: int = 1, expected: int = 1, slices: Sequence[str] = (), shared_memory: int | None = None, **properties: Any
+    count: int = 1,
+    expected: int = 1,
+    slices: Sequence[str] = (),
+    shared_memory: int | None = None,
+    not_seen_by: Mapping[str, str] | None = None,
+    **properties: Any,
 ) -> ProbeReading:
     devices = [{"id": f"GPU-{index}", "index": index, "model": "H100"} | properties for index in range(count)]
-    facts = {"expected": expected, "devices": devices, "slices": list(slices), "not_seen_by": {}}
+    facts = {"expected": expected, "devices": devices, "slices": list(slices), "not_seen_by": not_seen_by or {}}
     if shared_memory is not None:
         facts["shared_memory_bytes"] = shared_memory
     return ProbeReading(probe="accelerators", unit="count", series={"usable": [float(count)]}, facts=facts)

@@ -51,6 +51,10 @@ WRONG: dict[str, tuple[dict[str, ProbeReading], str]] = {
         {"accelerators": accelerators(0, 2, slices=["MIG-1"])},
         "accelerators: 1 of the 2 that Ray counts can be used",
     ),
+    "none that a library can read": (
+        {"accelerators": accelerators(0, 2, not_seen_by={"nvml": "no library", "amdsmi": "no driver"})},
+        "0 of the 2 that Ray counts can be used (nvml: no library; amdsmi: no driver): start Ray with the right --num-gpus",
+    ),
     "another's process": ({"accelerators": accelerators(processes=[4711])}, "1 other processes compute on it (4711)"),
     "slow arithmetic": (
         {"matrix_product": reading("matrix product", {"cuda:0": [5e14]})},

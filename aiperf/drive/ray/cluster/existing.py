@@ -10,11 +10,12 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import ray
 from ray._private import services
+from ray._private.state import available_resources_per_node
 from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled, without stubs
 from ray.core.generated.gcs_pb2 import GcsNodeInfo  # type: ignore[attr-defined]  # likewise
 from ray.exceptions import RayError
@@ -23,7 +24,8 @@ from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.cluster.head import LOOK_SECONDS, await_nodes
 from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, TOKEN_PATH
 from aiperf.drive.ray.cluster.started_ray import named_if_not_started, read_environment_anew, without_working_folder
-from aiperf.errors import RuntimeLost, RuntimeNotStarted
+from aiperf.drive.ray.slots import Slot, slots
+from aiperf.errors import NoWorkers, RuntimeLost, RuntimeNotStarted
 from aiperf.files import host_name
 from cluster.place import Demand, Existing
 
@@ -35,6 +37,8 @@ MOST_NAMED = 8
 CONNECT_SECONDS, ANSWER_SECONDS, NODE_SECONDS = 2.0, 4.0, 2.0
 """Limits for the connection to Ray's gcs, for its first answer, and until a raylet of this host is listed. Ray's own limits are
 30 to 40 s, and its error is the same for all of them (Ray 2.60)."""
+FIRST_NODE_SECONDS = 30.0
+"""Limit until the gcs lists its first node. `ray start` starts the gcs first."""
 
 
 @contextmanager
@@ -45,7 +49,7 @@ def existing_ray(place: Existing) -> Iterator[None]:
 
     Raises:
         RuntimeNotStarted: no Ray answers, the token is missing or wrong, or this host is no node of the cluster.
-        NoWorkers: fewer than `place.fewest_nodes` nodes are up after `place.patience_seconds`.
+        NoWorkers: fewer than `place.fewest_nodes` nodes are up after `place.patience_seconds`, or others use them.
     """
     read_environment_anew()
     _check(place.address)
@@ -59,10 +63,42 @@ def existing_ray(place: Existing) -> Iterator[None]:
         )
     try:
         with requested_nodes(place.demand):
+            began = time.monotonic()
             await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
+            await_free_nodes(place.nodes, place.patience_seconds - (time.monotonic() - began))
             yield
     finally:
         ray.shutdown()
+
+
+def await_free_nodes(number: int, patience_seconds: float) -> None:
+    """Wait until `number` nodes that can hold a worker are free. A run takes whole nodes.
+
+    Raises:
+        NoWorkers: too few are free in time. The message names the resources in use.
+    """
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        available = available_resources_per_node()
+        places = slots(ray.nodes(), None).wanted  # type: ignore[no-untyped-call]
+        taken = {slot.address: used for slot in places if (used := _used(slot, available.get(slot.node, {})))}
+        if len(places) - len(taken) >= min(number, len(places)):
+            return
+        if time.monotonic() >= deadline:
+            named = "; ".join(f"{address}: {used}" for address, used in sorted(taken.items())[:MOST_NAMED])
+            raise NoWorkers(
+                f"a run takes whole nodes of an existing Ray, and needs {number}, but others use {len(taken)} of "
+                f"{len(places)} after {max(0.0, patience_seconds):.0f} s ({named}). End that work (`ray list actors`), or wait "
+                "longer: cluster.patience_seconds"
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _used(slot: Slot, available: Mapping[str, float]) -> str:
+    """Return the resources of a place that others use, such as '2 of 8 CPU'. '' if all are free."""
+    whole = {"CPU": slot.cores, "GPU": slot.accelerators}
+    used = {name: amount - available.get(name, 0.0) for name, amount in whole.items() if amount}
+    return ", ".join(f"{taken:g} of {whole[name]} {name}" for name, taken in used.items() if taken > 0)
 
 
 def _check(address: str) -> None:
@@ -81,14 +117,14 @@ def _check(address: str) -> None:
             f"the run joins an existing Ray, but nothing answers at {found}: {error.strerror or error}. "
             "Set cluster.address to the HOST:PORT of its head, and check that this host can reach it"
         ) from error
-    deadline = time.monotonic() + NODE_SECONDS
+    began = time.monotonic()
     # the rule of ray.init
     while set(services.find_node_ids()).isdisjoint(nodes := _nodes(found)):  # type: ignore[no-untyped-call]
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= began + (NODE_SECONDS if nodes else FIRST_NODE_SECONDS):
+            listed = ", ".join(sorted(nodes.values())[:MOST_NAMED]) or "it has none"
             raise RuntimeNotStarted(
                 f"the run joins the Ray at {found} on one of its nodes, and this host ({host_name()}) is none of "
-                f"them: {', '.join(sorted(nodes.values())[:MOST_NAMED])}. Run this on its head, or have this host join it: "
-                f"ray start --address={found}"
+                f"them: {listed}. Run this on its head, or have this host join it: ray start --address={found}"
             )
         time.sleep(LOOK_SECONDS)
 

@@ -103,7 +103,10 @@ def named_if_not_started(offence: str, remedy: str) -> Iterator[None]:
         yield
     except Exception as error:
         ray.shutdown()
-        why = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        first, _, others = str(error).strip().partition("\n")
+        if first.startswith("Version mismatch"):  # the versions of both sides are in the other lines (Ray 2.60)
+            first, remedy = f"{first} {' '.join(others.split())}", "Use the same Ray and Python on both sides"
+        why = first.rstrip(".") or type(error).__name__
         raise RuntimeNotStarted(f"{offence}: {why}. {remedy}") from error
 
 

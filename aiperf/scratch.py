@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from aiperf.errors import BadConfiguration
 from aiperf.files import host_name
 from aiperf.own_files import NotOwn, open_own, own_folder, remove_own_folder
 
@@ -124,7 +125,15 @@ def marked(folder: Path) -> tuple[int, ...]:
 
 def _locked(path: Path) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        os.close(file)
+        remove_own_folder(path.parent)
+        raise BadConfiguration(
+            f"temporary folders must be on a file system with locks (flock), but '{path.parent.parent}' has none "
+            f"({error.strerror}). Set RAY_TMPDIR and TMPDIR to a folder on a disk of this host"
+        ) from error
     # after the lock: an owner file without a name belongs to a folder that is being created
     os.write(file, host_name().encode())
     return file

@@ -79,7 +79,7 @@ def await_free_nodes(number: int, patience_seconds: float) -> None:
     """
     deadline = time.monotonic() + patience_seconds
     while True:
-        available = available_resources_per_node()
+        available = available_resources_per_node()  # type: ignore[no-untyped-call]
         places = slots(ray.nodes(), None).wanted  # type: ignore[no-untyped-call]
         taken = {slot.address: used for slot in places if (used := _used(slot, available.get(slot.node, {})))}
         if len(places) - len(taken) >= min(number, len(places)):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, RuntimeNotStarted
 from aiperf.scratch import PREFIX, Scratch, compiler_caches
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -64,8 +65,10 @@ def ray_folder(environment: Mapping[str, str]) -> Iterator[tuple[Path, dict[str,
 
     Raises:
         BadConfiguration: the environment requests a Ray without a token, or the folder cannot be made in RAY_TMPDIR.
+        RuntimeNotStarted: the loopback interface is down. Ray would wait for its gcs without a word.
     """
     guarded, parent = guarded_environment(environment), ray_parent(environment)
+    _require_loopback()
     try:
         scratch = Scratch(parent)
     except OSError as error:
@@ -81,6 +84,17 @@ def ray_folder(environment: Mapping[str, str]) -> Iterator[tuple[Path, dict[str,
         yield scratch.path, guarded | closed | scratch.environment | compiler_caches(environment, scratch.path)
     finally:
         scratch.close()
+
+
+def _require_loopback() -> None:
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=2.0).close()
+    except OSError as error:
+        raise RuntimeNotStarted(
+            f"Ray's processes on a host meet at 127.0.0.1, which cannot be reached: {error.strerror or error}. Bring the "
+            "loopback interface up: ip link set lo up"
+        ) from error
 
 
 @contextmanager

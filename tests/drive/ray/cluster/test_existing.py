@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import ray
+from ray._private import services
 from ray._private.utils import check_version_info
 
 from aiperf.drive.ray.cluster import existing
@@ -22,7 +23,7 @@ def test_another_release_at_the_head_names_both_versions(versions: tuple[str, st
     metadata = dict(zip(("ray_version", "python_version"), versions, strict=True))
 
     with pytest.raises(RuntimeNotStarted) as error, named_if_not_started("could not join", "Set the token"):
-        check_version_info(metadata, "10.0.0.1", raise_on_mismatch=True, python_version_match_level="minor")  # type: ignore[no-untyped-call]
+        check_version_info(metadata, "10.0.0.1", raise_on_mismatch=True, python_version_match_level="minor")
 
     said = str(error.value)
     assert f"started with: Ray: {versions[0]} Python: {versions[1]}" in said and f"Ray: {ray.__version__}" in said
@@ -34,7 +35,7 @@ def test_a_head_that_has_no_node_yet_is_waited_for(looks: int, monkeypatch: pyte
     answers: list[dict[str, str]] = [{}] * looks
     monkeypatch.setattr(existing, "NODE_SECONDS", 0.0)
     monkeypatch.setattr(existing, "_nodes", lambda _: answers.pop() if answers else {"abc": "10.0.0.1"})
-    monkeypatch.setattr(existing.services, "find_node_ids", lambda: ["abc"])
+    monkeypatch.setattr(services, "find_node_ids", lambda: ["abc"])
     with socket.create_server(("127.0.0.1", 0)) as head:
         existing._check(f"127.0.0.1:{head.getsockname()[1]}")
 

@@ -2,7 +2,7 @@
 
 The program is at one of three stages. `AT_ONCE`: the process exits immediately. `UNWINDING`: KeyboardInterrupt is raised, so
 that resources are released. `NOTED`: a run is in progress, and the driver ends it cleanly at its next turn. A second signal
-ends the process and its child processes immediately at every stage. `scratch.py` then removes their files. This module is
+ends the process and Ray's processes immediately at every stage. `scratch.py` then removes their files. This module is
 imported first and imports little: see `aiperf/__main__.py`.
 """
 
@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 AT_ONCE, UNWINDING, NOTED = "at once", "unwinding", "noted"
@@ -35,6 +35,7 @@ class _Requests:
         """Standard streams that were terminals at the start. A closed terminal cannot be recognized later."""
         self.then: Callable[[], None] | None = None
         self.last_words = ""
+        self.processes: Callable[[], Iterable[int]] = tuple
 
     def take(self, number: int, frame: object) -> None:
         """Handle a signal."""
@@ -67,14 +68,10 @@ class _Requests:
         os.close(null)
 
     def leave(self, number: int) -> None:
-        """End all child processes and exit immediately, with the terminal's cursor restored."""
-        if self.stage != AT_ONCE:
-            from aiperf.system.processes import family
-
-            # Ray's agents would notice the end of the others only after 43 s (Ray 2.60)
-            for pid in [pid for pid in family(os.getpid()) if pid != os.getpid()]:
-                with suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+        """End the processes of the run and exit immediately, with the terminal's cursor restored."""
+        for pid in [pid for pid in self.processes() if pid != os.getpid()]:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         with suppress(OSError):
             if 1 in self.terminals and self.stage != AT_ONCE:
                 os.write(1, _SHOW_CURSOR)
@@ -104,6 +101,11 @@ def set_again() -> None:
         for number in NUMBERS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _requests.take)
+
+
+def kill_when_ended(processes: Callable[[], Iterable[int]]) -> None:
+    """Set the function that returns the numbers of the processes to kill if a second signal ends this process."""
+    _requests.processes = processes
 
 
 def say_when_ended(words: str) -> None:

@@ -6,12 +6,14 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aiperf import HOME, interrupts
 from aiperf.errors import RuntimeNotStarted
 from aiperf.system.control_groups import usable_processors
+from aiperf.system.processes import family
 from aiperf.system.samplers.attach import slices
 
 
@@ -29,6 +31,8 @@ def started_ray(folder: Path, **options: Any) -> Iterator[None]:
     from aiperf.drive.ray.cluster.daemons import Runtime
 
     interrupts.set_again()
+    # Ray's agents would notice the end of the others only after 43 s (Ray 2.60)
+    interrupts.kill_when_ended(partial(family, os.getpid()))
     with _without_exit_messages():
         with named_if_not_started("a run needs Ray on this machine, and it did not come up", _REMEDY):
             usual: dict[str, Any] = {

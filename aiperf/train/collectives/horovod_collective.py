@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from pathlib import Path
@@ -52,6 +53,16 @@ def missing(*, on_cuda: bool) -> str | None:
         return f"this horovod was built without NCCL and would send gradients through the host: {HOW}"
     if not on_cuda and not hvd.gloo_built():
         return f"this horovod was built without Gloo: {HOW}"
+    try:
+        # Gloo in Horovod 0.28 looks the host's name up, whatever its interface, and ends the process if that fails
+        family, *_, address = socket.getaddrinfo(socket.gethostname(), 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family) as own:
+            own.bind(address)
+    except (OSError, UnicodeError) as error:
+        return (
+            f"the name of this host must be one of its addresses, but {socket.gethostname()!r} is not ({error}): add it to "
+            "/etc/hosts, or set trainer.collective=torch"
+        )
     return None
 
 

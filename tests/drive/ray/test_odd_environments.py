@@ -13,6 +13,7 @@ import pytest
 
 from aiperf.journal.events import EpochFinished, RunEnded
 from aiperf.journal.journal import read
+from aiperf.train.collectives import horovod_collective
 from tests.rigs.foreign_processes import REPOSITORY
 
 SHORT = [
@@ -23,6 +24,7 @@ SHORT = [
     "runs=runs",
 ]
 SHM = "mount -t tmpfs -o size=64m tmpfs /dev/shm"
+TO_HOST = "> /proc/sys/kernel/hostname"
 AS_NOBODYS = "unshare --user --map-user=471147 --map-group=471147"
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "--uts", "--net", "true"]).returncode != 0,
@@ -52,11 +54,11 @@ def run(
     ("before", "by"),
     [
         pytest.param("umask 022", AS_NOBODYS, id="a UID without a passwd entry"),
-        pytest.param("hostname NODE_1.cluster-a.internal", "", id="capitals, underscore and dots"),
-        pytest.param(f"hostname {'n' * 64}", "", id="a host name of 64 letters"),
-        pytest.param("hostname 10", "", id="a host name that is a number"),
+        pytest.param(f"printf NODE_1.cluster-a.internal {TO_HOST}", "", id="capitals, underscore and dots"),
+        pytest.param(f"printf {'n' * 64} {TO_HOST}", "", id="a host name of 64 letters"),
+        pytest.param(f"printf 10 {TO_HOST}", "", id="a host name that is a number"),
         pytest.param(SHM, "", id="/dev/shm of 64 MB"),
-        pytest.param(f"{SHM}; hostname localhost", AS_NOBODYS, id="all of a container"),
+        pytest.param(f"{SHM}; printf localhost {TO_HOST}", AS_NOBODYS, id="all of a container"),
     ],
 )
 def test_a_run_with_ray_trains_to_its_end_in(before: str, by: str, tmp_path: Path) -> None:
@@ -97,3 +99,13 @@ raise SystemExit(main({[*SHORT]!r}))
     assert (
         "on a file system with locks (flock), but '/tmp' has none (no locks). Set RAY_TMPDIR and TMPDIR" in done.stderr
     )
+
+
+@pytest.mark.parametrize("name", ["nowhere.invalid", "10", "192.0.2.77", "x" * 300])
+def test_horovod_is_left_out_where_the_host_has_no_address(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Gloo would end each rank by a signal."""
+    pytest.importorskip("horovod.torch")
+    assert horovod_collective.missing(on_cuda=False) is None
+    monkeypatch.setattr("socket.gethostname", lambda: name)
+
+    assert "the name of this host must be one of its addresses" in str(horovod_collective.missing(on_cuda=False))

@@ -430,7 +430,7 @@ def loop() -> Rows:
     )
     yield from loop_rate("loop, synthetic", generated)
     with tempfile.TemporaryDirectory() as folder:
-        write_photographs(Path(folder) / "set", *((16, 1) if SMALL else (1024, 10)))
+        write_photographs(Path(folder) / "set", *((8, 1) if SMALL else (1024, 10)))
         for decoder in ("cpu", "gpu"):
             if decoder == "cpu" or (here().type == "cuda" and not SMALL):
                 yield from loop_rate(f"loop, {decoder}", ImagenetConf(root=f"{folder}/set", decoder=decoder))

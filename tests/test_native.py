@@ -10,6 +10,7 @@ import pytest
 
 from aiperf.errors import BadConfiguration
 from aiperf.native import cache_folder, program
+from aiperf.own_files import NotOwn
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler `cc` is installed (Debian: gcc)")
 
@@ -60,3 +61,13 @@ def test_refused_source_leaves_nothing_in_the_cache(source: Path) -> None:
         build(source, 7)
 
     assert list(cache_folder().iterdir()) == []
+
+
+@needs_compiler
+@pytest.mark.parametrize("place", ["program", "folder"])
+def test_a_program_that_others_can_change_is_not_run(source: Path, place: str) -> None:
+    built = build(source, 7)
+    (built if place == "program" else built.parent).chmod(0o777)
+
+    with pytest.raises(NotOwn, match=r"without the permissions 002, but has owner \d+ and mode 1?[04]0777\."):
+        build(source, 7)

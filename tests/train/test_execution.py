@@ -4,8 +4,10 @@ The modes that a configuration allows, those worth trying, and the choice of the
 """
 
 import gc
+import os
 import re
 import subprocess
+import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -25,6 +27,8 @@ from aiperf.data.opening import open_data
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import TrialPrepared
 from aiperf.journal.messages import Crashed, Train, TrialDone
+from aiperf.own_files import NotOwn
+from aiperf.scratch import CODE_CACHES
 from aiperf.train import execution, loop
 from aiperf.train.checkpoints.checkpoint import load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
@@ -517,3 +521,23 @@ def test_eager_passes_are_validation_and_the_last_images() -> None:
 
     assert found == [(False, 6, False), (True, 5, True), (False, 6, False)]
     assert network.training
+
+
+def test_compiled_code_is_looked_for_in_private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's default folder in /tmp has a name that another user can take."""
+    execution._keep_code_private.cache_clear()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in CODE_CACHES:
+        monkeypatch.setenv(name, "")
+
+    scratch = execution._keep_code_private()
+
+    assert scratch is not None and scratch.path.stat().st_mode & 0o777 == 0o700
+    assert {name: Path(os.environ[name]).parent for name in CODE_CACHES} == dict.fromkeys(CODE_CACHES, scratch.path)
+    scratch.close()
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "open"))
+    execution._keep_code_private.cache_clear()
+    with pytest.raises(NotOwn, match="must be a directory of user"):
+        execution._keep_code_private()

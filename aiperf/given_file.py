@@ -88,7 +88,7 @@ def read_json(path: Path, rule: str, of: type[T], fix: str = "name such a file",
     text = read_text(path, rule, fix, error=error, largest=largest)
     fault = fault_of(path, rule, fix, error)
     try:
-        return msgspec.convert(load_json(text), of)
+        return msgspec.convert(load_json(text), of, str_keys=True)
     except BadJson as failed:
         raise fault(f"is no JSON ({failed})") from failed
     except msgspec.ValidationError as failed:

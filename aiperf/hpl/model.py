@@ -17,7 +17,7 @@ Reading = Literal["placed", "panels", "printed"]
 READINGS: tuple[Reading, ...] = ("placed", "panels", "printed")
 Pmap = Literal["row", "column"]
 PMAPS: tuple[Pmap, ...] = ("row", "column")
-_POSITIVE = {"above": 0}
+_POSITIVE = {"above": 0, "most": 2.0**80}
 _RANKS = {"least": 1, "most": 100_000_000}
 PARTS = ("panel", "update", "pivot", "broadcast", "swap")
 
@@ -37,7 +37,7 @@ class Layer:
     name: str
     ranks: int = field(metadata=_RANKS)
     """Ranks that one group of this layer joins. 1 for memory."""
-    latency_seconds: float = field(metadata={"least": 0})
+    latency_seconds: float = field(metadata={"least": 0, "most": 1e6})
     bytes_per_second: float = field(metadata=_POSITIVE)
     grid: tuple[int, int] | None = None
     """Groups along P and along Q (default: from the placement of the ranks)."""
@@ -61,7 +61,7 @@ class System:
     panel_flops: float | None = field(default=None, metadata=_POSITIVE)
     """Rate of panel factorisation in FLOPS (default: `gemm_flops`)."""
     peak_flops: float | None = field(default=None, metadata=_POSITIVE)
-    memory_bytes: float | None = field(default=None, metadata=_POSITIVE)
+    memory_bytes: float | None = field(default=None, metadata={"above": 0, "most": 2.0**60})
     swap_bytes_per_second: float | None = field(default=None, metadata=_POSITIVE)
     """Rate of row swaps within a rank, which stride through memory (default: swaps cost what their links cost)."""
 

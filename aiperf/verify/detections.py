@@ -11,7 +11,7 @@ import numpy as np
 from aiperf.accounting.average_precision import ImageDetections
 from aiperf.atomic_files import replace_file
 from aiperf.errors import BadConfiguration
-from aiperf.given_file import read_json
+from aiperf.given_file import fault_of, read_json
 
 LARGEST = 256 << 20
 """Bytes of a file: 4 million boxes."""
@@ -60,6 +60,8 @@ def read_detections(path: Path) -> list[ImageDetections]:
         '"found": [[x1, y1, x2, y2, score, class], …]}, …]}'
     )
     found = read_json(path, rule, _File, "correct it, or name such a file", largest=LARGEST)
+    if not any(image.truth for image in found.images):
+        raise fault_of(path, rule, "name a file of images with boxes")("has no true box")
     return [
         ImageDetections(np.array(image.truth, float).reshape(-1, 5), np.array(image.found, float).reshape(-1, 6))
         for image in found.images

@@ -26,7 +26,7 @@ YAML = {
     "a list as a key": "? [1]\n: 2",
     "month 13": "nodes: 2001-13-01",
     "a key twice": "nodes: 1\nnodes: 2",
-    "the last of 80,000 keys twice": "".join(f"k{number}: 1\n" for number in [*range(80_000), 79_999]),
+    "the last of 20,000 keys twice": "".join(f"k{number}: 1\n" for number in [*range(20_000), 19_999]),
     "2 MB": "nodes: " + "x" * 2_000_000,
     "no text": "\x00",
 }

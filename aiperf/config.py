@@ -345,34 +345,47 @@ def from_plain(plain: dict[str, Any]) -> RunConf:
     `plain`: nested JSON values by option, as returned by `as_plain`. Unknown top-level keys are ignored.
 
     Raises:
-        BadConfiguration: a choice, such as the data set, is unknown in this release, or a value is outside its range.
-        msgspec.ValidationError: a value has a wrong type.
+        BadConfiguration: a choice, such as the data set, is unknown in this release, or a value has a wrong type or is outside
+            its range.
     """
     values = {name: value for name, value in plain.items() if name in RunConf.__dataclass_fields__}
     for part, schemas in schemas_of_parts().items():
-        if (
-            plain.get(part) is not None
-        ):  # an earlier journal lacks parts that were added later: they keep their defaults
-            values[part] = _part_from_plain(plain[part], _chosen(part, schemas, plain[part]), part)
+        # an earlier journal lacks parts that were added later: they keep their defaults
+        if part not in plain or (plain[part] is None and part in _options().absent):
+            continue
+        try:
+            values[part] = _part_from_plain(plain[part], schemas, part)
+        except msgspec.ValidationError as error:
+            raise BadConfiguration(
+                f"each option has its type, but {part} in the journal has another: {error}. Restore the journal from a copy"
+            ) from error
+    if isinstance(values.get("benchmark"), HpcAi500Conf) and "dataset" not in values:
+        raise BadConfiguration(
+            "a benchmark is of a data set, but the journal has none. Restore the journal from a copy"
+        )
     return RunConf(**values)
 
 
-def _part_from_plain(plain: dict[str, Any], schema: type[Any], part: str) -> Any:
-    records = {each.name: records_of(schema, each.name) for each in fields(schema)}
+def _part_from_plain(plain: Any, schemas: tuple[type[Any], ...], part: str) -> Any:
+    plain = msgspec.convert(plain, dict[str, Any])
+    schema = _chosen(part, schemas, plain)
     made = {
-        name: [msgspec.convert(record, _chosen(f"{part}.{name}", several, record)) for record in plain[name]]
-        for name, several in records.items()
-        if several and name in plain
+        each.name: [
+            msgspec.convert(record, _chosen(f"{part}.{each.name}", several, record))
+            for record in msgspec.convert(plain[each.name], list[dict[str, Any]])
+        ]
+        for each in fields(schema)
+        if (several := records_of(schema, each.name)) and each.name in plain
     }
     return replace(msgspec.convert(plain, schema), **made)
 
 
 def _chosen(part: str, schemas: tuple[type[Any], ...], plain: dict[str, Any]) -> type[Any]:
     named = {name_of_choice(schema): schema for schema in schemas}
-    name = None if None in named else plain[fields(schemas[0])[0].name]
+    name = None if None in named else str(plain.get(fields(schemas[0])[0].name))
     if name not in named:
         raise BadConfiguration(
-            f"{part} is one of {', '.join(map(str, named))}, but the journal holds {name!r}: read it with the release that "
-            "wrote it"
+            f"{part} is one of {', '.join(map(str, named))}, but the journal holds {str(name)[:80]!r}: read it with the "
+            "release that wrote it"
         )
     return named[name]

@@ -134,5 +134,9 @@ class BundleRefused(AiperfError):
     """An archive that is no complete submission of runs, or that is unsafe to unpack. Also raised for runs that change."""
 
 
+class SideProcessLost(AiperfError):
+    """A process of a command that another program or the kernel killed. The command can be repeated."""
+
+
 class BadPower(AiperfError):
     """A form (YAML) or a table (CSV) of an external power meter that cannot be read or has wrong fields."""

@@ -6,25 +6,34 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from pathlib import Path
+
+from aiperf.errors import SideProcessLost
 
 
 @contextmanager
 def side_processes(number: int) -> Iterator[ProcessPoolExecutor]:
     """Return a context manager that yields a pool (ProcessPoolExecutor) of `number` new Python processes.
 
-    At the end of the block it waits for all submitted work. If the block raises an exception, the processes are killed.
+    At the end of the block it waits for all submitted work. If the block raises an exception, the processes are killed. Raise
+    SideProcessLost if one was killed and the block does not handle BrokenProcessPool.
     """
     # Spawned, not forked: the caller may have threads.
     others = set(active_children())
     with ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=_end_at_once) as pool:
         try:
             yield pool
-        except BaseException:
+        except BaseException as error:
             for process in set(active_children()) - others:
                 process.kill()  # otherwise the pool waits for all submitted work
+            if isinstance(error, BrokenProcessPool):
+                raise SideProcessLost(
+                    "each process of a command must run to its end, but one was killed, probably because memory ran out: free "
+                    "memory, and repeat the command"
+                ) from error
             raise
 
 

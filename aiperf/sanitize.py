@@ -6,6 +6,7 @@ Names of hosts, reasons and device models come from other machines or from the a
 from __future__ import annotations
 
 import re
+from typing import Any, TextIO
 
 from aiperf.files import escaped
 
@@ -48,3 +49,32 @@ def cell(text: str) -> str:
 def sanitize_lines(text: str) -> str:
     """Return a text of several lines with each line sanitized by `sanitize`. Line feeds are kept."""
     return "\n".join(sanitize(line) for line in text.split("\n"))
+
+
+_WRITE = "unsanitized_write"
+
+
+def sanitize_stream(stream: TextIO) -> None:
+    """Change a stream, such as sys.stdout, to write each text sanitized. Line feeds and tabs are kept.
+
+    All that is printed passes here: by `print`, by argparse, by `logging` and of exceptions. `Unsanitized` is the way around.
+    """
+    if hasattr(stream, _WRITE):
+        return
+    write = stream.write
+
+    def sanitized(text: str) -> int:
+        return write("\t".join(map(sanitize_lines, escaped(text).split("\t"))))
+
+    setattr(stream, _WRITE, write)
+    stream.write = sanitized  # type: ignore[method-assign]
+
+
+class Unsanitized:
+    """Stream that writes texts unchanged, for a writer that sanitizes its texts and adds control codes of its own."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, _WRITE if name == "write" and hasattr(self._stream, _WRITE) else name)

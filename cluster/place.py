@@ -19,8 +19,8 @@ MOST_NODES = 1_000_000
 """Maximum number of hosts, nodes or pods: six times the 158,976 nodes of Fugaku."""
 MOST_OF_A_NODE = 65_536
 """Maximum number of processors, or of accelerators, of one node."""
-LINE = r"[^\x00\r\n]+"
-"""Regular expression of a text of one line that is not empty."""
+LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]+"
+"""Regular expression of a text of one line that is not empty, without control characters."""
 BYTES = r"(?i:[1-9][0-9]{0,15}[KMGT](i?B)?)"
 """Regular expression of the texts that `bytes_of` reads."""
 BYTES_IN_WORDS = "a number with K, M, G or T, of 1024 each: 80G"

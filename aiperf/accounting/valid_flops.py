@@ -136,12 +136,15 @@ def fixed_network_result(
 
     `target`: quality and exponent of the workload, or None. `epochs`: counted evaluations in the order of the journal.
     `fp32_peak`: FP32 peak of all accelerators together in FLOPS, None if unknown. `is_published_workload`: False if the data
-    set or the starting network is not the published one. None without a target or before the first evaluation.
+    set or the starting network is not the published one. None without a target, before the first evaluation, or if that was at
+    0 s.
     """
     assert work_log.started is not None
     if target is None or not epochs:
         return None
     last = max(epochs, key=lambda event: (event.epoch, event.at))
+    if not last.at:
+        return None
     first = next((event for event in epochs if event.accuracy >= target.quality), None)
     flops = window_work(work_log, Window(0.0, last.at)) / last.at
     by_sampling = None

@@ -131,6 +131,11 @@ def _execute(conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequenc
 def _job(
     conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequence[str], verb: Sequence[str] = ("drive",)
 ) -> BatchJob:
+    for text in (*words, str(folder), str(Path.cwd()), sys.executable):
+        if sanitize(text) != text:
+            raise BadConfiguration(
+                f"a job script must contain no control characters, but found {text!r}: remove them from the option or path"
+            )
     submission = JobSubmission(
         name=f"aiperf-{folder.name}",
         folder=folder,

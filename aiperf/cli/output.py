@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import json
 import shutil
 import sys
 import textwrap
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from aiperf.files import escaped
-from aiperf.sanitize import sanitize
+from aiperf.sanitize import sanitize, sanitize_stream
 
 if TYPE_CHECKING:
     from aiperf.report.tables import Table
@@ -57,6 +58,11 @@ def print_folded(lines: Iterable[str], indent: int = 2) -> None:
             print(part, flush=True)
 
 
+def print_json(value: object, indent: int | None = 2) -> None:
+    """Print a value as JSON in ASCII: control characters in its texts are escaped."""
+    print(json.dumps(value, indent=indent).replace("\x7f", "\\u007f"))
+
+
 def print_table(table: Table) -> None:
     """Print a table as text: caption, aligned columns with their names, additional lines below their row, and footnote."""
     rows: list[tuple[list[str], tuple[str, ...]]] = [([column.name for column in table.columns], ())]
@@ -90,7 +96,7 @@ def folded(line: str, width: int, indent: int = 2) -> list[str]:
 
 
 def set_up(*streams: TextIO) -> None:
-    """Set streams, such as sys.stdout, to print '?' for characters that their encoding lacks, in place of an exception.
+    """Set streams, such as sys.stdout, to sanitize texts, and to print '?' for characters that their encoding lacks.
 
     Bytes of file names that are not UTF-8 are printed as in `files.name_text`.
     """
@@ -98,6 +104,7 @@ def set_up(*streams: TextIO) -> None:
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="aiperf")
+        sanitize_stream(stream)
 
 
 def _printable(error: UnicodeError) -> tuple[str, int]:

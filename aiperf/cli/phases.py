@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from aiperf import interrupts
+from aiperf.console import SanitizedConsole
 from aiperf.units import duration
 
 WORTH_A_LINE_SECONDS = 0.3
@@ -21,7 +22,7 @@ class Phases:
 
     def __init__(self, console: Console | None = None) -> None:
         """Create the display without a phase. `console`: output of the lines. Default: standard error."""
-        self._console = console or Console(stderr=True)
+        self._console = console or SanitizedConsole(stderr=True)
         self._name: str | None = None
         self._began = 0.0
         self._seconds: Progress | None = None

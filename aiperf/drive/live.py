@@ -21,8 +21,9 @@ from rich.table import Table
 from rich.text import Text
 
 from aiperf import units
+from aiperf.console import SanitizedConsole
 from aiperf.drive.live_view import LiveView, WorkerView
-from aiperf.sanitize import sanitize
+from aiperf.sanitize import sanitize, sanitize_stream
 
 REFRESH_SECONDS = 0.5
 LINE_SECONDS = 60.0
@@ -42,7 +43,7 @@ def terminal() -> Console:
     missing.
     """
     can_move = sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-    return Console(force_terminal=can_move)
+    return SanitizedConsole(force_terminal=can_move)
 
 
 class Live:
@@ -79,6 +80,8 @@ class Live:
         if self._live is None:
             self._live = RichLive(console=self._console, auto_refresh=False)
             self._live.start()
+            sanitize_stream(sys.stdout)  # rich puts its own streams there, which read escape sequences
+            sanitize_stream(sys.stderr)
         self._live.update(table(view, self._console.size.height), refresh=True)
 
     def _close(self) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted
 from aiperf.journal.legality import (
     LARGEST,
@@ -100,6 +101,17 @@ class PredictedFigures(msgspec.Struct, frozen=True, gc=False):
     nodes: list[str]
     config: dict[str, Any]
     dataset: dict[str, Any]
+    is_extrapolated: bool
+    format: int
+
+
+def check_numbers(name: str, value: object) -> None:
+    """Raise IllegalLine if a whole number in a JSON value does not fit into 64 bits. `name`: name of the value."""
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,):
+        if isinstance(each, dict | list):
+            check_numbers(name, each)
+        elif isinstance(each, int) and not -(2**63) <= each < 2**63:
+            raise IllegalLine(f"a number in {name} must fit into 64 bits. This line has one of {len(str(each))} digits")
 
 
 def check_shape(name: str, value: object, shape: Any) -> None:
@@ -108,28 +120,12 @@ def check_shape(name: str, value: object, shape: Any) -> None:
     `name`: name of the value in the journal line, for the message.
     """
     try:
+        check_numbers(name, value)
         msgspec.convert(value, shape)
     except (msgspec.ValidationError, RecursionError) as error:
         raise IllegalLine(f"{name} must have the members and types that readers require. {error}") from error
 
 
-_GROUPS = (
-    "limits",
-    "schedule",
-    "budget",
-    "batch",
-    "checkpoints",
-    "preflight",
-    "storage",
-    "system",
-    "telemetry",
-    "searcher",
-    "hpo",
-    "trainer",
-    "dataset",
-    "cluster",
-    "space",
-)
 _OF_THE_SCHEDULE = ("duration_seconds", "warmup_seconds")
 
 
@@ -159,6 +155,8 @@ def check_first_line(event: RunStarted) -> None:
         "warmup_seconds must be at least 0 and below duration_seconds",
         f"warmup_seconds={warmup!r} and duration_seconds={duration!r}",
     )
+    check_numbers("config", event.config)
+    check_numbers("start_graph", event.start_graph)
     hashed = config_hash(event.config)
     must(
         event.config_hash == hashed,
@@ -179,16 +177,29 @@ def check_first_line(event: RunStarted) -> None:
         "the first line must name a followed run if and only if its configuration has follow",
         f"follow={event.config.get('follow')!r} and {'no' if event.follows is None else 'a'} followed run",
     )
-    groups = {name: event.config[name] for name in _GROUPS if event.config.get(name) is not None}
-    check_shape("config", groups, dict[str, dict[str, Any]])
+    share = _memory_share(event.config)
+    if (benchmark := event.config.get("benchmark")) is not None:
+        recorded = [benchmark.get("target_quality"), benchmark.get("exponent")]
+        must(None not in recorded, "a benchmark must have its target_quality and exponent", repr(recorded))
+    check_shape("config.space", event.config.get("space", {}), dict[str, Any])
     check_shape("dataset", event.dataset, DataSetFacts)
     check_shape("machine", event.machine, MachineFacts)
     for name in ("training_images", "validation_images"):
         must_be_integer(f"dataset.{name}", event.dataset.get(name), 1, LARGEST_COUNT)
-    _shape(event)
+    _shape(event, share)
 
 
-def _shape(event: RunStarted) -> None:
+def _memory_share(config: dict[str, Any]) -> float:
+    """Check the configuration by the classes of the options, which packages above define. Return budget.memory_share."""
+    from aiperf.config import from_plain
+
+    try:
+        return from_plain(config).budget.memory_share
+    except BadConfiguration as error:
+        raise IllegalLine(f"the configuration must be one of a run. {error}") from error
+
+
+def _shape(event: RunStarted, share: float) -> None:
     """Check that the plan matches the workers that it names."""
     shape = event.shape
     if shape is None:
@@ -196,12 +207,8 @@ def _shape(event: RunStarted) -> None:
     for name, least in (("accelerators", 0), ("ranks", 1), ("cores", 0)):
         must_be_integer(f"shape.{name}", getattr(shape, name), least, LARGEST)
     must_be_integer("shape.memory_bytes", shape.memory_bytes, 1, LARGEST_COUNT)
-    space, budget = event.config.get("space"), event.config.get("budget")
-    if isinstance(space, dict) and isinstance(budget, dict):
-        share, spaced = budget.get("memory_share"), space.get("budget")
-        # Other types must not be multiplied: a text would be repeated.
-        if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
-            raise IllegalLine(f"budget.memory_share must be a number from 0 to 1. This line has {repr(share)[:80]}")
+    space = event.config.get("space")
+    if isinstance(space, dict) and "budget" in event.config:
+        spaced, expected = space.get("budget"), int(share * shape.memory_bytes)
         recorded = spaced.get("memory_bytes") if isinstance(spaced, dict) else None
-        expected = int(share * shape.memory_bytes)
         must(recorded == expected, f"the memory budget of this worker shape is {expected!r} bytes", repr(recorded))

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from aiperf.journal import events
-from aiperf.journal.first_line import MachineFacts, PredictedFigures, ReadingFacts, check_first_line, check_shape
+from aiperf.journal.first_line import (
+    MachineFacts,
+    PredictedFigures,
+    ReadingFacts,
+    check_first_line,
+    check_numbers,
+    check_shape,
+)
 from aiperf.journal.legality import (
     LARGEST,
     LARGEST_SECONDS,
@@ -288,6 +295,8 @@ class Validator:
 
     def _propose(self, event: events.TrialProposed) -> None:
         request = self._answered(event.number)
+        check_numbers("morphs", event.morphs)
+        check_numbers("pruned", event.pruned)
         must(
             (event.position, event.seed) == (request.position, request.seed),
             f"position and seed must be those of the request, {request.position} and {request.seed}",

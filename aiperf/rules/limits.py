@@ -62,7 +62,7 @@ class BenchmarkConf:
 class HpcAi500Conf(BenchmarkConf):
     """A fixed network of HPC AI500, trained to a target quality (docs/hpc-ai500.md)."""
 
-    target_quality: float | None = field(default=None, metadata={"above": 0, "most": 1})
+    target_quality: float | None = field(default=None, metadata={"least": 0.01, "most": 1})
     """Target. Default: the published one (top-1 0.763, mAP@0.5 0.35) with its data set and start. Otherwise required."""
     exponent: int = field(default=5, metadata={"least": 1, "most": 100})
     """Exponent n of valid FLOPS = FLOPS · (quality ÷ target)^n. Results also show the paper's other exponent."""
@@ -191,7 +191,7 @@ def limits_of(started: RunStarted) -> LimitsConf:
 
     Raise BadConfiguration if a value is out of range.
     """
-    return msgspec.convert(started.config["limits"], LimitsConf)
+    return msgspec.convert(started.config.get("limits", {}), LimitsConf)
 
 
 def schedule_of(started: RunStarted) -> ScheduleConf:
@@ -199,7 +199,7 @@ def schedule_of(started: RunStarted) -> ScheduleConf:
 
     Raise BadConfiguration if a value is out of range or values contradict each other.
     """
-    schedule = msgspec.convert(started.config["schedule"], ScheduleConf)
+    schedule = msgspec.convert(started.config.get("schedule", {}), ScheduleConf)
     schedule.check()
     return schedule
 

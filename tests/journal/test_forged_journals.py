@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -37,6 +39,36 @@ from tools.verify_standalone import Untrue, verified
 REAL = lines_of(Path(__file__).with_name("read_by_number.jsonl"))
 """Real run. The forgeries below name its lines by number."""
 Forgery = Callable[[list[Line]], None]
+GOLDEN = lines_of(Path(__file__).parents[1] / "golden" / "resumed-v5.jsonl")
+PRESET = {"name": "hpc_ai500_ic", "target_quality": 0.5, "exponent": 5}
+PREDICTED = {
+    **dict.fromkeys(("release", "source", "source_hash"), "x"), "format": 1, "nodes": [], "workers": 1,
+    "is_extrapolated": False,
+    "config": {}, "dataset": {}, "scores": [1.0, 2.0], "shares": {}, "score": 1.5, "interval": [1.0, 2.0],
+}  # fmt: skip
+WRONG: list[Any] = [None, True, 0, -1, 1e-300, 10**40, 10**6, 1e308, "", "x", [], {}]
+Place = tuple[str | int, ...]
+
+
+def places(value: Any, at: Place = ()) -> Iterator[Place]:
+    """Yield the place of each value inside an object, groups and leaves."""
+    for key, inside in (
+        value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
+    ):
+        yield (*at, key)
+        yield from places(inside, (*at, key))
+
+
+def changed(line: Line, place: Place, value: Any) -> Line:
+    """Return a first line with another value at one place, with the hash of its configuration."""
+    line = copy.deepcopy(line)
+    inner: Any = line
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = copy.deepcopy(value)
+    with suppress(TypeError, ValueError, OverflowError, KeyError):
+        line["config_hash"] = config_hash(line["config"])
+    return line
 
 
 def field(number: int, name: str, value: Any) -> Forgery:
@@ -372,7 +404,7 @@ def test_a_share_of_memory_is_a_number(tmp_path: Path, share: object) -> None:
     first_line = configured(lambda config: config["budget"].update(memory_share=share))
     first_line(lines)
 
-    with pytest.raises(JournalDamaged, match=r"budget\.memory_share must be a number from 0 to 1|no event of schema"):
+    with pytest.raises(JournalDamaged, match=r"budget\.memory_share is|budget in the journal|no event of schema"):
         list(read(write(tmp_path, lines)))
 
 
@@ -399,13 +431,11 @@ def test_a_sealed_line_that_is_no_event_is_refused_by_its_number(tmp_path: Path,
 @pytest.mark.parametrize(
     ("line", "forge"),
     [
-        (1, configured(lambda config: config.pop("limits"))),
-        (1, configured(lambda config: config["limits"].update(attempts="two"))),
         (1, configured(lambda config: config.pop("space"))),
         (17, field(17, "morphs", [{"kind": "explode"}])),
         (17, field(17, "pruned", [{"nonsense": 1}])),
     ],
-    ids=["no limits", "limits in words", "no space", "a morph that there is not", "a point that is none"],
+    ids=["no space", "a morph that there is not", "a point that is none"],
 )  # fmt: skip
 def test_value_read_only_by_a_resume_is_refused_with_its_line(tmp_path: Path, line: int, forge: Forgery) -> None:
     lines = forged(forge)
@@ -464,6 +494,92 @@ def test_any_changed_value_is_reported_or_refused(
 def test_no_honest_journal_of_a_faulty_run_is_refused(seed: int) -> None:
     # play() reads the journal after every driver restart and at the end, and fails if a line is refused
     assert play(random_case(10_000 + seed)).journal
+
+
+def wrong_first_lines() -> Iterator[tuple[Place, Any]]:
+    """Yield each place of a real first line with each wrong value."""
+    for place in places(GOLDEN[0]):
+        yield from ((place, wrong) for wrong in WRONG)
+
+
+@pytest.mark.slow
+def test_each_wrong_leaf_of_a_first_line_is_refused_or_legal(tmp_path: Path) -> None:
+    for place, wrong in wrong_first_lines():
+        folder = write(tmp_path, [changed(GOLDEN[0], place, wrong)])
+        with suppress(AiperfError):
+            closing_lines(gather(read(folder)))
+
+
+GROUP = {
+    "limits without a value": {"limits": None},
+    "a trainer without a value": {"trainer": None},
+    "limits in words": {"limits": {"attempts": "two"}},
+    "a benchmark that is a word": {"benchmark": "hpc_ai500_ic"},
+    "a benchmark without a name": {"benchmark": {}},
+    "a target of 0": {"benchmark": PRESET | {"target_quality": 0}},
+    "a negative target": {"benchmark": PRESET | {"target_quality": -1.0}},
+    "a target in words": {"benchmark": PRESET | {"target_quality": "x"}},
+    "a tiny target": {"benchmark": PRESET | {"target_quality": 1e-300}},
+    "no target": {"benchmark": PRESET | {"target_quality": None}},
+    "an exponent of a million": {"benchmark": PRESET | {"exponent": 10**6}},
+    "a memory in words": {"budget": {"memory_bytes": "x"}},
+    "40 digits": {"note": [{"size_bytes": 10**39}]},
+}
+
+
+@pytest.mark.parametrize("group", GROUP.values(), ids=GROUP)
+def test_an_illegal_group_of_options_is_refused_on_reading(tmp_path: Path, group: dict[str, Any]) -> None:
+    lines = forged(configured(lambda config: config.update(group)))
+
+    with pytest.raises(
+        JournalDamaged, match=r"journal damaged at line 1 of \d+: no run can write it: .*fit|configuration"
+    ):
+        list(read(write(tmp_path, lines)))
+
+
+def test_the_smallest_target_gives_finite_figures(tmp_path: Path) -> None:
+    smallest = {"benchmark": PRESET | {"target_quality": 0.01, "exponent": 100}}
+    report = gather(read(write(tmp_path, forged(configured(lambda config: config.update(smallest))))))
+
+    assert report.fixed_network is not None and isfinite(report.fixed_network.valid_flops_per_second or 0.0)
+
+
+def test_a_prediction_without_a_field_is_refused_on_reading(tmp_path: Path) -> None:
+    for name in PREDICTED:
+        less = {key: value for key, value in PREDICTED.items() if key != name}
+        line = {"event": "ScorePredicted", "at": 0.0, "prediction": less}
+
+        with pytest.raises(JournalDamaged, match=f"line 2 of .*{name}"):
+            list(read(write(tmp_path, [REAL[0], line])))
+
+
+VERBS = (
+    "score",
+    "score --json",
+    "report",
+    "status",
+    "check",
+    "verify",
+    "breakdown",
+    "roofline",
+    "compare OTHER",
+    "scale OTHER",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_no_wrong_first_line_ends_a_verb_in_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
+) -> None:
+    from aiperf.__main__ import main
+
+    other = str(write(tmp_path / "other", GOLDEN))
+    for place, wrong in Random(seed).sample([*wrong_first_lines()], 100):
+        run = str(write(tmp_path / "run", [changed(GOLDEN[0], place, wrong), *GOLDEN[1:]]))
+        for verb in VERBS:
+            assert main([*verb.replace("OTHER", other).split(), run]) in (0, 1, 2)
+        assert "Traceback" not in capsys.readouterr().err
 
 
 def test_forged_run_is_found_by_name_and_refused_on_command_line(

@@ -123,6 +123,24 @@ SECRETS = {
     "RAY_AUTH_TOKEN": "hush-1",
     "NCCL_API_KEY": "hush-2",
     "RAY_SECRET": "hush-3",
+    **{
+        f"NCCL_MY_{word}_OF": "hush-of-a-kind"
+        for word in (
+            *(
+                "PASSPHRASE",
+                "PASSWD",
+                "PASS",
+                "PWD",
+                "AUTH",
+                "AUTHORIZATION",
+                "LICENSE",
+                "LICENCE",
+                "CREDENTIALS",
+                "PRIVATE",
+            ),
+            *("APIKEY", "COOKIE", "SESSION", "BEARER", "SIGNATURE", "CERT", "JWT", "pin"),
+        )
+    },
     "HOROVOD_PASSWORD": "hush-4",
     "TORCH_CREDENTIALS": "hush-5",
     "CUDA_MIRROR": "https://me:hush-6@mirror.example/x",

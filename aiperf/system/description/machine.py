@@ -126,7 +126,12 @@ _OF_KUBERAY = re.compile(
     r"enable_autoscaler_v2|SERVE_KV_TIMEOUT_S|TLS_\w+)$"
 )
 """Variables that KubeRay sets in the pods of head or workers only (KubeRay 1.5, constant.go), and a node's certificates."""
-SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+SECRET = re.compile(
+    r"TOKEN|KEY|SECRET|PASSW|PASSPH|PASSCODE|CREDENTIAL|AUTH|LICEN[SC]E|PRIVATE|COOKIE|SESSION|BEARER|SIGNATURE|CERT|SALT|"
+    r"(^|_)(PASS|PWD|PW|PIN|CRED|CREDS|JWT|SAS)(_|$)",
+    re.IGNORECASE,
+)
+"""Names of secrets, and of files with secrets."""
 _IMAGES = ("AIPERF_IMAGE", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "CONTAINER_IMAGE", "SLURM_CONTAINER")
 
 

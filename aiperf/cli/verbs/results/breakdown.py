@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from aiperf.cli.output import print_json
 from aiperf.errors import BadConfiguration
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     ((source, word),) = given.items()
     text, tables, facts = _run(word) if source == "run" else _file(word, is_timeline=source == "timeline")
     if arguments.json:
-        print(json.dumps(facts, indent=2))
+        print_json(facts)
         return 0
     print_folded([text])
     for table in tables:

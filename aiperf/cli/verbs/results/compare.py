@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from aiperf.cli.output import print_json
 from aiperf.errors import CannotCompare
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     first, second = _two_sides(arguments)
     comparison = compare(side(first), side(second), margin, arguments.metric)
     if arguments.json:
-        print(json.dumps(asdict(comparison), indent=2))
+        print_json(asdict(comparison))
     else:
         print("\n".join(comparison_lines(comparison)))
     return status(comparison)
@@ -113,7 +113,7 @@ def _repeats(arguments: argparse.Namespace) -> int:
         raise CannotCompare(f"a spread needs at least two runs, but found one, '{group.name}': add the others")
     comparison = repeats(group)
     if arguments.json:
-        print(json.dumps(asdict(comparison), indent=2))
+        print_json(asdict(comparison))
         return 0
     print("\n".join(repeats_lines(comparison)))
     return 0
@@ -126,7 +126,7 @@ def _scaling(arguments: argparse.Namespace) -> int:
         raise CannotCompare("--scaling takes neither --with nor --max-regression: leave these out")
     sizes = cluster_sizes(arguments.runs)
     if arguments.json:
-        print(json.dumps([asdict(size) for size in sizes], indent=2))
+        print_json([asdict(size) for size in sizes])
         return 0
     print("\n".join(scaling_lines(sizes)))
     return 0

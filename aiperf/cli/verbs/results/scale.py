@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from fractions import Fraction
 from pathlib import Path
 
+from aiperf.cli.output import print_json
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 
@@ -69,7 +69,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     points = [point_of(folder) for word in arguments.runs for folder in _folders(word)]
     found = study(points, share, arguments.by, arguments.points, arguments.predicted)
     if arguments.json:
-        print(json.dumps(scale_json(found), indent=2))
+        print_json(scale_json(found))
     else:
         print_folded(scale_lines(found))
     if arguments.out is not None:

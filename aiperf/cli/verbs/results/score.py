@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
+
+from aiperf.cli.output import print_json
 
 DESCRIPTION = """Computes the score of a run from its journal and checks the journal's hash chain.
 
@@ -40,7 +41,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         }
         if report.fixed_network is not None:
             figures |= asdict(report.fixed_network)
-        print(json.dumps(figures, indent=2))
+        print_json(figures)
         return status
     from aiperf.cli.output import print_folded
     from aiperf.report.text import closing_lines

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Collection, Sequence
 
+from aiperf.cli.output import print_json
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 
@@ -65,7 +65,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     to = None if arguments.to is None else named_entry(entries, arguments.to)
     found = [standing(report_of(run_folder(run)), entries, to) for run in arguments.runs]
     if arguments.json:
-        print(json.dumps(standing_json(str(arguments.list), entries, found), indent=2))
+        print_json(standing_json(str(arguments.list), entries, found))
     else:
         print_folded(line for each in found for line in standing_lines(each, None if to is None else to.name))
     return 1 if any(each.lacks for each in found) else 0

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.cli.output import program
+from aiperf.cli.output import print_json, program
 from aiperf.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _add(arguments: argparse.Namespace, options: list[str]) -> int:
     make_folder(arguments.log)
     signed, torn = add(path, arguments.key, entry)
     if arguments.json:
-        print(json.dumps(_as_json(signed), indent=2))
+        print_json(_as_json(signed))
         return 0
     if torn is not None:
         print(f"an incomplete last line (its writer was killed) was moved to '{torn}'; its id was never printed")
@@ -130,7 +129,7 @@ def _show(arguments: argparse.Namespace) -> int:
         rows.append((each, owners))
     if arguments.json:
         entries = [_as_json(each) | {"signers": owners} for each, owners in rows]
-        print(json.dumps({"head": log.head, "torn_bytes": len(log.torn), "entries": entries}, indent=2))
+        print_json({"head": log.head, "torn_bytes": len(log.torn), "entries": entries})
         return 0 if is_known else 1
     withdrawn = log.withdrawn()
     for each, owners in rows:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from aiperf.cli.output import print_json
 from aiperf.errors import BadConfiguration
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _level(arguments: argparse.Namespace) -> int:
     if arguments.json:
         facts = {"run": report.run.name, "reference": reference, "level": arguments.level, "is_valid": is_valid}
         facts |= {"strictest": next(iter(permitted), None), "differences": [asdict(each) for each in differences]}
-        print(json.dumps(facts, indent=2))
+        print_json(facts)
     else:
         print_line(sanitize(f"{report.run.name}: level {arguments.level} is {'' if is_valid else 'not '}satisfied"))
         print_table(level_table(reference, differences, is_preset=is_preset))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_line
+from aiperf.cli.output import print_json, print_line
 from aiperf.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             f"a submission is a file that can be read and unpacked, but found: {error}. Correct the name, or copy it again"
         ) from error
     if arguments.json:
-        print(json.dumps([asdict(each) | {"is_good": each.is_good} for each in inspections], indent=2))
+        print_json([asdict(each) | {"is_good": each.is_good} for each in inspections])
     else:
         for each in inspections:
             for line in lines(each):

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aiperf.cli.output import print_json
 from aiperf.errors import BadConfiguration
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     found = audit(run_folder(arguments.run), _root(options), arguments.detections)
     if arguments.json:
         result = asdict(found) | {"differing_images": found.differing_images, "is_confirmed": found.is_confirmed}
-        print(json.dumps(result, indent=2))
+        print_json(result)
     else:
         for line in lines(found):
             print(line)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from aiperf.cli.arguments import add_number
+from aiperf.cli.output import print_json
 
 if TYPE_CHECKING:
     from aiperf.verify import CheckResult, Verification
@@ -57,7 +57,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     run = path if path.is_file() else run_folder(arguments.run)
     verification = verify(run, None if arguments.all else sample, followed)
     if arguments.json:
-        print(json.dumps(asdict(verification) | {"is_sound": verification.is_sound}, indent=2))
+        print_json(asdict(verification) | {"is_sound": verification.is_sound})
     else:
         for line in lines(verification):
             print(line)

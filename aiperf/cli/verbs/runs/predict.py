@@ -6,6 +6,7 @@ import argparse
 import json
 
 from aiperf.cli.arguments import add_number
+from aiperf.cli.output import print_json
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 
@@ -79,7 +80,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.out is not None:
         write_named(arguments.out, content.encode())
     if arguments.json:
-        print(content)
+        print_json(as_json(found), indent=1)
     else:
         print_folded(lines(found))
         if arguments.again is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import time
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.cli.output import print_line
+from aiperf.cli.output import print_json, print_line
 from aiperf.cli.phases import Phases
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def _print(checks: Sequence[NodeChecked], *, as_json: bool) -> int:
     from aiperf.preflight.result_table import lines
 
     if as_json:
-        print(json.dumps([msgspec.to_builtins(check) for check in checks], indent=2))
+        print_json([msgspec.to_builtins(check) for check in checks])
     else:
         for line in lines(checks):
             print_line(line)

@@ -64,14 +64,13 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         for line in write_index(conf):
             print_line(line)
         return 0
-    from rich.console import Console
-
+    from aiperf.console import SanitizedConsole
     from aiperf.data.verification import prepare  # imports torch
 
     if arguments.published_layout:
-        report = _published_layout(conf, arguments.pack, Console())
+        report = _published_layout(conf, arguments.pack, SanitizedConsole())
     else:
-        report = prepare(conf, pack=arguments.pack, out=Console(), checksums=arguments.checksums)
+        report = prepare(conf, pack=arguments.pack, out=SanitizedConsole(), checksums=arguments.checksums)
     for line in report.lines:
         print_line(line)
     return 0 if report.is_usable else 1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import asdict
+
+from aiperf.cli.output import print_json
 
 DESCRIPTION = """Shows the state of a run on another host or in a batch job, from its journal. Neither the run nor the
 scheduler is contacted."""
@@ -30,7 +31,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     folder = run_folder(arguments.run)
     if arguments.json:
-        print(json.dumps(asdict(status_of(folder, time.time()))))
+        print_json(asdict(status_of(folder, time.time())), indent=None)
         return 0
     from aiperf.cli.output import print_folded
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
+from aiperf.cli.output import print_json
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 from aiperf.units import duration, share, si, size
@@ -136,7 +137,7 @@ def _count(arguments: argparse.Namespace) -> None:
     else:
         counted = count_sources(arguments.files, flags=shlex.split(arguments.flags), **shared)
     if arguments.json:
-        print(json.dumps(asdict(counted), indent=2))
+        print_json(asdict(counted))
         return
     print("\n".join(_count_lines(counted)))
     if arguments.annotate:
@@ -219,7 +220,7 @@ def _show(arguments: argparse.Namespace, name: str, measured: dict[str, Any]) ->
     replace_file(folder / f"{name}.json", json.dumps(measured, indent=2).encode())
     replace_file(folder / f"{name}.html", program_page([measured], [], []).encode())
     if arguments.json:
-        print(json.dumps(measured, indent=2))
+        print_json(measured)
         return
     print("\n".join(program_lines(measured)))
     median = duration(measured["seconds"]["median"])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from aiperf.cli.arguments import add_number
+from aiperf.cli.output import print_json
+from aiperf.console import SanitizedConsole
 from aiperf.data.description import IMAGENET_TRAINING_IMAGES, IMAGENET_VALIDATION_IMAGES
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.files import given_path, what_is_wrong_with
@@ -93,7 +93,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     batch = arguments.batch or DEFAULT_BATCH
     layers = () if arguments.array is None else array_layers(graph, arguments.array)
     if arguments.json:
-        print(json.dumps(as_json(counted, batch) | array_json(layers, arguments.array), indent=2))
+        print_json(as_json(counted, batch) | array_json(layers, arguments.array))
     else:
         _print(arguments.graph, counted, batch)
         print("".join(f"{line}\n" for line in array_lines(layers, arguments.array)), end="")
@@ -137,7 +137,7 @@ def _print(name: str, counted: Cost, batch: int) -> None:
     table.add_row(
         "tensor only (for MFU)", *_figures(counted.tensor_forward_flops, counted.tensor_backward_flops), style="dim"
     )
-    console = Console()
+    console = SanitizedConsole()
     console.print(table)
     forward = IMAGENET_TRAINING_IMAGES * counted.forward_flops
     backward = IMAGENET_TRAINING_IMAGES * counted.backward_flops
@@ -188,7 +188,7 @@ def _count_detector(arguments: argparse.Namespace) -> None:
     except IllegalGraph as error:
         raise AiperfError(str(error)) from error
     if arguments.json:
-        print(json.dumps(detector_as_json(detector), indent=2))
+        print_json(detector_as_json(detector))
     else:
         _print_detector(detector)
 
@@ -220,7 +220,7 @@ def _print_detector(detector: Detector) -> None:
     )
     for name, part in rows:
         table.add_row(name, *_figures(part.forward_flops, part.backward_flops))
-    console = Console()
+    console = SanitizedConsole()
     console.print(table)
     lines = [f"parameters: {counted.parameters:,} in {counted.tensors} tensors"]
     if detector.network == FASTER_RCNN_R50:

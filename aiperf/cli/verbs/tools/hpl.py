@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_folded
+from aiperf.cli.output import print_folded, print_json
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path, host_name
 
@@ -174,7 +173,7 @@ def _predict(arguments: argparse.Namespace) -> None:
         content: dict[str, Any] = listing.as_json(made)
         if varied:
             content["varied"] = [{"value": value, **listing.prediction_as_json(each)} for value, each in varied]
-        print(json.dumps(content, indent=2))
+        print_json(content)
         return
     print_folded(_prediction_lines(of, made))
     for value, each in varied:

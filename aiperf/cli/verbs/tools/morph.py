@@ -8,12 +8,12 @@ import random
 from pathlib import Path
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from aiperf.atomic_files import write_named
 from aiperf.cli.arguments import add_number
 from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
+from aiperf.console import SanitizedConsole
 from aiperf.errors import AiperfError
 from aiperf.rng import derive
 from aiperf.units import change, operations
@@ -106,7 +106,7 @@ def _grow(graph: Graph, arguments: argparse.Namespace) -> tuple[Graph, list[Morp
             graph.fingerprint[:12],
         )
         before = now
-    Console().print(table)
+    SanitizedConsole().print(table)
     return graph, morphs
 
 

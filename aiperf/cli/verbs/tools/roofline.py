@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
+from aiperf.cli.output import print_json
 from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
@@ -105,7 +106,7 @@ def _programs(arguments: argparse.Namespace, results: list[Mapping[str, Any]]) -
     names = [each["name"] for each in results]
     replace_file(arguments.out, program_page(results, roofs, published(names) if arguments.published else []).encode())
     if arguments.json:
-        print(json.dumps(results, indent=2))
+        print_json(results)
     else:
         print("\n".join(line for each in results for line in program_lines(each)))
         print(f"wrote {arguments.out}")
@@ -125,7 +126,7 @@ def _run(arguments: argparse.Namespace) -> None:
             f"{arguments.graph!r} lacks one of them: run with preflight.probes=full, or on an accelerator of system/peaks.json"
         )
     if arguments.json:
-        print(json.dumps({"kind": "run", **asdict(floor)}, indent=2))
+        print_json({"kind": "run", **asdict(floor)})
         return
     rest = floor.busy_seconds - floor.arithmetic_seconds - floor.memory_seconds
     parts = {
@@ -169,7 +170,7 @@ def _network(arguments: argparse.Namespace) -> None:
         found["step_seconds"], found["measured_seconds"] = layer_times(graph, arguments.batch, arguments.precision)
     replace_file(arguments.out, network_page(found).encode())
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
         return
     print(
         f"{arguments.graph}, batch {arguments.batch} in {arguments.precision} on {on.name}: "

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from aiperf.cli.arguments import add_number
+from aiperf.cli.output import print_json
 from aiperf.errors import BadConfiguration
 
 DESCRIPTION = """Computes links, diameter and bisection of a network, and the time of an all-reduce on it with its two bounds.
@@ -40,7 +40,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     figures = as_json(network_of(arguments.topology), arguments.link, arguments.alpha, _size(arguments))
     if arguments.json:
-        print(json.dumps(figures, indent=2))
+        print_json(figures)
     else:
         from aiperf.scaling.text import topology_lines
 

@@ -106,6 +106,9 @@ def _shell(name: str, lines: str, folder: Path) -> str:
 
 
 def test_bash_completes_by_the_words_after_the_last_equals_sign(runs: Path) -> None:
+    interpreter = runs / "python"  # its own path may have a space, at which this test would split it
+    interpreter.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    interpreter.chmod(0o755)
     asked = """
 source completion
 ask() {
@@ -119,7 +122,7 @@ ask "aiperf-cluster score runs/"
 ask "PYTHON -m aiperf start=x schedule=r"
 ask "python script.py sch"
 complete -p aiperf-cluster python
-""".replace("PYTHON", sys.executable)
+""".replace("PYTHON", str(interpreter))
 
     message = _shell("bash", asked, runs).splitlines()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from aiperf.atomic_files import replace_file
 from aiperf.drive.ray.cluster import certificates, join_node
 from aiperf.drive.ray.cluster.certificates import CA, CERTIFICATE, KEY, Authority, new_authority, refusal
 from aiperf.drive.ray.cluster.head import HeadAddress
@@ -87,7 +88,7 @@ def test_a_refused_connection_to_the_head_has_its_reason(
     )
     with head(server, speaks_tls=fault != "no TLS") as address:
         run = HeadAddress(address, "x", authority)
-        (tmp_path / HEAD_FILE).write_bytes(msgspec.json.encode(run))
+        replace_file(tmp_path / HEAD_FILE, msgspec.json.encode(run), 0o600)
 
         with pytest.raises(RuntimeNotStarted, match=f"by TLS, but that failed: .*({reason})"):
             join_node.join(tmp_path, patience_seconds=1.0)

@@ -207,8 +207,9 @@ def _shape(event: RunStarted, share: float) -> None:
     for name, least in (("accelerators", 0), ("ranks", 1), ("cores", 0)):
         must_be_integer(f"shape.{name}", getattr(shape, name), least, LARGEST)
     must_be_integer("shape.memory_bytes", shape.memory_bytes, 1, LARGEST_COUNT)
-    space = event.config.get("space")
-    if isinstance(space, dict) and "budget" in event.config:
+    space, budget = event.config.get("space"), event.config.get("budget")
+    if isinstance(space, dict) and budget is not None:
+        must("memory_share" in budget, "a plan must record budget.memory_share", "none")
         spaced, expected = space.get("budget"), int(share * shape.memory_bytes)
         recorded = spaced.get("memory_bytes") if isinstance(spaced, dict) else None
         must(recorded == expected, f"the memory budget of this worker shape is {expected!r} bytes", repr(recorded))

@@ -4,12 +4,12 @@
 
 Each step is a process with a time limit. FOLDER keeps its rows (STEP.jsonl), its output (STEP.log) and table.md. A finished
 step is not repeated, and a step that fails does not stop the next one. The steps drive loop, ranks, memory search and decoders
-of this program directly. They need torch, NumPy, Pillow and five wheels, and neither Ray nor Hydra. The wheels are unpacked on
+of this program directly. They need torch, NumPy, Pillow and six wheels, and neither Ray nor Hydra. The wheels are unpacked on
 a machine with a network, and the folder SITE is then in PYTHONPATH:
 
     python3 -m pip install --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
         --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
-        --target SITE msgspec simplejpeg safetensors psutil threadpoolctl
+        --target SITE msgspec simplejpeg safetensors psutil threadpoolctl pyyaml
 
 The call stops by itself if there is no device, if it is slower than its kind, or if two steps in a row reach their limits.
 """

@@ -18,7 +18,7 @@ import sys
 from importlib.machinery import PathFinder
 KNOWN = set(
     "torch torchgen functorch numpy PIL sympy mpmath networkx jinja2 markupsafe filelock fsspec typing_extensions triton "
-    "setuptools _distutils_hack msgspec simplejpeg safetensors psutil threadpoolctl packaging jaraco more_itertools".split()
+    "setuptools _distutils_hack msgspec simplejpeg safetensors psutil threadpoolctl packaging jaraco more_itertools yaml".split()
 )
 class BareImage:
     @staticmethod
@@ -31,7 +31,7 @@ class BareImage:
     invalidate_caches = PathFinder.invalidate_caches
 sys.meta_path[sys.meta_path.index(PathFinder)] = BareImage
 """
-"""The finder of modules, without the packages that a bare image and the five wheels lack."""
+"""The finder of modules, without the packages that a bare image and the six wheels lack."""
 
 
 def call(folder: Path, *words: str, bare: Path | None = None) -> str:

@@ -17,8 +17,9 @@ BARE_IMAGE = """
 import sys
 from importlib.machinery import PathFinder
 KNOWN = set(
-    "torch torchgen functorch numpy PIL sympy mpmath networkx jinja2 markupsafe filelock fsspec typing_extensions yaml "
-    "triton setuptools _distutils_hack msgspec simplejpeg safetensors psutil threadpoolctl packaging jaraco more_itertools".split()
+    "torch torchgen functorch numpy PIL sympy mpmath networkx jinja2 markupsafe filelock fsspec triton typing_extensions "
+    "setuptools _distutils_hack msgspec simplejpeg safetensors psutil threadpoolctl packaging jaraco "
+    "more_itertools yaml".split()
 )
 class BareImage:
     @staticmethod

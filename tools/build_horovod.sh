@@ -46,10 +46,11 @@ C
     ln -s "$nccl_links/lib/libnccl.so.2" "$work/nccl/lib/libnccl.so.2"
     operations+=("HOROVOD_NCCL_HOME=$work/nccl")
   fi
-  # CMake 4 refuses the old policy version of Horovod's third_party/gloo
+  # CMake 4 refuses the old policy version of Horovod's third_party/gloo. pip's own cache does not tell a wheel without CUDA from
+  # one with it.
   env CMAKE_POLICY_VERSION_MINIMUM=3.5 CXX="$work/c++" MAKEFLAGS="-j$JOBS" HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
     HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 "${operations[@]}" \
-    "$PY" -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --no-binary horovod --wheel-dir "$kept" "$WANT"
+    "$PY" -m pip wheel --disable-pip-version-check --no-cache-dir --no-build-isolation --no-deps --no-binary horovod --wheel-dir "$kept" "$WANT"
 fi
 "$PY" -m pip install --disable-pip-version-check --constraint constraints.txt "$kept"/horovod-"${WANT#horovod==}"-*.whl
 "$PY" "$(dirname "$0")/horovod_plan.py" --fits || { echo "the installed Horovod lacks parts that were built ($key)"; exit 1; }

@@ -27,6 +27,7 @@ OBJECTS = {
 
 KNOWN = {
     "aiperf/drive/ray/generators.py": "the driver's own packets, within Ray's calls and object store: behind the token",
+    "aiperf/drive/ray/cluster/ray_environment.py": "tries the loopback interface, and reads nothing",
     "aiperf/train/ranks/rendezvous.py": "admits the worker's own hosts, and takes its words as bytes",
 }
 """Exceptions, each with the reason."""

@@ -55,7 +55,7 @@ def test_a_damaged_job_file_is_refused_with_its_fix(tmp_path: Path, content: byt
     folder, written = journal(tmp_path, (GOLDEN / "resumed-v4.jsonl").read_bytes())
     (folder / JOB).write_bytes(content)
 
-    with pytest.raises(BadConfiguration, match=r"job\.json holds the kind .* Remove the file"):
+    with pytest.raises(BadConfiguration, match=r"job\.json holds the kind .*: remove it"):
         list(lines(folder, written))
 
 

@@ -65,7 +65,7 @@ def test_prediction_for_other_options_is_refused(tmp_path: Path) -> None:
 
 
 def test_file_that_is_no_prediction_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadConfiguration, match=r"has format 1 and the fields"):
+    with pytest.raises(BadConfiguration, match=r"format 1, but found .*Object missing required field"):
         sealed(configured(), {"format": 2}, tmp_path)
 
 

@@ -11,12 +11,13 @@ from typing import ClassVar
 
 import pytest
 
+from aiperf import config
 from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
 from aiperf.accounting.score import score
 from aiperf.accounting.valid_window import window
 from aiperf.accounting.work_log import work_log
 from aiperf.config import RunConf
-from aiperf.data.dataset_config import FilesConf, ImagenetConf, SyntheticConf
+from aiperf.data.dataset_config import DataSetConf, FilesConf, ImagenetConf, SyntheticConf
 from aiperf.data.description import DataSet
 from aiperf.drive.driver import Driver
 from aiperf.errors import BadConfiguration, JournalNotWritten
@@ -64,7 +65,8 @@ class Clouds(FilesConf):
         return DataSet(self.name, 1_000, 200, 7, 64, 3, (0.5,) * 3, (0.25,) * 3)
 
 
-def test_published_set_can_be_simulated_without_its_files(tmp_path: Path) -> None:
+def test_published_set_can_be_simulated_without_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(config._CHOSEN, DataSetConf, (*config._CHOSEN[DataSetConf], Clouds))
     opening = open_run(replace(configured(hours=0.5), dataset=Clouds()))
     drive(world_of(opening), opening.first, tmp_path / NAME)
 

@@ -163,7 +163,7 @@ def test_typed_fields_override_the_forms_file(
     [
         ("nmae: x\n", "unknown field 'nmae'"),
         ("year: old\n", "site.yaml"),
-        ("- a\n", "must map the form's fields"),
+        ("- a\n", "is a YAML file of FIELD: value lines"),
         ("a: [\n", "is not valid YAML"),
         ("file: other.yaml\n", "unknown field 'file'"),
         ("power_share: 2\n", "is between 0 and 1"),
@@ -178,7 +178,10 @@ def test_a_file_that_is_no_form_is_refused(tmp_path: Path, content: str, why: st
 
 
 def test_a_file_that_is_not_there_is_refused_by_its_name() -> None:
-    with pytest.raises(BadConfiguration, match=r"system\.file is a YAML file; 'nowhere\.yaml'"):
+    with pytest.raises(
+        BadConfiguration,
+        match=r"system\.file is a YAML file of FIELD: value lines, but found 'nowhere\.yaml', which is not there",
+    ):
         configure(["system.file=nowhere.yaml"])
 
 

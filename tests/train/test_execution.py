@@ -525,12 +525,12 @@ def test_eager_passes_are_validation_and_the_last_images() -> None:
 
 def test_compiled_code_is_looked_for_in_private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch's default folder in /tmp has a name that another user can take."""
-    execution._keep_code_private.cache_clear()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in CODE_CACHES:
         monkeypatch.setenv(name, "")
+    keep = execution._keep_code_private.__wrapped__  # that of the process stays as earlier tests left it
 
-    scratch = execution._keep_code_private()
+    scratch = keep()
 
     assert scratch is not None and scratch.path.stat().st_mode & 0o777 == 0o700
     assert {name: Path(os.environ[name]).parent for name in CODE_CACHES} == dict.fromkeys(CODE_CACHES, scratch.path)
@@ -538,6 +538,5 @@ def test_compiled_code_is_looked_for_in_private_folders(tmp_path: Path, monkeypa
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "open"))
-    execution._keep_code_private.cache_clear()
     with pytest.raises(NotOwn, match="must be a directory of user"):
-        execution._keep_code_private()
+        keep()

@@ -73,12 +73,17 @@ def add(path: Path, key: Path | None, entry_of: Callable[[Announcements], AnyEnt
     s for another writer.
 
     Raises:
-        AnnouncementsNotWritten: another writer holds the log, or the file cannot be locked or written. Nothing is added.
+        AnnouncementsNotWritten: another writer holds the log, or the file cannot be locked or written, or is too large.
+            Nothing is added, and no new file is left.
         AnnouncementsDamaged: a line of the log was changed or removed, or a line or the new entry is not valid.
         KeyUnusable: the key cannot sign, or ssh-keygen is not installed.
         OSError: the log cannot be read, or the incomplete line cannot be moved.
     """
     with _locked(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > LARGEST:
+            raise AnnouncementsNotWritten(
+                f"a log of announcements has at most {LARGEST} bytes, but '{path}' has {size}: begin another one, --log FILE"
+            )
         content = file.read()
         log = parse(content, str(path))
         signed = content_of(entry_of(log))
@@ -119,7 +124,23 @@ def _sync_folder(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[IO[bytes]]:
-    """Open the file, created if missing, for one writer at a time."""
+    """Open the file, created if missing, for one writer at a time. If nothing is written, a created file is removed."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        is_new = not path.exists()
+        with _opened(path) as file:
+            _lock(file, path, deadline)
+            if not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                continue  # the writer before this one removed it
+            try:
+                yield file
+            finally:
+                if is_new and not os.fstat(file.fileno()).st_size:
+                    path.unlink()
+            return
+
+
+def _opened(path: Path) -> IO[bytes]:
     try:
         require_file(path)
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -128,22 +149,23 @@ def _locked(path: Path) -> Iterator[IO[bytes]]:
             f"a log of announcements is a file in an existing folder. '{path}' cannot be opened ({error.strerror}). "
             "Create its folder, or name another file"
         ) from error
-    with open(number, "r+b", buffering=0) as file:  # noqa: PTH123  # a descriptor, not a path
-        deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN):
-                    raise AnnouncementsNotWritten(
-                        f"a lock keeps two announcements apart. '{path}' could not be locked ({error.strerror}). Keep the log "
-                        "on a file system with locks"
-                    ) from error
-                if time.monotonic() > deadline:
-                    raise AnnouncementsNotWritten(
-                        f"one announcement is written at a time. '{path}' has been locked by another process for "
-                        f"{LOCK_SECONDS:.0f} s. End that process (fuser {path}), then announce again"
-                    ) from error
-                time.sleep(_LOOK_SECONDS)
-        yield file
+    return open(number, "r+b", buffering=0)  # noqa: PTH123  # a descriptor, not a path
+
+
+def _lock(file: IO[bytes], path: Path, deadline: float) -> None:
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN):
+                raise AnnouncementsNotWritten(
+                    f"a lock keeps two announcements apart. '{path}' could not be locked ({error.strerror}). Keep the log "
+                    "on a file system with locks"
+                ) from error
+            if time.monotonic() > deadline:
+                raise AnnouncementsNotWritten(
+                    f"one announcement is written at a time. '{path}' has been locked by another process for "
+                    f"{LOCK_SECONDS:.0f} s. End that process (fuser {path}), then announce again"
+                ) from error
+            time.sleep(_LOOK_SECONDS)

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from aiperf.errors import AnnouncementsDamaged, AnnouncementsNotWritten
 from aiperf.journal.sealed_log import ORIGIN, sealed
-from aiperf.submission.announcement_file import add, read_log
+from aiperf.submission.announcement_file import LARGEST, add, read_log
 from aiperf.submission.announcements import Announcements, HeadWitnessed, RunWithdrawn, parse
 from tests.builders.submission import key_file
 
@@ -90,7 +91,7 @@ def test_what_was_not_announced_cannot_be_withdrawn(tmp_path: Path) -> None:
             lambda log: RunWithdrawn(number=1, previous=log.head, at_unix=1.0, announcement="0" * 64, reason=""),
         )
 
-    assert read_log(tmp_path / "log").entries == ()
+    assert not (tmp_path / "log").exists()
 
 
 @pytest.mark.parametrize("left", [1, 40, -1])
@@ -135,6 +136,38 @@ def test_a_disk_that_takes_no_more_leaves_the_log_as_it_was(four: bytes, tmp_pat
 
     assert "could not be written (File too large). Nothing was announced" in result.stdout
     assert (tmp_path / "log").read_bytes() == four
+
+
+def test_a_log_of_more_than_its_limit_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as file:
+        file.truncate(LARGEST + 1)
+
+    with pytest.raises(AnnouncementsNotWritten, match=r"has at most 33554432 bytes, but .* has 33554433"):
+        add(tmp_path / "log", None, witness)
+
+
+def test_a_refused_writer_takes_no_entry_from_another(tmp_path: Path) -> None:
+    """One writer creates the log and is refused, while another waits for its lock."""
+    key = key_file(tmp_path)
+    context = multiprocessing.get_context("spawn")
+    other = context.Process(target=_announce, args=[tmp_path, 1])
+
+    def refused(log: Announcements) -> HeadWitnessed:
+        other.start()
+        while other.is_alive() and not _is_open_in(other.pid, tmp_path / "log"):
+            time.sleep(0.01)
+        raise AnnouncementsNotWritten("refused")
+
+    with pytest.raises(AnnouncementsNotWritten, match="refused"):
+        add(tmp_path / "log", key, refused)
+    other.join(120)
+
+    assert other.exitcode == 0
+    assert len(read_log(tmp_path / "log").entries) == 1
+
+
+def _is_open_in(pid: int | None, path: Path) -> bool:
+    return any(each.exists() and each.samefile(path) for each in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def test_announcements_made_at_once_all_stand_in_one_chain(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from aiperf.submission.signatures import principals, signing_key
 FORMAT = 1
 _LONGEST = 1 << 18
 """Largest entry in bytes. The configuration of a run has about 10 kB."""
+_BEGINNING = b'{"entry":{'
 _CHECKED_AT_ONCE = 8
 
 
@@ -175,6 +176,8 @@ def parse(content: bytes, name: str) -> Announcements:
                 unused[entries[-1].id] = True
     except LineRefused as error:
         raise _damaged(name, error.before + 1, str(error)) from error
+    if not entries and log.torn[: len(_BEGINNING)] != _BEGINNING[: len(log.torn)]:
+        raise _damaged(name, 1, "it does not begin as `announce` writes it: this is another file")
     with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
         keys = list(pool.map(lambda each: signing_key(each.signature, each.content), entries))
     for each, key in zip(entries, keys, strict=True):

@@ -62,7 +62,7 @@ RUNS = {
     "quality": "quality {FILE}",
     "rank": "rank {FILE}",
     "report": "report {FILE}",
-    "resume=": "resume={FILE} dry_run=true",
+    "resume=": "resume={FILE}",
     "roofline of a run": "roofline {FILE}",
     "scale": "scale {FILE} {FILE}",
     "score": "score {FILE}",
@@ -114,6 +114,7 @@ KINDS: dict[str, Callable[[Path], object]] = {
 
 
 ACCEPTED = {
+    ("rank --announcements", "empty"),
     ("report, form of a meter", "missing"),
     ("status, id of a job", "missing"),
     ("system.file=", "an empty object"),

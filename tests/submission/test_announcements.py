@@ -146,6 +146,16 @@ def test_a_log_of_more_than_its_limit_is_not_read(tmp_path: Path) -> None:
         add(tmp_path / "log", None, witness)
 
 
+@pytest.mark.parametrize("content", [b"{}", b"notes", b"\0"])
+def test_another_file_without_a_newline_is_no_torn_log(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "log").write_bytes(content)
+
+    with pytest.raises(AnnouncementsDamaged, match="line 1: it does not begin as `announce` writes it"):
+        add(tmp_path / "log", key_file(tmp_path), witness)
+
+    assert [path.name for path in tmp_path.glob("log*")] == ["log"]
+
+
 def test_a_refused_writer_takes_no_entry_from_another(tmp_path: Path) -> None:
     """One writer creates the log and is refused, while another waits for its lock."""
     key = key_file(tmp_path)

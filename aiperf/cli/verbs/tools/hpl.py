@@ -259,14 +259,14 @@ def _everything(arguments: argparse.Namespace) -> None:
     grids = [] if arguments.grid is None else [_grid(each) for each in arguments.grid.split(",")]
     binary = find_binary(arguments.binary)
     given = getattr(arguments, "system", None)
+    if given is not None:
+        of = system_file.read(given)
+        require_this_node(of, given)
     arguments.out.mkdir(parents=True, exist_ok=True)
     if given is None:
         print_folded(["calibrating this machine …"])
         of = _calibration(arguments)
         system_file.write(arguments.out / "here.yaml", of)
-    else:
-        of = system_file.read(given)
-        require_this_node(of, given)
     if not grids:
         best = [(each.p, each.q) for each in predictions(of.system, max(orders), arguments.nb, arguments.reading)]
         grids = list(dict.fromkeys([(1, 1), *dict.fromkeys(best)]))[:3]

@@ -43,6 +43,8 @@ class Processor:
     peak_ipc: float
     """Instructions that the core can issue per cycle."""
     source: str
+    fma_ports: int | None = None
+    """Ports that execute fused multiply-adds of `bits` bits. None if the processor has none."""
     flag: str = ""
     """Feature by which a virtual machine that hides the model is recognized."""
     cores: int | None = None
@@ -54,6 +56,10 @@ class Processor:
     def adds_per_cycle(self) -> float:
         """Largest number of 64-bit integer adds per clock cycle of one core, in vectors."""
         return roofline.adds_per_cycle(self.vector_ports, self.bits)
+
+    def fma_flops(self, cores: int, clock_hertz: float) -> float | None:
+        """Return the FP32 FLOPS of fused multiply-adds, two operations each. None without such a port."""
+        return None if self.fma_ports is None else 2 * self.fma_ports * self.bits / 32 * clock_hertz * cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,8 @@ class Peak:
     load: float
     """Load average of the last minute when the measurement began: processes that ran or waited for a processor."""
     notes: tuple[str, ...]
+    fma_nominal: float | None = None
+    """FP32 FLOPS of fused multiply-adds on all cores by the processor's family, with the measured clock. None if unknown."""
 
 
 @cache
@@ -179,6 +187,7 @@ def measure_peak(*, with_memory: bool = True) -> Peak:
         notes=()
         if not is_doubtful
         else (f"measured adds are below {share(DOUBTFUL, 0)} of nominal: the row is in doubt",),
+        fma_nominal=None if row is None else row.fma_flops(cores, clock),
     )
 
 

@@ -149,6 +149,7 @@ def test_processors_are_found_by_model_number_and_feature() -> None:
     found = [processor_of(text) for text in (zen5, hidden, "CPU part : 0xd4f\n", "model : 1\ncpu family : 1\n")]
 
     assert [None if row is None else row.adds_per_cycle for row in found] == [32, 16, 8, None]
+    assert [None if row is None else row.fma_flops(2, 1e9) for row in found] == [128e9, 128e9, 64e9, None]
 
 
 def test_every_rule_and_every_processor_has_a_source() -> None:

@@ -172,6 +172,9 @@ def _peak_text(measured: Peak) -> str:
         f"nominal: {nominal}. {measured.source}",
         *(f"  {name} {si(rate, 'OPS')} per core" for name, rate in measured.per_core.items()),
     ]
+    if measured.fma_nominal is not None and (each := measured.per_core.get("fma_fp32")) is not None:
+        reached = share(each * measured.cores / measured.fma_nominal)
+        lines.append(f"FMA in FP32, by family: {si(measured.fma_nominal, 'FLOPS')} on all cores, {reached} measured")
     if measured.memory_bytes_per_second is not None and measured.array_bytes is not None:
         lines.append(
             f"STREAM triad: {si(measured.memory_bytes_per_second, 'B/s')} with arrays of {size(measured.array_bytes)}, under a "

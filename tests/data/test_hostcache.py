@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +32,11 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def holder() -> Iterator[Callable[[], Connection]]:
-    """Start processes that hold the cache with the record b"abc". A word ends one, an end of the pipe kills it."""
-    started: list[tuple[multiprocessing.process.BaseProcess, Connection]] = []
+def holder() -> Iterator[Callable[[], tuple[BaseProcess, Connection]]]:
+    """Start processes that hold the cache with the record b"abc". A message ends one, an end of the pipe kills it."""
+    started: list[tuple[BaseProcess, Connection]] = []
 
-    def start() -> Connection:
+    def start() -> tuple[BaseProcess, Connection]:
         context = multiprocessing.get_context("spawn")
         own, other = context.Pipe()
         process = context.Process(target=_hold, args=(other,))
@@ -43,7 +44,7 @@ def holder() -> Iterator[Callable[[], Connection]]:
         other.close()
         started.append((process, own))
         assert own.recv() == b"abc"
-        return own
+        return process, own
 
     yield start
     for process, own in started:
@@ -90,11 +91,12 @@ def test_sets_that_differ_share_nothing() -> None:
     other.close()
 
 
-def test_records_live_as_long_as_any_process_has_them(holder: Callable[[], Connection]) -> None:
+def test_records_live_as_long_as_any_process_has_them(holder: Callable[[], tuple[BaseProcess, Connection]]) -> None:
     """The maker is killed while a second process reads, then a third takes its place."""
-    maker = holder()
-    second = holder()
-    maker.close()
+    maker, end = holder()
+    _, second = holder()
+    end.close()
+    maker.join()
     third = HostCache("a set", _SIZES)
     second.send("close")
     assert second.recv() == "closed"

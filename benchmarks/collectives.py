@@ -25,7 +25,7 @@ import psutil
 import torch
 
 from aiperf.data.dataset_config import SyntheticConf
-from aiperf.journal.messages import Crashed, EpochDone, Train, TrialDone, Word
+from aiperf.journal.messages import Crashed, EpochDone, Message, Train, TrialDone
 from aiperf.statistics.interleaved import interval_of_median
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
@@ -78,9 +78,9 @@ def order(trial: int, batch: int, epochs: int = 1) -> Train:
 
 def carry_out(group: RankGroup, train: Train) -> list[EpochDone]:
     group.order(train)
-    words: list[Word] = []
+    words: list[Message] = []
     while not (words and isinstance(words[-1], TrialDone | Crashed)):
-        words += group.words(timeout=10.0)
+        words += group.messages(timeout=10.0)
     assert isinstance(words[-1], TrialDone), words[-1]
     return [word for word in words if isinstance(word, EpochDone)]
 

@@ -81,7 +81,7 @@ def _invented(finished: int, history: History, random: Random) -> Iterator[Obser
                 worst = min(kept)
                 kept.remove(worst)
                 observations.append(WeightsDropped(worst[1]))
-        history.tell(observations)
+        history.observe(observations)
         yield from observations
 
 
@@ -95,7 +95,7 @@ def warm(history: History, searcher: Searcher, proposals: int) -> list[float]:
         proposal = propose(searcher, history, request, tuner)
         seconds.append(time.process_time() - begin)
         oldest = next(iter(history.in_flight))
-        history.tell([_observation(history, request, proposal), Finished(oldest, 0.7 + (done * 37 % 11) / 100)])
+        history.observe([_observation(history, request, proposal), Finished(oldest, 0.7 + (done * 37 % 11) / 100)])
     return seconds[5:]
 
 
@@ -117,7 +117,7 @@ def cold(finished: int, searcher: Searcher) -> tuple[float, float]:
     observations, tuner = invented(finished), TpeConf().build()
     begin = time.process_time()
     history = History(space())
-    history.tell(observations)
+    history.observe(observations)
     updated = time.process_time()
     propose(searcher, history, Request(len(history.trials), ROUND, 1), tuner)
     return time.process_time() - updated, updated - begin
@@ -144,7 +144,7 @@ def main() -> None:
     print("| --- | --- | --- | --- |")
     for finished in arguments.finished:
         history = History(space())
-        history.tell(invented(finished))
+        history.observe(invented(finished))
         fast = warm(history, searcher, arguments.proposals)
         fresh = [in_new_process(cold, finished, searcher) for _ in range(arguments.processes)]
         columns = [fast, [first for first, _ in fresh], [update for _, update in fresh]]

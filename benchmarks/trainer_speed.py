@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.opened import OpenData
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import Advanced, EpochDone, Train, Word
+from aiperf.journal.messages import Advanced, EpochDone, Message, Train
 from aiperf.rng import derive
 from aiperf.statistics.interleaved import Ratio, interleaved
 from aiperf.system.peaks import DataType, board_variant, peak
@@ -274,7 +274,7 @@ class OwnLoop:
             edges=(),
         )
         place = RankContext.make(conf, data, graph, device, SingleRank(), writer=None)
-        self._words: Iterator[Word] = train(order, place, time.monotonic())
+        self._words: Iterator[Message] = train(order, place, time.monotonic())
 
     def do(self, steps: int) -> None:
         """Run the steps. On a GPU messages are two steps behind, as in a run. As many steps are queued as are reported."""

@@ -308,7 +308,7 @@ class History:
 
     # --- updates
 
-    def tell(self, observations: Iterable[Observation]) -> None:
+    def observe(self, observations: Iterable[Observation]) -> None:
         """Add observations (events of the search such as a proposed or finished trial), in order.
 
         Each costs the same for any length of the history. A result of a trial that is not in flight is ignored. Raise

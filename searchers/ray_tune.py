@@ -176,7 +176,7 @@ class MorphismSearch(TuneSearcher):
         try:
             observations = [_decoded(one) for one in encoded]
             history = History(self._history.space)
-            history.tell(observations)
+            history.observe(observations)
         except (ValueError, KeyError, TypeError, LookupError) as offence:
             raise DamagedSearch(
                 f"{checkpoint_path!r} has damaged observations ({offence!r}): give an undamaged copy of the file"
@@ -185,7 +185,7 @@ class MorphismSearch(TuneSearcher):
         self._numbers, self._ids = numbers, {number: trial for trial, number in numbers.items()}
 
     def _tell(self, observation: Observation) -> None:
-        self._history.tell([observation])
+        self._history.observe([observation])
         self._observations.append(observation)
 
 

@@ -487,7 +487,7 @@ def group() -> Rows:
     """A rank as a process, with NCCL on an accelerator: it trains, is killed, is stopped, and trains again."""
     from aiperf.data.dataset_config import SyntheticConf
     from aiperf.journal.events import TrialPrepared
-    from aiperf.journal.messages import Crashed, TrialDone, Word
+    from aiperf.journal.messages import Crashed, Message, TrialDone
     from aiperf.train.ranks.group import RankGroup
     from aiperf.train.trainer_config import TrainerConf
     from morphism import encode, start
@@ -503,11 +503,11 @@ def group() -> Rows:
             cores=min(16, len(os.sched_getaffinity(0))),
         )
 
-        def train(trial: int, epochs: int, then: signal.Signals | None = None) -> Word:
+        def train(trial: int, epochs: int, then: signal.Signals | None = None) -> Message:
             ranks.order(order(trial, epochs, 64))
-            words: list[Word] = []
+            words: list[Message] = []
             while not (words and isinstance(words[-1], TrialDone | Crashed)):
-                words += ranks.words(timeout=60)
+                words += ranks.messages(timeout=60)
                 if then is not None and any(isinstance(word, TrialPrepared) for word in words):
                     os.kill(ranks.pids()[0], then)
                     then = None

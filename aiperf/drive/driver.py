@@ -16,7 +16,7 @@ from aiperf.errors import NoWorkers, RuntimeLost
 from aiperf.journal import events
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import Journal
-from aiperf.journal.messages import Drop, Order, ProposalFailed, ProposalReturned, Release, Sum, Train, Word
+from aiperf.journal.messages import Drop, Message, Order, ProposalFailed, ProposalReturned, Release, Sum, Train
 from aiperf.rng import derive
 from aiperf.rules.decide import decide
 from aiperf.rules.evolve import evolve
@@ -75,7 +75,7 @@ class Driver:
         """
         began, known = self.clock.now(), self.run.next_worker
         while self.run.ended is None:
-            self._turn(self._words())
+            self._turn(self._messages())
             if self.run.next_worker == known and self.clock.now() - began > self.first_worker_seconds:
                 self._end("no workers")
                 self._commit()
@@ -86,9 +86,9 @@ class Driver:
                 )
             self.after_turn(self)
 
-    def _words(self) -> list[Word]:
+    def _messages(self) -> list[Message]:
         try:
-            return self.executor.words(self._patience())
+            return self.executor.messages(self._patience())
         except RuntimeLost:
             if not self.interrupted:
                 raise
@@ -97,7 +97,7 @@ class Driver:
     def _patience(self) -> float:
         return max(0.0, min(TURN_SECONDS, self.run.duration - self.clock.now()))
 
-    def _turn(self, words: list[Word]) -> None:
+    def _turn(self, words: list[Message]) -> None:
         for word in words:
             for event in self._interpret(word):
                 self._take(event)
@@ -108,7 +108,7 @@ class Driver:
                 self._carry_out(decision)
         self._commit()
 
-    def _interpret(self, word: Word) -> list[AnyEvent]:
+    def _interpret(self, word: Message) -> list[AnyEvent]:
         now = self.clock.now()
         match word:
             case ProposalReturned():
@@ -129,7 +129,7 @@ class Driver:
         if self.replay is not None:
             self.replay.take(event)
         if observed:
-            self.history.tell(observed)
+            self.history.observe(observed)
             self._outbox.append(observed)
         self._events.append(event)
 
@@ -140,7 +140,7 @@ class Driver:
         outbox, self._outbox = self._outbox, []
         for item in outbox:
             if isinstance(item, list):
-                self.executor.tell(item)
+                self.executor.observe(item)
             else:
                 self.executor.send(item)
 
@@ -185,7 +185,7 @@ class Driver:
             if all(trial.interval_end >= last for trial in at_work if trial.is_prepared or trial.has_worked):
                 break
             try:
-                words = self.executor.words(min(left, 0.1))
+                words = self.executor.messages(min(left, 0.1))
             except RuntimeLost:
                 break
             for word in words:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from aiperf.journal.messages import Order, Word
+from aiperf.journal.messages import Message, Order
 from searchers.history import Observation
 
 
@@ -25,7 +25,7 @@ class Executor(Protocol):
         """
         ...
 
-    def tell(self, observations: Sequence[Observation]) -> None:
+    def observe(self, observations: Sequence[Observation]) -> None:
         """Add results of trials to the searcher's history. Proposals that are requested later use them.
 
         `observations`: results in the sequence of the journal.
@@ -42,7 +42,7 @@ class Executor(Protocol):
         """
         ...
 
-    def words(self, timeout: float) -> list[Word]:
+    def messages(self, timeout: float) -> list[Message]:
         """Remove and return the messages that have arrived, in sequence. Wait up to `timeout` seconds for the first one.
 
         The seconds are those of the driver's clock. The list is empty if no message arrived in time. The

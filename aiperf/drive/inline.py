@@ -11,12 +11,12 @@ import msgspec
 
 from aiperf.files import host_name
 from aiperf.journal.events import ProposalRequested, WorkerJoined
-from aiperf.journal.messages import Drop, Order, Release, Sum, Train, Word
+from aiperf.journal.messages import Drop, Message, Order, Release, Sum, Train
 from aiperf.rules.proposals import Proposer, make
 from aiperf.system.describe import describe
 from searchers.history import History, Observation, Space
 
-Training = Callable[[Train], Iterator[Word]]
+Training = Callable[[Train], Iterator[Message]]
 """Function that carries out an order to train in this process, message by message."""
 
 
@@ -38,8 +38,8 @@ class InlineExecutor:
         self._train = train
         self._drop = drop
         self._worker = worker
-        self._unread: deque[Word] = deque()
-        self._training: Iterator[Word] = iter(())
+        self._unread: deque[Message] = deque()
+        self._training: Iterator[Message] = iter(())
 
     def start(self) -> None:
         """Add a WorkerJoined message for the only worker. `words` returns it."""
@@ -59,9 +59,9 @@ class InlineExecutor:
             )
         )
 
-    def tell(self, observations: Sequence[Observation]) -> None:
+    def observe(self, observations: Sequence[Observation]) -> None:
         """Add results of trials to the searcher's history, in the sequence of the journal."""
-        self._history.tell(observations)
+        self._history.observe(observations)
 
     def send(self, order: Order) -> None:
         """Carry out a command. A proposal is made at once. Training begins at the next call of `words`.
@@ -86,7 +86,7 @@ class InlineExecutor:
             case Sum():
                 pass  # waiting for words trains on to the next one, which has them
 
-    def words(self, timeout: float) -> list[Word]:
+    def messages(self, timeout: float) -> list[Message]:
         """Return all waiting messages. If there are none, train until the next message, and return it.
 
         Training may take longer than `timeout`. If nothing is being trained, wait at most 0.01 s and return an empty list.

@@ -81,7 +81,7 @@ class SessionState:
         self.work_log.take(event)
         if self.replay is not None:
             self.replay.take(event)
-        self.history.tell(observed)
+        self.history.observe(observed)
         self.observed += observed
 
 
@@ -331,7 +331,7 @@ def _drive(
         with ExitStack() as stack:
             executor = executor_of(conf, folder, state)
             stack.callback(executor.close)
-            executor.tell(state.observed)
+            executor.observe(state.observed)
             executor.start()
             driver = Driver(
                 state.run,

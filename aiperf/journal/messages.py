@@ -174,7 +174,7 @@ class CheckpointGone(_Message, frozen=True, kw_only=True):
     reason: str
 
 
-Word = (
+Message = (
     events.WorkerJoined
     | events.WorkerLost
     | events.WorkerNotStarted

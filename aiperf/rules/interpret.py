@@ -18,7 +18,7 @@ FILES_OF_A_LINE = 100
 """Maximum number of corrupt images in one event."""
 
 
-def interpret(run: Run, message: messages.Word, now: float) -> list[events.AnyEvent]:
+def interpret(run: Run, message: messages.Message, now: float) -> list[events.AnyEvent]:
     """Return the journal events of a message from a worker that arrives `now` seconds after the start of the run.
 
     Empty if the message is late or reports nothing new. The run is not changed. Answers to a request for a proposal

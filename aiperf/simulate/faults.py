@@ -16,7 +16,7 @@ from cluster.faults import FaultConf
 class WorkerLost(Fault[faults.WorkerLostConf]):
     """Fault that ends a worker before, during or after an attempt (one training of a network by a worker)."""
 
-    def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
+    def order_taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         """With probability conf.rate, plan the loss of `worker` at the time conf.when.
 
         It is before, during or after the training `attempt`. `cluster`: simulation in which the loss is planned.
@@ -39,7 +39,7 @@ class WorkerLost(Fault[faults.WorkerLostConf]):
 class WorkerHung(Fault[faults.WorkerHungConf]):
     """Fault that makes a worker silent during an attempt (one training of a network by a worker)."""
 
-    def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
+    def order_taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         """With probability conf.rate, plan that `worker` becomes silent at a random time of the longest possible `attempt`.
 
         `cluster`: simulation in which this is planned.
@@ -81,7 +81,7 @@ class Straggler(Fault[faults.StragglerConf]):
 class Crash(Fault[faults.CrashConf]):
     """Fault that ends an attempt (one training of a network by a worker). Its worker continues."""
 
-    def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
+    def order_taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         """With probability conf.rate, mark the training `attempt` to crash in one of its first four epochs.
 
         A share conf.final of crashes is not retried. `cluster`, `worker`: not used.
@@ -94,7 +94,7 @@ class Crash(Fault[faults.CrashConf]):
 class MemoryRunsOut(Fault[faults.MemoryRunsOutConf]):
     """Fault that lets the accelerator memory run out in an epoch of an attempt (one training of a network)."""
 
-    def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
+    def order_taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         """With probability conf.rate, mark the training `attempt` to run out of memory in one of its first three epochs.
 
         `cluster`, `worker`: not used.
@@ -106,7 +106,7 @@ class MemoryRunsOut(Fault[faults.MemoryRunsOutConf]):
 class CheckpointsUnwritten(Fault[faults.CheckpointsUnwrittenConf]):
     """Fault that lets all writes of checkpoints fail during an attempt (one training of a network)."""
 
-    def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
+    def order_taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         """With probability conf.rate, mark that no checkpoint of the training `attempt` can be written.
 
         `cluster`, `worker`: not used.

@@ -16,7 +16,7 @@ import msgspec
 from aiperf.data.errors import DamagedData
 from aiperf.data.opened import OpenData
 from aiperf.journal.events import CheckpointNotWritten, CheckpointWritten
-from aiperf.journal.messages import CorruptImagesFound, EpochDone, Train, Word
+from aiperf.journal.messages import CorruptImagesFound, EpochDone, Message, Train
 from aiperf.train.rank_context import RankContext
 from aiperf.train.stages import Stage
 
@@ -33,11 +33,11 @@ class EpochMessage:
     is_last: bool
 
 
-AttemptMessages = Generator["Word | EpochMessage | None", None, None]
+AttemptMessages = Generator["Message | EpochMessage | None", None, None]
 """Messages of an attempt. None after each step, so that a delayed message can be sent."""
 
 
-def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iterator[Word]:
+def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iterator[Message]:
     """Yield the messages of an attempt (one execution of a trial) in the sequence in which the driver receives them.
 
     `words`: the messages as they arise, None after each step. `order`: command to train the trial. The end of an epoch is
@@ -46,7 +46,7 @@ def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iter
     images are reported before the message of the step that read them. All errors of `words` are raised.
     """
     awaiting_file: deque[EpochMessage] = deque()
-    delayed: deque[Word | EpochMessage] = deque()
+    delayed: deque[Message | EpochMessage] = deque()
     corrupt = _Corrupt(order.worker, context.data)
     try:
         for word in words:
@@ -80,7 +80,7 @@ def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iter
             yield last
 
 
-def _waited_for(last: EpochMessage, context: RankContext, every: float) -> Iterator[Word]:
+def _waited_for(last: EpochMessage, context: RankContext, every: float) -> Iterator[Message]:
     """Wait for the last checkpoint and report the waiting time every `every` seconds. Nothing is trained meanwhile."""
     began = time.monotonic()
     while not last.file.done():
@@ -100,7 +100,7 @@ class _Corrupt:
         self._data = data
         self._reported = 0
 
-    def new_images(self) -> tuple[Word, ...]:
+    def new_images(self) -> tuple[Message, ...]:
         """Return one message with all corrupt images found so far. Empty if there are no new ones."""
         corrupt = self._data.corrupt
         if len(corrupt) == self._reported:
@@ -109,7 +109,7 @@ class _Corrupt:
         return (CorruptImagesFound(worker=self._worker, files=corrupt),)
 
 
-def _settled(epoch: EpochMessage) -> tuple[Word, ...]:
+def _settled(epoch: EpochMessage) -> tuple[Message, ...]:
     """Return an epoch's message and the result of its checkpoint."""
     result = _checkpoint_result(epoch)
     if any(isinstance(word, CheckpointWritten) for word in result):
@@ -117,7 +117,7 @@ def _settled(epoch: EpochMessage) -> tuple[Word, ...]:
     return epoch.word, *result
 
 
-def _checkpoint_result(epoch: EpochMessage) -> tuple[Word, ...]:
+def _checkpoint_result(epoch: EpochMessage) -> tuple[Message, ...]:
     """Return the result of an epoch's checkpoint. A full or missing disk costs the checkpoint, not the trial."""
     sums = epoch.word.advanced
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from aiperf.data.opened import OpenData
-from aiperf.journal.messages import Train, Word
+from aiperf.journal.messages import Message, Train
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import SingleRank
@@ -32,7 +32,7 @@ def train_here(
     checkpoints: Path,
     device: torch.device | None = None,
     taken: float | None = None,
-) -> Iterator[Word]:
+) -> Iterator[Message]:
     """Train one trial in this process and yield its messages. The last one is TrialDone, Crashed or CheckpointGone.
 
     `order`: command to train the trial. `start`: the run's starting network. `checkpoints`: the run's folder of checkpoints.

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from aiperf.data.batches import Batch
 from aiperf.journal.events import BatchReduced
-from aiperf.journal.messages import CheckpointGone, Crashed, EpochDone, Train, TrialDone, Word
+from aiperf.journal.messages import CheckpointGone, Crashed, EpochDone, Message, Train, TrialDone
 from aiperf.rng import derive
 from aiperf.rules.procedure import has_stopped_improving, judged_loss
 from aiperf.train.attempt_messages import AttemptMessages, EpochMessage, in_order
@@ -50,7 +50,7 @@ class RankOutOfMemory(Exception):
         """Reports the smaller batch for the next attempt. None if there is none."""
 
 
-def train(order: Train, context: RankContext, taken: float) -> Iterator[Word]:
+def train(order: Train, context: RankContext, taken: float) -> Iterator[Message]:
     """Train a trial to its end and yield its messages. The last one is TrialDone, Crashed or CheckpointGone.
 
     `order`: command to train the trial. `taken`: time.monotonic() at which the command was received. Raise RankFailed if
@@ -209,7 +209,9 @@ class _Attempt:
         )
         yield EpochMessage(done, file, self._is_over()) if file is not None else done
 
-    def _training(self, ready: PreparedNetwork, clock: EpochClock) -> Generator[Word | None, None, tuple[int, Tensor]]:
+    def _training(
+        self, ready: PreparedNetwork, clock: EpochClock
+    ) -> Generator[Message | None, None, tuple[int, Tensor]]:
         """Return this rank's number of images and the sum of their losses, a float64 scalar on the device."""
         context, order, timeline = self._context, self._order, self._context.timeline
         images, loss_sum = 0, torch.zeros((), dtype=torch.float64, device=context.device)
@@ -277,7 +279,7 @@ class _Attempt:
 
     def _turn(
         self, trace: StepTrace, step: int, pending: deque[_Pending], clock: EpochClock
-    ) -> Generator[Word | None, None, None]:
+    ) -> Generator[Message | None, None, None]:
         """Begin or end a part of the trace before a step. This time is neither training nor waiting for input."""
         if step not in trace.edges:
             return
@@ -288,7 +290,7 @@ class _Attempt:
 
     def _validation(
         self, ready: PreparedNetwork, clock: EpochClock
-    ) -> Generator[Word | None, None, tuple[int, ValidationSums]]:
+    ) -> Generator[Message | None, None, tuple[int, ValidationSums]]:
         """Return this rank's number of images and their sums."""
         context, network = self._context, ready.network
         timeline = context.timeline
@@ -313,7 +315,7 @@ class _Attempt:
 
     def _finish_steps(
         self, pending: deque[_Pending], clock: EpochClock, behind: int
-    ) -> Generator[Word | None, None, None]:
+    ) -> Generator[Message | None, None, None]:
         """Account for all but the last `behind` steps. Wait for the device if it has not finished one of them."""
         context, second = self._context, self._context.timeline.second
         while len(pending) > behind:

@@ -203,7 +203,7 @@ class ProposalReplay:
                 self._made[event.number] = make(self._proposer, self.history, event)
         elif isinstance(event, TrialProposed | TrialRejected) and event.number in self._made:
             verified = VerifiedProposal(event, self._again(run, event))
-        self.history.tell(observations(run, event))
+        self.history.observe(observations(run, event))
         return verified
 
     def _again(self, run: Run, event: TrialProposed | TrialRejected) -> TrialProposed | TrialRejected:
@@ -240,7 +240,7 @@ class FollowedReplay:
             again = answer(self._agenda, self.history, run.requests[event.number], event.at)
             verified = VerifiedProposal(event, again, self._turns.pop(event.number))
         self._agenda.take(event)
-        self.history.tell(observations(run, event))
+        self.history.observe(observations(run, event))
         return verified
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aiperf.journal.events import WorkerJoined
-from aiperf.journal.messages import Advanced, EpochDone, Train, Word
+from aiperf.journal.messages import Advanced, EpochDone, Message, Train
 from aiperf.simulate.model.simulated_attempt import SimulatedAttempt
 
 
@@ -24,7 +24,7 @@ class GroundTruth:
     orders: list[tuple[int, int]] = field(default_factory=list)
     """(trial, attempt) of the orders to train since the last check."""
 
-    def sent(self, words: Sequence[Word]) -> None:
+    def sent(self, words: Sequence[Message]) -> None:
         """Record messages of a worker, delivered or not."""
         for word in words:
             sums = word if isinstance(word, Advanced) else word.advanced if isinstance(word, EpochDone) else None
@@ -34,7 +34,7 @@ class GroundTruth:
                     (sums.training_images, sums.validation_images, sums.batch_size)
                 )
 
-    def received(self, words: Sequence[Word]) -> None:
+    def received(self, words: Sequence[Message]) -> None:
         """Record messages that reached the driver."""
         self.up.update(word.worker for word in words if isinstance(word, WorkerJoined))
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from aiperf.journal.events import AnyEvent, WorkerJoined, WorkerLost
-from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Train, Word
+from aiperf.journal.messages import Message, Order, ProposalFailed, ProposalReturned, Train
 from aiperf.simulate.faults import KINDS as OF_CLUSTERS
 from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.model.simulated_attempt import SimulatedWorker
@@ -60,7 +60,7 @@ class PlantedFault(Fault[C]):
         """Return the seconds for which no worker may start in this slot."""
         return 0.0
 
-    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
+    def delivery_delays(self, word: Message, delay: float) -> Sequence[float]:
         """Return the delays of a message's deliveries: none, one or several."""
         return (delay,)
 
@@ -203,7 +203,7 @@ class LateConf(FaultConf):
 
 
 class Late(PlantedFault[LateConf]):
-    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
+    def delivery_delays(self, word: Message, delay: float) -> Sequence[float]:
         if self.draw.random() < self.conf.rate:
             return (delay + self.draw.random() * self.conf.seconds,)
         return (delay,)
@@ -221,7 +221,7 @@ class TwiceConf(FaultConf):
 
 
 class Twice(PlantedFault[TwiceConf]):
-    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
+    def delivery_delays(self, word: Message, delay: float) -> Sequence[float]:
         if self.draw.random() < self.conf.rate:
             return (delay, delay + self.draw.random() * self.conf.apart_seconds)
         return (delay,)
@@ -237,7 +237,7 @@ class NeverConf(FaultConf):
 
 
 class Never(PlantedFault[NeverConf]):
-    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
+    def delivery_delays(self, word: Message, delay: float) -> Sequence[float]:
         if not isinstance(word, WorkerJoined | WorkerLost) and self.draw.random() < self.conf.rate:
             return ()
         return (delay,)

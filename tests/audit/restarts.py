@@ -18,7 +18,7 @@ from aiperf.drive.session import SessionState
 from aiperf.errors import JournalNotWritten
 from aiperf.journal.events import SCHEMA, AnyEvent, ProposalRequested, RunResumed, RunStarted
 from aiperf.journal.journal import Journal, JournalReading, read
-from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Train, Word
+from aiperf.journal.messages import Message, Order, ProposalFailed, ProposalReturned, Train
 from aiperf.simulate.faults import build_faults
 from aiperf.simulate.model.simulated_attempt import SimulatedAttempt
 from aiperf.simulate.model.simulated_executor import SimulatedExecutor, SimulatedWorld
@@ -84,13 +84,13 @@ class FaultyExecutor(SimulatedExecutor):
             self._truth.ordered(order, worker.attempt)
         super().send(order)
 
-    def words(self, timeout: float) -> list[Word]:
-        words = super().words(timeout)
+    def messages(self, timeout: float) -> list[Message]:
+        words = super().messages(timeout)
         self._truth.received(words)
         return words
 
-    def post(self, word: Word, delay: float = 0.0) -> None:
-        answer: Word | None = word
+    def post(self, word: Message, delay: float = 0.0) -> None:
+        answer: Message | None = word
         for fault in self._planted:
             if isinstance(answer, ProposalReturned | ProposalFailed):
                 answer = fault.proposed(self._asked, answer)
@@ -109,8 +109,8 @@ class FaultyExecutor(SimulatedExecutor):
         else:
             super()._up(slot)
 
-    def _step(self, attempt: SimulatedAttempt, due: float) -> list[Word]:
-        heard: list[Word] = []
+    def _step(self, attempt: SimulatedAttempt, due: float) -> list[Message]:
+        heard: list[Message] = []
         for word in super()._step(attempt, due):
             for delay in self._delays(word, 0.0):
                 if delay > 0:
@@ -119,7 +119,7 @@ class FaultyExecutor(SimulatedExecutor):
                     heard.append(word)
         return heard
 
-    def _delays(self, word: Word, delay: float) -> list[float]:
+    def _delays(self, word: Message, delay: float) -> list[float]:
         self._truth.sent([word])
         delays = [delay]
         for fault in self._planted:
@@ -255,7 +255,7 @@ class _Simulation:
             replay=state.replay,
         )
         try:
-            executor.tell(state.observed)
+            executor.observe(state.observed)
             state.observed.clear()
             executor.start()
             driver.drive()

@@ -62,8 +62,8 @@ class Run:
         self.requests: list[tuple[int, Request, Proposal]] = []
         """For each proposal: number of observations before it, request, and proposal."""
 
-    def tell(self, observation: Observation) -> None:
-        self.history.tell([observation])
+    def observe(self, observation: Observation) -> None:
+        self.history.observe([observation])
         self.observations.append(observation)
 
     def ask(self, round: int = 1) -> TrialInFlight:
@@ -71,13 +71,13 @@ class Run:
         proposal = propose(self.searcher, self.history, request, self.tuner)
         self.requests.append((len(self.observations), request, proposal))
         observation = proposed(self.history, proposal, request)
-        self.tell(observation)
+        self.observe(observation)
         return observation
 
     def replayed(self, upto: int) -> History:
         """Return another history with the same observations."""
         history = History(self.history.space)
-        history.tell(self.observations[:upto])
+        history.observe(self.observations[:upto])
         return history
 
 
@@ -90,17 +90,17 @@ def runs(draw: st.DrawFn, searcher: Searcher, tuner: Tpe | None, at: Space, step
         flying = sorted(run.history.in_flight)
         match draw(st.sampled_from(["ask", "ask", "finish", "finish", "fail", "shrink", "drop", "ceiling"])):
             case "finish" if flying:
-                run.tell(Finished(draw(st.sampled_from(flying)), draw(accuracies)))
+                run.observe(Finished(draw(st.sampled_from(flying)), draw(accuracies)))
             case "fail" if flying:
-                run.tell(FailedTrial(draw(st.sampled_from(flying))))
+                run.observe(FailedTrial(draw(st.sampled_from(flying))))
             case "shrink" if flying:
                 number = draw(st.sampled_from(flying))
                 size = run.history.batch_sizes.get(number, run.history.trials[number].batch_size)
-                run.tell(ReducedBatch(number, size, max(1, size // 2)))
+                run.observe(ReducedBatch(number, size, max(1, size // 2)))
             case "drop" if run.history.accuracies:
-                run.tell(WeightsDropped(draw(st.sampled_from(sorted(run.history.accuracies)))))
+                run.observe(WeightsDropped(draw(st.sampled_from(sorted(run.history.accuracies)))))
             case "ceiling":
-                run.tell(CeilingKnown(draw(st.sampled_from([4, 20, 100, 4096]))))
+                run.observe(CeilingKnown(draw(st.sampled_from([4, 20, 100, 4096]))))
             case _:
                 run.ask(1 + step // 4)
     return run

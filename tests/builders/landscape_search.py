@@ -62,7 +62,7 @@ def search(
             graph = history.graph(proposal.parent)
             for morph in proposal.morphs:
                 graph, _ = apply(graph, morph)
-            history.tell(
+            history.observe(
                 [
                     TrialInFlight(
                         number, 1, proposal.parent, proposal.morphs, proposal.batch_size, None, graph.fingerprint
@@ -73,13 +73,13 @@ def search(
             number += 1
         now, finished, graph = heapq.heappop(running)
         if fails(finished):
-            history.tell([FailedTrial(finished)])
+            history.observe([FailedTrial(finished)])
             continue
         measured = accuracy(landscape, graph)
-        history.tell([Finished(finished, measured if reported is None else reported(graph))])
+        history.observe([Finished(finished, measured if reported is None else reported(graph))])
         heapq.heappush(kept, (history.accuracies[finished], finished))
         if len(kept) > PARENTS:
-            history.tell([WeightsDropped(heapq.heappop(kept)[1])])
+            history.observe([WeightsDropped(heapq.heappop(kept)[1])])
         best = max(best, (measured, landscape.true_error(graph)), key=lambda pair: pair[0])
         best_errors.append(best[1])
     return best_errors

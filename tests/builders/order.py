@@ -7,7 +7,7 @@ import msgspec
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import Advanced, CheckpointGone, Crashed, EpochDone, Train, TrialDone, Word
+from aiperf.journal.messages import Advanced, CheckpointGone, Crashed, EpochDone, Message, Train, TrialDone
 from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
@@ -54,17 +54,19 @@ def order(**changes: object) -> Train:
     return msgspec.structs.replace(ORDER, **changes)
 
 
-def train(train_order: Train, folder: Path, conf: TrainerConf = CONF, start_graph: Graph | None = None) -> list[Word]:
+def train(
+    train_order: Train, folder: Path, conf: TrainerConf = CONF, start_graph: Graph | None = None
+) -> list[Message]:
     """All words of an order carried out in this process."""
     with open_data(IMAGES) as images:
         return list(train_here(train_order, conf, images, start_graph or graph(), folder))
 
 
-def epochs(words: Iterable[Word]) -> list[EpochDone]:
+def epochs(words: Iterable[Message]) -> list[EpochDone]:
     return [word for word in words if isinstance(word, EpochDone)]
 
 
-def advances(words: Iterable[Word]) -> list[Advanced]:
+def advances(words: Iterable[Message]) -> list[Advanced]:
     return [
         word.advanced if isinstance(word, EpochDone) else word
         for word in words
@@ -72,19 +74,19 @@ def advances(words: Iterable[Word]) -> list[Advanced]:
     ]
 
 
-def follow(group: RankGroup, train_order: Train) -> list[Word]:
+def follow(group: RankGroup, train_order: Train) -> list[Message]:
     """Send an order and return its messages."""
     group.order(train_order)
     return hear(group)
 
 
-def hear(group: RankGroup) -> list[Word]:
+def hear(group: RankGroup) -> list[Message]:
     """The words up to the one that ends an attempt."""
     return to_the_end(group, [])
 
 
-def to_the_end(group: RankGroup, heard: list[Word]) -> list[Word]:
+def to_the_end(group: RankGroup, heard: list[Message]) -> list[Message]:
     """Return the earlier messages and those up to the last one of the attempt, which may be among them."""
     while not (heard and isinstance(heard[-1], TrialDone | Crashed | CheckpointGone)):
-        heard += group.words(timeout=60.0)
+        heard += group.messages(timeout=60.0)
     return heard

@@ -95,7 +95,7 @@ def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middl
             if not isinstance(event, TrialProposed):
                 course.rejected += 1
                 continue
-            history.tell([_in_flight(event)])
+            history.observe([_in_flight(event)])
             grown = history.graph(event.number)
             accuracy = landscape.accuracy(grown, 256 if event.number == 0 else event.batch_size)
             if event.number == 0:
@@ -107,14 +107,14 @@ def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middl
             heapq.heappush(running, (now + seconds, event.number, accuracy, event.can_grow))
         now, finished, result, can_grow = heapq.heappop(running)
         if result is None:
-            history.tell([FailedTrial(finished, "divergence")])
+            history.observe([FailedTrial(finished, "divergence")])
             continue
         course.best_accuracy = max(course.best_accuracy, result)
-        history.tell([Finished(finished, result)])
+        history.observe([Finished(finished, result)])
         if can_grow:
             heapq.heappush(kept, (result, finished))
         if len(kept) > RETAINED:
-            history.tell([WeightsDropped(heapq.heappop(kept)[1])])
+            history.observe([WeightsDropped(heapq.heappop(kept)[1])])
     return course
 
 

@@ -21,7 +21,7 @@ from aiperf.journal.events import (
     TrialRejected,
     WorkerLost,
 )
-from aiperf.journal.messages import Advanced, EpochDone, Order, ProposalFailed, Sum, TrialDone, Word
+from aiperf.journal.messages import Advanced, EpochDone, Message, Order, ProposalFailed, Sum, TrialDone
 from tests.builders.journal import (
     begun,
     evaluated,
@@ -75,7 +75,7 @@ def sums_after(images: int, trial: int = 0, epoch: int = 1) -> Advanced:
     )
 
 
-def answering_sums(order: Order) -> list[tuple[float, Word]]:
+def answering_sums(order: Order) -> list[tuple[float, Message]]:
     """A worker that has done 40 images reports them only after a request."""
     return [(0.2, sums_after(40))] if isinstance(order, Sum) else []
 
@@ -142,10 +142,10 @@ def test_a_resumed_run_without_machines_can_be_resumed_again(tmp_path: Path) -> 
     assert end.at == pytest.approx(50.0, abs=1.0)
 
 
-def rejecting(worker: int) -> Callable[[Order], list[tuple[float, Word]]]:
+def rejecting(worker: int) -> Callable[[Order], list[tuple[float, Message]]]:
     """Machines on which one worker's generator never finds a proposal, and the others do not answer."""
 
-    def answer(order: Order) -> list[tuple[float, Word]]:
+    def answer(order: Order) -> list[tuple[float, Message]]:
         if isinstance(order, ProposalRequested) and order.worker == worker:
             return [(0.1, ProposalFailed(number=order.number, reason="nothing"))]
         return answering_sums(order)

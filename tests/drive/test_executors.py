@@ -155,7 +155,7 @@ def test_waiting_for_words_that_do_not_come_ends_in_time(bench: Bench) -> None:
     """Wait by the driver's clock, which a simulated executor advances itself."""
     deadline = time.monotonic() + PATIENCE_SECONDS
 
-    while bench.executor.words(0.05):
+    while bench.executor.messages(0.05):
         assert time.monotonic() < deadline
 
 

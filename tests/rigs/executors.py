@@ -21,11 +21,11 @@ from aiperf.journal.messages import (
     CheckpointGone,
     Crashed,
     EpochDone,
+    Message,
     ProposalFailed,
     ProposalReturned,
     Train,
     TrialDone,
-    Word,
 )
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.simulate.model.simulated_executor import SimulatedExecutor
@@ -68,14 +68,14 @@ class Bench:
     executor: Executor
     worker: int = 0
     """The one that is up."""
-    said: list[Word] = field(default_factory=list)
+    said: list[Message] = field(default_factory=list)
 
-    def until(self, happened: Callable[[list[Word]], bool]) -> list[Word]:
+    def until(self, happened: Callable[[list[Message]], bool]) -> list[Message]:
         """Read messages until the condition holds. Return all messages so far."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not happened(self.said):
             assert time.monotonic() < deadline, f"it did not happen; said: {self.said}"
-            self.said += self.executor.words(0.1)
+            self.said += self.executor.messages(0.1)
         return self.said
 
     def next_up(self) -> WorkerJoined:
@@ -109,16 +109,16 @@ class Bench:
         of_it = history.TrialInFlight(
             number, 1, proposal.parent, morphs, proposal.batch_size, None, f"print of {number}"
         )
-        self.executor.tell([history.Requested(number), of_it, history.Finished(number, accuracy)])
+        self.executor.observe([history.Requested(number), of_it, history.Finished(number, accuracy)])
 
-    def trained(self, proposal: ProposalReturned, **changes: object) -> list[Word]:
+    def trained(self, proposal: ProposalReturned, **changes: object) -> list[Message]:
         """Train a proposal to the end. Return its messages."""
         order = order_for(proposal, self.worker, **changes)
         self.executor.send(order)
         self.until(lambda _: any(is_last(word, order) for word in self.said))
         return self.words_of(order)
 
-    def words_of(self, order: Train) -> list[Word]:
+    def words_of(self, order: Train) -> list[Message]:
         """Return all messages of an attempt."""
         return [word for word in self.said if attempt_of(word) == (order.trial, order.attempt)]
 
@@ -145,7 +145,7 @@ def order_for(proposal: ProposalReturned, worker: int, **changes: object) -> Tra
     return msgspec.structs.replace(order, **changes)
 
 
-def attempt_of(word: Word) -> tuple[int, int] | None:
+def attempt_of(word: Message) -> tuple[int, int] | None:
     """Trial and attempt that a word is of."""
     if isinstance(word, EpochDone):
         return word.advanced.trial, word.advanced.attempt
@@ -154,7 +154,7 @@ def attempt_of(word: Word) -> tuple[int, int] | None:
     return None
 
 
-def is_last(word: Word, order: Train) -> bool:
+def is_last(word: Message, order: Train) -> bool:
     """Return whether it ends the attempt."""
     return isinstance(word, TrialDone | Crashed | CheckpointGone) and attempt_of(word) == (order.trial, order.attempt)
 

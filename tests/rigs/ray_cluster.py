@@ -56,7 +56,7 @@ DEAD_IN_SECONDS = {
 class Filler:
     """Somebody else's work."""
 
-    def stands(self) -> None:
+    def ping(self) -> None:
         """Returns once it has its place."""
 
 
@@ -101,8 +101,8 @@ class SmallCluster:
         """Takes a host's processors, for as long as the answer is kept."""
         here = NodeAffinitySchedulingStrategy(node, soft=False)
         filler: ActorHandle[Any] = Filler.options(scheduling_strategy=here).remote()  # type: ignore[attr-defined]
-        stands: Any = filler.stands  # its stub (Ray 2.60) never returns
-        ray.get(stands.remote())
+        placed: Any = filler.ping  # its stub (Ray 2.60) never returns
+        ray.get(placed.remote())
         return filler
 
     def kill(self, node: str) -> None:

@@ -48,7 +48,7 @@ class RealRun:
     def __init__(self, folder: Path, *words: str, environment: Mapping[str, str] | None = None) -> None:
         """`environment`: on top of this process's own."""
         self._runs = folder
-        self._words = words
+        self._messages = words
         self._environment = {**os.environ, **(environment or {})}
         self._tries_left = TRIES
         self.output = folder / "output.txt"
@@ -59,7 +59,7 @@ class RealRun:
         with self.output.open("ab") as output:
             self._output_before = output.tell()
             return subprocess.Popen(
-                [sys.executable, "-m", "aiperf", f"runs={self._runs / 'runs'}", *self._words],
+                [sys.executable, "-m", "aiperf", f"runs={self._runs / 'runs'}", *self._messages],
                 cwd=REPOSITORY,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -10,7 +10,7 @@ from aiperf.drive.driver import Driver
 from aiperf.drive.session import SessionState
 from aiperf.journal.events import AnyEvent, RunStarted, WorkerJoined
 from aiperf.journal.journal import NAME, Journal, read
-from aiperf.journal.messages import Order, Train, Word
+from aiperf.journal.messages import Message, Order, Train
 from aiperf.simulate.model.machine_state import VirtualClock
 from searchers.history import Observation
 from searchers.propose import RULES
@@ -24,7 +24,7 @@ SPACE = {
     "tuning_from_round": 4,
 }
 
-Answer = Callable[[Order], Iterable[tuple[float, Word]]]
+Answer = Callable[[Order], Iterable[tuple[float, Message]]]
 """Return the messages of the machines after an order, with their delays in seconds."""
 
 
@@ -47,7 +47,7 @@ class Scripted:
     def __init__(
         self,
         clock: VirtualClock,
-        says: Iterable[tuple[float, Word]] = (),
+        says: Iterable[tuple[float, Message]] = (),
         answer: Answer = lambda order: (),
     ) -> None:
         self.orders: list[Order] = []
@@ -58,7 +58,7 @@ class Scripted:
     def start(self) -> None:
         """Do nothing: workers come up as scripted."""
 
-    def tell(self, observations: Sequence[Observation]) -> None:
+    def observe(self, observations: Sequence[Observation]) -> None:
         """Nobody proposes."""
 
     def send(self, order: Order) -> None:
@@ -67,7 +67,7 @@ class Scripted:
         now = self._clock.now()
         self._says += [(now + delay, word) for delay, word in self._answer(order)]
 
-    def words(self, timeout: float) -> list[Word]:
+    def messages(self, timeout: float) -> list[Message]:
         """Return the next messages that are due. Without any, time passes."""
         until = self._clock.now() + timeout
         due = min((at for at, _ in self._says), default=until)
@@ -88,7 +88,7 @@ class Scripted:
 def driver_after(
     events: Sequence[AnyEvent],
     folder: Path,
-    says: Iterable[tuple[float, Word]] = (),
+    says: Iterable[tuple[float, Message]] = (),
     answer: Answer = lambda order: (),
     **options: Any,
 ) -> Driver:

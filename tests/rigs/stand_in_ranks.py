@@ -12,7 +12,7 @@ import ray
 
 from aiperf.drive.ray.worker_host import WorkerPlan
 from aiperf.errors import AiperfError
-from aiperf.journal.messages import Advanced, Drop, EpochDone, Sum, Train, TrialDone, Word
+from aiperf.journal.messages import Advanced, Drop, EpochDone, Message, Sum, Train, TrialDone
 from aiperf.train.ranks.protocol import Ready
 from morphism import Morph
 from searchers.history import History, Request
@@ -75,7 +75,7 @@ class StandIn:
             assert order.trial != 666, "trial 666 ordered while another is trained"
             self._orders.append(order)
 
-    def words(self, timeout: float) -> list[Word]:
+    def messages(self, timeout: float) -> list[Message]:
         """Return the messages of an epoch for each order, or the behaviour of the file."""
         if self._is_over:
             raise AiperfError(f"no rank can be started on {self._node}")

@@ -22,7 +22,7 @@ REQUEST = ProposalRequested(at=1.0, number=1, worker=0, round=1, seed=7, positio
 def history(budget: Budget | None = None) -> History:
     """History of a run in which the starting graph was trained."""
     told = History(Space(SMALL, budget or Budget.of(SMALL), 64, 8, 128, tuning_from_round=4))
-    told.tell([Told(0, 1, None, (), 64, None, SMALL.fingerprint), Finished(0, 0.5)])
+    told.observe([Told(0, 1, None, (), 64, None, SMALL.fingerprint), Finished(0, 0.5)])
     return told
 
 
@@ -67,7 +67,7 @@ def test_proposal_that_inherits_missing_weights_is_rejected() -> None:
     word = proposed({"kind": "deepen", "after": "stem.relu"})
     assert isinstance(check(told, REQUEST, word, at=2.0), TrialProposed)
 
-    told.tell([WeightsDropped(0)])
+    told.observe([WeightsDropped(0)])
 
     event = check(told, REQUEST, word, at=2.0)
     assert isinstance(event, TrialRejected) and event.reason == "the weights of its parent, trial 0, are gone"
@@ -131,12 +131,12 @@ def test_repeated_architecture_is_rejected_with_its_trial() -> None:
     word = proposed({"kind": "deepen", "after": "stem.relu"})
     first = check(told, REQUEST, word, at=2.0)
     assert isinstance(first, TrialProposed)
-    told.tell([Told(4, 1, 0, tuple(map(decode_morph, word.morphs)), 64, None, first.fingerprint)])
+    told.observe([Told(4, 1, 0, tuple(map(decode_morph, word.morphs)), 64, None, first.fingerprint)])
 
     second = check(told, REQUEST, word, at=3.0)
     assert isinstance(second, TrialRejected) and second.reason == "its architecture is that of trial 4"
 
-    told.tell([WithdrawnTrial(4)])  # it never started, so the architecture is free again
+    told.observe([WithdrawnTrial(4)])  # it never started, so the architecture is free again
     assert isinstance(check(told, REQUEST, word, at=4.0), TrialProposed)
 
 

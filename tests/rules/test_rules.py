@@ -277,7 +277,7 @@ def test_worker_reports_every_5_s_or_less_often_with_many(workers: int, seconds:
 def test_the_16_best_trials_can_be_parents() -> None:
     history = History(ranked_plan("start=resnet20").space)
     for number in range(40):
-        history.tell([TrialInFlight(number, 1, None, (), 64, None, f"f{number}"), Finished(number, number / 100)])
+        history.observe([TrialInFlight(number, 1, None, (), 64, None, f"f{number}"), Finished(number, number / 100)])
 
     assert history.parents() == tuple(range(39, 23, -1))
 
@@ -296,7 +296,7 @@ def test_tuned_kernels_are_odd_and_at_most_7_except_in_the_stem() -> None:
     graph = start("resnet20")  # its stem is a 3×3 convolution of the image
     space = replace(ranked_plan("start=resnet20").space, budget=Budget(None, None, None))
     history = History(space)
-    history.tell([TrialInFlight(0, 1, None, (), 64, None, graph.fingerprint), Finished(0, 0.5)])
+    history.observe([TrialInFlight(0, 1, None, (), 64, None, graph.fingerprint), Finished(0, 0.5)])
     tuner = TpeConf().build()
 
     tuned = [tuner.tune(history, Request(number, 4, 0), graph, graph) for number in range(1, 40)]

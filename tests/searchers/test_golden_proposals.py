@@ -55,32 +55,32 @@ def eventful(name: str) -> Iterator[Proposal]:
                 continue
             number, drawn = flying[int(random.random() * len(flying))], random.random()
             if drawn < 0.7:
-                run.tell(Finished(number, round(0.5 + 0.4 * random.random(), 2)))
+                run.observe(Finished(number, round(0.5 + 0.4 * random.random(), 2)))
             elif drawn < 0.8:
                 causes: tuple[Cause, ...] = ("machine", "divergence", "memory", "network")
-                run.tell(FailedTrial(number, causes[int(random.random() * len(causes))]))
+                run.observe(FailedTrial(number, causes[int(random.random() * len(causes))]))
             elif drawn < 0.9:
-                run.tell(
+                run.observe(
                     ReducedBatch(number, run.history.batch_size(number), max(1, run.history.batch_size(number) // 2))
                 )
             elif drawn < 0.94:
-                run.tell(WithdrawnTrial(number))
+                run.observe(WithdrawnTrial(number))
             elif drawn < 0.98 and run.history.parents():
-                run.tell(WeightsDropped(run.history.parents()[0]))
+                run.observe(WeightsDropped(run.history.parents()[0]))
             else:
-                run.tell(CeilingKnown(40 + int(random.random() * 100)))
+                run.observe(CeilingKnown(40 + int(random.random() * 100)))
 
 
 def invented(finished: int) -> Iterator[Proposal]:
     """Return guided proposals from ResNet-50 after a number of finished trials, requested as in benchmarks.proposal_speed."""
     history, tuner = History(proposal_speed.space()), TpeConf().build()
-    history.tell(proposal_speed.invented(finished))
+    history.observe(proposal_speed.invented(finished))
     for done in range(20):
         request = Request(len(history.trials), proposal_speed.ROUND, 1)
         proposal = propose(SEARCHERS["morphism"], history, request, tuner)
         yield proposal
         oldest = next(iter(history.in_flight))
-        history.tell([proposed(history, proposal, request), Finished(oldest, 0.7 + (done * 37 % 11) / 100)])
+        history.observe([proposed(history, proposal, request), Finished(oldest, 0.7 + (done * 37 % 11) / 100)])
 
 
 ASKED = {

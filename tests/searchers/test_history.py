@@ -32,13 +32,13 @@ RANDOM = RandomConf().build()
 def grown(history: History, numbers: range) -> None:
     """Trials of the starting graph, one Deepen each, with invented fingerprints."""
     morph = history.choices(None).of(Deepen)[0]
-    history.tell([TrialInFlight(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in numbers])
+    history.observe([TrialInFlight(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in numbers])
 
 
 def history_of(count: int, accuracy: float = 0.5) -> History:
     history = History(space())
     grown(history, range(count))
-    history.tell([Finished(number, accuracy) for number in range(count)])
+    history.observe([Finished(number, accuracy) for number in range(count)])
     return history
 
 
@@ -61,7 +61,7 @@ def test_a_trial_is_in_flight_until_it_finished_or_failed() -> None:
     grown(history, range(3))
     assert set(history.in_flight) == {0, 1, 2}
 
-    history.tell([Finished(0, 0.5), FailedTrial(2)])
+    history.observe([Finished(0, 0.5), FailedTrial(2)])
 
     assert set(history.in_flight) == {1}
     assert history.without_result_seen() == (1, 2)
@@ -70,7 +70,7 @@ def test_a_trial_is_in_flight_until_it_finished_or_failed() -> None:
 def test_a_trials_first_end_holds_and_late_words_change_nothing() -> None:
     history = history_of(1)
 
-    history.tell([Finished(0, 0.9), FailedTrial(0)])
+    history.observe([Finished(0, 0.9), FailedTrial(0)])
 
     assert history.accuracies == {0: 0.5}
     assert history.without_result_seen() == ()
@@ -79,10 +79,10 @@ def test_a_trials_first_end_holds_and_late_words_change_nothing() -> None:
 def test_parents_are_the_best_trials_with_stored_weights() -> None:
     history = History(space())
     grown(history, range(40))
-    history.tell([Finished(number, 0.5 + (number % 2) / 10) for number in range(40)])
+    history.observe([Finished(number, 0.5 + (number % 2) / 10) for number in range(40)])
 
     assert history.parents() == tuple(range(1, 33, 2))
-    history.tell([WeightsDropped(1), WeightsDropped(2)])
+    history.observe([WeightsDropped(1), WeightsDropped(2)])
     assert history.parents() == (*range(3, 35, 2),)
     assert len(history.parents()) == PARENTS
 
@@ -91,7 +91,7 @@ def test_weights_dropped_before_the_result_are_not_inherited() -> None:
     history = History(space())
     grown(history, range(1))
 
-    history.tell([WeightsDropped(0), Finished(0, 0.9)])
+    history.observe([WeightsDropped(0), Finished(0, 0.9)])
 
     assert history.parents() == ()
     assert history.finished_seen() == (0,)
@@ -100,12 +100,14 @@ def test_weights_dropped_before_the_result_are_not_inherited() -> None:
 def test_a_network_that_cannot_grow_is_no_parent() -> None:
     history = History(space())
     grown(history, range(1))
-    history.tell([TrialInFlight(1, 1, None, (), 64, None, "full", can_grow=False), Finished(1, 0.9), Finished(0, 0.5)])
+    history.observe(
+        [TrialInFlight(1, 1, None, (), 64, None, "full", can_grow=False), Finished(1, 0.9), Finished(0, 0.5)]
+    )
 
     assert history.parents() == (0,)
     assert (history.inheritable(), history.inheritable_at(0)) == (1, 0)
     assert history.finished_seen() == (0, 1)  # what it reached is looked at all the same
-    history.tell([WeightsDropped(1)])
+    history.observe([WeightsDropped(1)])
     assert history.parents() == (0,)
 
 
@@ -114,7 +116,7 @@ def test_only_failures_by_hyperparameters_are_kept_for_tuning() -> None:
     grown(history, range(5))
     causes: list[Cause] = ["machine", "divergence", "", "memory", "network"]
 
-    history.tell([FailedTrial(number, cause) for number, cause in enumerate(causes)])
+    history.observe([FailedTrial(number, cause) for number, cause in enumerate(causes)])
 
     assert list(history.unfit) == [1, 3]
 
@@ -127,10 +129,10 @@ def test_views_do_not_depend_on_the_grouping_of_observations(accuracies: list[fl
         TrialInFlight(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in range(len(accuracies))
     ]
     results = [Finished(number, accuracy) for number, accuracy in enumerate(accuracies)]
-    one.tell([*observations, *results])
+    one.observe([*observations, *results])
     everything: list[Observation] = [*observations, *results]
     for item in everything:
-        many.tell([item])
+        many.observe([item])
 
     assert one.parents() == many.parents()
     assert one.finished_seen() == many.finished_seen()
@@ -142,7 +144,7 @@ def test_guided_search_sees_a_bounded_set_with_best_and_newest() -> None:
     count = 3000
     grown(history, range(count))
     # the best come first
-    history.tell([Finished(number, 1 - number / count) for number in range(count)])
+    history.observe([Finished(number, 1 - number / count) for number in range(count)])
 
     seen = history.finished_seen()
 
@@ -152,7 +154,7 @@ def test_guided_search_sees_a_bounded_set_with_best_and_newest() -> None:
 def test_only_the_newest_in_flight_and_failed_trials_are_used() -> None:
     history = History(space())
     grown(history, range(1000))
-    history.tell([FailedTrial(number) for number in range(400)])
+    history.observe([FailedTrial(number) for number in range(400)])
 
     seen = history.without_result_seen()
 
@@ -162,7 +164,7 @@ def test_only_the_newest_in_flight_and_failed_trials_are_used() -> None:
 def test_the_smallest_ceiling_holds() -> None:
     history = History(space())
 
-    history.tell([CeilingKnown(100), CeilingKnown(40), CeilingKnown(80)])
+    history.observe([CeilingKnown(100), CeilingKnown(40), CeilingKnown(80)])
 
     assert history.ceiling == 40
 
@@ -170,7 +172,7 @@ def test_the_smallest_ceiling_holds() -> None:
 def test_a_batch_that_shrank_is_known_and_its_point_is_pruned() -> None:
     history = history_of(1)
 
-    history.tell([ReducedBatch(0, 64, 32)])
+    history.observe([ReducedBatch(0, 64, 32)])
 
     assert history.batch_sizes == {0: 32}
     ((number, point),) = history.pruned
@@ -196,10 +198,10 @@ def test_graphs_outside_the_cache_are_rebuilt_equal() -> None:
         parent = number - 1 if number else None
         morph = history.choices(parent).of(Deepen)[0]
         graph, _ = apply(history.graph(parent), morph)
-        history.tell([TrialInFlight(number, 1, parent, (morph,), 64, None, graph.fingerprint)])
+        history.observe([TrialInFlight(number, 1, parent, (morph,), 64, None, graph.fingerprint)])
     first = history.graph(5)
     for number in range(12, 100):
-        history.tell(
+        history.observe(
             [TrialInFlight(number, 1, None, (history.choices(None).of(Deepen)[0],), 64, None, f"{number:032x}")]
         )
         history.graph(number)

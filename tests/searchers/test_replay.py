@@ -33,7 +33,7 @@ def test_equal_observations_give_equal_proposals_in_any_order(searcher: Searcher
     history = run.replayed(0)
     sent = 0
     for seen, request, proposal in run.requests:
-        history.tell(run.observations[sent:seen])
+        history.observe(run.observations[sent:seen])
         sent = seen
         propose(searcher, history, Request(request.number + 1000, request.round, request.seed + 1), TPE)
         assert propose(searcher, history, request, TPE) == proposal
@@ -53,7 +53,7 @@ def proposals() -> str:
         for number in range(16):
             run.ask(1 + number // 6)
             if number >= 3:
-                run.tell(Finished(number - 3, 0.5 + (number * 7 % 5) / 20))
+                run.observe(Finished(number - 3, 0.5 + (number * 7 % 5) / 20))
         lines.append(repr([proposal for _, _, proposal in run.requests]))
     return json.dumps(lines)
 

@@ -10,7 +10,7 @@ OBSERVATIONS = proposal_speed.invented(40)
 
 def example() -> History:
     history = History(proposal_speed.space())
-    history.tell(OBSERVATIONS)
+    history.observe(OBSERVATIONS)
     return history
 
 

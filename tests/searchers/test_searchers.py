@@ -64,7 +64,7 @@ def test_equal_results_do_not_stop_the_search(searcher: Searcher, accuracy: floa
     run = Run(searcher, None, space())
 
     for _ in range(40):
-        run.tell(Finished(run.ask().number, accuracy))
+        run.observe(Finished(run.ask().number, accuracy))
 
     assert len({trial.fingerprint for trial in run.history.trials.values()}) == 40
     assert any(trial.parent is not None for trial in run.history.trials.values())
@@ -75,7 +75,7 @@ def test_nothing_but_failures_does_not_stop_the_search(searcher: Searcher) -> No
     run = Run(searcher, None, space())
 
     for _ in range(40):
-        run.tell(FailedTrial(run.ask().number))
+        run.observe(FailedTrial(run.ask().number))
 
     assert len({trial.fingerprint for trial in run.history.trials.values()}) == 40
 
@@ -84,7 +84,7 @@ def test_nothing_but_failures_does_not_stop_the_search(searcher: Searcher) -> No
 def test_hundreds_in_flight_do_not_stop_the_search(searcher: Searcher) -> None:
     run = Run(searcher, None, space())
     run.ask()
-    run.tell(Finished(0, 0.8))
+    run.observe(Finished(0, 0.8))
 
     for _ in range(220):
         run.ask()
@@ -110,7 +110,7 @@ def test_a_parent_that_can_grow_no_further_hands_over_to_others(searcher: Search
     while possible := legal(graph, budget):
         morphs.append(possible[int(random.random() * len(possible))])
         graph, _ = apply(graph, morphs[-1])
-    history.tell([TrialInFlight(1, 1, None, tuple(morphs), 64, None, graph.fingerprint), Finished(1, 1.0)])
+    history.observe([TrialInFlight(1, 1, None, tuple(morphs), 64, None, graph.fingerprint), Finished(1, 1.0)])
 
     assert propose(searcher, history, Request(2, 1, 0), None).parent is None
 
@@ -122,7 +122,7 @@ def test_a_start_without_enlargeable_kernels_is_searched(searcher: Searcher) -> 
     requested = []
     for _ in range(5):
         requested.append(run.ask())
-        run.tell(Finished(requested[-1].number, 0.5))
+        run.observe(Finished(requested[-1].number, 0.5))
 
     assert len({each.fingerprint for each in requested}) == 5
 
@@ -192,7 +192,7 @@ def test_full_parents_are_replaced_by_trials_that_can_grow() -> None:
     tight = Budget.of(SMALL, 1.02)
     history = History(space(budget=tight))
     landscape = Landscape(SMALL, 1)
-    history.tell(
+    history.observe(
         [TrialInFlight(0, 1, None, (), 64, None, SMALL.fingerprint), Finished(0, 1 - landscape.true_error(SMALL))]
     )
     full = 0
@@ -208,14 +208,16 @@ def test_full_parents_are_replaced_by_trials_that_can_grow() -> None:
         started = TrialInFlight(
             number, 1, proposal.parent, proposal.morphs, 64, None, graph.fingerprint, can_grow=can_grow
         )
-        history.tell([started, Finished(number, 1 - landscape.true_error(graph))])
+        history.observe([started, Finished(number, 1 - landscape.true_error(graph))])
     assert full >= 8
 
 
 def test_if_all_draws_are_known_the_best_parent_gets_a_new_child() -> None:
     history = History(space())
     full = TrialInFlight(1, 1, None, (), 64, None, "full", can_grow=False)
-    history.tell([TrialInFlight(0, 1, None, (), 64, None, SMALL.fingerprint), full, Finished(0, 0.5), Finished(1, 0.9)])
+    history.observe(
+        [TrialInFlight(0, 1, None, (), 64, None, SMALL.fingerprint), full, Finished(0, 0.5), Finished(1, 0.9)]
+    )
 
     parent, morphs = grown_from_any(history, Random(0))
 

@@ -60,10 +60,10 @@ def test_concurrent_requests_do_not_all_take_the_best_child() -> None:
     """With results the bound has no ties: only knowing of the others makes the second of them choose another child."""
     searcher = MorphismConf(parents=1, candidates=400, morphs=1, beta=0.0).build()
     history = History(space())
-    history.tell([trial(0), Finished(0, 0.5), trial(1, DEEPER_GRAPH, *DEEPER), Finished(1, 0.9)])
+    history.observe([trial(0), Finished(0, 0.5), trial(1, DEEPER_GRAPH, *DEEPER), Finished(1, 0.9)])
     alone = propose_together(searcher, history, first=2, count=12)
 
-    history.tell([Requested(number) for number in range(2, 14)])
+    history.observe([Requested(number) for number in range(2, 14)])
     together = propose_together(searcher, history, first=2, count=12)
 
     assert len(together) > len(alone)
@@ -77,13 +77,13 @@ def test_as_many_requests_are_open_as_were_made_and_not_answered(answers: list[t
     expected: set[int] = set()
 
     for number, is_made in answers:
-        history.tell([Requested(number) if is_made else RequestWithoutTrial(number)])
+        history.observe([Requested(number) if is_made else RequestWithoutTrial(number)])
         expected = expected | {number} if is_made else expected - {number}
 
         # a request does not compete with itself, before or after its observation arrives
         assert history.open_requests(3) == len(expected - {3})
 
-    history.tell([Requested(9), trial(9)])
+    history.observe([Requested(9), trial(9)])
     assert history.open_requests(3) == len(expected - {3})
 
 
@@ -91,16 +91,16 @@ def test_an_architecture_is_taken_until_its_trial_is_withdrawn() -> None:
     history = History(space())
     assert history.holder(DEEPER_GRAPH.fingerprint) is None
 
-    history.tell([trial(1, DEEPER_GRAPH, *DEEPER)])
+    history.observe([trial(1, DEEPER_GRAPH, *DEEPER)])
     assert history.holder(DEEPER_GRAPH.fingerprint) == 1
     assert history.is_taken(DEEPER_GRAPH.fingerprint)
 
-    history.tell([WithdrawnTrial(1)])
+    history.observe([WithdrawnTrial(1)])
     assert history.holder(DEEPER_GRAPH.fingerprint) is None
     assert not history.is_taken(DEEPER_GRAPH.fingerprint)
     assert not history.in_flight and not history.without_result_seen()
 
-    history.tell([trial(2, DEEPER_GRAPH, *DEEPER), FailedTrial(2)])
+    history.observe([trial(2, DEEPER_GRAPH, *DEEPER), FailedTrial(2)])
     assert history.holder(DEEPER_GRAPH.fingerprint) == 2
 
 
@@ -108,11 +108,11 @@ def test_an_architecture_is_taken_until_its_trial_is_withdrawn() -> None:
 def test_the_starting_graph_is_repeated_until_a_trial_finishes(end: FailedTrial | WithdrawnTrial) -> None:
     history = History(space())
 
-    history.tell([trial(0), end])
+    history.observe([trial(0), end])
     assert history.holder(SMALL.fingerprint) is None
     assert history.is_taken(SMALL.fingerprint)  # it is requested, and never proposed by the search
 
-    history.tell([trial(1), Finished(1, 0.5)])
+    history.observe([trial(1), Finished(1, 0.5)])
     assert history.holder(SMALL.fingerprint) == 1
 
 
@@ -129,9 +129,9 @@ def test_a_child_may_return_after_its_trial_was_withdrawn() -> None:
     morphs = grown_at_random(history, None, 1, first)  # type: ignore[arg-type]
     assert morphs is not None
     child = history.grown(None, morphs)
-    history.tell([TrialInFlight(1, 1, None, morphs, 64, None, child.fingerprint)])
+    history.observe([TrialInFlight(1, 1, None, morphs, 64, None, child.fingerprint)])
     assert grown_at_random(history, None, 1, first) is None  # type: ignore[arg-type]
 
-    history.tell([WithdrawnTrial(1)])
+    history.observe([WithdrawnTrial(1)])
 
     assert grown_at_random(history, None, 1, first) == morphs  # type: ignore[arg-type]

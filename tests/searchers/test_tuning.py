@@ -108,7 +108,7 @@ def run_of(results: int, at: Space) -> Run:
         trial = run.ask(4)
         # larger kernels and batches of 64 are the better ones
         accuracy = 0.4 + 0.05 * (trial.kernel_size or 3) - abs(trial.batch_size - 64) / 500
-        run.tell(Finished(number, accuracy))
+        run.observe(Finished(number, accuracy))
     return run
 
 
@@ -122,7 +122,7 @@ def test_rounds_before_tuning_use_default_batch_and_kernels() -> None:
 
 def test_a_measured_ceiling_holds_for_the_default_too() -> None:
     run = Run(RANDOM, TPE, space())
-    run.tell(CeilingKnown(48))
+    run.observe(CeilingKnown(48))
 
     assert run.ask(1).batch_size == 48
     assert run.ask(4).batch_size <= 48
@@ -161,7 +161,7 @@ def test_a_late_request_of_the_starting_network_is_not_tuned() -> None:
 def test_a_childs_kernels_begin_at_its_parents_size() -> None:
     history = History(space(budget=LARGE))
     morphs = enlarging(SMALL, 5)
-    history.tell([TrialInFlight(0, 4, None, morphs, 64, 5, enlarged(SMALL, 5).fingerprint), Finished(0, 0.9)])
+    history.observe([TrialInFlight(0, 4, None, morphs, 64, 5, enlarged(SMALL, 5).fingerprint), Finished(0, 0.9)])
 
     for number in range(1, 15):
         proposal = propose(EVOLUTION, history, Request(number, 4, 0), TPE)
@@ -208,7 +208,7 @@ def test_a_kernel_size_with_a_known_network_is_not_chosen() -> None:
     history = History(space(budget=LARGE))
     child, _ = apply(SMALL, Deepen("stem.relu"))
     taken = enlarged(child, 5)
-    history.tell([TrialInFlight(0, 4, None, (Deepen("stem.relu"), *enlarging(child, 5)), 64, 5, taken.fingerprint)])
+    history.observe([TrialInFlight(0, 4, None, (Deepen("stem.relu"), *enlarging(child, 5)), 64, 5, taken.fingerprint)])
 
     chosen = {TPE.tune(history, Request(number, 4, 0), SMALL, child).kernel_size for number in range(1, 40)}
 
@@ -223,8 +223,8 @@ def test_points_out_of_memory_are_avoided_afterwards() -> None:
         for number in range(60):
             trial = run.ask(4)
             if trial.batch_size > fits:
-                run.tell(ReducedBatch(number, trial.batch_size, 56))
-            run.tell(Finished(number, (number * 37 % 17) / 17))
+                run.observe(ReducedBatch(number, trial.batch_size, 56))
+            run.observe(Finished(number, (number * 37 % 17) / 17))
         return sum(trial.batch_size > 64 for trial in list(run.history.trials.values())[20:])
 
     assert sum(large(64, seed) for seed in range(3)) < sum(large(128, seed) for seed in range(3))
@@ -236,7 +236,7 @@ def test_points_out_of_memory_are_avoided_afterwards() -> None:
 def test_batches_range_from_the_smallest_to_the_ceiling_in_steps(ceiling: int | None, low: int, high: int) -> None:
     history = History(space())
     if ceiling is not None:
-        history.tell([CeilingKnown(ceiling)])
+        history.observe([CeilingKnown(ceiling)])
 
     batches = batch_range(history)
 
@@ -274,7 +274,9 @@ def test_sizes_that_diverge_or_never_fit_are_avoided(cause: Cause) -> None:
         run = Run(RANDOM, TPE, space(budget=LARGE), seed)
         for number in range(60):
             trial = run.ask(4)
-            run.tell(FailedTrial(number, cause) if trial.batch_size < 64 else Finished(number, (number * 37 % 17) / 17))
+            run.observe(
+                FailedTrial(number, cause) if trial.batch_size < 64 else Finished(number, (number * 37 % 17) / 17)
+            )
         return sum(trial.batch_size < 64 for trial in list(run.history.trials.values())[20:])
 
     assert sum(small(cause, seed) for seed in range(2)) < sum(small("machine", seed) for seed in range(2)) / 2
@@ -285,7 +287,7 @@ def test_tuning_ignores_failures_of_machines() -> None:
     lost = run.ask(4)
     without = [propose(EVOLUTION, run.history, Request(number, 4, 0), TPE) for number in range(50, 60)]
 
-    run.tell(FailedTrial(lost.number, "machine"))
+    run.observe(FailedTrial(lost.number, "machine"))
 
     assert len(_trials(run.history)) == 20
     assert without  # it was in flight before
@@ -293,7 +295,7 @@ def test_tuning_ignores_failures_of_machines() -> None:
 
 def test_every_tuned_trial_is_reported_with_its_real_kernel() -> None:
     history = History(space(budget=LARGE))
-    history.tell(
+    history.observe(
         [
             TrialInFlight(0, 1, None, (), 64, None, "a", own_kernel=3),
             TrialInFlight(1, 4, 0, enlarging(SMALL, 5), 4096, 7, "b", own_kernel=5),
@@ -315,7 +317,9 @@ def test_tuning_receives_the_residual_after_growth() -> None:
         trial = run.ask(4)
         good[number] = number % 2 == 0
         grown = sum(run.history.outline(trial.number).growth)
-        run.tell(Finished(number, 1 - 0.5 * 0.9 ** (grown * (1.0 if number else 0.0)) * (0.9 if good[number] else 1.0)))
+        run.observe(
+            Finished(number, 1 - 0.5 * 0.9 ** (grown * (1.0 if number else 0.0)) * (0.9 if good[number] else 1.0))
+        )
 
     observed = residuals(run.history, run.history.finished_newest())
     accuracies = run.history.accuracies
@@ -335,7 +339,7 @@ def test_tuning_receives_the_residual_after_growth() -> None:
 def test_the_default_smallest_batch_is_half_the_largest(ceiling: int | None, default: int, low: int, high: int) -> None:
     history = History(replace(space(default=default), smallest_batch_size=None))
     if ceiling is not None:
-        history.tell([CeilingKnown(ceiling)])
+        history.observe([CeilingKnown(ceiling)])
 
     batches = batch_range(history)
 
@@ -348,7 +352,7 @@ def test_a_proposal_records_if_tuning_was_random() -> None:
     for number in range(13):
         drawn.append(propose(RANDOM, run.history, Request(number, 4 if number else 1, 0), TPE).tuned_by)
         run.ask(4)
-        run.tell(Finished(number, 0.5))
+        run.observe(Finished(number, 0.5))
 
     assert drawn == ["default", *["startup"] * 9, *["tpe"] * 3]
 
@@ -368,8 +372,8 @@ def test_growth_gets_no_credit_for_the_effect_of_the_batch() -> None:
         trial = run.ask(1)
         grown = sum(run.history.outline(trial.number).growth)
         batches[number] = 32 + 8 * round(grown) + 8 * (number % 5)
-        run.history.tell([ReducedBatch(number, 512, batches[number])])
-        run.tell(Finished(number, 0.8 - 0.05 * abs(log2(batches[number] / 64)) ** 2))
+        run.history.observe([ReducedBatch(number, 512, batches[number])])
+        run.observe(Finished(number, 0.8 - 0.05 * abs(log2(batches[number] / 64)) ** 2))
 
     observed = residuals(run.history, run.history.finished_newest())
     best = sorted(observed, key=lambda number: observed[number])[-12:]
@@ -385,14 +389,14 @@ def test_trials_are_numbered_in_the_order_of_their_proposals(fates: list[str]) -
     """TPE weighs old trials less, by their numbers: a failure of yesterday is not older than all that finished."""
     history = History(space(budget=LARGE))
     for number, fate in enumerate(fates):
-        history.tell([TrialInFlight(number, 4, None, (), 8 * (number + 1), 3, f"{number}", own_kernel=3)])
+        history.observe([TrialInFlight(number, 4, None, (), 8 * (number + 1), 3, f"{number}", own_kernel=3)])
         match fate:
             case "finished":
-                history.tell([Finished(number, 0.5)])
+                history.observe([Finished(number, 0.5)])
             case "shrunk":
-                history.tell([ReducedBatch(number, 8 * (number + 1), 8)])
+                history.observe([ReducedBatch(number, 8 * (number + 1), 8)])
             case "divergence" | "memory":
-                history.tell([FailedTrial(number, "divergence" if fate == "divergence" else "memory")])
+                history.observe([FailedTrial(number, "divergence" if fate == "divergence" else "memory")])
             case _:
                 pass  # still in flight
 
@@ -418,8 +422,8 @@ def test_tuning_halves_the_distance_to_the_best_batch(
 
 def test_the_sampler_sees_the_same_trials_as_from_optuna() -> None:
     history = History(proposal_speed.space())
-    history.tell(proposal_speed.invented(30))
-    history.tell(
+    history.observe(proposal_speed.invented(30))
+    history.observe(
         [
             TrialInFlight(60, 5, None, (), 40, None, "no kernel"),
             Finished(60, 0.5),

@@ -38,7 +38,7 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import Journal
 from aiperf.journal.legality import TrialState
-from aiperf.journal.messages import Advanced, Train, TrialDone, Word
+from aiperf.journal.messages import Advanced, Message, Train, TrialDone
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.observations import observations
@@ -277,7 +277,7 @@ def waiting_for_ever_for_a_silent_worker(patch: pytest.MonkeyPatch) -> None:
 
 
 def taking_a_late_worker_for_a_dead_one(patch: pytest.MonkeyPatch) -> None:
-    def deaf(run: Run, word: Word, now: float) -> Sequence[AnyEvent]:
+    def deaf(run: Run, word: Message, now: float) -> Sequence[AnyEvent]:
         if isinstance(word, WorkerJoined) and word.worker < run.next_worker:
             return []
         return interpret(run, word, now)
@@ -306,7 +306,7 @@ def acting_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_clock_that_steps_back(patch: pytest.MonkeyPatch) -> None:
-    def back(run: Run, word: Word, now: float) -> Sequence[AnyEvent]:
+    def back(run: Run, word: Message, now: float) -> Sequence[AnyEvent]:
         return interpret(run, word, now - (2.0 if isinstance(word, TrialDone) else 0.0))
 
     patch.setattr(aiperf.drive.driver, "interpret", back)
@@ -322,7 +322,7 @@ def proposals_that_see_the_future(patch: pytest.MonkeyPatch) -> None:
         self._events = []
         outbox, self._outbox = self._outbox, []
         for item in sorted(outbox, key=lambda item: not isinstance(item, list)):
-            self.executor.tell(item) if isinstance(item, list) else self.executor.send(item)
+            self.executor.observe(item) if isinstance(item, list) else self.executor.send(item)
 
     patch.setattr(Driver, "_commit", all_news_first)
 

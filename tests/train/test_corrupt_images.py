@@ -10,7 +10,7 @@ import pytest
 from aiperf.data.dataset_config import ImagesConf
 from aiperf.data.errors import DamagedData
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import CorruptImagesFound, Crashed, TrialDone, Word
+from aiperf.journal.messages import CorruptImagesFound, Crashed, Message, TrialDone
 from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup, WorkerEnded
 from aiperf.train.trainer_config import TrainerConf
@@ -43,13 +43,13 @@ def network() -> Graph:
     return start("digits_small", image=16, channels=3, classes=2)
 
 
-def named(words: Iterable[Word]) -> set[str]:
+def named(words: Iterable[Message]) -> set[str]:
     """Return the last parts of the reported names."""
     files = [name for word in words if isinstance(word, CorruptImagesFound) for name, _ in word.files]
     return {"/".join(Path(name).parts[-3:]) for name in files}
 
 
-def check(words: list[Word], training: int = TRAINING - 3) -> None:
+def check(words: list[Message], training: int = TRAINING - 3) -> None:
     assert isinstance(words[-1], TrialDone)
     assert [word.advanced.training_images for word in epochs(words)] == [training] * 2
     assert [word.advanced.validation_images for word in epochs(words)] == [VALIDATION - 1] * 2
@@ -89,14 +89,14 @@ def test_each_rank_reports_its_corrupt_images(root: Path, tmp_path: Path) -> Non
 
 def test_too_many_corrupt_images_end_the_worker(root: Path, tmp_path: Path) -> None:
     group = RankGroup(CONF, images(root, limit=2), encode(network()), tmp_path, accelerators=0, cores=2)
-    words: list[Word] = []
+    words: list[Message] = []
     try:
         group.start()
         pids = group.pids()
         group.order(order(batch_size=8, last_epoch=5))
         with pytest.raises(WorkerEnded, match=r"at most 2 corrupt images are skipped \(dataset.corrupt_limit\)"):
             while True:
-                words += group.words(timeout=60.0)
+                words += group.messages(timeout=60.0)
         assert not group.is_alive
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     finally:
@@ -108,7 +108,7 @@ def test_too_many_corrupt_images_end_the_worker(root: Path, tmp_path: Path) -> N
 
 
 def test_corrupt_images_are_reported_before_the_trial_ends(root: Path, tmp_path: Path) -> None:
-    words: list[Word] = []
+    words: list[Message] = []
 
     with (
         open_data(images(root, limit=0)) as opened,

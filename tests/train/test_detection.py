@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from aiperf.data.batches import Batch, RankBatches
 from aiperf.data.opened import OpenData
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import Crashed, EpochDone, TrialDone, Word
+from aiperf.journal.messages import Crashed, EpochDone, Message, TrialDone
 from aiperf.train.checkpoints.checkpoint import load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.detection import Detection, DetectorNetwork
@@ -140,13 +140,13 @@ def test_quality_is_independent_of_the_ranks() -> None:
             assert (image.truth == same.truth).all() and (image.found == same.found).all()
 
 
-def trained(folder: Path, conf: TrainerConf = CONF, **changes: object) -> list[Word]:
+def trained(folder: Path, conf: TrainerConf = CONF, **changes: object) -> list[Message]:
     with ExitStack() as stack:
         data = stack.enter_context(open_data(FIELDS))
         return list(train_here(order(batch_size=4, **changes), conf, data, SMALL, folder))
 
 
-def done(words: list[Word]) -> list[EpochDone]:
+def done(words: list[Message]) -> list[EpochDone]:
     return [word for word in words if isinstance(word, EpochDone)]
 
 

@@ -13,7 +13,7 @@ import torch
 import aiperf.train.inprocess
 from aiperf.data.opening import open_data
 from aiperf.journal.events import CheckpointNotWritten
-from aiperf.journal.messages import TrialDone, Word
+from aiperf.journal.messages import Message, TrialDone
 from aiperf.train.checkpoints.checkpoint import Snapshot, load, save
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, trial_of
 from aiperf.train.checkpoints.checkpoint_writer import Writer
@@ -82,7 +82,7 @@ def test_a_trial_on_a_full_disk_continues_and_saves_later(disk: Path, monkeypatc
     monkeypatch.setattr(aiperf.train.inprocess, "Writer", Prompt)
     (disk / "checkpoints").mkdir()
     filler = fill(disk)
-    words: list[Word] = []
+    words: list[Message] = []
 
     with open_data(IMAGES) as images:
         for word in train_here(order(last_epoch=5), CONF, images, graph(), disk / "checkpoints"):

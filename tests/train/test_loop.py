@@ -11,7 +11,7 @@ import torch
 import aiperf.train.inprocess
 from aiperf.data.opening import open_data
 from aiperf.journal.events import BatchReduced, TrialPrepared
-from aiperf.journal.messages import Advanced, CheckpointGone, Crashed, EpochDone, Train, TrialDone, Word
+from aiperf.journal.messages import Advanced, CheckpointGone, Crashed, EpochDone, Message, Train, TrialDone
 from aiperf.train.checkpoints.checkpoint import Snapshot, load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.checkpoints.checkpoint_writer import Writer
@@ -101,7 +101,7 @@ def test_an_epoch_is_reported_while_its_checkpoint_is_written(tmp_path: Path, mo
     monkeypatch.setattr(aiperf.train.inprocess, "Writer", Late)
 
     with open_data(IMAGES) as images:
-        words: list[Word] = []
+        words: list[Message] = []
         for word in train_here(order(last_epoch=1), CONF, images, graph(), tmp_path):
             words.append(word)
             if isinstance(word, Advanced):

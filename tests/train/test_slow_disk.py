@@ -8,7 +8,7 @@ import pytest
 
 from aiperf.data.opening import open_data
 from aiperf.journal.events import CheckpointWritten
-from aiperf.journal.messages import Advanced, EpochDone, Train, TrialDone, Word
+from aiperf.journal.messages import Advanced, EpochDone, Message, Train, TrialDone
 from aiperf.train.checkpoints import checkpoint, checkpoint_writer
 from aiperf.train.checkpoints.checkpoint import Snapshot
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
@@ -37,13 +37,13 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
     slow.is_open.set()
 
 
-def words(train_order: Train, folder: Path) -> Iterator[Word]:
+def words(train_order: Train, folder: Path) -> Iterator[Message]:
     with open_data(IMAGES) as images:
         yield from train_here(train_order, CONF, images, graph(), folder)
 
 
 def test_an_epoch_is_reported_before_its_checkpoint_is_written(tmp_path: Path, disk: SlowDisk) -> None:
-    said: list[Word] = []
+    said: list[Message] = []
     for word in words(order(last_epoch=5, batch_size=32), tmp_path):
         said.append(word)
         if isinstance(word, EpochDone) and word.advanced.epoch == 3:
@@ -58,7 +58,7 @@ def test_an_epoch_is_reported_before_its_checkpoint_is_written(tmp_path: Path, d
 
 
 def test_a_trial_reports_its_wait_for_the_last_checkpoint(tmp_path: Path, disk: SlowDisk) -> None:
-    said: list[Word] = []
+    said: list[Message] = []
     for word in words(order(last_epoch=1, batch_size=32, progress_seconds=0.05), tmp_path):
         said.append(word)
         waits = [each for each in said if isinstance(each, Advanced) and each.checkpoint_seconds > 0.1]

@@ -18,7 +18,7 @@ from aiperf.journal.events import (
     TrialRejected,
 )
 from aiperf.journal.first_line import config_hash
-from aiperf.journal.messages import Advanced, ProposalFailed, ProposalReturned, Word
+from aiperf.journal.messages import Advanced, Message, ProposalFailed, ProposalReturned
 from aiperf.rules.proposals import Proposer, make
 from morphism import decode
 from searchers.searcher_config import RandomConf
@@ -59,7 +59,7 @@ def a_child_of_the_trained_network() -> list[AnyEvent]:
     raise AssertionError("no seed of a hundred draws the one parent there is")
 
 
-def driven(folder: Path, events: Sequence[AnyEvent], *words: Word) -> tuple[TrialProposed | TrialRejected, bool]:
+def driven(folder: Path, events: Sequence[AnyEvent], *words: Message) -> tuple[TrialProposed | TrialRejected, bool]:
     """Return the driver's answer for these messages, and whether the verification finds it equal."""
     driver = driver_after(events, folder, [(5.0 + 5.0 * place, word) for place, word in enumerate(words)])
     driver.drive()

@@ -22,7 +22,7 @@ from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.ray_worker import WorkerParameters, last_line
 from aiperf.journal.events import HelperLost, ProposalRequested
-from aiperf.journal.messages import ProposalFailed, Word
+from aiperf.journal.messages import Message, ProposalFailed
 from aiperf.rules.proposals import Proposer, make
 from searchers.history import History, Observation, Space
 
@@ -48,7 +48,7 @@ class UpdateLog:
         """Number of packets."""
         return len(self._packets)
 
-    def tell(self, observations: Sequence[Observation]) -> None:
+    def observe(self, observations: Sequence[Observation]) -> None:
         """Add results of trials as one packet of bytes."""
         self._packets.append(pickle.dumps(list(observations), protocol=pickle.HIGHEST_PROTOCOL))
 
@@ -87,7 +87,7 @@ class Generator:
 
         `stored`, `loose`: packets of an UpdateLog that this generator does not have, in sequence. `order`: the request.
         """
-        self._history.tell(observed([*stored, *loose]))
+        self._history.observe(observed([*stored, *loose]))
         self._sender.put([make(self._proposer, self._history, order)])
         self._sender.flush()
 
@@ -161,7 +161,7 @@ class Generators:
         generator.asked[call] = order
         self.calls[call] = node
 
-    def look_at(self, done: Collection[ray.ObjectRef[Any]]) -> list[Word]:
+    def look_at(self, done: Collection[ray.ObjectRef[Any]]) -> list[Message]:
         """Process finished calls. Return the messages for the driver about generators that have failed.
 
         `done`: finished calls, of which unknown ones are ignored. A generator that has died or raised an error is replaced.
@@ -183,7 +183,7 @@ class Generators:
                 failed.setdefault(node, []).append((order, last_line(error)))
         return [word for node, why in failed.items() for word in self._replace(node, why)]
 
-    def _replace(self, node: str, failed: list[tuple[ProposalRequested, str]]) -> list[Word]:
+    def _replace(self, node: str, failed: list[tuple[ProposalRequested, str]]) -> list[Message]:
         generator = self._of_node[node]
         lost = [*failed, *((order, "its generator died") for order in generator.asked.values())]
         for call in generator.asked:
@@ -191,7 +191,7 @@ class Generators:
         self._runtime.call(partial(ray.kill, generator.actor), "ending a generator")
         self._of_node[node] = _OfNode(self._new(node), generator.workers)
         lost.sort(key=lambda each: each[0].number)
-        words: list[Word] = []
+        words: list[Message] = []
         worker = next((order.worker for order, _ in lost if order.worker in generator.workers), None)
         if worker is not None:
             words.append(HelperLost(worker=worker, helper="generator", reason=failed[0][1]))

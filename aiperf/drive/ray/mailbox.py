@@ -15,10 +15,10 @@ import ray
 from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from aiperf.journal.messages import Word
+from aiperf.journal.messages import Message
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Word).decode
+_decode = msgspec.msgpack.Decoder(Message).decode
 
 PATIENCE_SECONDS = 0.5
 """Maximum wait of a sender for the delivery of its last messages."""
@@ -31,21 +31,21 @@ class Mailbox:
     """Ray actor that stores encoded messages (msgpack) for the driver, in the sequence of their arrival."""
 
     def __init__(self) -> None:
-        self._words: list[bytes] = []
+        self._messages: list[bytes] = []
         self._arrived = asyncio.Event()
 
     async def put(self, words: list[bytes]) -> None:
         """Add encoded messages."""
-        self._words += words
+        self._messages += words
         self._arrived.set()
 
     async def take(self, timeout: float) -> list[bytes]:
         """Remove and return all encoded messages. Wait up to `timeout` seconds for the first. Empty if none arrived."""
-        if not self._words:
+        if not self._messages:
             self._arrived.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._arrived.wait(), timeout)
-        words, self._words = self._words, []
+        words, self._messages = self._messages, []
         return words
 
 
@@ -66,7 +66,7 @@ class Sender:
         """True if all messages are in the mailbox."""
         return not self._unsent and self._under_way is None
 
-    def put(self, words: list[Word]) -> None:
+    def put(self, words: list[Message]) -> None:
         """Send these messages, after earlier ones that are still unsent. An empty list sends the earlier ones.
 
         Waits at most 0.5 s for the previous call. If it has not ended then, the messages are kept for the next call of
@@ -98,7 +98,7 @@ def open_mailbox() -> Any:
     ).remote()
 
 
-def taken(mailbox: Any, timeout: float) -> list[Word]:
+def received(mailbox: Any, timeout: float) -> list[Message]:
     """Remove and return all messages in a mailbox. Wait up to `timeout` seconds for the first. Empty if none arrived.
 
     Raises:

@@ -32,7 +32,7 @@ class Places:
         self.excluded: dict[str, str] = {}
         """Reason of the exclusion, by Ray's identifier of a node."""
 
-    def see(self, nodes: Sequence[Mapping[str, Any]]) -> None:
+    def update(self, nodes: Sequence[Mapping[str, Any]]) -> None:
         """Recompute the places if other nodes are alive than at the last call. `nodes`: entries of ray.nodes()."""
         self._nodes = nodes
         if frozenset(str(node["NodeID"]) for node in nodes if node["Alive"]) != self.held.alive:

@@ -20,7 +20,7 @@ from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
 from aiperf.errors import AiperfError
 from aiperf.journal.events import HelperLost
-from aiperf.journal.messages import Word
+from aiperf.journal.messages import Message
 from aiperf.system.log import path as telemetry_path
 from aiperf.system.recorder import Recorder, Recording
 from aiperf.train.ranks.distant_host import DistantHost
@@ -79,14 +79,14 @@ class RankHost:
         `method`: name of the method. A report about a lost telemetry process is added to a result of type StartChanges.
         """
         answer = getattr(self._outpost, method)(*arguments)
-        return replace(answer, words=self._words()) if isinstance(answer, StartChanges) else answer
+        return replace(answer, words=self._messages()) if isinstance(answer, StartChanges) else answer
 
     def close(self) -> None:
         """End the training processes and the telemetry on this host."""
         self._outpost.close()
         self._recorder.stop()
 
-    def _words(self) -> tuple[Word, ...]:
+    def _messages(self) -> tuple[Message, ...]:
         now = time.monotonic()
         if (how := self._recorder.end_in_words()) is None or now - self._recorder_began < RECORDER_SECONDS:
             return ()

@@ -21,7 +21,7 @@ from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.cluster.existing import draining_nodes
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
 from aiperf.drive.ray.generators import Generators, UpdateLog
-from aiperf.drive.ray.mailbox import open_mailbox, taken
+from aiperf.drive.ray.mailbox import open_mailbox, received
 from aiperf.drive.ray.node_admission import NodeAdmission
 from aiperf.drive.ray.places import Places
 from aiperf.drive.ray.ray_worker import (
@@ -39,7 +39,7 @@ from aiperf.drive.ray.slots import Slot, slots
 from aiperf.drive.ray.worker_host import OpenGroup, WorkerPlan, open_ranks
 from aiperf.errors import AiperfError, RuntimeLost
 from aiperf.journal.events import ProposalRequested, WorkerJoined, WorkerLost, WorkerNotStarted
-from aiperf.journal.messages import Drop, Order, Release, Sum, Train, Word
+from aiperf.journal.messages import Drop, Message, Order, Release, Sum, Train
 from aiperf.planning.worker_shape import WorkerRequirements, breach
 from aiperf.rules.proposals import Proposer
 from searchers.history import Observation, Space
@@ -89,7 +89,7 @@ class RayExecutor:
         """Wait for a worker that is up."""
         self._dropping: dict[Call, Drop] = {}
         """Orders that wait for a worker that is up."""
-        self._own: list[Word] = []
+        self._own: list[Message] = []
         self._next_look = 0.0
         self._said_too_small: set[str] = set()
         self._runtime = Runtime.of_this_process()
@@ -108,10 +108,10 @@ class RayExecutor:
         with self._runtime.watched():
             self._look_for_places(time.monotonic())
 
-    def tell(self, observations: Sequence[Observation]) -> None:
+    def observe(self, observations: Sequence[Observation]) -> None:
         """Store results of trials. Each process that makes proposals receives the new ones with its next request."""
         if observations:
-            self._updates.tell(observations)
+            self._updates.observe(observations)
 
     def send(self, order: Order) -> None:
         """Send a command (propose, train, report, remove a checkpoint, release a worker). Does not wait for its result.
@@ -139,7 +139,7 @@ class RayExecutor:
             case _:
                 assert_never(order)
 
-    def words(self, timeout: float) -> list[Word]:
+    def messages(self, timeout: float) -> list[Message]:
         """Remove and return the messages that have arrived. Wait up to `timeout` seconds for the first. Empty if none arrived.
 
         Dead workers and new nodes are detected every 1 to 5 s, and workers are started on free places. The message about a
@@ -151,13 +151,13 @@ class RayExecutor:
         """
         try:
             with self._runtime.watched():
-                return self._words(timeout)
+                return self._messages(timeout)
         except (RayActorError, GetTimeoutError) as error:
             raise RuntimeLost(
                 f"a run needs its mailbox, an actor on the head, but it died or did not answer: {last_line(error)}"
             ) from error
 
-    def _words(self, timeout: float) -> list[Word]:
+    def _messages(self, timeout: float) -> list[Message]:
         now = time.monotonic()
         over: dict[int, str | None] = {}
         is_due = now >= self._next_look
@@ -165,10 +165,10 @@ class RayExecutor:
             over = self._look_at_calls(now)
         took = time.monotonic() - now
         waits = not (over or self._own)
-        arrived = taken(self._mailbox, timeout if waits else 0.0)
+        arrived = received(self._mailbox, timeout if waits else 0.0)
         words = [word for one in arrived for word in self._taken(one, time.monotonic())]
         for number, late in over.items():
-            self._bury(number, late, now)
+            self._remove_lost(number, late, now)
         if is_due:
             began = time.monotonic()
             self._look_for_places(now)
@@ -195,7 +195,7 @@ class RayExecutor:
 
     # --- words
 
-    def _taken(self, word: Word, now: float) -> list[Word]:
+    def _taken(self, word: Message, now: float) -> list[Message]:
         if not isinstance(word, WorkerJoined):
             return [word]
         worker = self._workers.get(word.worker)
@@ -252,7 +252,7 @@ class RayExecutor:
         """
         done = _done([*self._workers.calls(), *self._generators.calls, *self._dropping])
         self._look_at_drops(done)
-        self._workers.stood(done, now)
+        self._workers.answered(done, now)
         over: dict[int, str | None] = {number: None for number, worker in self._workers.items() if worker.life in done}
         self._end(self._workers.left(done, now))
         self._own += self._generators.look_at(done)
@@ -274,7 +274,7 @@ class RayExecutor:
             return f"no worker was up on {where} after {waited:.0f} s"
         return None
 
-    def _bury(self, number: int, late: str | None, now: float) -> None:
+    def _remove_lost(self, number: int, late: str | None, now: float) -> None:
         """Report the loss of a worker, or the failure of its start if it was never up."""
         worker = self._workers.get(number)
         if worker is None or (late is not None and worker.up is not None):
@@ -295,7 +295,7 @@ class RayExecutor:
 
     def _look_for_places(self, now: float) -> None:
         nodes: list[dict[str, Any]] = self._runtime.call(ray.nodes, "the list of nodes (ray.nodes)")
-        self._places.see(nodes)
+        self._places.update(nodes)
         for node in self._runtime.call(draining_nodes, "the list of draining nodes"):
             if node not in self._places.excluded:
                 self._places.exclude(node, "Ray is draining this node")
@@ -339,7 +339,7 @@ class RayExecutor:
             self._generators.serve(worker.slot.node, worker.number)
 
     def _let_go(self, number: int, now: float) -> None:
-        self._forgotten(self._workers.let_go(number, now))
+        self._forgotten(self._workers.remove(number, now))
 
     def _remove(self, number: int) -> None:
         worker = self._workers.pop(number, None)

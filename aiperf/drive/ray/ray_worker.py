@@ -42,7 +42,7 @@ class RayWorker:
     slot: Slot
     host: Any
     """Actor handle. Typed Any, since Ray's stubs (2.60) declare every method of an actor as never returning."""
-    stands: Call
+    ping: Call
     """Ray call that ends when the worker's actor is placed on its node."""
     life: Call
     """Ray call that ends when the worker has ended."""
@@ -76,13 +76,13 @@ class ExecutorWorkers(dict[int, RayWorker]):
 
         Released workers that have not ended are included.
         """
-        waiting = (worker.stands for worker in self.values() if not worker.has_place)
+        waiting = (worker.ping for worker in self.values() if not worker.has_place)
         return [*(worker.life for worker in self.values()), *waiting, *self._leaving]
 
-    def stood(self, done: Collection[Call], now: float) -> None:
-        """Record at time `now` that actors were placed on their nodes: those with their call `stands` in `done`."""
+    def answered(self, done: Collection[Call], now: float) -> None:
+        """Record at time `now` that actors were placed on their nodes: those with their call `ping` in `done`."""
         for worker in self.values():
-            if not worker.has_place and worker.stands in done:
+            if not worker.has_place and worker.ping in done:
                 worker.has_place = True
                 self._placed[worker.slot.node] = now
 
@@ -94,7 +94,7 @@ class ExecutorWorkers(dict[int, RayWorker]):
         """
         return now - max(worker.began, self._placed.get(worker.slot.node, worker.began))
 
-    def let_go(self, number: int, now: float) -> RayWorker:
+    def remove(self, number: int, now: float) -> RayWorker:
         """Request the end of worker `number`, move it to the released workers, and return it. Does not wait for its end.
 
         The worker first completes a checkpoint that it is writing.
@@ -129,10 +129,10 @@ def bring_up(making: WorkerParameters, number: int, slot: Slot, mailbox: ActorHa
     host = WorkerHost.options(  # type: ignore[attr-defined]
         num_cpus=slot.cores,
         num_gpus=slot.accelerators,
-        max_concurrency=4,  # live() never returns while orders come
+        max_concurrency=4,  # run() never returns while orders come
         scheduling_strategy=NodeAffinitySchedulingStrategy(slot.node, soft=False),
     ).remote(plan, mailbox, making.open_group)
-    return RayWorker(number, slot, host, host.stands.remote(), host.live.remote(), now)
+    return RayWorker(number, slot, host, host.ping.remote(), host.run.remote(), now)
 
 
 def remove(workers: Sequence[RayWorker]) -> None:

@@ -19,7 +19,7 @@ from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
 from aiperf.files import host_name
 from aiperf.journal.events import HelperLost, WorkerJoined
-from aiperf.journal.messages import Drop, Sum, Train, Word
+from aiperf.journal.messages import Drop, Message, Sum, Train
 from aiperf.system.describe import describe, folders_of
 from aiperf.system.log import path as telemetry_path
 from aiperf.system.recorder import Recorder, Recording
@@ -72,7 +72,7 @@ class Group(Protocol):
         """Send a command (train, remove a checkpoint, report) to the ranks. Training runs in the background."""
         ...
 
-    def words(self, timeout: float) -> list[Word]:
+    def messages(self, timeout: float) -> list[Message]:
         """Return the new messages of the ranks. Wait up to `timeout` seconds for the first. Empty if none arrived.
 
         If the ranks have ended and all messages were returned, an error is raised.
@@ -132,10 +132,10 @@ class WorkerHost:
         """Time of the last replacement."""
         self._ended = threading.Event()
 
-    def stands(self) -> None:
+    def ping(self) -> None:
         """Do nothing. The call ends as soon as the actor is placed on its node and its process runs."""
 
-    def live(self) -> None:
+    def run(self) -> None:
         """Start the worker's training processes, and forward their messages to the mailbox until `end` is called.
 
         All messages are in the mailbox before it returns or raises.
@@ -171,7 +171,7 @@ class WorkerHost:
         recorder.start()
         return recorder
 
-    def _look_at_recorder(self, now: float) -> list[Word]:
+    def _look_at_recorder(self, now: float) -> list[Message]:
         """Replace a recorder that has died, at most once per RECORDER_SECONDS. Return a message about each dead one."""
         if (how := self._recorder.end_in_words()) is None or now - self._recorder_began < RECORDER_SECONDS:
             return []
@@ -206,7 +206,7 @@ class WorkerHost:
         while not self._ended.is_set():
             if self._refused is not None:
                 raise self._refused
-            words = [*group.words(0.5), *self._look_at_recorder(time.monotonic())]
+            words = [*group.messages(0.5), *self._look_at_recorder(time.monotonic())]
             if words or not self._sender.is_done:
                 self._sender.put(words)
 

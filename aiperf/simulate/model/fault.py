@@ -36,7 +36,7 @@ class Fault(Generic[C]):
     def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         """React to a new worker, before it sends WorkerJoined. The method may change `worker`. `cluster`: the simulation."""
 
-    def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
+    def order_taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         """React to a worker that has accepted a command to train, before the training begins.
 
         `cluster`: the simulation. `worker`: the worker. `attempt`: the training, in which the method may set accidents.

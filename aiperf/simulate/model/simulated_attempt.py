@@ -103,7 +103,7 @@ class SimulatedAttempt:
         epochs = max(0, self.order.last_epoch - self.order.first_epoch + 1)
         return epochs * self.pace.epoch_seconds
 
-    def step(self) -> list[messages.Word]:
+    def step(self) -> list[messages.Message]:
         """Return the messages that are due now, in sequence.
 
         Set `due` to the time of the next ones, infinite after the last.
@@ -149,7 +149,7 @@ class SimulatedAttempt:
             trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=reduced
         )
 
-    def _go_on(self, epoch: int, now: float) -> list[messages.Word]:
+    def _go_on(self, epoch: int, now: float) -> list[messages.Message]:
         """Begin the next epoch, or end the attempt. A resumed trial may have no epoch left."""
         order = self.order
         reason = None
@@ -185,7 +185,7 @@ class SimulatedAttempt:
                 due = at
         self.due = due
 
-    def _accident(self, now: float) -> list[messages.Word]:
+    def _accident(self, now: float) -> list[messages.Message]:
         order, fate = self.order, self.fate
         if fate.crashes_in == self.epoch - order.first_epoch:
             self.due = math.inf
@@ -205,7 +205,7 @@ class SimulatedAttempt:
             self._begin_epoch(self.epoch, now)
         return [word]
 
-    def _end_epoch(self, now: float) -> list[messages.Word]:
+    def _end_epoch(self, now: float) -> list[messages.Message]:
         order, epoch, curve = self.order, self.epoch, self.curve
         loss = curve.loss(epoch, self.dataset.classes)
         self.losses.append(loss)
@@ -221,7 +221,7 @@ class SimulatedAttempt:
             learning_rate=0.1,
             checkpoint=not self.fate.has_no_disk,
         )
-        unsaved: list[messages.Word] = []
+        unsaved: list[messages.Message] = []
         if self.fate.has_no_disk:
             unsaved = [
                 events.CheckpointNotWritten(

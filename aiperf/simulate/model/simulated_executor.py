@@ -18,7 +18,18 @@ from typing import Any, assert_never
 import msgspec
 
 from aiperf.data.description import DataSet
-from aiperf.journal import events, messages
+from aiperf.journal import events
+from aiperf.journal.messages import (
+    CheckpointGone,
+    Drop,
+    Message,
+    Order,
+    ProposalReturned,
+    Release,
+    Sum,
+    Train,
+    TrialDone,
+)
 from aiperf.planning.following import Following
 from aiperf.rng import derive
 from aiperf.rules.proposals import Proposer, make
@@ -98,7 +109,7 @@ class SimulatedExecutor:
         self._next_worker = first_worker
         self._slots: set[int] = set()
         """Slots that hold a worker."""
-        self._heap: list[tuple[float, int, Callable[[], Sequence[messages.Word] | None]]] = []
+        self._heap: list[tuple[float, int, Callable[[], Sequence[Message] | None]]] = []
         """Time, number and action. An action returns the messages that arrive then."""
         self._sequence = 0
         self._history = History(world.space)
@@ -113,13 +124,13 @@ class SimulatedExecutor:
         for fault in self.world.faults:
             fault.began(self)
 
-    def tell(self, observations: Sequence[Observation]) -> None:
+    def observe(self, observations: Sequence[Observation]) -> None:
         """Add results of trials to the searcher's history, in the sequence of the journal."""
         began = time.process_time()
-        self._history.tell(observations)
+        self._history.observe(observations)
         self.busy_seconds += time.process_time() - began
 
-    def send(self, order: messages.Order) -> None:
+    def send(self, order: Order) -> None:
         """Give a command (propose, train, report, remove a checkpoint, release) to a worker at once.
 
         Its messages are due later.
@@ -129,19 +140,19 @@ class SimulatedExecutor:
         match order:
             case events.ProposalRequested():
                 self._propose(order)
-            case messages.Train():
+            case Train():
                 self._train(order)
-            case messages.Drop():
+            case Drop():
                 self.world.checkpoints.drop(order.trial)
-            case messages.Release():
+            case Release():
                 self.lose(order.worker, is_noticed=False)
-            case messages.Sum():
+            case Sum():
                 self._sum(order.worker)
             case _:
                 assert_never(order)
         self.busy_seconds += time.process_time() - began
 
-    def words(self, timeout: float) -> list[messages.Word]:
+    def messages(self, timeout: float) -> list[Message]:
         """Simulate until the first messages are due, and `turn_seconds` more. Return all messages until then, in sequence.
 
         `timeout`: maximum time in simulated seconds. The clock advances to the time of the last action, or by `timeout` if
@@ -151,7 +162,7 @@ class SimulatedExecutor:
         clock, heap, turn = self.world.clock, self._heap, self.world.conf.turn_seconds
         deadline = limit = clock.now() + timeout
         self.now = clock.now()
-        words: list[messages.Word] = []
+        words: list[Message] = []
         while heap and heap[0][0] <= deadline:
             due, _, action = heappop(heap)
             self.now = max(self.now, due)
@@ -210,13 +221,13 @@ class SimulatedExecutor:
             worker.attempt = None
             worker.is_silent = True
 
-    def post(self, word: messages.Word, delay: float = 0.0) -> None:
+    def post(self, word: Message, delay: float = 0.0) -> None:
         """Send a message to the driver in `delay` simulated seconds."""
         self._push(self.now + delay, partial(list, (word,)))
 
     # --- workers
 
-    def _push(self, due: float, action: Callable[[], Sequence[messages.Word] | None]) -> None:
+    def _push(self, due: float, action: Callable[[], Sequence[Message] | None]) -> None:
         self._sequence += 1
         heappush(self._heap, (due, self._sequence, action))
 
@@ -261,7 +272,7 @@ class SimulatedExecutor:
         began = time.process_time()
         answer = make(self.world.proposer, self._history, order)
         self.proposing_seconds += time.process_time() - began
-        if isinstance(answer, messages.ProposalReturned):
+        if isinstance(answer, ProposalReturned):
             # Computed now while the graph is in memory. Otherwise it would have to be rebuilt at the start of the trial.
             graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
             self._work_out(order.number, graph)
@@ -269,7 +280,7 @@ class SimulatedExecutor:
             answer = msgspec.structs.replace(answer, seconds=self.world.conf.proposal_seconds)
         self.post(answer, self.world.conf.proposal_seconds)
 
-    def _train(self, order: messages.Train) -> None:
+    def _train(self, order: Train) -> None:
         worker = self.workers.get(order.worker)
         if worker is None or worker.is_silent:
             return
@@ -280,11 +291,11 @@ class SimulatedExecutor:
         attempt = self._attempt(order, worker)
         worker.attempt = attempt
         for fault in self.world.faults:
-            fault.taken(self, worker, attempt)
+            fault.order_taken(self, worker, attempt)
         if worker.attempt is attempt:
             self._push(attempt.due, partial(self._step, attempt, attempt.due))
 
-    def _missing(self, order: messages.Train) -> messages.CheckpointGone | None:
+    def _missing(self, order: Train) -> CheckpointGone | None:
         stored = self.world.checkpoints
         missing = None
         if order.first_epoch > 1:
@@ -294,14 +305,14 @@ class SimulatedExecutor:
             missing = order.parent
         if missing is None:
             return None
-        return messages.CheckpointGone(trial=order.trial, attempt=order.attempt, missing=missing, reason="no such file")
+        return CheckpointGone(trial=order.trial, attempt=order.attempt, missing=missing, reason="no such file")
 
     def _work_out(self, number: int, graph: Graph) -> None:
         """Compute the cost of a proposal's network and the error that its training converges to."""
         self.world.figures[number] = replace(cost(graph), by_kind={})  # less memory
         self.world.floors[number] = self.world.learning.floor(graph)
 
-    def _attempt(self, order: messages.Train, worker: SimulatedWorker) -> SimulatedAttempt:
+    def _attempt(self, order: Train, worker: SimulatedWorker) -> SimulatedAttempt:
         world, conf = self.world, self.world.conf
         if order.trial not in world.figures:  # it follows another run's trial and was not proposed in this run
             self._work_out(order.trial, self._history.graph(order.trial))
@@ -354,7 +365,7 @@ class SimulatedExecutor:
         images = data.training_images, data.validation_images
         return pace(self.world.conf, figures, batch_size, speed, *images, generation)
 
-    def _step(self, attempt: SimulatedAttempt, due: float) -> list[messages.Word]:
+    def _step(self, attempt: SimulatedAttempt, due: float) -> list[Message]:
         """Return the messages of an attempt that arrive now. Add its next step to the heap."""
         worker = attempt.worker
         if attempt.due != due or worker.attempt is not attempt:
@@ -363,7 +374,7 @@ class SimulatedExecutor:
         if attempt.fate.is_lost == "before" and attempt.epoch:
             self.lose(worker.number, "lost before it trained (invented)")
             return []
-        if attempt.fate.is_lost == "after" and words and isinstance(words[-1], messages.TrialDone):
+        if attempt.fate.is_lost == "after" and words and isinstance(words[-1], TrialDone):
             del words[-1]
             self.lose(worker.number, "lost after it had trained (invented)")
         elif attempt.is_over:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-from aiperf.journal.messages import Word
+from aiperf.journal.messages import Message
 from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.host_ranks import DEATH_SECONDS, RankStart
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankStatus, Ready
@@ -60,7 +60,7 @@ class DistantHost:
     """Time that the host waits for a message before it answers, in seconds."""
     lost: str | None = None
     """Reason for giving it up. None if it is not given up."""
-    words: list[Word] = field(default_factory=list)
+    words: list[Message] = field(default_factory=list)
     """Messages of the host itself, not of its ranks."""
     ranks: tuple[RankStatus, ...] = ()
     """Its ranks as of the last answer, by rank."""
@@ -84,14 +84,14 @@ class DistantHost:
         self._fire("start", number, start)
         self._ask(time.monotonic())
 
-    def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Word | Failed]]:
+    def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Message | Failed]]:
         """Return the messages of the host's ranks that have arrived, as (rank, message).
 
         Update the ranks' lines in `heartbeats`. `lost` is set if a call failed, if the host has ended its ranks by itself, or
         if it has not answered for 20 s. `now`: time.monotonic().
         """
         begun = self._start
-        received: list[tuple[int, Ready | Word | Failed]] = []
+        received: list[tuple[int, Ready | Message | Failed]] = []
         while begun is not None and self.lost is None:
             try:
                 number, asked, future = self._answers.get_nowait()

@@ -6,7 +6,7 @@ No torch here. Works inside a Ray actor and without Ray.
     ready = group.start()                    # blocks until the ranks can take orders. Returns their properties
     group.order(Train(...))                  # one at a time. Drop at any time
     while ...:
-        for word in group.words(timeout=0.5):  # CeilingMeasured first, the last TrialDone, Crashed or CheckpointGone
+        for word in group.messages(timeout=0.5):  # CeilingMeasured first, the last TrialDone, Crashed or CheckpointGone
             ...
     group.close()
 
@@ -34,7 +34,7 @@ from aiperf.data.dataset_config import DataSetConf
 from aiperf.errors import AiperfError
 from aiperf.files import host_name
 from aiperf.journal.events import CeilingMeasured, TrialHeartbeat
-from aiperf.journal.messages import CheckpointGone, Crashed, Drop, Sum, Train, TrialDone, Word
+from aiperf.journal.messages import CheckpointGone, Crashed, Drop, Message, Sum, Train, TrialDone
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.distant_host import DistantHost
@@ -108,7 +108,7 @@ class RankGroup:
         """Number of failures by host and accelerator."""
         self._checkpoints = CheckpointFolder(run_folder / "checkpoints")
         self._host = host_name()
-        self._words: queue.SimpleQueue[Word | WorkerEnded] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[Message | WorkerEnded] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting: ExecuteOrder | None = None
         self._doing: ExecuteOrder | None = None
@@ -156,22 +156,22 @@ class RankGroup:
             self._waiting = ExecuteOrder(order, time.monotonic())
         self._wake()
 
-    def words(self, timeout: float) -> list[Word]:
+    def messages(self, timeout: float) -> list[Message]:
         """Return the new messages for the driver (the main process), waiting up to `timeout` seconds for the first one.
 
         The list is empty if no message arrived. Raise WorkerEnded, after the last message, if the group cannot train any more.
         """
-        messages: list[Word] = []
+        messages: list[Message] = []
         try:
-            word = self._words.get(timeout=timeout)
+            word = self._messages.get(timeout=timeout)
             while True:
                 if isinstance(word, WorkerEnded):
-                    self._words.put(word)
+                    self._messages.put(word)
                     if messages:
                         return messages
                     raise word
                 messages.append(word)
-                word = self._words.get_nowait()
+                word = self._messages.get_nowait()
         except queue.Empty:
             return messages
 
@@ -210,7 +210,7 @@ class RankGroup:
             ranks = self._bring_up()
             assert ranks.ready is not None
             if largest := ranks.ready.largest_batch:
-                self._words.put(CeilingMeasured(worker=self._worker, family=ranks.ready.family, batch_size=largest))
+                self._messages.put(CeilingMeasured(worker=self._worker, family=ranks.ready.family, batch_size=largest))
             hosts = (self._host, *(other.name for other in self._others)) if self._others else ()
             self._first.set_result(replace(ranks.ready, hosts=hosts))
             while True:
@@ -233,7 +233,7 @@ class RankGroup:
                 ranks = self._bring_up()
         except _Fixable as error:
             self._ended = WorkerEnded(str(error))
-            self._words.put(self._ended)
+            self._messages.put(self._ended)
         except StartFailed as error:
             reason = f"no rank can be started on {self._host}: {error}"
             self._ended = WorkerEnded(reason)
@@ -242,7 +242,7 @@ class RankGroup:
             if self._waiting is not None:
                 self._doing = self._waiting
                 self._report_end(Failed(reason))
-            self._words.put(self._ended)
+            self._messages.put(self._ended)
         except BaseException as error:
             self._ended = WorkerEnded(
                 f"the supervisor of the ranks on {self._host} failed: {error!r}. Report this as a defect of AIPerf and attach "
@@ -250,7 +250,7 @@ class RankGroup:
             )
             if not self._first.done():
                 self._first.set_exception(error)
-            self._words.put(self._ended)
+            self._messages.put(self._ended)
             raise
         finally:
             left, self._ranks = self._ranks, None
@@ -385,7 +385,7 @@ class RankGroup:
                     case word:
                         self._report(word)
             for word in ranks.words_of_hosts():
-                self._words.put(word)
+                self._messages.put(word)
             if has_failed or ranks.has_ended() or ranks.lost() is not None:
                 return ranks.cause(self._woken, self._report)
             if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
@@ -404,12 +404,12 @@ class RankGroup:
         order = doing.order
         self._report(TrialHeartbeat(trial=order.trial, attempt=order.attempt, doing=f"{ranks.named(rank)} {what}"))
 
-    def _report(self, word: Word) -> None:
+    def _report(self, word: Message) -> None:
         if isinstance(word, TrialDone | Crashed | CheckpointGone):
             with self._lock:
                 self._doing = None
         self._last_message = time.monotonic()
-        self._words.put(word)
+        self._messages.put(word)
 
     def _report_end(self, failure: Failed) -> None:
         """Put the attempt's last messages, if an attempt is running."""
@@ -418,9 +418,9 @@ class RankGroup:
             self._waiting = None if doing is not None and self._waiting is doing else self._waiting
         if doing is not None:
             for word in failure.words:
-                self._words.put(word)
+                self._messages.put(word)
             order = doing.order
-            self._words.put(
+            self._messages.put(
                 Crashed(
                     trial=order.trial,
                     attempt=order.attempt,

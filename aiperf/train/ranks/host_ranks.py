@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.hostcache import SHARING
-from aiperf.journal.messages import Word
+from aiperf.journal.messages import Message
 from aiperf.own_files import make_own_folder, remove_own_folder
 from aiperf.scratch import MARK, Scratch, compiler_caches
 from aiperf.system.network import interface_of
@@ -130,7 +130,7 @@ class HostRanks:
         """
         return tuple(process.look(self.heartbeats, now) for process in self.processes)
 
-    def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Word | Failed]]:
+    def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Message | Failed]]:
         """Return the new messages of this host's ranks as (rank, message), waiting up to `timeout` seconds for the first one.
 
         At most one message per rank is returned, the others by later calls. Empty if no message arrived. `wakes`: pipes that
@@ -139,7 +139,7 @@ class HostRanks:
         by_pipe: dict[object, RankProcess] = {
             process.pipe: process for process in self.processes if not process.pipe.closed
         }
-        received: list[tuple[int, Ready | Word | Failed]] = []
+        received: list[tuple[int, Ready | Message | Failed]] = []
         for pipe in wait([*(process.pipe for process in by_pipe.values()), *wakes], timeout):
             if isinstance(pipe, Connection) and pipe in wakes:
                 while pipe.poll():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.journal.events import Cause
-from aiperf.journal.messages import Train, Word
+from aiperf.journal.messages import Message, Train
 from aiperf.train.collectives.rendezvous_place import MeetingPlace
 from aiperf.train.heartbeat import Sign
 from aiperf.train.trainer_config import TrainerConf
@@ -123,7 +123,7 @@ class Failed:
     """Last message from a rank: the reason for its end."""
 
     reason: str
-    words: tuple[Word, ...] = ()
+    words: tuple[Message, ...] = ()
     """Messages to report before the attempt's end."""
     is_peer: bool = False
     """It ends because another rank is lost."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Pipe
 
 from aiperf.files import host_name
-from aiperf.journal.messages import Word
+from aiperf.journal.messages import Message
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankStatus, Ready
@@ -38,11 +38,11 @@ class HostProperties:
 class StartChanges:
     """Messages and states of a start's ranks since the last call."""
 
-    messages: tuple[tuple[int, Ready | Word | Failed], ...]
+    messages: tuple[tuple[int, Ready | Message | Failed], ...]
     """Messages with their rank."""
     ranks: tuple[RankStatus, ...]
     """State of each rank. Empty before they are started."""
-    words: tuple[Word, ...] = ()
+    words: tuple[Message, ...] = ()
     """Messages of the host itself."""
     is_abandoned: bool = False
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
-from aiperf.journal.messages import Word
+from aiperf.journal.messages import Message
 from aiperf.train.ranks import host_ranks
 from aiperf.train.ranks.distant_host import FRESH_SECONDS, DistantHost
 from aiperf.train.ranks.hang_watch import Watch
@@ -109,7 +109,7 @@ class Ranks:
         """Return the name of a rank for messages: 'rank 0 of 4 on HOST'."""
         return f"rank {rank} of {len(self.seats)} on {self._names[self.seats[rank].host]}"
 
-    def receive(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Word | Failed]]:
+    def receive(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Message | Failed]]:
         """Return the new messages of the ranks as (rank, message), waiting up to `timeout` seconds for the first one.
 
         `wake`: pipe that ends the waiting when it becomes readable. An answer of another host ends it too. The state of all
@@ -127,7 +127,7 @@ class Ranks:
     def _look(self, now: float) -> None:
         self.statuses = (*self._local.look(now), *(status for other in self._distant for status in other.ranks))
 
-    def words_of_hosts(self) -> list[Word]:
+    def words_of_hosts(self) -> list[Message]:
         """Return the new messages of the other hosts themselves, not of their ranks. They are returned once."""
         messages = [word for other in self._distant for word in other.words]
         for other in self._distant:
@@ -167,7 +167,7 @@ class Ranks:
         """Return (rank that is furthest behind, its activity as text)."""
         return self._watch.slowest(time.monotonic())
 
-    def cause(self, wake: Connection, say: Callable[[Word], None]) -> tuple[Failed, int]:
+    def cause(self, wake: Connection, say: Callable[[Message], None]) -> tuple[Failed, int]:
         """Return (failure, rank that caused it) after a rank has ended, failed or been lost.
 
         It waits up to 10 s for the failures of other ranks, and up to 20 s for other hosts. `say`: called with each message

@@ -9,7 +9,7 @@ import ray
 from ray.actor import ActorHandle
 from ray.exceptions import RayActorError
 
-from aiperf.drive.ray.mailbox import Sender, open_mailbox, taken
+from aiperf.drive.ray.mailbox import Sender, open_mailbox, received
 from aiperf.journal.messages import TrialDone
 
 WORDS = 1500
@@ -30,11 +30,11 @@ def test_messages_in_quick_succession_arrive_in_order(own_ray: None) -> None:
     talking = Talker.remote().talk.remote(mailbox, WORDS)  # type: ignore[attr-defined]
     heard: list[int] = []
     while len(heard) < WORDS:
-        heard += [word.trial for word in taken(mailbox, 5.0) if isinstance(word, TrialDone)]
+        heard += [word.trial for word in received(mailbox, 5.0) if isinstance(word, TrialDone)]
     ray.get(talking)
 
     assert heard == list(range(WORDS))
-    assert taken(mailbox, 0.0) == []
+    assert received(mailbox, 0.0) == []
 
 
 def test_the_end_of_a_mailbox_is_an_error(own_ray: None) -> None:
@@ -42,4 +42,4 @@ def test_the_end_of_a_mailbox_is_an_error(own_ray: None) -> None:
     ray.kill(mailbox)
 
     with pytest.raises(RayActorError):
-        taken(mailbox, 0.1)
+        received(mailbox, 0.1)

@@ -37,7 +37,7 @@ from aiperf.journal.events import (
     WorkerNotStarted,
 )
 from aiperf.journal.journal import read
-from aiperf.journal.messages import EpochDone, Release, TrialDone, Word
+from aiperf.journal.messages import EpochDone, Message, Release, TrialDone
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import WorkerRequirements, this_machine
 from aiperf.rules.proposals import Proposer, proposer_of
@@ -76,15 +76,15 @@ class Bench:
 
     def __init__(self, executor: RayExecutor) -> None:
         self.executor = executor
-        self.said: list[Word] = []
+        self.said: list[Message] = []
         executor.start()
 
-    def until(self, happened: Callable[[list[Word]], bool], seconds: float = 600.0) -> list[Word]:
+    def until(self, happened: Callable[[list[Message]], bool], seconds: float = 600.0) -> list[Message]:
         """Read messages until the condition holds. Return all messages so far."""
         deadline = time.monotonic() + seconds
         while not happened(self.said):
             assert time.monotonic() < deadline, f"it did not happen within {seconds} s; said: {self.said}"
-            self.said += self.executor.words(0.1)
+            self.said += self.executor.messages(0.1)
         return self.said
 
     def up(self, count: int) -> list[WorkerJoined]:
@@ -126,7 +126,7 @@ def bench(tmp_path: Path) -> Iterator[Open]:
         one.executor.close()
 
 
-def of(said: list[Word], kind: type[Kind]) -> list[Kind]:
+def of(said: list[Message], kind: type[Kind]) -> list[Kind]:
     return [word for word in said if isinstance(word, kind)]
 
 
@@ -306,7 +306,7 @@ def test_a_cpu_worker_is_released_when_an_accelerator_is_up(cluster: SmallCluste
     )
     run.trains(1, trial=1)
     time.sleep(2.5)
-    run.said += run.executor.words(0.0)
+    run.said += run.executor.messages(0.0)
     assert len(of(run.said, WorkerJoined)) == 2, "nobody takes the place again"
 
 

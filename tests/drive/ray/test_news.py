@@ -25,7 +25,7 @@ def test_every_generator_receives_all_packets_once_in_order(
             if step:
                 packet = [Requested(len(all_observations) + each) for each in range(step)]
                 all_observations += packet
-                log.tell(packet)
+                log.observe(packet)
                 continue
             which = data.draw(st.integers(0, len(received)))
             known, count = received[which] if which < len(received) else ([], 0)
@@ -40,7 +40,7 @@ def test_history_is_stored_once_for_all_new_generators(monkeypatch: pytest.Monke
     log = UpdateLog(lambda packets: puts.append(packets) or len(puts))  # type: ignore[func-returns-value]
     monkeypatch.setattr(generators, "MOST_LOOSE", 20)
     for number in range(500):
-        log.tell([Requested(number)])
+        log.observe([Requested(number)])
 
     assert [log.since(0) for _ in range(100)] == [(1, [])] * 100
     assert len(puts) == 1 and len(puts[0]) == 500

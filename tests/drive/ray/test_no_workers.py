@@ -18,7 +18,7 @@ from aiperf.drive.session import END_REQUEST, resumable, run_session
 from aiperf.errors import AiperfError, BadConfiguration, NoWorkers, RunStopped
 from aiperf.journal.events import RunEnded, WorkerJoined, WorkerLost, WorkerNotStarted
 from aiperf.journal.journal import read
-from aiperf.journal.messages import Order, Word
+from aiperf.journal.messages import Message, Order
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import this_machine
 from aiperf.report.text import closing_lines
@@ -34,20 +34,20 @@ VAIN = WorkerNotStarted(host="a", failures=1, reason="on a: no rank can be start
 class Doomed:
     """Says what it was given, turn by turn, and then that no worker is left."""
 
-    def __init__(self, turns: Sequence[Word], end: AiperfError = GONE) -> None:
+    def __init__(self, turns: Sequence[Message], end: AiperfError = GONE) -> None:
         self._turns = list(turns)
         self._end = end
 
     def start(self) -> None:
         pass
 
-    def tell(self, observations: Sequence[Observation]) -> None:
+    def observe(self, observations: Sequence[Observation]) -> None:
         pass
 
     def send(self, order: Order) -> None:
         pass
 
-    def words(self, timeout: float) -> list[Word]:
+    def messages(self, timeout: float) -> list[Message]:
         if not self._turns:
             raise self._end
         return [self._turns.pop(0)]
@@ -56,7 +56,7 @@ class Doomed:
         pass
 
 
-def run(tmp_path: Path, *turns: Word) -> None:
+def run(tmp_path: Path, *turns: Message) -> None:
     conf = configure([f"runs={tmp_path}", "executor=inline"])
 
     def doomed(*_: object) -> Executor:

@@ -32,7 +32,7 @@ def test_free_places_and_released_workers_equal_the_definition(data: st.DataObje
             case "see":
                 alive = data.draw(st.sets(st.integers(0, len(every) - 1)))
                 there = [{**one, "Alive": index in alive} for index, one in enumerate(every)]
-                places.see(there)
+                places.update(there)
             case "take" if places.free:
                 held[number] = data.draw(st.sampled_from(list(places.free)))
                 places.take(held[number], number)
@@ -53,13 +53,13 @@ def test_free_places_and_released_workers_equal_the_definition(data: st.DataObje
 def test_narrowed_places_stay_narrowed_when_a_node_joins() -> None:
     places = Places(partial(slots, accelerators_per_worker=None))
     nodes = [node("head", 8, head=True), node("a", 8), node("b", 8)]
-    places.see(nodes)
+    places.update(nodes)
     a, b = places.held.wanted
 
     places.narrow(replace(places.held, wanted=(a,)))
     places.take(a, 0)
     assert not places.free
-    places.see([*nodes, node("c", 8)])
+    places.update([*nodes, node("c", 8)])
     places.narrow(replace(places.held, wanted=(a,)))
     assert not places.free
     places.narrow(places.held)
@@ -70,11 +70,11 @@ def test_narrowed_places_stay_narrowed_when_a_node_joins() -> None:
 def test_nodes_are_regrouped_after_the_loss_of_their_worker() -> None:
     places = Places(partial(slots, accelerators_per_worker="all"))
     nodes = [node("a", 8, 4), node("b", 8, 4)]
-    places.see(nodes)
+    places.update(nodes)
     (slot,) = places.free
     places.take(slot, 0)
 
-    places.see([node("a", 8, 4), node("b", 8, 4, alive=False), node("c", 8, 4)])
+    places.update([node("a", 8, 4), node("b", 8, 4, alive=False), node("c", 8, 4)])
     assert not places.free and places.to_release() == [], "b is lost, and the worker goes on without it; c stands by"
     assert list(places.slots.too_small) == ["c"]
 
@@ -84,7 +84,7 @@ def test_nodes_are_regrouped_after_the_loss_of_their_worker() -> None:
 
 def test_a_worker_is_released_when_any_of_its_nodes_is_excluded() -> None:
     places = Places(partial(slots, accelerators_per_worker=8))
-    places.see([node(name, 8, 4) for name in "abcd"])
+    places.update([node(name, 8, 4) for name in "abcd"])
     for number, slot in enumerate(list(places.free)):
         places.take(slot, number)
 

@@ -20,7 +20,7 @@ def test_the_wait_for_a_place_counts_from_the_last_on_its_node() -> None:
     workers = ExecutorWorkers()
     first, second, elsewhere = asked(workers, 0, "a"), asked(workers, 1, "a"), asked(workers, 2, "b")
 
-    workers.stood([first.stands], 250.0)
+    workers.answered([first.ping], 250.0)
 
     assert first.has_place and not second.has_place
     assert workers.waited(second, 387.0) == 137.0, "the limit of 300 s is not over"

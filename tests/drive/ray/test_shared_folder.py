@@ -104,7 +104,7 @@ def test_a_host_with_another_file_system_brings_no_worker(tmp_path: Path) -> Non
             said: list[Any] = []
 
             def both() -> bool:
-                said.extend(executor.words(0.1))
+                said.extend(executor.messages(0.1))
                 return {type(word) for word in said} >= {WorkerJoined, WorkerNotStarted}
 
             _until(both)

@@ -26,7 +26,7 @@ from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.opening import open_data
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.journal.events import BatchReduced, CheckpointWritten, TrialHeartbeat, TrialPrepared
-from aiperf.journal.messages import Advanced, Crashed, Drop, EpochDone, Sum, TrialDone, Word
+from aiperf.journal.messages import Advanced, Crashed, Drop, EpochDone, Message, Sum, TrialDone
 from aiperf.train.checkpoints.checkpoint import load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.horovod_collective import missing as horovod_missing
@@ -180,7 +180,7 @@ def running_group(collective: str, folder: Path) -> Iterator[tuple[RankGroup, Pa
     assert ready.ranks == 2
     assert ready.collective.startswith(collective)
     assert ready.bus_bytes_per_second is not None and ready.bus_bytes_per_second > 0
-    group.words(timeout=10.0)  # the ceiling
+    group.messages(timeout=10.0)  # the ceiling
     yield group, folder
     pids = group.pids()
     group.close()
@@ -263,14 +263,14 @@ def test_a_trial_reports_its_sums_on_request_and_continues(group: tuple[RankGrou
     ranks, _ = group
     for trial in range(600, 620):  # a trial may end before it receives the request
         ranks.order(order(trial=trial, batch_size=8, last_epoch=60, progress_seconds=1e6))
-        messages: list[Word] = []
+        messages: list[Message] = []
         while len(epochs(messages)) < 2:
-            messages += ranks.words(0.5)
+            messages += ranks.messages(0.5)
         assert [word for word in messages if is_within_an_epoch(word)] == []
 
         while not any(is_within_an_epoch(word) for word in messages) and not isinstance(messages[-1], TrialDone):
             ranks.order(Sum(worker=0))  # again, should the last have come at an epoch's very end
-            messages += ranks.words(0.5)
+            messages += ranks.messages(0.5)
 
         assert isinstance(to_the_end(ranks, messages)[-1], TrialDone)
         if any(is_within_an_epoch(word) for word in messages):
@@ -278,7 +278,7 @@ def test_a_trial_reports_its_sums_on_request_and_continues(group: tuple[RankGrou
     raise AssertionError("none of twenty trials reported its sums within an epoch")
 
 
-def is_within_an_epoch(word: Word) -> bool:
+def is_within_an_epoch(word: Message) -> bool:
     """Return whether the message reports a part of an epoch. Messages at its end do not."""
     whole = IMAGES.training_images + IMAGES.validation_images
     return isinstance(word, Advanced) and 0 < word.training_images + word.validation_images < whole
@@ -312,9 +312,9 @@ def test_of_ten_trials_nothing_lives_on_in_the_ranks(group: tuple[RankGroup, Pat
     while at_work < 10:
         assert trial < 450, f"of fifty trials only {at_work} were seen at work"
         ranks.order(order(trial=trial, batch_size=16, last_epoch=20))
-        messages: list[Word] = []
+        messages: list[Message] = []
         while not epochs(messages):
-            messages += ranks.words(timeout=60.0)
+            messages += ranks.messages(timeout=60.0)
         seen = [int(answer.split()[1]) for answer in witness(folder, pids, signal.SIGRTMIN)]
         at_work += min(seen) >= 5  # the trial may have ended before
         assert isinstance(to_the_end(ranks, messages)[-1], TrialDone)
@@ -328,18 +328,18 @@ def test_of_ten_trials_nothing_lives_on_in_the_ranks(group: tuple[RankGroup, Pat
     assert alive == ["alive []", "alive []"]
 
 
-def lose_a_rank(ranks: RankGroup, trial: int, rank: int, how: int, after: float) -> list[Word]:
+def lose_a_rank(ranks: RankGroup, trial: int, rank: int, how: int, after: float) -> list[Message]:
     """Train, disturb a rank after a while, and return the messages of the attempt."""
     ranks.order(order(trial=trial, batch_size=16, last_epoch=10_000))
-    heard: list[Word] = []
+    heard: list[Message] = []
     while not epochs(heard):
-        heard += ranks.words(timeout=60.0)
+        heard += ranks.messages(timeout=60.0)
     time.sleep(after)
     os.kill(ranks.pids()[rank], how)
     return heard + hear(ranks)
 
 
-def go_on(ranks: RankGroup, trial: int, heard: list[Word]) -> list[Word]:
+def go_on(ranks: RankGroup, trial: int, heard: list[Message]) -> list[Message]:
     """The next attempt, as a driver would order it: from after the last epoch that has a checkpoint, for two more."""
     done = epochs(heard)
     assert [word.advanced.epoch for word in done] == list(range(1, len(done) + 1)), "each epoch once, in order"
@@ -432,7 +432,7 @@ def test_many_random_losses_are_attributed_to_the_right_rank(
 def test_a_stopped_rank_is_blamed_after_any_wait(collective: str, tmp_path: Path) -> None:
     group = new_group(collective, tmp_path, plain_graph(), hang_seconds=45.0)
     group.start()
-    group.words(timeout=10.0)
+    group.messages(timeout=10.0)
 
     heard = lose_a_rank(group, 1, 1, signal.SIGSTOP, after=0.1)
 
@@ -668,9 +668,9 @@ def test_the_end_is_reported_before_an_unkillable_rank_ends(
     monkeypatch.setattr("aiperf.train.ranks.host_ranks.DEATH_SECONDS", 5.0)
     group = new_group("auto", tmp_path, plain_graph())
     group.start()
-    group.words(timeout=10.0)
+    group.messages(timeout=10.0)
     group.order(order(batch_size=16, last_epoch=10_000))
-    while not epochs(group.words(timeout=60.0)):
+    while not epochs(group.messages(timeout=60.0)):
         pass
     pids = group.pids()
 
@@ -685,7 +685,7 @@ def test_the_end_is_reported_before_an_unkillable_rank_ends(
     group.order(order(trial=2))  # by a driver that received the end
     with pytest.raises(WorkerEnded, match=rf"rank 1 of 2 on .* cannot be killed: process {pids[1]}, state D"):
         while True:
-            for word in group.words(timeout=60.0):
+            for word in group.messages(timeout=60.0):
                 assert isinstance(word, Crashed) and word.trial == 2 and word.retry
     group.close()
 
@@ -696,7 +696,7 @@ def test_an_unavailable_configuration_ends_the_first_start(tmp_path: Path) -> No
     with pytest.raises(AiperfError, match="tf32"):
         group.start()
     with pytest.raises(WorkerEnded):
-        group.words(timeout=1.0)
+        group.messages(timeout=1.0)
     group.close()
 
 
@@ -704,11 +704,11 @@ def test_closing_during_a_trial_leaves_whole_checkpoints(tmp_path: Path) -> None
     group = new_group("torch", tmp_path, graph(), ranks=2)
     group.start()
     group.order(order(trial=1, batch_size=16, last_epoch=10_000))
-    heard: list[Word] = []
+    heard: list[Message] = []
     while not any(
         isinstance(word, CheckpointWritten) or (isinstance(word, EpochDone) and word.checkpoint) for word in heard
     ):
-        heard += group.words(timeout=60.0)
+        heard += group.messages(timeout=60.0)
     pids = group.pids()
 
     group.close()

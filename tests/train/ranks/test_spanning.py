@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import TrialPrepared
-from aiperf.journal.messages import Crashed, TrialDone, Word
+from aiperf.journal.messages import Crashed, Message, TrialDone
 from aiperf.system.network import interface_of
 from aiperf.train.collectives.horovod_collective import missing as horovod_missing
 from aiperf.train.ranks import distant_host, remote_ranks
@@ -139,11 +139,11 @@ def test_ranks_of_two_hosts_end_with_the_weights_of_one(collective: str, tmp_pat
         )
 
 
-def trains(group: object, trial: int) -> list[Word]:
+def trains(group: object, trial: int) -> list[Message]:
     group.order(order(trial=trial, batch_size=16, last_epoch=10_000))  # type: ignore[attr-defined]
-    heard: list[Word] = []
+    heard: list[Message] = []
     while not epochs(heard):
-        heard += group.words(timeout=60.0)  # type: ignore[attr-defined]
+        heard += group.messages(timeout=60.0)  # type: ignore[attr-defined]
     return heard
 
 
@@ -153,7 +153,7 @@ def test_a_lost_rank_or_host_is_named_and_the_trial_continues(tmp_path: Path, mo
     monkeypatch.setattr(distant_host, "SILENCE_SECONDS", 8.0)
     with spanning_group(conf("torch"), tmp_path, plain_graph()) as (group, wire):
         group.start()
-        group.words(timeout=60.0)  # the ceiling
+        group.messages(timeout=60.0)  # the ceiling
         for trial, (how, said) in enumerate([(signal.SIGKILL, "SIGKILL"), (signal.SIGSTOP, "is stopped")], 1):
             heard = trains(group, trial)
             os.kill(group.pids()[1], how)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.journal.events import StepsProfiled
-from aiperf.journal.messages import Word
+from aiperf.journal.messages import Message
 from aiperf.train import loop
 from aiperf.train.collectives.collective import module_of
 from aiperf.train.collectives.torch_collective import PHASES
@@ -25,7 +25,7 @@ TWICE = order(batch_size=10, last_epoch=2)
 """15 steps in each of two epochs."""
 
 
-def profiles(words: list[Word]) -> list[StepsProfiled]:
+def profiles(words: list[Message]) -> list[StepsProfiled]:
     return [word for word in words if isinstance(word, StepsProfiled)]
 
 

@@ -18,7 +18,7 @@ from aiperf.data.errors import CorruptImages, DamagedData
 from aiperf.data.files.samples import Samples
 from aiperf.data.hostcache import LEAST_FREE, HostCache, is_held
 from aiperf.data.images.crops import CentreCrop, ResizedCrop
-from aiperf.data.images.decode import one_thread
+from aiperf.data.images.decode import decoding_threads
 from aiperf.data.images.pixels import Normaliser
 from aiperf.data.inmemory import InMemory, PixelsInMemory
 from aiperf.data.opened import OpenData
@@ -73,7 +73,7 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
     )
     normalise = Normaliser(conf.image, description.mean, description.std)
     if _keeps_pixels(conf, description):
-        with ThreadPoolExecutor(workers, "aiperf-decode", initializer=one_thread) as pool:
+        with decoding_threads(workers) as pool:
             kept = _keep_pixels(conf, training, pool)
             kept_validation = _keep_pixels(conf, validation, pool)
 
@@ -91,7 +91,7 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
             close=close,
         )
     training, validation, kind = _with_caches(conf, training, validation)
-    pool = ThreadPoolExecutor(workers, "aiperf-decode", initializer=one_thread)
+    pool = decoding_threads(workers)
     on_gpu = conf.decoder == "gpu"
 
     def split(encoded: Encoded) -> Streamed:

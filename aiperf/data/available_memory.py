@@ -11,8 +11,7 @@ from aiperf.system.host import meminfo
 def available_bytes(proc: Path = Path("/proc")) -> int:
     """Return the bytes that this process can still allocate without swapping, on the host and within its container.
 
-    The result is the lesser of the host's available memory and the rest of the control groups' limits. 0 if the kernel does not
-    report them. `proc`: folder of the kernel's files, /proc except in tests.
+    0 if the kernel does not report them.
     """
     try:
         host = meminfo((proc / "meminfo").read_text()).get("MemAvailable", 0)

@@ -36,14 +36,10 @@ class Batch:
 
 
 Waiting = Callable[[], AbstractContextManager[None]]
-"""Gives a context manager in which this process waits for its device, and for nothing else."""
 
 
 class RankBatches(TypedDict):
-    """Properties that all batches of one rank (training process) share."""
-
     rank: int
-    """Number of the rank, from 0 to `ranks` − 1."""
     ranks: int
     device: torch.device
     channels_last: bool
@@ -58,7 +54,6 @@ class DataPass:
     """Parameters of one pass of one rank (training process) over a split. Equal passes give equal batches."""
 
     batch: int
-    """Images of one rank in a step."""
     rank: int
     ranks: int
     device: torch.device
@@ -75,18 +70,11 @@ class DataPass:
         assert 0 <= self.rank < self.ranks and self.batch > 0, self
 
     def order(self, images: int) -> NDArray[np.int64]:
-        """Return the numbers of all images of the split in the order of this pass, shape (images,), the same for every rank.
-
-        `images`: number of images of the split. A training pass is shuffled by seed and epoch. A validation pass is ascending.
-        """
+        """Return the numbers of all images in the order of this pass, the same for every rank."""
         return shuffled(images, self.seed, self.epoch) if self.is_training else np.arange(images)
 
     def steps(self, images: int) -> tuple[OrderStep, ...]:
-        """Return the steps of the pass, each a range of positions in the order of the images. They are the same for every rank.
-
-        `images`: number of images of the split. A training pass omits a last step that is not whole, unless it is the
-        only one. Raise DataError for fewer images than ranks.
-        """
+        """Return ranges of positions in the order of the images. Raise DataError for fewer images than ranks."""
         cut = training_steps if self.is_training else steps
         return cut(images, self.batch, self.ranks)
 

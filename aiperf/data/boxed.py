@@ -1,7 +1,4 @@
-"""Batches of images with boxes (object detection in weather images), read and normalised by threads.
-
-Images are normalised in FP32. Training images are rolled in longitude.
-"""
+"""Batches of images with boxes (object detection in weather images), read and normalised by threads."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from aiperf.data.images.pixels import to_device
 from aiperf.data.visiting_order import OrderStep, draws
 
 BOX_ROWS = 15
-"""Rows of boxes of an image. Unused rows are empty."""
 _SALT_ROLL = 31
 
 Floats = NDArray[np.float32]
@@ -44,11 +40,10 @@ class BoxedImages(Protocol):
 
 
 def targets_of(boxes: NDArray[np.int32], roll: int = 0, width: int = 0) -> Floats:
-    """Return the boxes of one image as targets for the network, FP32 (rows, 5): x1, y1, x2, y2 and the class from 1.
+    """Return the targets of an image, FP32 (rows, 5): x1, y1, x2, y2 in pixels and the class from 1. Empty rows are zero.
 
-    Coordinates are in pixels. Empty rows of the result are zero and come last. `boxes`: (rows, 5) with ymin, xmin, ymax, xmax
-    and the class from 0. An empty row has class −1. `roll`: pixels by which the image was rolled to the right, without cutting
-    a box. `width`: width of the image in pixels, required with `roll`.
+    `boxes`: (rows, 5) with ymin, xmin, ymax, xmax in pixels and the class from 0, −1 for an empty row. `roll`: pixels by which
+    the image was rolled to the right. `width`: of the image, required with `roll`.
     """
     used = boxes[boxes[:, 4] >= 0].astype(np.float32)
     targets = np.zeros((len(boxes), 5), np.float32)
@@ -59,11 +54,7 @@ def targets_of(boxes: NDArray[np.int32], roll: int = 0, width: int = 0) -> Float
 
 
 def uncut_rolls(boxes: NDArray[np.int32], width: int) -> NDArray[np.int64]:
-    """Return the distances in pixels by which an image can be rolled to the right without cutting a box at the edge.
-
-    Distances are from 0 to width − 1. 0 is always possible. `boxes`: (rows, 5) with ymin, xmin, ymax, xmax in pixels and the
-    class, −1 for an empty row. `width`: width of the image in pixels.
-    """
+    """Return the distances by which an image can be rolled to the right without cutting a box at the edge."""
     is_free = np.ones(width, np.bool_)  # by the column that becomes the first
     for _, left, _, right, label in boxes.tolist():
         if label >= 0:
@@ -82,11 +73,7 @@ class BoxedSplit:
         pool: ThreadPoolExecutor,
         ahead: int,
     ) -> None:
-        """Create the split without reading an image.
-
-        `images`: source of images and boxes. `mean`, `deviation`: normalisation of each channel, (channels,). `pool`: threads
-        that read the images. `ahead`: number of batches that are prepared in advance.
-        """
+        """`mean`, `deviation`: by channel, (channels,). `ahead`: number of batches that are prepared in advance."""
         self._images = images
         self._scale = (1 / deviation).astype(np.float32)[:, None, None]
         self._shift = (-mean / deviation).astype(np.float32)[:, None, None]
@@ -96,38 +83,25 @@ class BoxedSplit:
 
     @property
     def images(self) -> int:
-        """Number of images of the split."""
         return len(self._images.boxes)
 
     def walk(self, walk: DataPass) -> Batches:
-        """Return an iterator over the batches of the pass `walk`. Batches that `prime` has begun for an equal pass are used.
-
-        Raise DataError for fewer images than ranks. The iterator raises DamagedData if a file cannot be read.
-        """
         primed, self._primed = self._primed, None
         if primed is not None and primed[0] == walk:
             return primed[1]
         return _BoxedBatches(self, walk)
 
     def prime(self, walk: DataPass) -> None:
-        """Begin to read the first batches of the pass `walk` in the threads, and return at once.
-
-        A second call with an equal pass has no effect. Only the latest begun pass is kept. Raise DataError for fewer images
-        than ranks.
-        """
         if self._primed is None or self._primed[0] != walk:
             self._primed = (walk, _BoxedBatches(self, walk))
 
     def close(self) -> None:
-        """Close the files of the images. The threads of the pool must have ended."""
         self._images.close()
 
     def image(self, number: int, walk: DataPass) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return one image of a pass in FP32, shape (channels, height, width), and its targets, shape (BOX_ROWS, 5).
+        """Return a normalised image (channels, height, width) and its targets (BOX_ROWS, 5). Augmentation rolls it.
 
-        `number`: number of the image in the split, from 0. `walk`: parameters of the pass. The image is normalised. With
-        augmentation it is rolled to the right by a random distance that cuts no box. A row of the targets has x1, y1, x2, y2 in
-        pixels and the class from 1, or zeros. Raise DamagedData if the file cannot be read.
+        `number`: of the image in the split, from 0.
         """
         pixels = self._images.read(number) * self._scale
         pixels += self._shift
@@ -176,7 +150,6 @@ class _BoxedBatches:
         )
 
     def close(self) -> None:
-        """End the pass. Images that no thread has begun are not read."""
         self._next = len(self._steps)
         for image in (image for batch in self._reading for image in batch):
             image.cancel()

@@ -1,8 +1,4 @@
-"""Options of data sets: one dataclass per set, for Hydra's structured configurations. No torch here.
-
-Each names the module in `aiperf/data/sets/` that describes, opens and checks the set. The module is imported when it is
-needed.
-"""
+"""Options of data sets: one dataclass per set, for Hydra's structured configurations. No torch here."""
 
 from __future__ import annotations
 
@@ -102,11 +98,10 @@ class FilesConf(FolderConf):
     """
 
     def as_images(self) -> ImagesConf:
-        """Return equal options for a set of image files in class folders or shards (tar files). Each set defines this."""
+        """Return equal options for a set of image files in class folders or shards. Each set defines this."""
         raise NotImplementedError
 
     def file_options(self) -> dict[str, Any]:
-        """Return the values of the options that all sets of image files share, by option name without `dataset.`."""
         return {each.name: getattr(self, each.name) for each in fields(FilesConf)}
 
 
@@ -161,10 +156,10 @@ class SyntheticConf(DataSetConf):
 
     @property
     def opening_bytes(self) -> int:
-        """Memory in bytes that each rank (training process) needs to generate the set, approximately.
+        """Memory in bytes that each rank needs to generate the set, approximately.
 
-        It holds labels, prototypes of the classes, and a bank of 256 noises with the random numbers for it. Measured (torch
-        2.13): 67 bytes per image, 12.5 per pixel and channel of a prototype, 138 per pixel and channel of a noise.
+        Measured (torch 2.13): 67 bytes per image, 12.5 per pixel and channel of a prototype, 138 per pixel and channel of a
+        noise.
         """
         pixels = self.image**2 * self.channels
         return 67 * (self.training_images + self.validation_images) + 12 * self.classes * pixels + 138 * 256 * pixels
@@ -179,11 +174,9 @@ class Cifar10Conf(FilesConf):
     name: str = "cifar10"
 
     def published(self) -> DataSet:
-        """Return the published numbers of CIFAR-10: 50,000 training and 10,000 validation images of 10 classes, 32×32×3."""
         return DataSet(self.name, 50_000, 10_000, 10, 32, 3, CIFAR10_MEAN, CIFAR10_STD)
 
     def as_images(self) -> ImagesConf:
-        """Return equal options for a set of image files in class folders: CIFAR-10 or a part of it in this form."""
         normalisation: dict[str, Any] = {"mean": list(CIFAR10_MEAN), "std": list(CIFAR10_STD)}
         return ImagesConf(**self.file_options(), image=32, crop="pad", **normalisation)
 
@@ -233,15 +226,11 @@ class ImagesConf(FilesConf):
             )
 
     def as_images(self) -> ImagesConf:
-        """Return these options themselves, since they already describe a folder or shards of image files."""
         return self
 
     @property
     def is_resized_crop(self) -> bool:
-        """True if images are cropped as for ImageNet. False for the padded crop of CIFAR-10.
-
-        Training with `augment`: random resized crop. Otherwise: shorter side 256/224, then centre crop.
-        """
+        """True if images are cropped as for ImageNet. False for the padded crop of CIFAR-10."""
         return self.crop == "resized" or (self.crop == "auto" and self.image > 64)
 
 
@@ -265,7 +254,6 @@ class ImagenetConf(FilesConf):
             )
 
     def published(self) -> DataSet:
-        """Return the published numbers of ImageNet: 1,281,167 training and 50,000 validation images in 1000 classes."""
         return DataSet(
             self.name,
             IMAGENET_TRAINING_IMAGES,
@@ -278,7 +266,6 @@ class ImagenetConf(FilesConf):
         )
 
     def as_images(self) -> ImagesConf:
-        """Return equal options for a set of image files of 224×224 pixels with random resized crops for training."""
         return ImagesConf(**self.file_options(), image=224, format=self.format, crop="resized")
 
 
@@ -318,7 +305,6 @@ class WeatherSyntheticConf(DataSetConf):
 
     @property
     def opening_bytes(self) -> int:
-        """Memory in bytes that each rank (training process) needs for all images in FP32."""
         return 4 * WEATHER_CHANNELS * self.height * self.width * (self.training_images + self.validation_images)
 
 

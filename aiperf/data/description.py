@@ -1,7 +1,4 @@
-"""Description of a data set in numbers: images, classes, size, mean and deviation. It is enough to plan a run.
-
-The operations of a run, and the first and last layer of its network, follow from these numbers.
-"""
+"""Description of a data set in numbers: images, classes, size, mean and deviation. It is enough to plan a run."""
 
 from __future__ import annotations
 
@@ -42,9 +39,7 @@ class DataSet:
     width: int | None = None
     """Width of an image in pixels. None if it equals the height."""
     targets: Literal["classes", "boxes"] = "classes"
-    """Targets of the images: one class each, or boxes with classes."""
     validation_years: tuple[int, ...] = ()
-    """Years whose images validate, for weather images in files."""
     note: str | None = field(default=None, compare=False)
     """Note on a problem of the set, to print before a run, with the fix. None without a problem."""
 
@@ -54,15 +49,11 @@ class DataSet:
 
     @property
     def size_in_words(self) -> str:
-        """Size of an image as text, HEIGHT×WIDTH×CHANNELS in pixels, such as `32×32×3`."""
         return f"{self.image}×{self.width or self.image}×{self.channels}"
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """Values for the field `dataset` of the event RunStarted in the run's journal (event file), by name.
-
-        `targets` and `width` are recorded for sets with boxes only, `validation_years` for weather files only.
-        """
+        """Values for the field `dataset` of RunStarted. Fields of one kind of sets are recorded for it only."""
         names = (
             "name",
             "training_images",

@@ -42,10 +42,7 @@ class CorruptImages:
         self._lock = Lock()
 
     def add(self, name: str, reason: str) -> None:
-        """Record a corrupt image. Raise DamagedData if more images are corrupt than the limit (dataset.corrupt_limit).
-
-        `name`: path of the image, or SHARD:MEMBER. `reason`: message of the decoder. A known image is not counted again.
-        """
+        """Record a corrupt image once, by its name. Raise DamagedData above the limit (dataset.corrupt_limit)."""
         with self._lock:
             self._found.setdefault(name, reason)
             count = len(self._found)
@@ -60,6 +57,6 @@ class CorruptImages:
         return len(self._found)
 
     def names(self) -> tuple[tuple[str, str], ...]:
-        """Return (path of the image, message of the decoder) for each corrupt image, in the order in which they were found."""
+        """Return (name, message of the decoder) in the order in which they were found."""
         with self._lock:
             return tuple(self._found.items())

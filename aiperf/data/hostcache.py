@@ -45,7 +45,7 @@ class MarkedCorrupt(Exception):
 
 
 class HostCache:
-    """Cache of byte records (encoded images or their pixels) of known sizes, shared between the processes of a run on a host.
+    """Cache of byte records of known sizes, shared between the processes of a run on a host.
 
     Two processes that write the same record write the same bytes.
     """
@@ -53,8 +53,8 @@ class HostCache:
     def __init__(self, key: str, sizes: NDArray[np.int64], *, is_shared: bool = True) -> None:
         """Open the records, and create them if no process of the run has.
 
-        `key`: text that names everything that the bytes depend on. `sizes`: bytes of each record. `is_shared`: False: for this
-        process only. Raise NotOwn if another user can enter the folder of the list.
+        `key`: text that names everything that the bytes depend on. Raise NotOwn if another user can enter the folder of the
+        list.
         """
         self._starts = len(sizes) + np.concatenate([[0], np.cumsum(sizes)])
         self._is_full = False
@@ -71,10 +71,7 @@ class HostCache:
         self._state = np.frombuffer(self._map, np.uint8, len(sizes))
 
     def read(self, record: int) -> bytes | None:
-        """Return the bytes of a record. None if no process has written the record yet.
-
-        `record`: number of the record, from 0. Raise MarkedCorrupt if a process marked the record as corrupt.
-        """
+        """Return the bytes of a record. None if no process has written it yet. Raise MarkedCorrupt if it is corrupt."""
         state = self._state[record]
         if state == _CORRUPT:
             raise MarkedCorrupt(record)
@@ -84,10 +81,9 @@ class HostCache:
         return os.pread(self._file, stop - start, start)
 
     def write(self, record: int, value: bytes | memoryview) -> None:
-        """Store a record for all processes. `record`: number from 0. `value`: must have the declared size of the record.
+        """Store a record for all processes. If memory is short, it stays absent.
 
-        Its state is written last. A process that is killed during the write therefore leaves the record absent. If memory
-        is short, the record also stays absent, and no error is raised.
+        Its state is written last. A process that is killed during the write therefore leaves the record absent.
         """
         start, stop = int(self._starts[record]), int(self._starts[record + 1])
         assert len(value) == stop - start, (record, len(value), stop - start)
@@ -107,35 +103,23 @@ class HostCache:
             os.pwrite(self._file, bytes([_PRESENT]), record)
 
     def mark_corrupt(self, record: int) -> None:
-        """Mark a record as corrupt for all processes. `read` then raises MarkedCorrupt. `record`: number from 0."""
         os.pwrite(self._file, bytes([_CORRUPT]), record)
 
     def state(self, record: int) -> bool | None:
-        """Return the state of a record: True if it is present, False if it is marked as corrupt, None if not written yet."""
+        """True: present. False: marked as corrupt. None: not written yet."""
         return {_ABSENT: None, _PRESENT: True, _CORRUPT: False}[int(self._state[record])]
 
     def records(self) -> NDArray[np.uint8]:
-        """Return the bytes of all records in order as one array, uint8, shape (bytes,), without a copy.
-
-        A record that was not written yet is zero. Later writes appear in the array.
-        """
+        """Return all records in order as one array without a copy. A record that was not written yet is zero."""
         return np.frombuffer(self._map, np.uint8)[len(self._state) :]
 
     def close(self) -> None:
-        """Close the cache in this process.
-
-        The memory is freed when no process maps the file any more: this object and arrays of `records` keep it, and the arrays
-        stay readable. The interpreter's end also closes the cache. A second call has no effect.
-        """
+        """Close the cache in this process. Arrays of `records` stay readable. A second call has no effect."""
         self._release()
 
 
 def is_held(key: str, sizes: NDArray[np.int64]) -> bool:
-    """Return True if a living process of this run holds the cache of these records.
-
-    `key`: text that names everything that the bytes depend on. `sizes`: bytes of each record. False if the run shares nothing
-    (no environment variable AIPERF_SHARED_IMAGES).
-    """
+    """Return True if a living process of this run holds the cache of these records."""
     folder = os.environ.get(SHARING)
     if not folder:
         return False
@@ -148,7 +132,6 @@ def is_held(key: str, sizes: NDArray[np.int64]) -> bool:
 
 @contextmanager
 def _list(folder: Path, key: str, sizes: NDArray[np.int64]) -> Iterator[IO[str]]:
-    """Open and lock the list of a cache. Its lines: process id, descriptor and name of the file without a path."""
     digest = hashlib.sha256(f"{key} {len(sizes)} {sizes.sum()}".encode()).hexdigest()[:24]
     with own_folder(folder) as within:
         file = open_own(folder / f"images-{digest}", os.O_RDWR | os.O_CREAT, folder=within)

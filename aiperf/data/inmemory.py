@@ -1,7 +1,7 @@
 """Data sets with all pixels in memory. A batch is computed by a few tensor operations when it is needed.
 
-No thread is used: on a CPU it would take time from training, and on an accelerator the operations are enqueued in microseconds.
-On one core a batch of 128 digits takes 0.28 ms, in a step of 48 ms (2-core AMD EPYC).
+No thread is used: on a CPU it would take time from training. On one core a batch of 128 digits takes 0.28 ms, in a step of 48
+ms (2-core AMD EPYC).
 """
 
 from __future__ import annotations
@@ -36,20 +36,13 @@ class PixelsInMemory:
     """Pixels in memory: one tensor on the host, and a copy on each accelerator with enough free memory."""
 
     def __init__(self, images: torch.Tensor, rows: NDArray[np.int64] | None = None) -> None:
-        """`images`: uint8 (images, height, width, channels).
-
-        `rows`: indices (count,) of the valid images. None if all are valid.
-        """
+        """`rows`: indices (count,) of the valid images. None if all are valid."""
         assert images.dtype == torch.uint8 and images.dim() == 4, images.shape
         self._images = images
         self._rows = None if rows is None else torch.from_numpy(rows)
         self._resident: dict[torch.device, torch.Tensor] = {}
 
     def gather(self, images: torch.Tensor, device: torch.device) -> torch.Tensor:
-        """Return the pixels of the given images on `device`, uint8 (count, height, width, channels).
-
-        `images`: numbers of the valid images from 0, int64 (count,) on the CPU.
-        """
         if self._rows is not None:
             images = self._rows[images]
         if device.type == "cpu":
@@ -69,8 +62,6 @@ class PixelsInMemory:
 
 
 class InMemory:
-    """Training or validation images with all pixels in memory."""
-
     def __init__(
         self,
         pixels: PixelStore,
@@ -80,11 +71,7 @@ class InMemory:
         noise: PixelNoise | None = None,
         flips: bool = True,
     ) -> None:
-        """Read a split from memory.
-
-        `padding`: pixels added at each side before training images are cropped at a random position and, with `flips`,
-        mirrored with probability 1/2. 0 for neither. `noise`: added to training images, different in each epoch.
-        """
+        """`padding`: pixels added at each side before a random crop and flip. `noise`: new in each training epoch."""
         self._pixels = pixels
         self._labels = torch.from_numpy(labels)
         self._normalise = normalise
@@ -94,14 +81,9 @@ class InMemory:
 
     @property
     def images(self) -> int:
-        """Number of images of the split."""
         return len(self._labels)
 
     def walk(self, walk: DataPass) -> Batches:
-        """Return an iterator over the batches of the pass `walk`. Each batch is computed when it is requested.
-
-        Raise DataError for fewer images than ranks.
-        """
         return _InlineBatches(self, walk)
 
     def prime(self, walk: DataPass) -> None:
@@ -111,11 +93,6 @@ class InMemory:
         """Do nothing, because the split holds memory only."""
 
     def batch(self, walk: DataPass, order: NDArray[np.int64], step: OrderStep) -> Batch:
-        """Return the images and labels of one rank in one step, normalised, and augmented if the pass is.
-
-        `walk`: parameters of the pass. `order`: numbers of all images in the order of the pass, (images,). `step`: range of
-        positions in this order. A training pass also adds the noise of the set.
-        """
         mine = order[step.share(walk.rank, walk.ranks)]
         numbers = torch.from_numpy(mine.copy())  # the order is shared, and read-only
         pixels = self._pixels.gather(numbers, walk.device)

@@ -32,7 +32,6 @@ class OpenData:
         close: Callable[[], None] = lambda: None,
     ) -> None:
         self.description = description
-        """Numbers of the set, without the images found corrupt so far."""
         self.how = how
         """Path of images to the network, as text for the report."""
         self._training = training
@@ -45,62 +44,47 @@ class OpenData:
     def training(self, batch: int, *, epoch: int, seed: int, **of_rank: Unpack[RankBatches]) -> Batches:
         """Return an iterator over one epoch of this rank's training batches, shuffled by seed and epoch.
 
-        `batch`: images of one rank in a step. `of_rank`: number of the rank, device and number format. Images are augmented
-        if dataset.augment is true. No image is on two ranks. Images that fill no whole step are omitted, unless all images fill
-        none. Raise DataError for fewer images than ranks. The iterator raises DataError if files are damaged. Both raise
-        BadConfiguration if dataset.decoder=gpu is impossible here.
+        `batch`: images of one rank in a step. Images are augmented if dataset.augment is true. Images that fill no whole step
+        are omitted, unless all images fill none. Raise DataError for fewer images than ranks. The iterator raises DataError if
+        files are damaged. Both raise BadConfiguration if dataset.decoder=gpu is impossible here.
         """
         return self._training.walk(self._training_pass(batch, epoch, seed, of_rank))
 
     def validation(self, batch: int, **of_rank: Unpack[RankBatches]) -> Batches:
         """Return an iterator over this rank's validation batches, in the order of the images and without augmentation.
 
-        `batch`: images of one rank in a step. `of_rank`: number of the rank, device and number format. Each image is on exactly
-        one rank, but corrupt ones are skipped. Raise DataError for fewer images than ranks. The iterator raises DataError if
-        files are damaged. Both raise BadConfiguration if dataset.decoder=gpu is impossible here.
+        Each image is on exactly one rank, but corrupt ones are skipped. Raise the errors of `training`.
         """
         self._last_validation = DataPass(batch=batch, is_training=False, augment=False, **of_rank)
         return self._validation.walk(self._last_validation)
 
     def prime_training(self, batch: int, *, epoch: int, seed: int, **of_rank: Unpack[RankBatches]) -> None:
-        """Begin to decode the first batches of a training epoch in the background, and return at once.
-
-        A later call of `training` with equal arguments uses them. Nothing is done for images in memory. `batch`: images of one
-        rank in a step. `of_rank`: number of the rank, device and number format. Raise the errors of `training`.
-        """
+        """Begin to decode the first batches of an epoch in the background, for a later `training` with equal arguments."""
         self._training.prime(self._training_pass(batch, epoch, seed, of_rank))
 
     def training_steps(self, batch: int, ranks: int) -> tuple[OrderStep, ...]:
-        """Return the steps of a training epoch, each a range of positions in the shuffled order of the images.
-
-        `batch`: images of one rank in a step. `ranks`: number of training processes. Raise DataError for fewer images than
-        ranks.
-        """
+        """Return the steps of a training epoch, each a range of positions in the shuffled order of the images."""
         return training_steps(self.training_images, batch, ranks)
 
     @property
     def training_images(self) -> int:
-        """Number of images of the training split. An epoch uses as many of them as fill whole steps.
-
-        If they fill none, it uses all.
-        """
+        """An epoch uses as many of them as fill whole steps, or all if they fill none."""
         return self._training.images
 
     @property
     def validation_images(self) -> int:
-        """Number of images of the validation split. A validation pass uses all of them that are not corrupt."""
         return self._validation.images
 
     @property
     def corrupt(self) -> tuple[tuple[str, str], ...]:
-        """Pairs (name of the image, reason) of the corrupt images that this process has found so far."""
+        """Pairs (name of the image, reason) that this process has found so far."""
         return () if self._corrupt is None else self._corrupt.names()
 
     def begin_what_follows(self, walk: DataPass) -> None:
-        """Begin to decode the next two passes in the background: validation, and the training epoch after the pass `walk`.
+        """Begin to decode the next two passes: validation, and the training epoch after the pass `walk`.
 
-        Called when the pass `walk` has sent its last image to the decoding threads. Validation begins only if the latest
-        validation pass was on the same device.
+        Called when the pass has sent its last image to the decoding threads. Validation begins only if the latest validation
+        pass was on the same device.
         """
         if self._last_validation is not None and self._last_validation.device == walk.device:
             self._validation.prime(self._last_validation)

@@ -36,24 +36,17 @@ _SMALL_IMAGE = 64
 
 
 def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
-    """Open the configured data set for training in this process, and return it.
+    """Open the configured data set for training in this process. Small sets are decoded here, large ones on demand.
 
-    `conf`: options of the set. `cores`: number of decoding threads unless dataset.workers is set. Default: all cores that this
-    process may use. Small sets are decoded here, large ones on demand. Raise MissingData (with the expected files), DataError
-    (damaged, changed or other files, or more corrupt images than the limit), or BadConfiguration (impossible cache, or a
-    missing package).
+    `cores`: number of decoding threads unless dataset.workers is set. Default: all cores that this process may use. Raise
+    MissingData (with the expected files), DataError (damaged, changed or other files, or more corrupt images than the limit),
+    or BadConfiguration (impossible cache, or a missing package).
     """
     return module_of(conf).open_data(conf, cores)
 
 
 def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
-    """Open a set of image files in class folders or shards for training, with the caches that its options select.
-
-    `cores`: number of decoding threads unless dataset.workers is set. None: all processors that this process may use. Images
-    are decoded now if their pixels are kept in memory, otherwise on demand. Raise MissingData without the files, DataError for
-    damaged, changed or other files, BadConfiguration if the cache does not fit in memory, and NotOwn if another user can enter
-    the folder of the run's lists.
-    """
+    """Open a set of image files in class folders or shards, with the caches that its options select."""
     found = listing(conf, host=host_name())
     description = found.describe(conf)
     workers = conf.workers or cores or usable_processors()
@@ -126,8 +119,6 @@ def _keeps_pixels(conf: ImagesConf, description: DataSet) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A split as pixels, without its corrupt images."""
-
     stored: PixelsInMemory
     labels: NDArray[np.int64]
     cache: HostCache
@@ -135,7 +126,6 @@ class _Kept:
 
 
 def _keep_pixels(conf: ImagesConf, encoded: Encoded, pool: ThreadPoolExecutor) -> _Kept:
-    """Decode all images. Raises DamagedData if all are corrupt, and BadConfiguration if they do not fit in memory."""
     count = len(encoded.samples)
     shape = (conf.image, conf.image, conf.channels)
     sizes = np.full(count, int(np.prod(shape)), np.int64)
@@ -175,7 +165,6 @@ _NO_NUMBERS = np.zeros(0)
 
 
 def _all(pool: ThreadPoolExecutor, task: Callable[[int], None], count: int) -> None:
-    """Run the task from 0, 64, 128 … in the pool. Raise the first error and cancel the rest."""
     try:
         for _ in pool.map(task, range(0, count, 64)):
             pass
@@ -185,7 +174,6 @@ def _all(pool: ThreadPoolExecutor, task: Callable[[int], None], count: int) -> N
 
 
 def _with_caches(conf: ImagesConf, training: Encoded, validation: Encoded) -> tuple[Encoded, Encoded, str]:
-    """Return the splits with the caches that memory allows, and a description of them."""
     if conf.cache == "none":
         return training, validation, "nothing kept in memory"
     room = available_bytes()

@@ -11,27 +11,18 @@ from aiperf.errors import BadConfiguration
 
 @dataclass(frozen=True, slots=True)
 class PrepareReport:
-    """Result of the check of a data set."""
-
     description: DataSet
-    """The set as listed, including corrupt images."""
     files: int = 0
     files_checked_now: int = 0
-    """Files that were checked in this call. The others were checked before and have not changed."""
     bytes: int = 0
     corrupt: tuple[tuple[str, str], ...] = ()
-    """Pairs of a file below the root and the decoder's error."""
     corrupt_limit: int = 0
     checksum: str | None = None
     """SHA-256 of the whole set (see `checksums.set_checksum`). None if no image files were read."""
     checksums: Path | None = None
-    """File with each file's checksum."""
     shards: int = 0
-    """Number of written shards."""
     index: Path | None = None
-    """Index of the set's class folders. None if it has no class folders."""
     remarks: tuple[str, ...] = ("nothing to check: the set has no files",)
-    """Result for a set without image files."""
 
     @property
     def is_usable(self) -> bool:
@@ -40,10 +31,6 @@ class PrepareReport:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Lines of text for the user: counts of images, checksum, corrupt images, fingerprint and shards.
-
-        A set without image files has the counts and its remarks.
-        """
         about = self.description
         lines = [
             f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
@@ -77,10 +64,7 @@ class PrepareReport:
 
 
 def require_images(description: DataSet, pack: Path | None) -> None:
-    """Raise BadConfiguration if `pack` is given, because a set without image files cannot be packed. Return nothing.
-
-    `description`: set without image files. `pack`: folder of --pack, None without this option.
-    """
+    """Raise BadConfiguration if `pack` is given, because a set without image files cannot be packed."""
     if pack is not None:
         raise BadConfiguration(
             f"only image files can be packed, but data set {description.name!r} has none: leave out --pack"

@@ -1,7 +1,6 @@
 """Batches of image files that threads decode some batches before they are needed, for sets too large for memory.
 
-A pass may begin long before it is used (`prime`). The first step of an epoch or a trial then need not wait. The number of
-batches ahead is bounded. They are submitted to the threads in the order in which they are needed.
+A pass may begin long before it is used (`prime`). The first step of an epoch or a trial then need not wait.
 """
 
 from __future__ import annotations
@@ -37,23 +36,14 @@ class Encoded:
     plain_crop: Crop
     corrupt: CorruptImages
     encoded_cache: HostCache | None = None
-    """Cache of the files' bytes."""
     plain_cache: HostCache | None = None
-    """Cache of the pixels under the plain crop."""
 
     def crop(self, walk: DataPass) -> Crop:
-        """Return the rule that selects the rectangle of each image in the pass `walk`.
-
-        The rectangle is random if the pass augments images, otherwise fixed.
-        """
+        """Random if the pass augments images, otherwise fixed."""
         return self.training_crop if walk.augment else self.plain_crop
 
     def bytes_of(self, index: int) -> bytes:
-        """Return the encoded image, such as the bytes of a JPEG file, from the cache or from its file.
-
-        `index`: number of the image in the split, from 0. Raise OSError if the file cannot be read, and StaleIndex if its size
-        differs from the index of the set.
-        """
+        """Return the encoded image, from the cache or from its file."""
         if self.encoded_cache is None:
             return self.samples.read(index)
         encoded = self.encoded_cache.read(index)
@@ -63,12 +53,7 @@ class Encoded:
         return encoded
 
     def jpeg(self, index: int, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | None:
-        """Return an image as a JPEG file with its rectangle, to be decoded by nvJPEG. None if the CPU must process the image.
-
-        None for an image with cached pixels, in another format, or with an unreadable file. `index`: number of the image, from
-        0. `crop`: rule that selects the rectangle. `numbers`: random numbers of this image for the rule. Raise StaleIndex if
-        the file's size differs from the index of the set.
-        """
+        """Return a JPEG file with its rectangle, to be decoded by nvJPEG. None if the CPU must process the image."""
         if crop is self.plain_crop and self.plain_cache is not None:
             return None
         try:
@@ -77,12 +62,7 @@ class Encoded:
             return None
 
     def into(self, out: NDArray[np.uint8], index: int, crop: Crop, numbers: NDArray[np.float64]) -> bool:
-        """Decode an image, crop and scale it, and write it into `out`, uint8 (image, image, channels). Return True.
-
-        Return False for a corrupt image, which is counted. `index`: number of the image, from 0. `crop`: rule that selects the
-        rectangle. `numbers`: random numbers of this image for the rule. Raise DamagedData if more images are corrupt than the
-        limit, and StaleIndex if the file's size differs from the index of the set.
-        """
+        """Decode, crop and scale an image into `out`. Return False for a corrupt one, which is counted."""
         cache = self.plain_cache if crop is self.plain_crop else None
         try:
             if cache is not None and (pixels := cache.read(index)) is not None:
@@ -106,7 +86,6 @@ class Encoded:
         return True
 
     def close(self) -> None:
-        """Close this process's access to the shared caches of files and of decoded images. No image can be read then."""
         for cache in (self.encoded_cache, self.plain_cache):
             if cache is not None:
                 cache.close()
@@ -118,8 +97,6 @@ _PRIMED = 2
 
 @dataclass(slots=True)
 class _Ahead:
-    """A batch that is being decoded."""
-
     step: OrderStep
     mine: NDArray[np.int64]
     pixels: torch.Tensor
@@ -135,8 +112,6 @@ class _Ahead:
 
 @dataclass(slots=True)
 class _Uploaded:
-    """A batch that is being copied to the device."""
-
     batch: _Ahead
     pixels: torch.Tensor
     labels: torch.Tensor
@@ -144,8 +119,6 @@ class _Uploaded:
 
 
 class Streamed:
-    """Training or validation images that threads decode on demand."""
-
     def __init__(
         self,
         encoded: Encoded,
@@ -157,11 +130,7 @@ class Streamed:
         *,
         on_gpu: bool = False,
     ) -> None:
-        """`pool`: has `workers` threads, and may be shared with another split.
-
-        `ahead`: batches decoded in advance. `padding`: pixels added at each side before a training batch is cropped at
-        a random position and flipped. 0 for neither. `on_gpu`: decode JPEG images on the accelerator.
-        """
+        """`ahead`: batches decoded in advance. `padding`: pixels at each side before a random crop and flip, 0 for neither."""
         self.encoded = encoded
         self.normalise = normalise
         self.pool = pool
@@ -179,24 +148,13 @@ class Streamed:
 
     @property
     def images(self) -> int:
-        """Number of images of the split, including corrupt ones."""
         return len(self.encoded.samples)
 
     def walk(self, walk: DataPass) -> Batches:
-        """Return an iterator over the batches of the pass `walk`. Batches that `prime` has begun for an equal pass are used.
-
-        Raise DataError for fewer images than ranks, and BadConfiguration if dataset.decoder=gpu is impossible on the device.
-        The iterator raises DataError if files were changed or too many images are corrupt, and BadConfiguration if torchvision
-        lacks nvJPEG.
-        """
         return self._primed.pop(walk, None) or _StreamedBatches(self, walk)
 
     def prime(self, walk: DataPass) -> None:
-        """Begin to decode the first batches of the pass `walk` in the threads, and return at once.
-
-        A pass that has already begun is unchanged. At most two begun passes are kept: the oldest one that was never used is
-        cancelled. Raise the errors of `walk`.
-        """
+        """A begun pass is unchanged. At most two are kept: the oldest one that was never used is cancelled."""
         if walk in self._primed:
             return
         while len(self._primed) >= _PRIMED:
@@ -205,16 +163,12 @@ class Streamed:
         batches.fill()
 
     def upload_stream(self, device: torch.device) -> torch.cuda.Stream:
-        """Return the CUDA stream on which batches are copied to `device` during the computation of earlier batches.
-
-        The first call for a device creates the stream.
-        """
+        """Return the CUDA stream on which batches are copied to `device` during the computation of earlier batches."""
         if device not in self._upload_streams:
             self._upload_streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         return self._upload_streams[device]
 
     def close(self) -> None:
-        """Cancel the passes that have begun, and close the caches."""
         for batches in self._primed.values():
             batches.close()
         self._primed.clear()
@@ -265,7 +219,6 @@ class _StreamedBatches:
         return uploaded
 
     def fill(self) -> None:
-        """Submit images to the threads, up to the limits."""
         while self._submitted < len(self._steps) and not self._is_closed:
             if (
                 len(self._ahead) >= self._split.ahead
@@ -337,8 +290,7 @@ class _StreamedBatches:
     def _decoded_on_gpu(self, batch: _Ahead) -> dict[int, torch.Tensor]:
         """Return the images by their place in the batch. The CPU decodes images that nvJPEG refuses.
 
-        Called by the thread that trains, since no other thread may call CUDA while a graph is captured. The device still has
-        the steps that were launched before.
+        Called by the thread that trains, since no other thread may call CUDA while a graph is captured.
         """
         if not batch.jpegs:
             return {}

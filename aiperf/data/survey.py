@@ -1,8 +1,4 @@
-"""Description and file list of a configured data set, by file names alone. No pixel is read, and torch is not imported.
-
-Each set has a module in `aiperf/data/sets/`, imported by the name in its configuration. If an index exists (`index.py`), the
-names are read from it, and no folder is listed.
-"""
+"""Description and file list of a configured data set, by file names alone. No pixel is read, and torch is not imported."""
 
 from __future__ import annotations
 
@@ -59,10 +55,7 @@ class SetModule(Protocol):
 
 
 def module_of(conf: DataSetConf) -> SetModule:
-    """Return the Python module that describes, opens and checks the data set of these options.
-
-    Raise BadConfiguration if `conf` is not the configuration of a data set.
-    """
+    """Return the module of the data set. Raise BadConfiguration if `conf` is not the configuration of a data set."""
     if not hasattr(conf, "module"):
         names = ", ".join(each().name for each in DATA_SETS)
         raise BadConfiguration(
@@ -73,21 +66,14 @@ def module_of(conf: DataSetConf) -> SetModule:
 
 @dataclass(frozen=True)
 class ImageFileList:
-    """Image files of a data set, by split."""
-
     root: Path
     training: Samples
     validation: Samples
     index: Index | None = None
-    """Index from which the files were read. None if folders were listed."""
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over path, label and size of each image, as hexadecimal digits. Equal sets on two hosts have the same value.
-
-        It is read from the index if there is one. Otherwise the size of every file is read. Raise DamagedData if a file cannot
-        be read.
-        """
+        """SHA-256 over path, label and size of each image, from the index if there is one."""
         if self.index is not None:
             return self.index.header.fingerprint
         try:
@@ -99,10 +85,6 @@ class ImageFileList:
             ) from error
 
     def describe(self, conf: ImagesConf) -> DataSet:
-        """Return the description of the set: counts of images (including corrupt ones), classes, size, mean and deviation.
-
-        `conf`: options of the set. Raise DamagedData if the size of a file cannot be read.
-        """
         classes = len(self.training.classes)
         return DataSet(
             conf.name,
@@ -119,41 +101,28 @@ class ImageFileList:
 
 
 def describe(conf: DataSetConf) -> DataSet:
-    """Return the description of a data set: counts of images, classes, image size, mean and deviation.
+    """Return the description of a data set. No image is decoded, and corrupt images are therefore counted.
 
-    `conf`: options of the set. No image is decoded, and corrupt images are therefore counted. An opened set may have fewer
-    images. Raise MissingData with the expected files, DataError if the files are damaged, changed, or not the expected ones,
-    and BadConfiguration if h5py is missing for weather files.
+    Raise MissingData with the expected files, DataError if the files are damaged, changed, or not the expected ones, and
+    BadConfiguration if h5py is missing for weather files.
     """
     return module_of(conf).describe(conf)
 
 
 def data_fingerprint(conf: DataSetConf) -> str:
-    """Return the fingerprint of a data set: SHA-256 of its list of files, or of the options of a generated set.
-
-    Equal sets on two hosts have equal fingerprints: 64 hexadecimal digits. The list has path, label and size of each image. It
-    is read from the index if there is one, after a check of all class folders. For weather files the fingerprint is that of
-    their recorded statistics. Raise MissingData if files are missing, and DataError if the files are damaged, changed, or not
-    the expected ones.
-    """
+    """Return the fingerprint of a data set, after a check of all class folders if it has an index."""
     return describe(conf).fingerprint or fingerprint.of_options(conf)
 
 
 def held_to(conf: DataSetConf, meant: str | None) -> DataSetConf:
-    """Return the options of a data set for the workers, which then accept only a set with the fingerprint `meant`.
-
-    The options are unchanged if `meant` is None or the set is not stored in a folder.
-    """
+    """Return the options for the workers, which then accept only a set with the fingerprint `meant`, if the set has files."""
     if meant is None or not isinstance(conf, FolderConf):
         return conf
     return replace(conf, fingerprint=meant)
 
 
 def require_fingerprint(conf: FolderConf, fingerprint: str) -> None:
-    """Raise OtherData if `fingerprint`, that of the set on this host, differs from the option dataset.fingerprint.
-
-    Return nothing. Without this option every set is accepted.
-    """
+    """Raise OtherData if `fingerprint` differs from the option dataset.fingerprint, if that is given."""
     if conf.fingerprint is not None and conf.fingerprint != fingerprint:
         raise OtherData(
             f"all hosts of a run must read the same data set, with fingerprint {conf.fingerprint[:16]}…, but on "
@@ -163,17 +132,13 @@ def require_fingerprint(conf: FolderConf, fingerprint: str) -> None:
 
 
 def describe_without_files(conf: DataSetConf) -> DataSet:
-    """Return the description of a data set for callers that read no image: counts of images, classes, image size.
-
-    A published set (CIFAR-10, ImageNet) without dataset.root is described as published. Every other set is described by
-    `describe`, with its errors.
-    """
+    """Return the description for callers that read no image. A published set without dataset.root is as published."""
     published = conf.published() if isinstance(conf, FolderConf) and conf.root is None else None
     return describe(conf) if published is None else published
 
 
 def root_of(conf: FolderConf) -> Path:
-    """Return the folder of the set (option dataset.root). Raise MissingData if it is not given or does not exist."""
+    """Return the folder of the set (dataset.root). Raise MissingData if it is not given or does not exist."""
     if conf.root is None:
         raise MissingData(
             f"data set {conf.name!r} needs its folder: dataset.root=FOLDER (nothing is downloaded). "
@@ -193,16 +158,11 @@ def _expected(conf: FolderConf, root: Path) -> str:
 
 
 def is_seen(conf: FolderConf) -> bool:
-    """Return True if the folder of the set (option dataset.root) is given and exists on this host."""
     return conf.root is not None and Path(conf.root).expanduser().is_dir()
 
 
 def is_indexed(conf: DataSetConf) -> bool:
-    """Return True if the set can be opened without listing class folders or scanning shards (tar files).
-
-    True for a set with an index, and for a set that needs none. Raise MissingData if the folder of the set is needed for this
-    and does not exist, or lacks the files of CIFAR-10.
-    """
+    """Return True if the set can be opened without listing class folders or scanning shards."""
     if getattr(conf, "format", "folder") == "webdataset":
         assert isinstance(conf, FilesConf)
         return all((shards[0].parent / SHARDS_INDEX).is_file() for shards in _shards(root_of(conf)) if shards)
@@ -215,16 +175,12 @@ def _shards(root: Path) -> list[list[Path]]:
 
 
 def index_path(conf: FilesConf) -> Path:
-    """Return the path of the set's index (stored list of the image files), which need not exist.
-
-    It is dataset.index, or else aiperf-folders.index in the folder of the set. Raise MissingData if that folder is needed for
-    this and does not exist.
-    """
+    """Return the path of the set's index, which need not exist: dataset.index, or aiperf-folders.index in its folder."""
     return Path(conf.index).expanduser() if conf.index is not None else root_of(conf) / index.FILE
 
 
 def listing(conf: ImagesConf, host: str | None = None, *, ignore_index: bool = False) -> ImageFileList:
-    """Return the image files of training and validation, from the set's index, its folders or its shards.
+    """Return the image files of both splits, from the set's index, its folders or its shards.
 
     `host`: name of this host, by which a part of the class folders is chosen for a check of the index. None: check all.
     `ignore_index`: True: list the folders in any case, and accept any fingerprint. Raise MissingData without the files,
@@ -267,12 +223,9 @@ def _indexed(conf: ImagesConf, root: Path, host: str | None) -> Index | None:
 
 
 def write_index(conf: DataSetConf) -> tuple[str, ...]:
-    """Write the index of a set: the list of its image files in class folders or shards. Return lines of text for the user.
+    """Write the index of a set, one in each folder of shards. Return lines of text for the user.
 
-    For class folders the lines have the counts, the fingerprint and the path of the index. For shards there is one index in
-    each folder of shards, with one line: its number of shards and its path. No image is decoded. Raise BadConfiguration for
-    a set without class folders or shards, MissingData without the files, and DataError if they are damaged or the index
-    cannot be written.
+    Raise BadConfiguration for a set without class folders or shards.
     """
     if getattr(conf, "format", "folder") == "webdataset":
         assert isinstance(conf, FilesConf)
@@ -299,11 +252,7 @@ def write_index(conf: DataSetConf) -> tuple[str, ...]:
 
 
 def as_folders(conf: DataSetConf) -> ImagesConf | None:
-    """Return equal options for the set as class folders of images. None if it has no class folders.
-
-    Shards, weather files, generated images and CIFAR-10's binary version have none. Raise MissingData if the folder of CIFAR-10
-    does not exist, has neither binary files nor class folders, or lacks a binary file.
-    """
+    """Return equal options for the set as class folders of images. None if it has no class folders."""
     is_binary = isinstance(conf, Cifar10Conf) and cifar10.find(root_of(conf)) is not None
     if not isinstance(conf, FilesConf) or is_binary:
         return None

@@ -1,8 +1,4 @@
-"""Images generated from a seed: smooth prototypes, one per class, plus noise. Nothing is read or decoded.
-
-Only prototypes and a bank of noise are stored, so the set may have any number of images. Image i is its class's
-prototype plus one noise of the bank, chosen by i.
-"""
+"""Images generated from a seed: smooth prototypes, one per class, plus noise. Nothing is read or decoded."""
 
 from __future__ import annotations
 
@@ -24,7 +20,6 @@ _SPLIT_TRAINING, _SPLIT_VALIDATION = 0, 1
 
 
 def open_splits(conf: SyntheticConf) -> tuple[InMemory, InMemory]:
-    """Return the training images and the validation images that the options define: equal prototypes, different noise."""
     normalise = Normaliser(conf.image, MEAN * conf.channels, STD * conf.channels)
     prototypes = _prototypes(conf)
 
@@ -36,8 +31,6 @@ def open_splits(conf: SyntheticConf) -> tuple[InMemory, InMemory]:
 
 
 class _MadeUp:
-    """Pixels as prototype plus noise, on any device."""
-
     def __init__(
         self,
         conf: SyntheticConf,

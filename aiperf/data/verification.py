@@ -32,23 +32,19 @@ _AHEAD = 64
 
 
 def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Path | None = None) -> PrepareReport:
-    """Check the data set of `conf`, and pack it into the folder `pack` if one is given. Return the result.
+    """Check the data set of `conf`, and pack it into the folder `pack` if one is given.
 
-    `out`: console for the progress. `checksums`: file for the checksums of image files. Default: aiperf-checksums.jsonl in the
-    set's folder. Corrupt images are listed in the result and not packed. Raise MissingData without the files, DataError if the
-    set is damaged, DataError or OSError if a file cannot be written, and BadConfiguration if the set allows no `pack` or no
+    Corrupt images are listed in the result and not packed. Raise MissingData without the files, DataError if the set is
+    damaged, DataError or OSError if a file cannot be written, and BadConfiguration if the set allows no `pack` or no
     `checksums`, or a package is missing.
     """
     return module_of(conf).prepare(conf, pack, out, checksums)
 
 
 def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Read, hash and decode every image, write the checksums and the index of class folders, and return the result.
+    """Read, hash and decode every image. Unchanged files of an earlier check are not read again.
 
-    Files that were checked before and have not changed are not read again. `pack`: folder for shards (tar files) of the valid
-    images. `out`: console for the progress. `checksums`: file for the checksums. None: aiperf-checksums.jsonl in the set's
-    folder. Raise MissingData without the files, DataError if the set is damaged or `pack` is not empty, and DataError or
-    OSError if a file cannot be written.
+    `checksums`: None: aiperf-checksums.jsonl in the set's folder.
     """
     root = root_of(conf)
     found = listing(conf, ignore_index=True)
@@ -95,7 +91,6 @@ class _File:
     """An item to check: a file, or a member of a shard."""
 
     expected: FileCheck
-    """Its line without the result of the check."""
     samples: Samples
     index: int
 
@@ -131,7 +126,6 @@ def _check(file: _File) -> FileCheck:
 
 
 def _check_all(files: list[_File], workers: int) -> Iterator[FileCheck]:
-    """Yield results in the order of completion. Reading, hashing and decoding release the interpreter lock."""
     rest = iter(files)
     with ThreadPoolExecutor(workers, "aiperf-check") as pool:
         running: set[Future[FileCheck]] = {pool.submit(_check, file) for file in islice(rest, _AHEAD)}

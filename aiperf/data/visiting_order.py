@@ -1,7 +1,7 @@
 """Order of an epoch's images, their distribution over ranks, and the random numbers of each image.
 
-Everything is arithmetic on (seed, epoch, image), without a generator's hidden state. So order and augmentation are the
-same for any number of ranks and threads, and on every machine and version of numpy.
+Everything is arithmetic on (seed, epoch, image), without a generator's hidden state. So order and augmentation are the same for
+any number of ranks and threads, and on every machine and version of numpy.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 
 
 def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return one pseudo-random 64-bit number for each value, in the same shape, by the finaliser of SplitMix64.
-
-    The finaliser (Steele, Lea and Flood 2014) is a bijection with output bits that look independent. `values` is not changed.
-    """
+    """Return a pseudo-random 64-bit number for each value: the finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
     z = values.copy()
     z ^= z >> np.uint64(30)
     z *= np.uint64(0xBF58476D1CE4E5B9)
@@ -42,11 +39,7 @@ def _key(*salt: int) -> int:
 
 
 def draws(images: NDArray[np.int64], count: int, *salt: int) -> NDArray[np.float64]:
-    """Return `count` random numbers in [0, 1) for each image, shape (images, count).
-
-    `images`: numbers of the images, (images,). `salt`: integers such as seed and epoch. Equal arguments give equal numbers on
-    every machine. An image's numbers do not depend on the other images.
-    """
+    """Return random numbers in [0, 1), shape (images, count). `salt`: integers such as seed and epoch."""
     counters = np.arange(count, dtype=np.uint64)[None].repeat(len(images), axis=0)
     counters += images.astype(np.uint64)[:, None] * np.uint64(count)
     counters *= np.uint64(_GOLDEN)
@@ -57,10 +50,7 @@ def draws(images: NDArray[np.int64], count: int, *salt: int) -> NDArray[np.float
 
 @lru_cache(maxsize=4)
 def shuffled(images: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """Return the order of the images in an epoch: a random permutation of 0..images−1, shape (images,), read-only.
-
-    Equal arguments give the same order on every machine. 1.28 million images take about 0.1 s.
-    """
+    """Return a random permutation of 0..images−1, read-only. 1.28 million images take about 0.1 s."""
     keys = mixed(mixed(np.arange(images, dtype=np.uint64) * np.uint64(_GOLDEN) + np.uint64(_key(seed, epoch))))
     order = np.argsort(keys, kind="stable")
     order.flags.writeable = False
@@ -75,16 +65,12 @@ class OrderStep:
     stop: int
 
     def share(self, rank: int, ranks: int) -> slice:
-        """Return the positions of one rank in this step, as a slice of the epoch's order. `rank`: from 0 to `ranks` − 1.
-
-        Shares are contiguous, and their sizes differ by at most one image.
-        """
+        """Return the positions of one rank. Shares are contiguous, and their sizes differ by at most one image."""
         images = self.stop - self.start
         return slice(self.start + images * rank // ranks, self.start + images * (rank + 1) // ranks)
 
     @property
     def images(self) -> int:
-        """Number of images of all ranks in this step."""
         return self.stop - self.start
 
 
@@ -92,12 +78,9 @@ class OrderStep:
 def training_steps(images: int, batch: int, ranks: int) -> tuple[OrderStep, ...]:
     """Return the steps of a training epoch, with `batch` images on each of `ranks` ranks. The remainder is not visited.
 
-    `images`: number of training images. A set smaller than one whole step is one step. Raise DataError for fewer images than
-    ranks.
-
-    A smaller last step would change the running statistics of batch normalisation as much as any other step, by a tenth, just
-    before validation. The omitted images differ randomly between epochs. timm (`drop_last=is_training`) and NVIDIA's
-    DeepLearningExamples (`drop_last=True`) train in the same way. torchvision's references keep the smaller step.
+    A set smaller than one whole step is one step. Raise DataError for fewer images than ranks. A smaller last step would change
+    the running statistics of batch normalisation as much as any other step, by a tenth, just before validation. timm
+    (`drop_last=is_training`) and NVIDIA's DeepLearningExamples train in the same way.
 
     >>> [step.images for step in training_steps(1000, 128, 2)]
     [256, 256, 256]
@@ -112,11 +95,9 @@ def training_steps(images: int, batch: int, ranks: int) -> tuple[OrderStep, ...]
 def steps(images: int, batch: int, ranks: int) -> tuple[OrderStep, ...]:
     """Return the steps of a pass over all images, with `batch` images on each of `ranks` ranks, and fewer in the last step.
 
-    `images`: number of images. Every image is in exactly one step. Every rank has at least one image in every step, because all
-    ranks must exchange gradients equally often. From batch 4 it has at least two, unless a single step holds fewer images,
-    because batch normalisation of a 1×1 map needs two. A last step that would be too small takes images from the previous one.
-    No share exceeds `batch`, except for batch 1: its last step may have shares of two. 1000 images, batch 128, 2 ranks: steps
-    of 256, 256, 256, 232. The last gives each rank 116. Raise DataError for fewer images than ranks.
+    Every rank has at least one image in every step, because all ranks must exchange gradients equally often. From batch 4 it
+    has at least two, unless a single step holds fewer images, because batch normalisation of a 1×1 map needs two. A last step
+    that would be too small takes images from the previous one. Raise DataError for fewer images than ranks.
     """
     assert batch > 0 and ranks > 0, (batch, ranks)
     if images < ranks:

@@ -9,22 +9,17 @@ from aiperf.measure.node_properties import Accelerators, Data, System, Versions
 from aiperf.measure.probe import Probe
 
 SMALL, LARGE = 2**22, 2**26
-"""Bytes of the files for disk probes: quick and full."""
 
 
 def quick(nodes: int = 1) -> tuple[Probe, ...]:
-    """Return the quick probes of each of `nodes` nodes. They do not import torch. Usually they take less than a second.
-
-    They are versions, system description, free space, rates of writing and reading a file of 4 MiB, accelerators, and data set.
-    """
+    """Probes that do not import torch and usually take less than a second."""
     return (Versions(), System(), Space(), DiskWrite(SMALL, SMALL), DiskRead(SMALL, SMALL), Accelerators(), Data())
 
 
 def full(nodes: int = 1) -> tuple[Probe, ...]:
-    """Return all probes of each of `nodes` nodes: the quick ones with files of 64 MiB, matrix product, memory.
+    """All probes but the all-reduce, which needs several nodes at the same time.
 
     More than 16 nodes write files of 4 MiB to their shared folder: a file server of 100 MB/s takes 1 s for four nodes.
-    The all-reduce between nodes is not included, because it needs several nodes at the same time.
     """
     shared = LARGE if nodes <= AT_ONCE else SMALL
     return (

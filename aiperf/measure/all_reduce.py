@@ -1,8 +1,4 @@
-"""Probe of the network between nodes (an all-reduce over the transport of gradients), and the pairing of nodes for it.
-
-Each node has one rank. The ranks connect through a file in the run's folder, and no store listens on a port. Gloo and NCCL use
-the interface with the node's address in the cluster for the duration of the probe.
-"""
+"""Probe of the network between nodes (an all-reduce over the transport of gradients), and the pairing of nodes for it."""
 
 from __future__ import annotations
 
@@ -22,18 +18,15 @@ if TYPE_CHECKING:
 
 MOST_FOR_ALL_PAIRS = 16
 SAMPLED_ROUNDS = 6
-"""Rounds of random pairs for more nodes."""
 
 Round = tuple[tuple[int, int], ...]
 
 
 def rounds(nodes: int, seed: int = 0) -> tuple[Round, ...]:
-    """Return the pairs of nodes that exchange data at the same time, as a sequence of rounds.
+    """Return rounds of pairs of nodes 0 … nodes - 1 that exchange data at the same time. Every node has a partner once or more.
 
-    Nodes are the numbers 0 … nodes - 1. In a round, no node is in two pairs. No pair repeats. Every node has a partner in at
-    least one round. With an odd number, one node has no partner in each round. Up to 16 nodes, the rounds contain all pairs
-    (circle method, Kirkman 1847). For more nodes, there are 6 rounds of random pairs, drawn with `seed`. Empty for fewer than
-    two nodes.
+    Up to 16 nodes, the rounds contain all pairs (circle method, Kirkman 1847). For more nodes, there are 6 rounds of random
+    pairs, drawn with `seed`.
     """
     if nodes < 2:
         return ()
@@ -67,20 +60,13 @@ class AllReduce:
     rank: int
     ranks: int
     meeting: str
-    """Name of a new file in the setting's folder."""
     seconds: float
-    """Time limit for the ranks to connect."""
     on_host: bool = False
     """Use host memory and Gloo even with accelerators, for a partner that is training."""
     name: ClassVar[str] = "all-reduce"
     unit: ClassVar[str] = "B/s"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """Join the other ranks, run the all-reduces, and return bytes/s of 5 repetitions by buffer size (bytes as text).
-
-        The facts of the result are the number of ranks, the library (nccl or gloo) and the network interface. Raise OSError if
-        no interface has the node's address, and RuntimeError if a rank does not connect in time or a sum is wrong.
-        """
         import torch
         import torch.distributed as dist
 
@@ -133,7 +119,6 @@ def _bus_bandwidth(size: int, ranks: int, device: torch.device, limit: float) ->
 
 
 def stop_if_slow(size: int, seconds: float, limit: float, device: torch.device) -> None:
-    """Raise RuntimeError on both ranks of a pair if the exchanges of all SIZES would take longer than `limit` seconds."""
     import torch
     import torch.distributed as dist
 
@@ -148,9 +133,7 @@ def stop_if_slow(size: int, seconds: float, limit: float, device: torch.device) 
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
-    """Return the bus bandwidth of an all-reduce, in bytes/s: the rate on each rank's link. It needs two or more ranks.
-
-    `size`: bytes of the buffer on each rank. `seconds`: duration of the all-reduce.
+    """Return the bus bandwidth of an all-reduce of `size` bytes a rank, in bytes/s: the rate on each rank's link.
 
     >>> bus_bandwidth(1000, 1.0, 2), bus_bandwidth(1000, 1.0, 4)
     (1000.0, 1500.0)

@@ -18,7 +18,7 @@ AT_ONCE = 16
 
 
 def folders(setting: Setting) -> dict[str, Path]:
-    """Return the measured folders by name: 'run' is the folder that all nodes share, 'temporary' is on the node itself."""
+    """'run' is the folder that all nodes share, 'temporary' is on the node itself."""
     return {"run": setting.folder, "temporary": setting.temporary}
 
 
@@ -30,11 +30,6 @@ class Space:
     unit: ClassVar[str] = "bytes"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """Return the bytes that this user may still write: 'run' (shared folder of the run) and 'temporary' (of the node).
-
-        The fact 'is_shared' is True if the driver's mark was found in the run folder. The facts 'run' and 'temporary' are the
-        paths. Raise OSError if a folder cannot be examined.
-        """
         free = {}
         for name, folder in folders(setting).items():
             usage = os.statvfs(folder)
@@ -47,10 +42,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class DiskRate:
-    """Probe of the rate of a file access in bytes/s, `repetitions` times in each folder.
-
-    `bytes`: size of the file on the node itself. `shared_bytes`: in the folder that all nodes share.
-    """
+    """Probe of the rate of a file access. `bytes`: size of the node's own file. `shared_bytes`: in the shared folder."""
 
     bytes: int
     shared_bytes: int
@@ -59,14 +51,10 @@ class DiskRate:
     unit: ClassVar[str] = "B/s"
 
     def rate(self, file: FileIO, size: int) -> float:
-        """Return the rate with one empty file and `size` bytes, in bytes per second."""
+        """Return bytes per second with one empty file and `size` bytes."""
         raise NotImplementedError
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """Return the bytes/s of each repetition, by folder name.
-
-        Each repetition uses a new file without a name, deleted at its end. Raise OSError if a folder cannot be written.
-        """
         series: dict[str, list[float]] = {}
         sizes = {"run": self.shared_bytes, "temporary": self.bytes}
         for name, folder in folders(setting).items():
@@ -79,29 +67,21 @@ class DiskRate:
 
 @dataclass(frozen=True, slots=True)
 class DiskWrite(DiskRate):
-    """Probe of the rate of writing a file with fsync(2) at its end, in blocks of 1 MiB, in bytes/s."""
+    """Probe of the rate of writing a file with fsync(2) at its end, in blocks of 1 MiB."""
 
     name: ClassVar[str] = "disk write"
 
     def rate(self, file: FileIO, size: int) -> float:
-        """Write `size` random bytes to the empty file, sync it, and return the bytes per second."""
         return _written(file, size)
 
 
 @dataclass(frozen=True, slots=True)
 class DiskRead(DiskRate):
-    """Probe of the rate of reading a file after the kernel dropped it from its page cache, in bytes/s.
-
-    A file server may still have the file in memory.
-    """
+    """Probe of the rate of reading a file after the kernel dropped it from its page cache. A file server may still have it."""
 
     name: ClassVar[str] = "disk read"
 
     def rate(self, file: FileIO, size: int) -> float:
-        """Write `size` random bytes to the empty file, drop it from the page cache, and read it.
-
-        Return the bytes/s of reading.
-        """
         _written(file, size)
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         file.seek(0)
@@ -112,7 +92,6 @@ class DiskRead(DiskRate):
 
 
 def _written(file: FileIO, size: int) -> float:
-    """Write the file. Return bytes per second."""
     block = os.urandom(BLOCK)  # random, so that compression has no effect
     began = time.perf_counter()
     for _ in range(size // BLOCK):

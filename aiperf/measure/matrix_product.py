@@ -1,8 +1,4 @@
-"""Rate of square matrix products in the precision of training: preflight's probe of a node, and the measured peak of a CPU.
-
-A CPU has no peak in a data sheet. Its measured rate replaces the peak and is labelled as measured wherever it is shown. MFU
-based on it is a share of this host's own matrix product.
-"""
+"""Rate of square matrix products in the precision of training: preflight's probe of a node, and the measured peak of a CPU."""
 
 from __future__ import annotations
 
@@ -23,28 +19,19 @@ SIDES: Final = {"cpu": (256, 512, 1024, 2048), "cuda": (8192,)}
 (16 MB each in FP32) are reused 2048 times, so the cores are measured and not the memory. At 8192 a product is 1.1 TFLOP."""
 PASS_SECONDS: Final = 0.15
 FASTER_BY: Final = 0.02
-"""Relative improvement below which a pass counts as equally fast."""
 WARM_UP: Final = {"cpu": 1, "cuda": 3}
 """Products before the first measured one: allocation, choice of kernels, clocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixProduct:
-    """Probe of the rate of square matrix products, in FLOPS (a multiply-add is two operations), measured for `for_seconds`.
-
-    The accelerators are measured one after the other. Without accelerators, all processors are measured together.
-    """
+    """Probe of the rate of square matrix products: each accelerator after the other, or all processors together."""
 
     for_seconds: float = 1.0
     name: ClassVar[str] = "matrix product"
     unit: ClassVar[str] = "FLOPS"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """Return the FLOPS of each matrix product, by device name ('cuda:0', or 'cpu').
-
-        The facts are the precision, the number of CPU threads and the version of torch. Raise RuntimeError if torch sees fewer
-        accelerators than Ray counts, and BadConfiguration if the device does not support the precision.
-        """
         import torch
 
         from aiperf.measure.precision_names import precision_name
@@ -60,10 +47,7 @@ class MatrixProduct:
 
 
 def devices_of(setting: Setting) -> list[torch.device]:
-    """Return the devices of a node that are measured: its accelerators, or the CPU if it has none.
-
-    Raise RuntimeError if torch sees fewer accelerators than Ray counts (`setting.accelerators`).
-    """
+    """Return the measured devices: the accelerators, or the CPU if there are none."""
     import torch
 
     if not setting.accelerators:
@@ -77,13 +61,11 @@ def devices_of(setting: Setting) -> list[torch.device]:
 
 
 def matmul_passes(precision: str, threads: int) -> Iterator[tuple[float, bool]]:
-    """Yield, without end, (FLOPS of the fastest matrix product up to now, True if this pass was faster by more than 2 %).
+    """Yield, without end, (FLOPS of the fastest product up to now, True if this pass was faster by more than 2 %).
 
-    A pass lasts 0.15 s and multiplies square matrices on `threads` threads of the CPU. `precision`: fp32, bf16 or fp16. The
-    caller stops when no rank gets faster. The maximum is used, not the mean, because a peak is the undisturbed rate. A worker
-    measures while other processes of its host start: in one case a third of a second gave half the rate of an idle host. Ranks
-    that measure at the same time must stop together, because a single rank would be faster again. Raise ValueError for less
-    than one thread.
+    The maximum is used, not the mean, because a peak is the undisturbed rate: while other processes of a host start, a third of
+    a second once gave half the rate of an idle host. Ranks that measure at the same time must stop together, because a single
+    rank would be faster again.
     """
     import torch
 
@@ -97,12 +79,7 @@ def matmul_passes(precision: str, threads: int) -> Iterator[tuple[float, bool]]:
 
 
 def matmul_rates(precision: str, threads: int, seconds: float = 1.0, device: torch.device | None = None) -> list[float]:
-    """Return the FLOPS of each square matrix product that fits into `seconds`. There is at least one.
-
-    A product of matrices with `side` rows is 2·side³ operations (multiply-add = 2). `precision`: fp32, tf32, bf16 or fp16.
-    `device`: default: the CPU, on `threads` threads. torch's number of threads is changed for the duration of the call, for the
-    whole process. Raise ValueError for less than one thread.
-    """
+    """Return the FLOPS (2·side³ a product) of each matrix product that fits into `seconds`, at least one."""
     import torch
 
     with on_threads(threads):
@@ -113,10 +90,7 @@ def matmul_rates(precision: str, threads: int, seconds: float = 1.0, device: tor
 
 @contextmanager
 def on_threads(threads: int) -> Iterator[None]:
-    """Return a context manager in which torch computes on `threads` CPU threads, in the whole process.
-
-    At its end, the old number of threads is restored. Raise ValueError for less than one thread.
-    """
+    """Let torch compute on `threads` CPU threads in the whole process. Restore the number at the end."""
     import torch
 
     if threads < 1:
@@ -146,8 +120,6 @@ def _largest(precision: str, seconds: float, device: torch.device) -> tuple[_Pro
 
 
 class _Product:
-    """Two matrices (side, side) and a buffer for their product."""
-
     def __init__(self, side: int, precision: str, device: torch.device) -> None:
         import torch
 
@@ -161,7 +133,6 @@ class _Product:
         self._out = torch.empty_like(self._left)
 
     def rate(self) -> float:
-        """Return the FLOPS of one product."""
         import torch
 
         began = time.perf_counter()
@@ -171,7 +142,6 @@ class _Product:
         return 2 * self._side**3 / (time.perf_counter() - began)
 
     def rates(self, seconds: float) -> list[float]:
-        """Return the FLOPS of each product that fits into the time. At least one."""
         end = time.perf_counter() + seconds
         rates = [self.rate()]
         while time.perf_counter() < end:

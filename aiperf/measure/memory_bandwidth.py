@@ -1,7 +1,7 @@
 """Probe of the memory bandwidth by the triad of the STREAM benchmark, a = b + s·c, with arrays larger than any cache.
 
-A virtual machine may hide a large cache of its host. Arrays of 128 MiB once gave 74 GB/s on two cores, and arrays of 256 MiB
-gave 43 GB/s. The arrays therefore grow until the rate decreases no further.
+A virtual machine may hide a large cache of its host: arrays of 128 MiB once gave 74 GB/s, and 256 MiB 43 GB/s. The arrays
+therefore grow until the rate decreases no further.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SMALLEST_BYTES: Final = {"cpu": 2**26, "cuda": 2**29}
 LARGEST_BYTES: Final = {"cpu": 2**29, "cuda": 2**29}
-"""Bytes of each of the three FP32 arrays. No processor or accelerator has a cache of 1.5 GiB."""
 GROWTH_SECONDS: Final = 5.0
 """Time after which the arrays grow no further, for machines under heavy load."""
 MEMORY_SHARE: Final = 1 / 4
@@ -38,16 +37,10 @@ class MemoryBandwidth:
     """Probe of the memory bandwidth in bytes/s. As in STREAM, two reads and one write are counted, without write-allocates."""
 
     for_seconds: float = 1.0
-    """Smallest duration at the final size."""
     name: ClassVar[str] = "memory"
     unit: ClassVar[str] = "B/s"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """Return the bytes/s of each repetition with the largest arrays, by device name ('cuda:0', or 'cpu').
-
-        The facts are the bytes of an array, the rates with smaller arrays, and the number of CPU threads. Raise RuntimeError if
-        torch sees fewer accelerators than Ray counts.
-        """
         series: dict[str, list[float]] = {}
         smaller: dict[str, dict[str, list[float]]] = {}
         array_bytes = 0
@@ -67,21 +60,16 @@ class MemoryBandwidth:
 
 @dataclass(frozen=True, slots=True)
 class TriadPass:
-    """Rates of the triad (a = b + s·c) with arrays of one size."""
-
     array_bytes: int
     rates: tuple[float, ...]
-    """Bytes per second of each repetition."""
     is_final: bool
     """Larger arrays are not slower, do not fit, or take too long."""
 
 
 def triad_passes(threads: int, device: torch.device, processes: int = 1) -> Iterator[TriadPass]:
-    """Yield, without end, passes of the triad a = b + s·c with growing arrays. The caller stops at a pass with `is_final`.
+    """Yield, without end, passes with growing arrays. The caller stops at a pass with `is_final`.
 
-    Each pass lasts about 0.15 s. After the final pass, the size stays the same. `threads`: CPU threads. `processes`: number of
-    processes on this host that measure at the same time. They share a quarter of the available memory. Raise ValueError for
-    less than one thread.
+    `processes` of this host that measure at the same time share a quarter of the available memory.
     """
     size, largest = SMALLEST_BYTES[device.type], LARGEST_BYTES[device.type]
     if device.type == "cpu":
@@ -98,8 +86,6 @@ def triad_passes(threads: int, device: torch.device, processes: int = 1) -> Iter
 
 
 class Triad:
-    """Three FP32 arrays of `array_bytes` bytes each on a device, for the triad a = b + s·c."""
-
     def __init__(self, array_bytes: int, device: torch.device, threads: int) -> None:
         import torch
 
@@ -110,7 +96,7 @@ class Triad:
         self._a = torch.empty_like(self._b)
 
     def rates(self, seconds: float) -> list[float]:
-        """Return the bytes/s of each repetition of the triad that fits into `seconds`. There are at least three."""
+        """Return the bytes/s of each repetition that fits into `seconds`, at least three."""
         with on_threads(self._threads):
             self._rate()  # the first touch allocates the pages
             end = time.perf_counter() + seconds

@@ -29,13 +29,6 @@ class Accelerators:
     unit: ClassVar[str] = "count"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """Return the number of usable accelerators and MIG slices as the series 'usable'.
-
-        The fact 'devices' has one dict per accelerator (model, errors, clocks, processes), and 'slices' lists the MIG slices.
-        The fact 'shared_memory_bytes' is the free space of /dev/shm, absent without it. The fact 'expected' is the number that
-        Ray counts. The fact 'not_seen_by' has the reason for each vendor library that is
-        not available, by its name.
-        """
         attached = attach(accelerator_samplers())
         try:
             usable: list[Device] = []
@@ -83,7 +76,6 @@ class Versions:
     unit: ClassVar[str] = "text"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """Return the versions as the facts 'python', 'packages' (dict), 'source' (SHA-256) and 'drivers' (sorted)."""
         devices, _ = sampled_accelerators()
         return ProbeReading(
             probe=self.name,
@@ -99,25 +91,19 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Probe of the data set on this node: its fingerprint. Equal data sets have equal fingerprints."""
-
     name: ClassVar[str] = "data"
     unit: ClassVar[str] = "text"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """Return the data set's fingerprint as the fact 'fingerprint'. Raise DataError if files are missing or inconsistent."""
         return ProbeReading(probe=self.name, unit=self.unit, facts={"fingerprint": data_fingerprint(setting.dataset)})
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Probe of the system: hardware, firmware, kernel, libraries, links, storage, container, limits, variables, and a hash."""
-
     name: ClassVar[str] = "system"
     unit: ClassVar[str] = "text"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """Return the facts 'description' (text and numbers by part of the system) and 'hash' (SHA-256 of the description)."""
         folders = folders_of(setting.folder, getattr(setting.dataset, "root", None)) | {"temporary": setting.temporary}
         described = describe_node(folders)
         return ProbeReading(

@@ -11,11 +11,11 @@ from aiperf.system.host import cpu_features
 
 
 def precision_name(choice: str, device: torch.device) -> str:
-    """Return the precision in which a device computes: fp32, tf32, bf16 or fp16. `choice`: one of these names, or auto.
+    """Return the precision of a device: fp32, tf32, bf16 or fp16. `choice`: one of these names, or auto.
 
-    `auto` is bf16 if the hardware multiplies bf16. Otherwise it is fp16 on accelerators with CUDA capability 7 (V100, T4),
-    because their tensor cores multiply fp16 8 times as fast as FP32. In all other cases it is fp32. Raise BadConfiguration for
-    tf32 on a device that is no NVIDIA accelerator from Ampere on.
+    `auto` is bf16 if the hardware multiplies bf16, else fp16 on accelerators with CUDA capability 7 (V100, T4), whose tensor
+    cores multiply fp16 8 times as fast as FP32, else fp32. Raise BadConfiguration for tf32 on a device that is no NVIDIA
+    accelerator from Ampere on.
     """
     if choice == "auto":
         if has_native_bfloat16(device):
@@ -32,11 +32,7 @@ def precision_name(choice: str, device: torch.device) -> str:
 
 
 def has_native_bfloat16(device: torch.device) -> bool:
-    """Return True if the hardware of a device multiplies bfloat16 numbers.
-
-    This holds for CUDA compute capability 8 and above, x86 processors with AVX512_BF16 or AMX, and Arm processors with bf16. On
-    any other CPU torch emulates bfloat16, which is slower than FP32.
-    """
+    """CUDA capability 8 and above, x86 with AVX512_BF16 or AMX, Arm with bf16. torch emulates it elsewhere, slowly."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type != "cpu":

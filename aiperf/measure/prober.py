@@ -1,8 +1,6 @@
-"""Process that runs the probes (measurements) of a node one after the other, each with a time limit, and its handle.
+"""Process that runs the probes of a node one after the other, each with a time limit, and its handle.
 
-A process that does not answer in time is killed, and the next probe gets a new process. The process is started as `python -m
-aiperf.measure.prober FD` and ends with its owner. The pipe carries pickles between processes of one user with the same release.
-This module does not import torch.
+The pipe carries pickles between processes of one user with the same release. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -36,15 +34,13 @@ class Prober:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the child process. None before the first probe, after `close`, and after a timeout or crash."""
+        """None before the first probe, after `close`, and after a timeout or crash."""
         return None if self._process is None else self._process.pid
 
     def measure(self, probe: Probe, seconds: float) -> ProbeReading:
-        """Run a probe in the child process and return its reading (result). The process is started if it is not running.
+        """Run a probe in the child process. A timeout, a crash or an error of the probe gives a reading with the reason.
 
-        `seconds`: time limit, including the start of the process. After the limit the process is killed, and a reading with the
-        reason is returned. The same happens if the process ends by itself. Errors of the probe are not raised here. Raise
-        OSError if the process cannot be started.
+        `seconds` includes the start of the process.
         """
         began = time.monotonic()
         pipe = self._pipe or self._begin()
@@ -63,7 +59,6 @@ class Prober:
         return reading
 
     def close(self) -> None:
-        """Kill the child process, and wait at most 5 s for its end. It may be called again."""
         self._kill()
 
     def _begin(self) -> Connection:
@@ -113,10 +108,7 @@ class Prober:
 
 
 def main() -> None:
-    """Run the probes that the owner sends, and answer with their readings, until the owner closes the pipe.
-
-    The first argument on the command line is the file descriptor of the pipe. The function never returns: the process exits.
-    """
+    """Answer the owner's probes with readings, until it closes the pipe. The first argument is the pipe's file descriptor."""
     pipe = Connection(int(sys.argv[1]))
     signal_at_end_of_parent(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner

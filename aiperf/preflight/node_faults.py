@@ -1,8 +1,4 @@
-"""Faults of nodes, found by comparing their measurements with limits and with other nodes. No measurement is made here.
-
-Missing measurements are not judged. Speed is compared only among three or more nodes of one kind on separate hosts. Otherwise a
-note gives the reason.
-"""
+"""Faults of nodes, found by comparing their measurements with limits and with other nodes. No measurement is made here."""
 
 from __future__ import annotations
 
@@ -29,10 +25,7 @@ _SPEEDS = ("matrix product", "memory")
 
 @dataclass(frozen=True, slots=True)
 class NodeVerdict:
-    """Faults and notes of one node, as text."""
-
     faults: tuple[str, ...]
-    """Each begins with the probe's name. Empty if no measurement shows a fault."""
     slow: tuple[str, ...]
     """Probes with low speed. Another measurement may clear these faults."""
     notes: tuple[str, ...]
@@ -41,8 +34,6 @@ class NodeVerdict:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Reading of one node, and the values that it is compared with."""
-
     reading: ProbeReading
     head: NodeReadings | None
     nodes: Sequence[NodeReadings]
@@ -52,8 +43,7 @@ class _Case:
 def judge(nodes: Sequence[NodeReadings], conf: PreflightConf) -> dict[str, NodeVerdict]:
     """Return the faults and notes of each node, by node identifier (Ray's, or '' without Ray).
 
-    `nodes`: measurements of all nodes. `conf`: limits. Versions and data set are compared with those of the head node, and
-    speeds with the median of nodes with equal hardware.
+    Versions and data set are compared with those of the head node, and speeds with the median of nodes with equal hardware.
     """
     head = next((node for node in nodes if node.is_head), None)
     return {node.node: _verdict(node, head, nodes, conf) for node in nodes}
@@ -115,7 +105,6 @@ def _flat(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _shortened(version: str | None) -> str:
-    """Return a hash by its first 12 digits, and other text unchanged."""
     return "not there" if version is None else version[:12] if len(version) == 64 else version
 
 
@@ -128,7 +117,6 @@ def _data(case: _Case) -> Iterator[str]:
 def _norm(
     head: NodeReadings | None, nodes: Sequence[NodeReadings], probe: str, value: Callable[[Mapping[str, Any]], Any]
 ) -> tuple[Any, str]:
-    """Return the expected value and its owner: the head's value, or if it is missing, that of most nodes."""
     if head is not None and (reading := _good(head, probe)) is not None:
         return value(reading.facts), "the head's"
     known = [value(each.facts) for one in nodes if (each := _good(one, probe)) is not None]
@@ -237,7 +225,6 @@ _JUDGED: dict[str, Callable[[_Case], Iterator[str]]] = {
 
 
 def _speed(node: NodeReadings, name: str, nodes: Sequence[NodeReadings], share: float) -> tuple[str, bool]:
-    """Return a text about a speed, '' if there is none, and true if it is a fault."""
     reading = _good(node, name)
     own = None if reading is None else _speed_of(name, reading)
     if reading is None or own is None:
@@ -276,11 +263,10 @@ def _speed_of(name: str, reading: ProbeReading) -> float | None:
 
 
 def blamed(nodes: int, done: Sequence[tuple[int, int]], broken: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
-    """Return the nodes that are blamed for failed exchanges, each with the sorted list of the partners that it failed with.
+    """Return the nodes that are blamed for failed exchanges, each with the sorted partners that it failed with.
 
-    `nodes`: number of nodes. `done`, `broken`: pairs of node indices (from 0) with a successful and with a failed exchange. A
-    node with a successful exchange is not blamed for failures with nodes that have none. If both nodes of a failed pair have a
-    successful exchange, or neither has, the faulty node is unknown and both are blamed.
+    `done`, `broken`: pairs of node indices with a successful and with a failed exchange. A node with a successful exchange is
+    not blamed for failures with nodes that have none. Otherwise the faulty node is unknown and both are blamed.
     """
     working = {node for pair in done for node in pair}
     partners: dict[int, list[int]] = {}

@@ -15,10 +15,6 @@ _COLUMNS = ("disk write", "disk read", "matrix product", "memory", PAIRS, ALL)
 
 
 def lines(checks: Sequence[NodeChecked]) -> Iterator[str]:
-    """Yield the lines of a text table with one row per node, then one line for each fault and each distinct note.
-
-    The columns are node, verdict (well, kept or excluded), clock offset in seconds, and the best repetition of each speed.
-    """
     rows: list[tuple[str, ...]] = [("node", "verdict", "clock", *_COLUMNS)]
     rows += [
         (_name(check), _verdict(check), _clock(check), *(_best(check, name) for name in _COLUMNS)) for check in checks

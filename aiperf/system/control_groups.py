@@ -1,7 +1,4 @@
-"""Limits of the control groups (container or batch job) of this process: processors, memory, and memory that is still free.
-
-Only this module reads control groups (versions 1 and 2). Linux only. No torch.
-"""
+"""Limits of the control groups (container or batch job) of this process: processors, memory, and memory that is still free."""
 
 from __future__ import annotations
 
@@ -28,7 +25,6 @@ def usable_processors(limits: ControlGroupLimits | None = None) -> int:
 
     They are limited by CPU affinity, the cgroup quota (rounded down), and within a job of Slurm by SLURM_CPUS_ON_NODE, since
     not every site binds the processes of shared nodes.
-    `limits`: limits of the control groups. Default: read from the kernel. Raise OSError if they cannot be read.
     """
     limits = limits or limits_here()
     allowed = len(os.sched_getaffinity(0))
@@ -41,19 +37,13 @@ def usable_processors(limits: ControlGroupLimits | None = None) -> int:
 
 
 def limits_here(proc: Path = Path("/proc")) -> ControlGroupLimits:
-    """Return the tightest processor and memory limits that control groups (container or batch job) set for this process.
-
-    `proc`: folder of the kernel's process files. Raise OSError if they cannot be read.
-    """
     return control_group_limits(*_texts(proc))
 
 
 def control_group_limits(membership: str, mounts: str) -> ControlGroupLimits:
-    """Return the tightest limits of a process's control group and of all groups above it: processors, and memory in bytes.
+    """Return the tightest limits of a process's control group and of all groups above it.
 
-    `membership`, `mounts`: texts of /proc/self/cgroup and /proc/self/mountinfo, which name the groups' folders. The limits are
-    read from these folders. A limit applies to all groups below it. Each group from this process's group up to the mount is
-    therefore read.
+    `membership`, `mounts`: texts of /proc/self/cgroup and /proc/self/mountinfo, which name the groups' folders.
     """
     groups = _groups(membership, mounts)
     quotas = [quota for folder in groups.with_processors if (quota := _quota(folder)) is not None]
@@ -62,22 +52,15 @@ def control_group_limits(membership: str, mounts: str) -> ControlGroupLimits:
 
 
 def memory_room_here(proc: Path = Path("/proc")) -> int | None:
-    """Return the bytes that this process can still allocate below its cgroup limits. None if there is no limit.
-
-    0 if the used memory cannot be determined. `proc`: folder of the kernel's process files. Raise OSError if they cannot be
-    read.
-    """
+    """Return the bytes that this process can still allocate below its cgroup limits. None without a limit."""
     return memory_room(*_texts(proc))
 
 
 def memory_room(membership: str, mounts: str) -> int | None:
-    """Return the least free bytes (limit − use) of a process's control group and the groups above it. None without a limit.
+    """Return the least free bytes (limit − use) of the control group and the groups above it. None without a limit.
 
-    `membership`, `mounts`: texts of /proc/self/cgroup and /proc/self/mountinfo. 0 if the use cannot be determined.
-
-    The use of a group excludes inactive files, as in kubelet and `docker stats`: the kernel drops them before an allocation
-    fails. Memory of other processes in the same group counts as used. A wide limit further up can therefore leave less than
-    this process's own limit.
+    0 if the use cannot be determined. It excludes inactive files, as in kubelet and `docker stats`: the kernel drops them
+    before an allocation fails. A wide limit further up can leave less than this process's own limit.
     """
     rooms = []
     for folder in _groups(membership, mounts).with_memory:
@@ -94,8 +77,6 @@ def _texts(proc: Path) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Folders of this process's groups and of the groups above it (both versions), by the resource that they can limit."""
-
     with_processors: tuple[Path, ...]
     with_memory: tuple[Path, ...]
 
@@ -138,7 +119,6 @@ def _memory_limit(folder: Path) -> int | None:
 
 
 def _memory_used(folder: Path) -> int | None:
-    """Return the bytes in use without inactive files. None if the group does not report its use."""
     text = _text(folder / "memory.current") or _text(folder / "memory.usage_in_bytes")
     if text is None:
         return None

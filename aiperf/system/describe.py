@@ -1,10 +1,6 @@
-"""Description of one machine: processors, memory, accelerators, versions and limits, in a short and a full form.
+"""Description of one machine: a short one for runs (`describe`), and a full one to compare nodes (`describe_node`).
 
-`describe` returns the facts that a run depends on, in under 50 ms: processor, memory, accelerators, versions, and limits of a
-container or scheduler. `describe_node` returns everything that may explain a difference between nodes, as nested names and
-values, for preflight. Its parts are in `description/`. It contains nothing that differs between equal nodes: no name, address,
-serial number, boot, clock or free space. Equal nodes therefore have one hash. Neither imports torch or ray. Versions come from
-installed metadata, never from an import of the package.
+Neither imports torch or ray. Versions come from installed metadata, never from an import of the package.
 """
 
 from __future__ import annotations
@@ -50,15 +46,12 @@ class HostDescription(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     cpu_model: str | None
     cores: int | None
-    """Physical cores."""
     processors: int
     """Logical processors of the host."""
     usable_processors: int
     """Whole logical processors that this process may use: CPU affinity and control-group quota (rounded down), at least 1."""
     memory_bytes: int
-    """Memory of the host in bytes."""
     usable_memory_bytes: int
-    """Memory of the host or limit of the control group, whichever is less."""
     limits: ControlGroupLimits
     os: str
     kernel: str
@@ -71,20 +64,16 @@ class HostDescription(msgspec.Struct, frozen=True, kw_only=True):
     driver_faults: tuple[str, ...] = ()
     """Reason and fix for each kind of accelerator that the host has but cannot use."""
     versions: dict[str, str]
-    """Versions of the installed packages that affect a run, by package name."""
     container: str | None
     scheduler: dict[str, str]
     boot_id: str | None = None
-    """Identifier of the kernel's boot. Containers with one boot_id share a host."""
     storage: tuple[Storage, ...] = ()
-    """File systems of the run's folders, if folders were given."""
 
 
 def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
-    """Return the description of this host: processors, memory, accelerators, limits and package versions.
+    """Return the description of this host, in under 50 ms if no driver must be started first.
 
-    `folders`: folders by purpose, such as 'run', with file systems to describe too. Default: none. Takes under 50 ms if no
-    driver must be started first. Raise OSError if the kernel's process files cannot be read.
+    `folders`: folders by purpose, such as 'run', with file systems to describe too.
     """
     proc = Path("/proc")
     limits = limits_here(proc)
@@ -116,34 +105,22 @@ def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
 
 
 def describe_usable() -> HostDescription:
-    """Return the description of this host, limited to the accelerators that this process may use.
-
-    Variables such as CUDA_VISIBLE_DEVICES select them. A MIG slice counts as one accelerator with its own memory. File systems
-    are not described. Raise OSError if the kernel's process files cannot be read.
-    """
+    """Return the description with the accelerators that this process may use alone. A MIG slice counts as one."""
     system = describe()
     return msgspec.structs.replace(system, accelerators=usable(system.accelerators, os.environ, slice_bytes))
 
 
 def boot_id(proc: Path = Path("/proc")) -> str | None:
-    """Return the identifier of the kernel's present boot. None if the kernel reports none.
-
-    All containers of one host have the same identifier. `proc`: folder of the kernel's process files.
-    """
+    """Return the identifier of the kernel's boot, equal in all containers of a host. None if the kernel reports none."""
     path = proc / "sys/kernel/random/boot_id"
     return path.read_text().strip() if path.exists() else None
 
 
 def folders_of(run: Path, root: str | None) -> dict[str, Path]:
-    """Return the folders with file systems to describe: 'run' and, if the data set is stored in files, 'data set'.
-
-    `run`: run folder. `root`: folder of the data set (dataset.root), None without files.
-    """
     return {RUN: run} | ({} if root is None else {"data set": Path(root)})
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the installed packages that affect a run (aiperf-cluster, torch, ray, …), by package name."""
     installed: dict[str, str] = {}
     for name in PACKAGES:
         try:
@@ -156,11 +133,10 @@ def versions() -> dict[str, str]:
 def describe_node(
     folders: Mapping[str, Path], environment: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> Part:
-    """Return the full description of this node as nested names and values, for a comparison with other nodes.
+    """Return the full description of this node: names and values by part ('processors', 'network', …).
 
-    The first level is the part, such as 'processors', 'accelerators', 'network' and 'kernel'. An unreadable value is the text
-    'not readable: ' and the reason. `folders`: folders of the run by purpose, with file systems to describe. `environment`:
-    environment variables. `root`: folder that contains /proc and /sys. Raise OSError without /proc/meminfo.
+    It contains nothing that differs between equal nodes: no name, address, serial number, boot, clock or free space. An
+    unreadable value is the text 'not readable: ' and the reason. `root`: folder that contains /proc and /sys.
     """
     proc, sys = root / "proc", root / "sys"
     return {
@@ -188,5 +164,4 @@ def _storage_part(storage: object) -> Part:
 
 
 def hash_of(description: Part) -> str:
-    """Return the SHA-256, as hexadecimal digits, of a description (nested names and values) as JSON with sorted keys."""
     return hashlib.sha256(msgspec.json.encode(description, order="deterministic")).hexdigest()

@@ -1,7 +1,4 @@
-"""Processors, processor time and memory of a host from /proc, and its energy from RAPL if it is readable. No torch.
-
-All values are for the whole host as the kernel counts it, not for a container or a process.
-"""
+"""Processors, processor time and memory of a host from /proc, and its energy from RAPL if it is readable. No torch."""
 
 from __future__ import annotations
 
@@ -13,18 +10,12 @@ from aiperf.system.sampler import Device, DeviceSample, Unavailable
 
 
 def cpu_model(proc: Path = Path("/proc")) -> str | None:
-    """Return the model name of the processors. None without /proc/cpuinfo, and on Arm, since its kernel gives none.
-
-    `proc`: folder of the kernel's process files.
-    """
+    """Return the model name of the processors. None without /proc/cpuinfo, and on Arm, since its kernel gives none."""
     return _of_the_first(proc, "model name")
 
 
 def cpu_features(proc: Path = Path("/proc")) -> frozenset[str]:
-    """Return the instruction-set features of the processors as the kernel names them, such as 'avx512_bf16' ('bf16' on Arm).
-
-    Empty without /proc/cpuinfo. `proc`: folder of the kernel's process files.
-    """
+    """Return the instruction-set features as the kernel names them, such as 'avx512_bf16' ('bf16' on Arm)."""
     features = _of_the_first(proc, "flags", "Features")
     return frozenset() if features is None else frozenset(features.split())
 
@@ -44,10 +35,9 @@ def _of_the_first(proc: Path, *names: str) -> str | None:
 
 
 def near_processors(pci: str, allowed: Collection[int], least: int, sys: Path = Path("/sys")) -> frozenset[int]:
-    """Return the numbers of the `allowed` logical processors on the NUMA node of a PCI device, such as an accelerator.
+    """Return the `allowed` processors on the NUMA node of a PCI device, such as '0000:3b:00.0'.
 
-    `pci`: address of the device, such as '0000:3b:00.0'. Return all allowed processors if fewer than `least` of them are near,
-    or if the kernel names none. `sys`: folder of the kernel's device files.
+    All allowed ones if fewer than `least` of them are near, or if the kernel names none.
     """
     path = sys / f"bus/pci/devices/{pci}/local_cpulist"
     near: set[int] = set()
@@ -63,9 +53,9 @@ HOST = "host"
 
 
 def busy_and_total(stat: str) -> tuple[int, int]:
-    """Return the busy and the total clock ticks of all processors since the boot. `stat`: text of /proc/stat.
+    """Return busy and total clock ticks since the boot, from the text of /proc/stat. I/O wait counts as idle.
 
-    I/O wait counts as idle. User time already contains guest time (proc(5)). Guest time is therefore not added again.
+    User time already contains guest time (proc(5)).
     """
     user, nice, system, idle, iowait, irq, softirq, steal = (int(word) for word in stat.split("\n", 1)[0].split()[1:9])
     busy = user + nice + system + irq + softirq + steal
@@ -73,7 +63,6 @@ def busy_and_total(stat: str) -> tuple[int, int]:
 
 
 def meminfo(text: str) -> dict[str, int]:
-    """Return the memory sizes in the text of /proc/meminfo in bytes, by name such as 'MemTotal' and 'MemAvailable'."""
     lines = (line.split() for line in text.splitlines())
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) == 3 and words[2] == "kB"}
 
@@ -99,10 +88,7 @@ class RaplCounter:
             return None
 
     def joules(self) -> float | None:
-        """Return the energy of all packages in joules since the object was created.
-
-        None if there is no counter, or one cannot be read. Call it more often than the counters overflow (minutes under load).
-        """
+        """None if a counter cannot be read. Call it more often than the counters overflow (minutes under load)."""
         now = self._counters()
         if now is None or self._last is None:
             return None
@@ -113,8 +99,6 @@ class RaplCounter:
 
 
 class HostSampler:
-    """Sampler of this host's processors and memory. Raise Unavailable without /proc/stat."""
-
     def __init__(
         self,
         proc: Path = Path("/proc"),
@@ -131,16 +115,9 @@ class HostSampler:
         self._memory_bytes = meminfo((proc / "meminfo").read_text())["MemTotal"]
 
     def devices(self) -> list[Device]:
-        """Return one device: this host with its memory in bytes."""
         return [Device(id=HOST, kind="host", memory_bytes=self._memory_bytes)]
 
     def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
-        """Return one sample of the host: utilization of the processors since the last sample, used memory, and power.
-
-        Utilization is a share 0..1, memory in bytes, power in watts, energy in joules. `wanted`: identifiers of devices, None
-        for all. The result is empty if 'host' is not among them. Power and energy are None if they cannot be read. Utilization
-        is None within one clock tick of the last sample.
-        """
         if wanted is not None and HOST not in wanted:
             return []
         busy, total = busy_and_total((self._proc / "stat").read_text())

@@ -1,8 +1,7 @@
 """Telemetry files telemetry/WORKER.jsonl of a run: their lines, writing and reading. One recorder process writes a file.
 
-A file has one or more sessions. A session line lists the sampled devices. A line for each device and sample follows. A torn
-last line is ignored, since power can fail during a write. Other damaged lines are skipped and reported as Damage: the score
-does not depend on telemetry, and the remaining lines stay valid.
+A session line lists the sampled devices. A line for each device and sample follows. Damaged lines are skipped and reported as
+Damage: the score does not depend on telemetry.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ LONGEST_LINE = 1 << 20
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="session", omit_defaults=True):
-    """Start of a recorder process, with the properties that all its samples share."""
-
     schema: int = SCHEMA
     host: str
     worker: int
@@ -46,27 +43,19 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="
 
 
 class RecordedSample(DeviceSample, frozen=True, kw_only=True, tag_field="line", tag="sample", omit_defaults=True):
-    """Sample of one device."""
-
     at: Reading
-    """Seconds since the start of the run."""
     wall_unix: Reading
 
 
 class Sample(NamedTuple):
-    """Sample of one device, with the device and the session of its recorder."""
-
     session: Session
     device: Device
     look: RecordedSample
 
 
 class Damage(NamedTuple):
-    """An unreadable line or file."""
-
     file: str
     line: int
-    """Line number from 1. 0 for the file itself."""
     why: str
 
 
@@ -77,11 +66,7 @@ _READING = DeviceSample.__struct_fields__
 
 
 def path(run_folder: Path, worker: int, host: int = 0) -> Path:
-    """Return the path of a worker's telemetry file (worker: process group that trains one network at a time).
-
-    `run_folder`: folder of the run. `worker`: number of the worker. `host`: index of the host among the worker's hosts, 0 for
-    the host that leads it. Each host has its own file.
-    """
+    """`host`: index among the worker's hosts, 0 for the host that leads it. Each host has its own file."""
     return run_folder / "telemetry" / (f"{worker}.{host}.jsonl" if host else f"{worker}.jsonl")
 
 
@@ -95,15 +80,10 @@ class Log:
         os.ftruncate(self._descriptor, _whole_lines(self._descriptor))
 
     def begin(self, session: Session) -> None:
-        """Append the line of a session (start of a recorder) to the file. Raise OSError if it cannot be written."""
         self._write(msgspec.json.encode(session) + b"\n")
 
     def append(self, at: float, wall_unix: float, samples: Sequence[DeviceSample]) -> None:
-        """Append one line for each sample. The kernel has the lines before the method returns.
-
-        `at`: time of the samples in seconds since the start of the run. `wall_unix`: the same time in seconds since 1970. Raise
-        OSError if the lines cannot be written.
-        """
+        """Append one line for each sample. The kernel has the lines before the method returns."""
         lines = (
             RecordedSample(
                 at=round(at, 3), wall_unix=round(wall_unix, 3), **{name: getattr(sample, name) for name in _READING}
@@ -113,7 +93,6 @@ class Log:
         self._write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._descriptor)
 
     def _write(self, lines: bytes) -> None:
@@ -122,7 +101,6 @@ class Log:
 
 
 def _whole_lines(descriptor: int, block: int = 65536) -> int:
-    """Return the length of the file up to and including its last newline."""
     end = os.fstat(descriptor).st_size
     while end > 0:
         start = max(0, end - block)
@@ -134,10 +112,7 @@ def _whole_lines(descriptor: int, block: int = 65536) -> int:
 
 
 def read(folder: Path) -> Iterator[Record]:
-    """Yield the sessions, samples and damages (unreadable lines or files) of all workers of a run, file by file, in file order.
-
-    `folder`: telemetry/ of the run. Nothing is yielded if it does not exist. No error is raised for an unreadable file.
-    """
+    """Yield the records of all workers in file order. No error is raised for an unreadable file."""
     try:
         logs = files(folder)
     except OSError as error:
@@ -148,10 +123,7 @@ def read(folder: Path) -> Iterator[Record]:
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the telemetry files of a folder, sorted by worker and host number. Empty if the folder does not exist.
-
-    `folder`: telemetry/ of a run. Raise OSError if it cannot be read.
-    """
+    """Return the telemetry files of a folder, sorted by worker and host number."""
     try:
         logs = [Path(each) for each in os.scandir(folder) if each.name.endswith(".jsonl")]
     except FileNotFoundError:
@@ -160,10 +132,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def read_file(file: Path) -> Iterator[Record]:
-    """Yield the sessions, samples and damages (unreadable lines) of one telemetry file, in file order.
-
-    An unreadable file is yielded as one Damage. No error is raised.
-    """
+    """Yield the records of one file. An unreadable file is yielded as one Damage."""
     name = f"{file.parent.name}/{file.name}"
     try:
         require_file(file)
@@ -174,11 +143,7 @@ def read_file(file: Path) -> Iterator[Record]:
 
 
 def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    """Yield the sessions and samples in the lines of one telemetry file. An unreadable line is yielded as Damage.
-
-    `lines`: lines with their line ends. `name`: name of the file for a Damage. An incomplete last line is ignored. A line of 1
-    MiB or more ends the reading.
-    """
+    """Yield the records in the lines of a file. An incomplete last line is ignored. A line of 1 MiB ends the reading."""
     session: Session | None = None
     devices: dict[str, Device] = {}
     why_not = "no valid session line before it lists the devices"
@@ -210,11 +175,7 @@ def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
 
 
 def on_one_axis(records: Iterable[Record], offsets: Mapping[str, float]) -> Iterator[Record]:
-    """Yield telemetry records with their times shifted to the clock of the driver (main process of the run).
-
-    `records`: sessions, samples and damages in file order. `offsets`: seconds by which a host's clock is ahead of the driver's,
-    by host name. 0 for a host that is not included.
-    """
+    """Yield the records with their times shifted to the driver's clock. `offsets`: seconds a host's clock is ahead, by host."""
     shifted: dict[int, Session] = {}
     for record in records:
         session = record if isinstance(record, Session) else record.session if isinstance(record, Sample) else None

@@ -14,10 +14,7 @@ _CLASSES = {"0x02": "network", "0x03": "display", "0x12": "accelerator", "0x01":
 
 
 def interface_of(address: str) -> str:
-    """Return the name of this host's network interface with the IPv4 address `address`, such as 'eth0'. 'lo' for 127.x.x.x.
-
-    Raise OSError if no interface has the address.
-    """
+    """Return the name of this host's network interface with the IPv4 address. Raise OSError if there is none."""
     if ipaddress.ip_address(address).is_loopback:
         return "lo"  # loopback accepts all of 127.0.0.0/8
     names: dict[str, str] = {
@@ -37,11 +34,7 @@ def interface_of(address: str) -> str:
 
 
 def network(sys: Path) -> list[Part] | str:
-    """Return the network interfaces of this node, then its InfiniBand ports, each as names and values (speed, state, driver).
-
-    Loopback is left out. Virtual interfaces are included only if there is no other. Without any, return the text 'not readable:
-    ' and the reason. `sys`: folder of the kernel's device files.
-    """
+    """Return the network interfaces, then the InfiniBand ports. Virtual interfaces are included only if there is no other."""
     interfaces = [path for path in sorted((sys / "class/net").glob("*")) if path.name != "lo" and path.is_dir()]
     physical = [path for path in interfaces if (path / "device").exists()]
     ports = sorted((sys / "class/infiniband").glob("*/ports/*"))
@@ -72,11 +65,7 @@ def _port(path: Path) -> Part:
 
 
 def pci(sys: Path) -> list[Part] | str:
-    """Return the accelerators, network and storage controllers with their PCIe links, each as names and values.
-
-    Display controllers are included. Without any, return the text 'not readable: ' and the reason. `sys`: folder of the
-    kernel's device files.
-    """
+    """Return the accelerators, network and storage controllers with their PCIe links."""
     devices: list[Part] = []
     for device in sorted((sys / "bus/pci/devices").glob("*")):
         kind = _CLASSES.get(text(device / "class")[:4])
@@ -87,7 +76,6 @@ def pci(sys: Path) -> list[Part] | str:
 
 
 def _device(device: Path) -> Part:
-    """Return driver, NUMA node and PCIe link of a device. Empty for a virtual one."""
     if not device.exists():
         return {}
     driver = device / "driver"

@@ -1,8 +1,7 @@
 """Published peak rates of accelerators (peaks.json), as needed for model FLOPS utilization (MFU), and the peak of a worker.
 
-Peaks are found by the vendor's model name. An accelerator, board or data type that is not in the table has no peak, and a run
-on it has no MFU. Nothing is estimated from clocks or similar devices. Processors use the rate that their worker measured
-(`aiperf.measure.matrix_product`).
+An accelerator, board or data type that is not in the table has no peak, and a run on it has no MFU. Nothing is estimated from
+clocks or similar devices.
 """
 
 from __future__ import annotations
@@ -32,26 +31,18 @@ _VARIANTS = (
 
 
 class Units(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Numbers from which the peak rate of an accelerator follows: units, clock and operations per clock."""
-
     count: int
-    """Enabled streaming multiprocessors or compute units."""
     clock_mhz: float
-    """Clock of the published peak, usually the boost clock."""
     per_clock: dict[DataType, int]
     """Dense operations per unit and clock. A multiply-add counts as 2."""
     fp32_clock_mhz: float | None = None
     """Clock of the FP32 peak if it differs from that of the tensor units (Hopper)."""
 
     def flops(self, dtype: DataType) -> float:
-        """Return the dense peak (no sparsity) of a data type in FLOPS: units × clock × operations per unit and clock.
-
-        108 units · 1410 MHz · 2048 = 312e12 for BF16 on an A100. Raise KeyError for an unsupported data type.
-        """
+        """Return the dense peak in FLOPS. 108 units · 1410 MHz · 2048 = 312e12 for BF16 on an A100."""
         return self.count * self.clock(dtype) * 1e6 * self.per_clock[dtype]
 
     def clock(self, dtype: DataType) -> float:
-        """Return the clock in MHz for which the peak of the data type `dtype` is published."""
         return self.fp32_clock_mhz if dtype == "fp32" and self.fp32_clock_mhz is not None else self.clock_mhz
 
 
@@ -61,74 +52,57 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     accelerator: str
     """Regular expression for the whole model name of the vendor, case-insensitive."""
     example: str
-    """A model name that a driver reports."""
     variant: str
     """Board: SXM, PCIe, NVL, OAM, or '' if there is only one."""
     dense_flops: dict[DataType, float]
     """FLOPS without structured sparsity, with FP32 accumulation, at the data sheet's clock. Unsupported data types are left
     out."""
     memory_bytes_per_second: float
-    """Published memory bandwidth. No program reaches it in full."""
     source: str
     """The maker's data sheet or white paper, and the values that were halved."""
     held_against: str
     """Secondary sources, as read when the row was checked (21 and 22 November 2026)."""
     memory_source: str
-    """Source of the bandwidth, as read on 22 November 2026."""
     units: Units | None = None
     """None if the maker publishes no clock for the peak."""
 
 
 def board_variant(model: str) -> str | None:
-    """Return the board in an accelerator's model name: SXM, PCIe, NVL or OAM. None if the name contains none.
-
-    'NVIDIA H100 PCIe' gives 'PCIe'.
-    """
+    """Return the board in a model name: 'NVIDIA H100 PCIe' gives 'PCIe'. None if the name contains none."""
     return next((variant for pattern, variant in _VARIANTS if pattern.search(model)), None)
 
 
 @functools.cache
 def table() -> tuple[Peak, ...]:
-    """Return the published peak rates of all known accelerators: the rows of peaks.json, read once and validated."""
     text = importlib.resources.files("aiperf.system").joinpath("peaks.json").read_bytes()
     return msgspec.json.decode(text, type=tuple[Peak, ...])
 
 
 def peak(model: str, variant: str | None, dtype: DataType, compute_units: int | None = None) -> float | None:
-    """Return the published dense peak (no sparsity) of one accelerator in FLOPS. None if the table does not contain it.
+    """Return the published dense peak (no sparsity) of one accelerator in FLOPS. None if it is unknown or ambiguous.
 
-    `model`: name that the driver reports. `variant`: board, such as SXM. None: as the name indicates. `dtype`: data type of the
-    operations. `compute_units`: multiprocessors or compute units that the driver counts, None if unknown. An ambiguous name
-    gives None if the possible rows differ. For example ROCm reports 'AMD Instinct MI250X / MI250' for both, which is ambiguous
-    until the units are known. A device with another number of units than the row is another device. A slice of a device (MIG)
-    has another name and no peak. peak('NVIDIA A100-SXM4-80GB', None, 'bf16') == 312e12.
+    `model`: name that the driver reports. `variant`: board, such as SXM. None: as the name indicates. `compute_units`:
+    multiprocessors or compute units that the driver counts, None if unknown. For example ROCm reports 'AMD Instinct MI250X /
+    MI250' for both, which is ambiguous until the units are known. A slice of a device (MIG) has another name and no peak.
+    peak('NVIDIA A100-SXM4-80GB', None, 'bf16') == 312e12.
     """
     figures = {row.dense_flops.get(dtype) for row in _rows(model, variant, compute_units)}
     return figures.pop() if len(figures) == 1 else None
 
 
 def memory_bandwidth(model: str, variant: str | None, compute_units: int | None = None) -> float | None:
-    """Return the published memory bandwidth of one accelerator in bytes per second. None if it is unknown or ambiguous.
-
-    `model`: name that the driver reports. `variant`: board, such as SXM. None: as the name indicates. `compute_units`:
-    multiprocessors or compute units that the driver counts, None if unknown.
-    """
+    """Return the published memory bandwidth in bytes/s, by the arguments of `peak`. None if it is unknown or ambiguous."""
     figures = {row.memory_bytes_per_second for row in _rows(model, variant, compute_units)}
     return figures.pop() if len(figures) == 1 else None
 
 
 def peak_clock_mhz(model: str, variant: str | None, dtype: DataType, compute_units: int | None = None) -> float | None:
-    """Return the clock in MHz for which an accelerator's dense peak is published. None if it is unknown or ambiguous.
-
-    `model`: name that the driver reports. `variant`: board, such as SXM. None: as the name indicates. `dtype`: data type of the
-    operations. `compute_units`: multiprocessors or compute units that the driver counts, None if unknown.
-    """
+    """Return the clock of the published dense peak, by the arguments of `peak`. None if it is unknown or ambiguous."""
     clocks = {None if row.units is None else row.units.clock(dtype) for row in _rows(model, variant, compute_units)}
     return clocks.pop() if len(clocks) == 1 else None
 
 
 def _rows(model: str, variant: str | None, compute_units: int | None) -> list[Peak]:
-    """Return the rows that match a device."""
     fitting = [row for row in table() if re.fullmatch(row.accelerator, model.strip(), re.IGNORECASE)]
     board = variant or board_variant(model)
     if board is not None:
@@ -144,18 +118,14 @@ MEASURED_PEAK = "measured_matmul_flops"
 
 @dataclass(frozen=True, slots=True)
 class WorkerPeak:
-    """Peak rate of one rank (training process) in FLOPS, and its source."""
-
     flops: float
     source: str
-    """Description of the source for reports."""
     is_measured: bool
     """True if the worker measured it, possibly next to other programs. False if the maker published it, or the user declared
     it."""
     is_declared: bool = False
     """True if the user declared it (option system.peak)."""
     clock_mhz: float | None = None
-    """Clock of the published peak, if it is known."""
 
 
 def check_declared(peak: Mapping[str, Any]) -> None:
@@ -176,7 +146,7 @@ def check_declared(peak: Mapping[str, Any]) -> None:
 
 
 def declared_peak(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the option system.peak from a run's configuration. Empty if it has none, or no valid one (a forged journal)."""
+    """Return system.peak of a run's configuration. Empty if it has none, or no valid one (a forged journal)."""
     form = config.get("system")
     peak = form.get("peak") if isinstance(form, dict) else None
     declared: dict[str, Any] = peak if isinstance(peak, dict) else {}
@@ -190,10 +160,10 @@ def declared_peak(config: Mapping[str, Any]) -> Mapping[str, Any]:
 def worker_peak(
     device: str, machine: Mapping[str, Any], precision: DataType, declared: Mapping[str, Any]
 ) -> WorkerPeak | None:
-    """Return the peak rate of one rank (training process): published for its accelerator, else declared, else measured.
+    """Return the peak of one rank: published for its accelerator, else declared, else measured. None if none is known.
 
-    None if none is known. `device`: model name of the rank's device. `machine`: description of the host that the worker sent
-    when it joined the run. `precision`: data type of the training. `declared`: as returned by `declared_peak`.
+    `device`: model name of the rank's device. `machine`: description of the host that the worker sent when it joined.
+    `declared`: as returned by `declared_peak`.
     """
     units = _compute_units(machine)
     dense = peak(device, None, precision, units)
@@ -214,6 +184,5 @@ def worker_peak(
 
 
 def _compute_units(machine: Mapping[str, Any]) -> int | None:
-    """Return the compute units of the host's accelerators if a sampler reported them and all are equal."""
     units = {device.get("compute_units") for device in machine.get("accelerators", ())}
     return units.pop() if len(units) == 1 else None

@@ -1,7 +1,6 @@
-"""Processes of this host as the kernel describes them (proc(5)).
+"""Processes of this host as the kernel describes them (proc(5)). Linux only.
 
-Only this module reads stat, threads and children of a process. Linux only. No torch. A process that has ended gives an empty
-result, never an error: any process may end between two reads.
+A process that has ended gives an empty result, never an error: any process may end between two reads.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ _SYSTEM_TICKS = 12
 _CHILDREN_USER_TICKS = 13
 _CHILDREN_SYSTEM_TICKS = 14
 _STARTED = 19
-"""Fields of /proc/PID/stat, counted from the state, which is the third field."""
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 
@@ -35,7 +33,6 @@ class Process:
     pid: int
     parent: int
     started: int
-    """Start time since boot. With the number it identifies the process."""
     ticks: int
     """Processor time of all its threads, user and system."""
     children_ticks: int
@@ -44,7 +41,7 @@ class Process:
 
 
 def everybody(proc: Path = _PROC) -> dict[int, Process]:
-    """Return the state of all visible processes of this host, by process number (PID). `proc`: folder of the kernel's files."""
+    """Return the state of all visible processes of this host, by PID."""
     processes: dict[int, Process] = {}
     for name in os.listdir(proc):  # noqa: PTH208  # only names are needed
         if not name.isdecimal() or (fields := _stat(proc / name / "stat")) is None:
@@ -62,20 +59,16 @@ def everybody(proc: Path = _PROC) -> dict[int, Process]:
 
 
 def command(pid: int, proc: Path = _PROC) -> list[str]:
-    """Return the command line of the process `pid` as a list of words. Empty for a kernel thread or an ended process."""
     return (_text(proc / str(pid) / "cmdline") or "").split("\0")[:-1]
 
 
 def name(pid: int, proc: Path = _PROC) -> str:
-    """Return the program name of the process `pid`, at most 15 characters. '' if the process has ended."""
+    """Return the program's name, at most 15 characters. '' if the process has ended."""
     return (_text(proc / str(pid) / "comm") or "").strip()
 
 
 def process_space(proc: Path = _PROC) -> str | None:
-    """Return the PID namespace of this process, such as 'pid:[4026531836]'. None if the kernel does not report it.
-
-    Processes in the same namespace see each other.
-    """
+    """Return the PID namespace of this process, such as 'pid:[4026531836]'. None if the kernel does not report it."""
     try:
         return str((proc / "self/ns/pid").readlink())
     except OSError:
@@ -83,22 +76,20 @@ def process_space(proc: Path = _PROC) -> str | None:
 
 
 def state(pid: int) -> str:
-    """Return the kernel's state letter of the process `pid`, such as 'R', 'S' or 'D'. '' if the process has ended."""
+    """Return the kernel's state letter, such as 'R', 'S' or 'D'. '' if the process has ended."""
     return _letter(_PROC / str(pid) / "stat")
 
 
 def is_stopped(pid: int) -> bool:
-    """Return True if a signal or a debugger has stopped the process `pid`. False if it runs, sleeps or has ended."""
     return state(pid) in ("T", "t")
 
 
 def thread_states(pid: int) -> str:
-    """Return the state letters ('R', 'S', …) of all threads of a process as one text. '' if the process has ended."""
+    """Return the state letters of all threads as one text. '' if the process has ended."""
     return "".join(_letter(thread / "stat") for thread in _threads(pid))
 
 
 def family(pid: int) -> Iterator[int]:
-    """Yield the process number `pid`, then the process numbers of all its descendants."""
     yield pid
     for thread in _threads(pid):
         for child in (_text(thread / "children") or "").split():
@@ -106,10 +97,10 @@ def family(pid: int) -> Iterator[int]:
 
 
 def storage_reads(pid: int) -> tuple[str, ...]:
-    """Return two texts that change with each read of a process from a block device or file server. Compare two results.
+    """Return two texts that change with each read of a process from a block device or file server.
 
-    The texts contain the read bytes and the major page faults. Sockets and pipes are not counted. Reads of mapped pages are
-    counted as major faults only. Empty if the process has ended or belongs to another user.
+    They contain the read bytes and the major page faults (reads of mapped pages). Sockets and pipes are not counted. Empty if
+    the process has ended or belongs to another user.
     """
     counts, stat = _text(_PROC / str(pid) / "io"), _stat(_PROC / str(pid) / "stat")
     if counts is None or stat is None:
@@ -118,10 +109,7 @@ def storage_reads(pid: int) -> tuple[str, ...]:
 
 
 def signal_at_end_of_parent(number: int) -> None:
-    """Let the kernel send this process the signal `number` when the thread that started this process ends (prctl(2)).
-
-    No effect except on Linux. Raise OSError if the kernel refuses.
-    """
+    """Let the kernel signal this process when the thread that started it ends (prctl(2)). No effect except on Linux."""
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None, use_errno=True)
@@ -130,7 +118,6 @@ def signal_at_end_of_parent(number: int) -> None:
 
 
 def threads_that_never_waited() -> set[int]:
-    """Return the thread numbers of this process's threads that never waited, such as a thread that polls without pause."""
     return {
         int(thread.name)
         for thread in _threads(os.getpid())
@@ -139,7 +126,6 @@ def threads_that_never_waited() -> set[int]:
 
 
 def _threads(pid: int) -> list[Path]:
-    """Return the folders of the threads. A thread may end before its folder is read."""
     folder = _PROC / str(pid) / "task"
     try:
         return [folder / name for name in os.listdir(folder)]  # noqa: PTH208  # a hot loop: only names are needed

@@ -1,7 +1,7 @@
 """Recorder process of a worker: it samples the host and its accelerators each second into telemetry/WORKER.jsonl.
 
-A separate process never holds the interpreter lock of the training process. It runs at the lowest priority, loads neither torch
-nor ray, and ends with the worker.
+A separate process never holds the interpreter lock of the training process. It runs at the lowest priority and ends with the
+worker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from aiperf.system.sampler import Device, DeviceSample
 from aiperf.system.samplers.attach import OpenSamplers, accelerator_samplers, attach, visible
 
 LOWEST = 19
-"""Lowest priority, independent of the run's niceness."""
 LOOKS_A_WATCH = 5
 """Samples of the devices per sample of all processes of the host."""
 STOP, WAKE = signal.SIGTERM, signal.SIGUSR1
@@ -38,7 +37,6 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a recorder process, passed as JSON on its command line."""
 
     out: str
-    """File to append to."""
     host: str
     worker: int
     epoch_unix: float | None = None
@@ -49,7 +47,6 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     driver: str | None = None
     """Identity of the run's driver (`own_processes.identity`). Its processor time counts as the run's if it is visible."""
     parent: int | None = None
-    """Process to end with."""
 
 
 class Recorder:
@@ -61,14 +58,10 @@ class Recorder:
 
     @property
     def pid(self) -> int | None:
-        """Process number (PID) of the recorder. None before `start()`."""
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start the recorder process and return at once. Call it once. The recorder writes errors to this process's stderr.
-
-        Raise OSError if no process can be started.
-        """
+        """Start the process, which writes errors to this process's stderr. Call it once."""
         assert self._process is None, "a recorder is started once"
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "aiperf.system.recorder", msgspec.json.encode(self._recording).decode()],
@@ -82,10 +75,7 @@ class Recorder:
             os.setpriority(os.PRIO_PROCESS, self._process.pid, LOWEST)
 
     def end_in_words(self) -> str | None:
-        """Return the end of the recorder process as text, such as 'ended by SIGKILL'. None if it is still recording.
-
-        Call it after `start()` and before `stop()`. An end is then an unexpected one.
-        """
+        """Return the end of the process as text, such as 'ended by SIGKILL'. None if it is still recording."""
         assert self._process is not None, "end_in_words() requires start()"
         code = self._process.poll()
         if code is None:
@@ -93,10 +83,7 @@ class Recorder:
         return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
     def stop(self, patience_seconds: float = 5.0) -> int | None:
-        """Stop the recorder process and wait for its end. It is killed if it takes longer than `patience_seconds`.
-
-        Return its exit status: 0 if it recorded until now, negative if a signal ended it, None if it was never started.
-        """
+        """Return its exit status: 0 if it recorded until now, negative if a signal ended it, None if it was never started."""
         if self._process is None:
             return None
         if self._process.poll() is None:
@@ -110,12 +97,9 @@ class Recorder:
 
 
 def record(log: Log, attached: OpenSamplers, session: Session, parent: int | None, watch: LoadWatch) -> None:
-    """Write samples of the session's devices to `log` in each interval, until SIGTERM or the end of the parent process.
+    """Write samples to `log` in each interval, until SIGTERM or the end of the parent process.
 
-    `attached`: open samplers. `session`: devices and interval in seconds. `parent`: process number of the worker's process.
-    Return when it is no longer this process's parent. None: no parent is checked. `watch`: sampler of all processes of the
-    host. SIGTERM and SIGUSR1 must be blocked. SIGUSR1 causes the next sample and check of the parent at once. Raise OSError
-    if the file cannot be written.
+    SIGTERM and SIGUSR1 must be blocked. SIGUSR1 causes the next sample and check of the parent at once.
     """
     log.begin(session)
     wanted = {device.id for device in session.devices}
@@ -138,20 +122,13 @@ def record(log: Log, attached: OpenSamplers, session: Session, parent: int | Non
 
 
 def devices_of(attached: OpenSamplers, environment: Mapping[str, str]) -> tuple[Device, ...]:
-    """Return the devices to record: the host, and the accelerators that a process with this environment may use.
-
-    `attached`: open samplers. `environment`: environment variables, such as CUDA_VISIBLE_DEVICES, which selects accelerators.
-    """
+    """Return the host, and the accelerators that a process with this environment may use."""
     all_devices = [device for sampler in attached.samplers.values() for device in sampler.devices()]
     hosts = tuple(device for device in all_devices if device.kind == "host")
     return hosts + visible([device for device in all_devices if device.kind == "accelerator"], environment)
 
 
 def main() -> int:
-    """Run the recorder process until SIGTERM or the end of its parent process. Return exit status 0.
-
-    The first command-line argument is a Recording as JSON.
-    """
     recording = msgspec.json.decode(sys.argv[1], type=Recording)
     signal.pthread_sigmask(signal.SIG_BLOCK, {STOP, WAKE})
     if recording.parent is not None:

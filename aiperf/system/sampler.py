@@ -1,7 +1,4 @@
-"""Interface of a sampler, which reads utilization, power and temperature of devices, and the values that it returns.
-
-A value that a device cannot provide is None, which means "not measured". It is never replaced by zero.
-"""
+"""Interface of a sampler, which reads utilization, power and temperature of devices, and the values that it returns."""
 
 from __future__ import annotations
 

@@ -18,21 +18,15 @@ CONFIGURATION = "conf"
 """Next to the packages in a checkout, inside `aiperf` when installed (`aiperf.config`)."""
 SOURCE = "source"
 COMMIT = "source commit"
-"""Names in a journal's versions."""
 _GIT_SECONDS = 20.0
 
 
 def installed() -> Path:
-    """Return the folder that contains the running packages (aiperf, cluster, morphism and searchers)."""
     return Path(__file__).parent.parent.parent
 
 
 def digest(root: Path) -> str:
-    """Return the SHA-256 of all files of the packages and of the configuration below `root`, as 64 hexadecimal digits.
-
-    Folders __pycache__ are left out. `root`: checkout, or folder of installed packages. Raise OSError if a package is missing
-    or a file cannot be read.
-    """
+    """Return the SHA-256 of all files of the packages and of the configuration below `root`."""
     whole = hashlib.sha256()
     for name, path in sorted(_files(root).items(), key=lambda each: each[0].encode()):
         whole.update(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n".encode())
@@ -40,7 +34,6 @@ def digest(root: Path) -> str:
 
 
 def _files(root: Path) -> dict[str, Path]:
-    """Return the files of the packages and of the configuration by their names in a checkout."""
     inner = Path("aiperf") / CONFIGURATION
     is_installed = (root / inner).is_dir()
     files: dict[str, Path] = {}
@@ -55,11 +48,7 @@ def _files(root: Path) -> dict[str, Path]:
 
 
 def revision(root: Path | None = None) -> dict[str, str]:
-    """Return the version of the sources: their SHA-256 as 'source', and in a git checkout the commit as 'source commit'.
-
-    '+' after the commit: files of the packages or the configuration differ from it. No commit if git fails. `root`: folder of
-    the packages. Default: the running ones. Raise OSError if a package is missing or a file cannot be read.
-    """
+    """Return the SHA-256 as 'source', and in a git checkout the commit as 'source commit', with '+' if files differ from it."""
     root = root or installed()
     versions = {SOURCE: digest(root)}
     if (root / ".git").exists():

@@ -16,22 +16,14 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """File system of one folder. None if a value cannot be determined."""
 
     name: str
-    """Purpose of the folder: 'run' or 'data set'."""
     file_system: str | None
-    """Type: ext4, lustre, nfs4, overlay, …"""
     source: str | None
-    """Device or server of the mount."""
     size_bytes: int | None
     why_not: str | None = None
-    """Reason for missing values."""
 
 
 def storage(folders: Mapping[str, Path], mountinfo: Path = Path("/proc/self/mountinfo")) -> tuple[Storage, ...]:
-    """Return type, source and size in bytes of the file system of each folder, in the order of `folders`.
-
-    `folders`: folders by purpose, 'run' or 'data set'. A run folder that does not exist yet has the file system of its nearest
-    existing parent. `mountinfo`: the kernel's table of mounts. Values that cannot be determined are None, with a reason.
-    """
+    """Return the file system of each folder. A run folder that does not exist yet has that of its nearest existing parent."""
     mounts = mounted(mountinfo.read_text()) if mountinfo.exists() else {}
     return tuple(_of(name, folder, mounts) for name, folder in folders.items())
 
@@ -53,10 +45,7 @@ def _of(name: str, folder: Path, mounts: Mapping[Path, tuple[str, str]]) -> Stor
 
 
 def mounted(mountinfo: str) -> dict[Path, tuple[str, str]]:
-    """Return (type, source) of each mounted file system by mount point, such as ('ext4', '/dev/sda1').
-
-    `mountinfo`: text of /proc/self/mountinfo (proc(5)). Of two mounts at one point the later one counts.
-    """
+    """Return (type, source) by mount point. Of two mounts at one point the later one counts."""
     mounts: dict[Path, tuple[str, str]] = {}
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")

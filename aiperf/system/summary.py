@@ -1,7 +1,6 @@
 """Summary of a run's telemetry (utilization, power, temperature, errors) for each device over a time window, in one pass.
 
-Memory grows with the number of devices only. Nothing is interpolated: a period without samples is missing time and adds neither
-energy nor utilization.
+Nothing is interpolated: a period without samples is missing time and adds neither energy nor utilization.
 """
 
 from __future__ import annotations
@@ -23,11 +22,8 @@ GAP_INTERVALS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class ActivityEnergy:
-    """Energy of one device during one activity of its worker."""
-
     joules: float
     seconds: float
-    """Measured seconds of the activity."""
 
 
 MOST_DEVICE_COURSES = 64
@@ -35,12 +31,9 @@ MOST_DEVICE_COURSES = 64
 
 @dataclass(frozen=True, slots=True)
 class DeviceCourse:
-    """Utilization of one device over equal parts of the run."""
-
     worker: int
     host: str
     device: str
-    """Identifier of the device on its host."""
     utilisation: tuple[float | None, ...]
     """Mean of each part, 0..1. None if it was not measured."""
 
@@ -75,17 +68,13 @@ class DeviceTelemetry:
     no sample."""
     gone: str | None
     clock_mean_mhz: float | None = None
-    """Mean clock of the processing units, weighted by utilization."""
     energy_seconds: float = 0.0
-    """Seconds with measured energy, by counter or samples."""
     both_counted_joules: float | None = None
     """Energy by the counter in the seconds that power samples also cover."""
     both_sampled_joules: float | None = None
-    """Energy by power samples in the same seconds."""
     counter_restarts: int = 0
     """Number of times that the energy counter decreased. It was reset. Samples cover that time or it is a gap."""
     interval_seconds: float = 1.0
-    """Configured time between samples."""
 
     foreign: dict[str, float] | None = None
     """Foreign programs that computed on it in the window, with the time of the first sample. None if not sampled."""
@@ -94,20 +83,14 @@ class DeviceTelemetry:
 
     @property
     def energy_disagreement(self) -> float | None:
-        """Relative difference of two energies of the same seconds: integral of the power samples ÷ energy counter − 1.
-
-        A share: 0.01 if the samples give 1 % more. None if one of the two is missing, or the counter did not move.
-        """
+        """Integral of the power samples ÷ energy counter − 1, over the same seconds. None without one of them."""
         counted, sampled = self.both_counted_joules, self.both_sampled_joules
         return sampled / counted - 1 if counted and sampled is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerTelemetry:
-    """Last start of the recorder of a worker (process group that trains one network at a time).
-
-    A worker with several hosts has one entry for each host.
-    """
+    """Last start of the recorder of a worker's host."""
 
     worker: int
     host: str
@@ -120,15 +103,11 @@ class WorkerTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class DamagedFile:
-    """A telemetry file with skipped lines."""
-
     file: str
     line: int
     """First skipped line, from 1. 0 for the file itself."""
     why: str
-    """Reason for skipping the first."""
     lines: int
-    """Number of skipped lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +118,14 @@ class Telemetry:
     workers: tuple[WorkerTelemetry, ...]
     devices: tuple[DeviceTelemetry, ...]
     damaged: tuple[DamagedFile, ...] = ()
-    """Unreadable data, which no value includes."""
     courses: tuple[UtilizationSeries, ...] = ()
     """Utilization time series by kind of device, from the start of the run to the end of the window."""
     device_courses: tuple[DeviceCourse, ...] = ()
-    """Utilization over time of the first MOST_DEVICE_COURSES devices."""
     loads: tuple[HostLoad, ...] = ()
     """Processor load of each machine. Empty if no recorder measured it, as in releases up to 0.9."""
 
     @property
     def accelerators(self) -> tuple[DeviceTelemetry, ...]:
-        """Telemetry of each accelerator, without that of the hosts. Empty if there are none."""
         return tuple(device for device in self.devices if device.device.kind == "accelerator")
 
     @property
@@ -175,8 +151,6 @@ class _Mean:
 
 @dataclass(slots=True)
 class _Spent:
-    """Mean watts during one activity."""
-
     counted: _Mean = field(default_factory=_Mean)
     """By differences of the energy counter."""
     sampled: _Mean = field(default_factory=_Mean)
@@ -189,22 +163,16 @@ class _Spent:
 
 @dataclass(slots=True)
 class _Sum:
-    """Sums of one device. Used by `summarise` only."""
-
     session: Session
     device: Device
     course: SeriesBuilder
-    """Time series of all devices of its kind."""
     own_course: SeriesBuilder | None
     """Time series of this device. None beyond the first MOST_DEVICE_COURSES devices."""
     measured: float = 0.0
     utilisation: _Mean = field(default_factory=_Mean)
     clock: _Mean = field(default_factory=_Mean)
-    """Mean clock in MHz over the busy seconds."""
     restarts: int = 0
-    """Counter resets."""
     spans: Sequence[WorkerSpan] = ()
-    """Activities of its worker."""
     span_ends: Sequence[float] = ()
     spent: dict[str, _Spent] = field(default_factory=dict)
     highest: dict[str, float] = field(default_factory=dict)
@@ -212,10 +180,8 @@ class _Sum:
     throttle_seconds: float = 0.0
     ecc: dict[str, int] = field(default_factory=dict)
     last: RecordedSample | None = None
-    """Last valid sample."""
     foreign: dict[str, float] | None = None
     is_new_session: bool = True
-    """No sample since the session began. The counter may have been reset."""
     gone: str | None = None
 
     def begin(self, session: Session, device: Device) -> None:
@@ -249,7 +215,6 @@ class _Sum:
                 self.highest[name] = value
 
     def _span(self, look: RecordedSample, start: float, end: float) -> None:
-        """Add the values of a sample for the time since the previous sample."""
         seconds = end - start
         self.measured += seconds
         if look.utilisation is not None:
@@ -264,7 +229,6 @@ class _Sum:
     def _add_energy(
         self, before: RecordedSample, look: RecordedSample, start: float, end: float, *, is_continuous: bool
     ) -> None:
-        """Add the energy between two samples. A counter's difference is spread evenly. Power is interpolated linearly."""
         was, now = before.energy_joules, look.energy_joules
         # a counter that decreased was reset in between and does not cover this time
         counted = None
@@ -298,16 +262,13 @@ class _Sum:
             start, index = until, index + 1
 
     def _total(self, name: str) -> _Mean:
-        """Return one mean of `_Spent` over all activities."""
         means: list[_Mean] = [getattr(one, name) for one in self.spent.values()]
         return _Mean(math.fsum(one.total for one in means), math.fsum(one.seconds for one in means))
 
     def _is_counter_stuck(self) -> bool:
-        """Return true for a counter that does not move while power flows. It is ignored."""
         return self._total("counted").total == 0.0 and self._total("sampled_beside").total > 0.0
 
     def _spent(self) -> dict[str, ActivityEnergy]:
-        """Return energy by activity."""
         by = "sampled_beside" if self._is_counter_stuck() else "counted"
         return {
             activity: ActivityEnergy(
@@ -317,7 +278,6 @@ class _Sum:
         }
 
     def _energy(self) -> tuple[float, float, float]:
-        """Return joules, the seconds in which they were measured, and the share of these seconds that the counter covers."""
         is_stuck = self._is_counter_stuck()
         first, rest = self._total("sampled_beside" if is_stuck else "counted"), self._total("sampled")
         seconds = first.seconds + rest.seconds
@@ -369,7 +329,6 @@ class _Sum:
 
 
 def _sampled(before: RecordedSample, look: RecordedSample, start: float, end: float) -> float | None:
-    """Return mean watts by linearly interpolated power samples between `start` and `end`, which are between two samples."""
     if look.power_watts is None or before.power_watts is None:
         return None
     slope = (look.power_watts - before.power_watts) / (look.at - before.at)
@@ -377,19 +336,16 @@ def _sampled(before: RecordedSample, look: RecordedSample, start: float, end: fl
 
 
 _Place = tuple[int, str]
-"""A worker and one of its hosts."""
 
 
 def summarise(
     records: Iterable[Record], window: tuple[float, float], spans: Mapping[int, Sequence[WorkerSpan]] | None = None
 ) -> Telemetry:
-    """Return the telemetry of each device over a time window: means, maxima, energy and errors.
+    """Return the telemetry of each device over a time window.
 
-    `records`: sessions, samples and damages of the telemetry files, in file order. `window`: start and end in seconds since the
-    start of the run. `spans`: activities of each worker, by worker number, by which the energy is divided. None: activity
-    unknown. A sample counts for the time since the previous sample, cut at the window's edges: 300 W over a window of 100 s is
-    30,000 J, independent of the sampling times. A gap of more than 3 intervals is missing time. Raise ValueError if the window
-    is empty.
+    `spans`: activities of each worker, by which the energy is divided. A sample counts for the time since the previous sample,
+    cut at the window's edges: 300 W over a window of 100 s is 30,000 J, independent of the sampling times. A gap of more than 3
+    intervals is missing time.
     """
     if not window[0] < window[1]:
         raise ValueError(

@@ -20,18 +20,12 @@ class UtilizationSeries:
     utilisation: tuple[float | None, ...]
     """0 to 1, as the device's vendor counts it."""
     utilisation_seconds: tuple[float, ...]
-    """Device-seconds with measured utilization."""
     memory: tuple[float | None, ...]
-    """Used memory as a share of the total."""
     memory_seconds: tuple[float, ...]
 
 
 def overlaps(since: float, until: float, window: tuple[float, float], parts: int) -> Iterator[tuple[int, float]]:
-    """Yield (index of a part, seconds of overlap) for each part of a window that overlaps a period.
-
-    The period is from `since` to `until`. `window`: start and end. It is divided into `parts` equal parts, numbered from 0. All
-    times are in seconds on one axis.
-    """
+    """Yield (index of a part, seconds of overlap) for each of `parts` equal parts of a window."""
     start, end, width = max(since, window[0]), min(until, window[1]), (window[1] - window[0]) / parts
     while start < end:
         index = min(parts - 1, int((start - window[0]) / width))
@@ -44,8 +38,6 @@ def overlaps(since: float, until: float, window: tuple[float, float], parts: int
 
 @dataclass(slots=True)
 class _Sums:
-    """Value · seconds, and seconds, by part."""
-
     total: list[float] = field(default_factory=lambda: [0.0] * PARTS)
     seconds: list[float] = field(default_factory=lambda: [0.0] * PARTS)
 
@@ -59,19 +51,12 @@ class _Sums:
 
 @dataclass(slots=True)
 class SeriesBuilder:
-    """Builder of a utilization time series: samples are added one by one."""
-
     kind: Kind
     end: float
-    """End of the series in seconds since the start of the run."""
     utilisation: _Sums = field(default_factory=_Sums)
     memory: _Sums = field(default_factory=_Sums)
 
     def add(self, device: Device, look: RecordedSample, since: float) -> None:
-        """Add the utilization and the used memory of a sample for the time since the previous sample.
-
-        `device`: sampled device. `look`: sample. `since`: time of the previous sample in seconds since the start of the run.
-        """
         memory = None
         if look.memory_used_bytes is not None and device.memory_bytes:
             memory = look.memory_used_bytes / device.memory_bytes
@@ -82,7 +67,7 @@ class SeriesBuilder:
                 self.memory.add(memory, index, seconds)
 
     def course(self) -> UtilizationSeries:
-        """Return the time series of the samples added so far: 240 equal parts from the start of the run to `end`."""
+        """Return the series: 240 equal parts from the start of the run to `end`."""
         return UtilizationSeries(
             self.kind,
             self.end / PARTS,
@@ -94,9 +79,6 @@ class SeriesBuilder:
 
 
 def mean(values: tuple[float | None, ...], seconds: tuple[float, ...]) -> float | None:
-    """Return the mean of a time series, weighted by the measured seconds. None if nothing was measured.
-
-    `values`: value of each part, None if not measured. `seconds`: measured seconds of each part.
-    """
+    """Return the mean of a series, weighted by the measured seconds. None if nothing was measured."""
     whole = sum(seconds)
     return sum((v or 0.0) * s for v, s in zip(values, seconds, strict=True)) / whole if whole > 0 else None

@@ -1,7 +1,4 @@
-"""Warnings from a run's telemetry (samples of its machines), printed next to the score.
-
-A device without measurements gets no warning about values. A warning reports the missing measurement instead.
-"""
+"""Warnings from a run's telemetry, printed next to the score. A missing measurement gives a warning of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from aiperf.system.load.host_load import HostLoad
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry
 
 MOST_NAMED = 4
-"""Foreign programs named in a warning."""
 IDLE_REASONS = frozenset({"gpu_idle"})
 """Reasons for a low clock that do not reduce speed."""
 CHOSEN_REASONS = frozenset(
@@ -35,29 +31,21 @@ class WarningThresholds:
     """Limits of the telemetry values. A value beyond its limit gives a warning."""
 
     throttled_share: float = 0.01
-    """Share of the measured time, for each reason."""
     hot_celsius: float = 85.0
     """Lowest temperature with a warning. Makers reduce clocks between 83 and 95 °C."""
     idle_utilisation: float = 0.1
     """Mean utilization over the window. Below it an accelerator counts as idle."""
     missing_share: float = 0.05
-    """Share of the window without samples."""
     recorder_seconds: float = 60.0
     """Time between a recorder's last sample and its worker's last work. Smaller values are differences of hosts' clocks."""
     power_cap_share: float = 0.01
     """Difference of power limits between accelerators of one model."""
     others_share: float = 0.05
-    """Share of a machine's processor time used by foreign programs."""
     stolen_share: float = 0.05
-    """Share of a machine's processor time that its hypervisor gave to other machines."""
 
 
 def telemetry_warnings(telemetry: Telemetry, limits: WarningThresholds) -> tuple[RunWarning, ...]:
-    """Return the warnings about the machines of a run except those of `died`, most critical first. Empty if there are none.
-
-    `telemetry`: summary of the run's valid window. `limits`: thresholds. Similar devices share one warning, which names the
-    worst of them.
-    """
+    """Return the warnings except those of `died`, most critical first. Similar devices share one, which names the worst."""
     accelerators = telemetry.accelerators
     warnings = [
         *_missing(telemetry),
@@ -88,7 +76,6 @@ def _percent(share: float) -> str:
 
 
 Bad = Sequence[tuple[float, DeviceTelemetry]]
-"""Values beyond a limit, with their devices."""
 
 
 def _where(
@@ -96,12 +83,10 @@ def _where(
     value: Callable[[DeviceTelemetry], float | None],
     is_bad: Callable[[float], bool],
 ) -> Bad:
-    """Return the accelerators with a bad value. Accelerators without a value are left out."""
     return [(each, one) for one in accelerators if (each := value(one)) is not None and is_bad(each)]
 
 
 def _missing(telemetry: Telemetry) -> list[RunWarning]:
-    """Warn of workers for which the recorder found some of the expected accelerators, but not all."""
     return [
         RunWarning(
             f"{worker.accelerators_expected - worker.accelerators_sampled} of {worker.accelerators_expected} "
@@ -115,7 +100,6 @@ def _missing(telemetry: Telemetry) -> list[RunWarning]:
 
 
 def _defects(accelerators: Sequence[DeviceTelemetry]) -> Iterator[RunWarning]:
-    """Warn of lost accelerators and of memory errors."""
     if gone := _where(accelerators, lambda one: one.gone_at, lambda at: True):
         at, first = min(gone, key=_value)
         yield RunWarning(
@@ -159,7 +143,6 @@ def _unthrottled(reason: str) -> str:
 
 
 def _beside(loads: Sequence[HostLoad], limits: WarningThresholds) -> Iterator[RunWarning]:
-    """Warn of other programs, and of other machines on the same processors."""
     if loaded := [one for one in loads if one.others > limits.others_share]:
         worst = max(loaded, key=lambda one: one.others)
         text = (
@@ -220,11 +203,7 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: WarningThreshol
 
 
 def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: WarningThresholds) -> tuple[RunWarning, ...]:
-    """Return one warning about all recorders (sampling processes) that ended before their workers. Empty if there are none.
-
-    `worked_until`: time of the last known work in seconds since the start of the run, by worker number. `limits`: has the
-    permitted difference. No value includes what their devices did afterwards, and nothing else would show it.
-    """
+    """Return a warning about recorders that ended before their workers, if any. `worked_until`: seconds, by worker number."""
     until: dict[int, float] = {}
     for one in telemetry.workers:  # of several hosts, the earliest end of a record counts
         until[one.worker] = min(until.get(one.worker, math.inf), one.recorded_until or 0.0)
@@ -249,10 +228,7 @@ def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Warnin
 
 
 def damage_warnings(damaged: Iterable[DamagedFile], what: str = "telemetry") -> list[RunWarning]:
-    """Return one warning for each file that was read without some of its lines. `what`: kind of the files in the text.
-
-    `damaged`: files with the number and the first of their omitted lines.
-    """
+    """Return one warning for each file with skipped lines. `what`: kind of the files in the text."""
     found: list[RunWarning] = []
     for one in damaged:
         others = f", and {one.lines - 1} more of its lines" if one.lines > 1 else ""

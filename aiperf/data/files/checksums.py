@@ -23,26 +23,18 @@ FILE = "aiperf-checksums.jsonl"
 
 
 class FileCheck(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Result of the check of one image file."""
-
     file: str
     """Path below the set's root, with '/', as text (`files.name_text`). SHARD:MEMBER for a member of a shard."""
     bytes: int
     changed: int
-    """Time of change in nanoseconds."""
     sha256: str
     """'' if the file could not be read."""
     split: str
     corrupt: str | None = None
-    """The decoder's error. None if the image is valid."""
 
 
 def set_checksum(lines: Iterable[FileCheck]) -> str:
-    """Return the SHA-256 of a whole data set as hexadecimal digits, from the checksums of its files.
-
-    It is computed over "SHA256 FILE" lines (as sha256sum prints them) in the order of file names. It does not depend on the
-    folder of the set. `lines`: check result of every file.
-    """
+    """Return the SHA-256 of a data set over "SHA256 FILE" lines (as sha256sum prints them), sorted by file name."""
     digest = hashlib.sha256()
     for name, sha256 in sorted((name_of(line.file), line.sha256) for line in lines):
         digest.update(os.fsencode(f"{sha256}  {name}\n"))
@@ -51,28 +43,21 @@ def set_checksum(lines: Iterable[FileCheck]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Checksums:
-    """Open checksums file of a data set: results of earlier checks, and new results that are appended."""
-
     path: Path
     known: dict[str, FileCheck]
-    """Check result of each file, by its path below the set's root."""
     out: IO[bytes]
 
     def add(self, line: FileCheck) -> None:
-        """Append the check result of one file. An earlier result of the same file is replaced.
-
-        The line may reach the disk later, together with others. Raise OSError if it cannot be written.
-        """
+        """Append the result of one file, or replace its earlier one. The line may reach the disk later."""
         self.known[line.file] = line
         self.out.write(msgspec.json.encode(line) + b"\n")
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Checksums]:
-    """Return a context manager that yields the checksums file `path`, open for appending by this process alone.
+    """Open the checksums file `path` for appending by this process alone. An incomplete last line is removed.
 
-    The file is created if it does not exist. An incomplete last line is removed. Raise DataError if the file cannot be written
-    or another process writes it, and DamagedData if its content is damaged.
+    Raise DataError if the file cannot be written or another process writes it, and DamagedData if its content is damaged.
     """
     try:
         require_file(path)
@@ -88,7 +73,6 @@ def opened(path: Path) -> Iterator[Checksums]:
 
 
 def _require_alone(file: IO[bytes], path: Path) -> None:
-    """Lock an open file until it is closed. Without effect on a file system without locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

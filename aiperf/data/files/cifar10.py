@@ -1,7 +1,4 @@
-"""Reader of CIFAR-10's standard binary version: records of one label byte and 3072 pixel bytes.
-
-The version for Python is not read, because it consists of pickles, which can execute any program.
-"""
+"""Reader of CIFAR-10's binary version: records of one label byte and 3072 pixel bytes. Pickles are not read."""
 
 from __future__ import annotations
 
@@ -21,10 +18,9 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 
 def find(root: Path) -> Path | None:
-    """Return the folder of CIFAR-10's six binary files: `root` or cifar-10-batches-bin in it. None for a set in class folders.
+    """Return the folder of CIFAR-10's six binary files: `root` or cifar-10-batches-bin in it. None for class folders.
 
-    `root`: folder of the set (dataset.root). Class folders are recognised by root/train. Raise MissingData if there is neither
-    form, or if a binary file is missing.
+    Raise MissingData if there is neither form, or if a binary file is missing.
     """
     for folder in (root, root / "cifar-10-batches-bin"):
         present = [name for name in (*TRAINING_FILES, VALIDATION_FILE) if (folder / name).is_file()]
@@ -52,10 +48,7 @@ def find(root: Path) -> Path | None:
 
 
 def labels(file: Path) -> NDArray[np.int64]:
-    """Return the class of each of the 10,000 images in a binary file of CIFAR-10, 0..9, shape (10000,).
-
-    Raise DamagedData if the file has another size or a label above 9, and OSError if it cannot be read.
-    """
+    """Return the classes 0..9 of the 10,000 images of a file. Raise DamagedData if they are others."""
     found = _records(file)[:, 0].astype(np.int64)
     wrong = np.nonzero(found >= len(CLASSES))[0]
     if len(wrong):
@@ -67,18 +60,12 @@ def labels(file: Path) -> NDArray[np.int64]:
 
 
 def pixels(file: Path) -> NDArray[np.uint8]:
-    """Return the pixels of the 10,000 images in a binary file of CIFAR-10, uint8 RGB, shape (10000, 32, 32, 3).
-
-    Raise DamagedData if the file has another size, and OSError if it cannot be read.
-    """
+    """Return the images of a file, uint8 RGB, shape (10000, 32, 32, 3)."""
     return np.ascontiguousarray(_records(file)[:, 1:].reshape(RECORDS, 3, 32, 32).transpose(0, 2, 3, 1))
 
 
 def check(file: Path) -> None:
-    """Raise DamagedData if the size of a binary file is not that of 10,000 records. Return nothing. The content is not read.
-
-    Raise OSError if there is no such file.
-    """
+    """Raise DamagedData if the size of a binary file is not that of 10,000 records. The content is not read."""
     found = file.stat().st_size
     if found != RECORDS * RECORD_BYTES:
         raise DamagedData(

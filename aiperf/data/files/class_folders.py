@@ -1,7 +1,7 @@
 """List of the image files in class folders, FOLDER/CLASS/FILE, stored as bytes and numbers.
 
 A million names are one block, which processes of a host can share (it may be mapped from an index), instead of a million
-objects in each process. Path objects are created on demand.
+objects in each process.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ class ClassFolders:
     """Sequence of file paths, ordered by class and by name within a class."""
 
     folder: Path
-    """Folder of the split."""
     classes: tuple[str, ...]
     images: NDArray[np.int64]
-    """Number of files of each class (classes,)."""
     ends: NDArray[np.int64]
     """End of each file's name in `names` (files,). It begins at the previous end."""
     names: NDArray[np.uint8]
@@ -32,10 +30,7 @@ class ClassFolders:
 
     @classmethod
     def of(cls, folder: Path, files: Sequence[tuple[str, Sequence[str]]]) -> ClassFolders:
-        """Return the sequence of file paths for a folder and the names of its classes and files.
-
-        `folder`: folder of the split, such as ROOT/train. `files`: pairs (class, names of its files), both sorted.
-        """
+        """`folder`: folder of the split, such as ROOT/train. `files`: pairs (class, names of its files), both sorted."""
         encoded = [os.fsencode(name) for _, names in files for name in names]
         return cls(
             folder,
@@ -47,11 +42,10 @@ class ClassFolders:
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """Class of each file as an index into `classes`, shape (files,)."""
         return np.repeat(np.arange(len(self.classes), dtype=np.int64), self.images)
 
     def files(self, label: int) -> list[str]:
-        """Return the names of the files of one class, sorted, without the folder. `label`: index of the class in `classes`."""
+        """Return the file names of one class, sorted, without the folder."""
         return [self._name(index) for index in range(int(self._firsts[label]), int(self._firsts[label + 1]))]
 
     def word(self, index: int) -> str:

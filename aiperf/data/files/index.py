@@ -2,9 +2,7 @@
 
 The first line is "aiperf-folders 2 SHA256", the checksum of everything after it. The second is a JSON object (`Header`). Then
 follow columns, little-endian, split by split: bytes of each file (int64), end of its name (int64), and the concatenated names.
-The file is read at once, and other processes of a host find it in the page cache. `python -m aiperf prepare` writes it. It is
-valid while the folders have the listed files. `Index.check` lists folders that changed again. A file with another size is
-rejected when it is read (`Samples.read`).
+A file with another size is rejected when it is read (`Samples.read`).
 """
 
 from __future__ import annotations
@@ -37,25 +35,19 @@ _MARK = b"aiperf-folders"
 
 
 class SplitHeader(msgspec.Struct, frozen=True):
-    """Header of one split (training or validation images) in an index."""
-
     folder: str
-    """Folder below the set's root: train, val or test."""
     changed: int
     """Time of change of the folder itself, in nanoseconds. It contains the class folders."""
     classes: list[str]
     images: list[int]
-    """Number of files of each class."""
     classes_changed: list[int]
     """Time of change of each class's folder, in nanoseconds."""
     name_bytes: int
-    """Bytes of all names."""
     left_out: dict[str, int] = {}
     """Entries of the class folders that are no images, by suffix."""
 
     @property
     def bytes(self) -> int:
-        """Size of the split's columns and names in the index, in bytes."""
         return sum(self.images) * 16 + self.name_bytes
 
 
@@ -63,17 +55,12 @@ class Header(msgspec.Struct, frozen=True):
     """Second line of the index file: fingerprint, and header of each split."""
 
     fingerprint: str
-    """SHA-256 over path, label and size of each image."""
     splits: list[SplitHeader]
-    """Training, then validation."""
     contents: str | None = None
-    """SHA-256 of the set's contents (`checksums.set_checksum`). None if `prepare` did not read all files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Content of an index file, with the image files of both splits."""
-
     path: Path
     root: Path
     header: Header
@@ -81,11 +68,10 @@ class Index:
     validation: Samples
 
     def check(self, host: str | None) -> None:
-        """Raise StaleIndex if the set's class folders have changed since the index was written. Return nothing.
+        """Raise StaleIndex if the set's class folders have changed since the index was written.
 
-        `host`: name of the opening host. It selects 32 class folders of each split to check. Many hosts together check most of
-        them. None: check all folders. Only folders with another time of change are listed. Raise DamagedData if such a folder
-        holds a broken link or a device.
+        `host`: name of the opening host, which selects 32 class folders of each split to check. Many hosts together check most
+        of them. None: check all folders. Only folders with another time of change are listed.
         """
         chosen = random.Random(f"{self.header.fingerprint} {host}")
         for samples, header in zip((self.training, self.validation), self.header.splits, strict=True):
@@ -101,7 +87,7 @@ class Index:
 
 
 def require_writable(path: Path) -> None:
-    """Raise DataError if no index can be written at `path`, since no file can be created in its folder. Return nothing."""
+    """Raise DataError if no file can be created in the folder of `path`."""
     try:
         new_draft(path).unlink()
     except OSError as error:
@@ -109,11 +95,9 @@ def require_writable(path: Path) -> None:
 
 
 def write(path: Path, root: Path, training: Samples, validation: Samples, contents: str | None = None) -> Header:
-    """Write the index of a set in class folders to the file `path`, atomically. Return the header of the index.
+    """Write the index of a set in class folders atomically. `contents`: SHA-256 of all contents, None if they were not read.
 
-    `root`: folder of the set. `training`, `validation`: image files, as just listed. `contents`: SHA-256 of all contents, None
-    if they were not read. Raise DataError if the file cannot be written, StaleIndex if the folders changed after the listing,
-    and OSError if the size of an image file cannot be read.
+    Raise StaleIndex if the folders changed after the listing.
     """
     splits = (training, validation)
     header = Header(of_splits(root, splits), [_split_header(root, samples) for samples in splits], contents)
@@ -144,11 +128,7 @@ def _not_written(path: Path, error: OSError) -> DataError:
 
 
 def read(path: Path, root: Path) -> Index:
-    """Return the content of the index file `path` for the set in the folder `root`. The class folders are not read.
-
-    Raise DamagedData if the file is no index, has another version, or does not match its checksum. Raise OSError if it does not
-    exist or cannot be read.
-    """
+    """Return the content of the index file for the set in the folder `root`. The class folders are not read."""
     # not mapped: if the file is replaced on a network file system, reading a mapped page kills the process
     require_file(path)
     content = path.read_bytes()

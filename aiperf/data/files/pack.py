@@ -33,13 +33,10 @@ def pack(
     advance: Callable[[int], None],
     images_of_a_shard: int = 1000,
 ) -> int:
-    """Write the images of a set into tar files (shards) SPLIT-000000.tar, SPLIT-000001.tar, …. Return the number of shards.
+    """Write the images by split, 'train' and 'val', into shards SPLIT-000000.tar, …. Return the number of shards.
 
-    `samples`: image files by split, 'train' and 'val'. `corrupt`: names of images to omit. `folder`: target folder, created if
-    it does not exist. `advance`: called after each shard with its number of images. `images_of_a_shard`: images in each shard
-    but the last of a split. An index and the names of the classes are also written. Images are shuffled, because tools that
-    read shards in order need them mixed. Raise DataError if the folder is not empty or the index cannot be written, and
-    OSError if another file cannot be read or written.
+    `advance`: called after each shard with its number of images. Images are shuffled, because tools that read shards in order
+    need them mixed. Raise DataError if the folder is not empty.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):

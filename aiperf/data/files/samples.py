@@ -32,9 +32,7 @@ RARE_SUFFIXES = frozenset({".jfif", ".jpe", ""})
 """Suffixes of images and of other files. The first bytes decide."""
 KINDS_SHOWN = 8
 LONGEST_LABEL = 9
-"""Bytes of a .cls file."""
 _PADDING = 1 << 20
-"""Bytes behind a tar's end mark that are examined. Writers pad a file to 10 KiB."""
 _IMAGE_STARTS = (
     b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM", b"RIFF", b"P5\n", b"P6\n", b"II*\0", b"MM\0*",
 )  # fmt: skip
@@ -46,7 +44,6 @@ _THREADS = 16
 INDEX = "aiperf-index.jsonl"
 
 Member = tuple[str, int, int, int]
-"""Name, offset and length in bytes, label."""
 
 SPLITS: dict[str, tuple[str, ...]] = {"train": ("train",), "val": ("val", "validation", "test")}
 
@@ -64,14 +61,11 @@ class Samples:
     """Encoded images of one split with their labels. An image is addressed by its number in the split, from 0."""
 
     classes: tuple[str, ...]
-    """The classes' names, in the order of their labels."""
     labels: NDArray[np.int64]
     paths: ClassFolders | tuple[Path, ...]
     """The files. Image i is in paths[i], or for shards in paths[shard[i]]."""
     keys: tuple[str, ...] = ()
-    """Name of each member of shards. Empty for folders."""
     shard: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Index into `paths` of each image of shards."""
     offset: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     length: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     indexed_sizes: NDArray[np.int64] | None = None
@@ -86,27 +80,20 @@ class Samples:
 
     @property
     def is_sharded(self) -> bool:
-        """True if the images are in shards (tar files with many images). False if they are files in class folders."""
         return bool(self.keys)
 
     def name(self, index: int) -> str:
-        """Return the name of an image for messages and records: path of its file, or SHARD:MEMBER, as text (`name_text`).
-
-        `index`: number of the image, from 0.
-        """
+        """Return the path of an image's file, or SHARD:MEMBER, as text for messages and records."""
         return name_text(self.word(index))
 
     def word(self, index: int) -> str:
-        """Return the path of an image's file, or SHARD:MEMBER, as in the file system. `index`: number of the image, from 0."""
+        """Return the path of an image's file, or SHARD:MEMBER, as in the file system."""
         if isinstance(self.paths, ClassFolders):
             return self.paths.word(index)
         return f"{self.paths[self.shard[index]]}:{self.keys[index]}"
 
     def read(self, index: int) -> bytes:
-        """Return the encoded image, such as the bytes of a JPEG file. `index`: number of the image, from 0.
-
-        Raise OSError if it cannot be read or is cut short, and StaleIndex if the file's size differs from the index of the set.
-        """
+        """Return the encoded image. Raise OSError if it is cut short, and StaleIndex if its size differs from the index."""
         path: str | Path
         if isinstance(self.paths, ClassFolders):
             path, offset, length = self.paths.word(index), 0, -1
@@ -131,22 +118,14 @@ class Samples:
         return value
 
     def sizes(self) -> NDArray[np.int64]:
-        """Return the size of each encoded image in bytes, shape (images,).
-
-        The files are examined only if neither an index nor headers of shards give the sizes. Raise OSError if a file cannot be
-        examined.
-        """
+        """Return bytes of each image. Files are examined only if neither an index nor headers of shards give the sizes."""
         if self.is_sharded:
             return self.length
         return self.sizes_and_times[0] if self.indexed_sizes is None else self.indexed_sizes
 
     @cached_property
     def sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Bytes of each image, and time of change of its file in nanoseconds since 1970, two arrays of shape (images,).
-
-        The files are examined once, at the first access. An image in a shard has the shard's time. Raise OSError if a file
-        cannot be examined.
-        """
+        """Bytes of each image, and time of change of its file or shard in nanoseconds. Examined once, at the first access."""
         with ThreadPoolExecutor(_THREADS) as pool:
             words = (self.word(index) for index in range(len(self))) if not self.is_sharded else self.paths
             stats = list(pool.map(os.stat, words, chunksize=64))
@@ -157,11 +136,10 @@ class Samples:
 
 
 def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> Samples:
-    """Return the images in the class folders root/SPLIT/CLASS/, sorted by class and by name within a class.
+    """Return the images in root/SPLIT/CLASS/. `names`: possible names of the split's folder, the first existing one is used.
 
-    `root`: folder of the set. `split`: 'train' or 'val'. `names`: possible names of the split's folder, the first existing one
-    is used. Default: `split`. Raise MissingData if the folder does not exist, has fewer than two classes, or has a training
-    class without images. Raise DamagedData for a broken link or a device in the folder.
+    Raise MissingData if the folder does not exist, has fewer than two classes, or has a training class without images. Raise
+    DamagedData for a broken link or a device in the folder.
     """
     folder = _split_folder(root, names or (split,))
     if folder is None:
@@ -195,10 +173,7 @@ def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> S
 
 
 def class_names(folder: Path) -> list[str]:
-    """Return the names of the class folders of a split, sorted. Regular files and hidden names are ignored.
-
-    `folder`: folder of the split. Raise DamagedData if it holds a broken link, a FIFO, a socket or a device.
-    """
+    """Return the sorted class folders of a split. Regular files and hidden names are ignored."""
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -215,16 +190,11 @@ def class_names(folder: Path) -> list[str]:
 
 
 def image_names(folder: Path) -> list[str]:
-    """Return the names of the image files in a class folder, sorted, without the folder.
-
-    Images are recognised by suffixes such as .jpg and .png, and with a rare suffix or none by their first bytes. Hidden names
-    are ignored. Raise DamagedData if such a name belongs to a folder, a broken link, a FIFO, a socket or a device.
-    """
+    """Return the sorted image files of a class folder, by suffix, and with a rare suffix or none by their first bytes."""
     return _entries(folder)[0]
 
 
 def _entries(folder: Path) -> tuple[list[str], Counter[str]]:
-    """Return the sorted names of the images of a class folder, and the number of its other entries by suffix."""
     found, others = [], Counter[str]()
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -251,7 +221,6 @@ def _begins_like_an_image(entry: os.DirEntry[str]) -> bool:
 
 
 def left_out_text(splits: Sequence[Samples]) -> str | None:
-    """Return a text about entries of class folders that are no images, by suffix. None if there are none."""
     others = sum((Counter(split.left_out) for split in splits), Counter[str]())
     if not others:
         return None
@@ -262,7 +231,6 @@ def left_out_text(splits: Sequence[Samples]) -> str | None:
 
 
 def _leads_to(entry: os.DirEntry[str], *, folders: bool) -> bool:
-    """Return whether the entry is a folder, or else a file. Only links need a system call."""
     try:
         return entry.is_dir() if folders else entry.is_file()
     except OSError:  # a link that leads back to itself
@@ -270,11 +238,11 @@ def _leads_to(entry: os.DirEntry[str], *, folders: bool) -> bool:
 
 
 def list_shards(root: Path, split: str) -> Samples:
-    """Return the images in the shards (tar files) of a split: root/SPLIT-*.tar, root/*-SPLIT-*.tar or root/SPLIT/*.tar.
+    """Return the images in the shards of a split: root/SPLIT-*.tar, root/*-SPLIT-*.tar or root/SPLIT/*.tar.
 
-    `root`: folder of the set. `split`: 'train' or 'val'. For 'val' the names validation and test are also tried. A shard that
-    the index does not list with its present size is scanned. Raise MissingData if there are no shards, and DamagedData if a
-    shard or the index is damaged, or if there is no image.
+    For 'val' the names validation and test are also tried. A shard that the index does not list with its present size is
+    scanned. Raise MissingData if there are no shards, and DamagedData if a shard or the index is damaged, or if there is no
+    image.
     """
     shards = find_shards(root, split)
     if not shards:
@@ -317,11 +285,7 @@ def list_shards(root: Path, split: str) -> Samples:
 
 
 def index_shards(splits: Sequence[Sequence[Path]]) -> dict[Path, int]:
-    """Write the index of existing shards (positions of all images) into the folders of the shards.
-
-    Return the number of shards in each index, by path of the index. `splits`: paths of the training shards, and of the
-    validation shards. Raise DamagedData if a shard is damaged, and DataError if an index cannot be written.
-    """
+    """Write an index into each folder of shards. Return the number of shards by path of the index."""
     of_folder: dict[Path, list[Path]] = {}
     for shards in splits:
         for shard in shards:
@@ -343,10 +307,7 @@ def index_shards(splits: Sequence[Sequence[Path]]) -> dict[Path, int]:
 
 
 def find_shards(root: Path, split: str) -> list[Path]:
-    """Return the paths of the tar files (shards) of a split, sorted by name. Empty if there are none.
-
-    `root`: folder of the set. `split`: 'train' or 'val'. For 'val' the names validation and test are also tried.
-    """
+    """Return the sorted shards of a split. For 'val' the names validation and test are also tried."""
     for name in SPLITS[split]:
         found = sorted({*root.glob(f"{name}-*.tar"), *root.glob(f"*-{name}-*.tar"), *root.glob(f"{name}/*.tar")})
         if found:
@@ -355,10 +316,9 @@ def find_shards(root: Path, split: str) -> list[Path]:
 
 
 def agree(training: Samples, validation: Samples, root: Path) -> None:
-    """Raise DataError if the classes of the training images and the validation images do not fit. Return nothing.
+    """Raise DataError if the classes of training and validation do not fit.
 
-    Class folders must be the same. In shards every class needs a training image, but no validation image. `root`: folder of the
-    set, for the message.
+    Class folders must be the same. In shards every class needs a training image, but no validation image.
     """
     if training.is_sharded:
         beyond = set(np.unique(validation.labels)) - set(np.unique(training.labels))
@@ -379,7 +339,6 @@ def agree(training: Samples, validation: Samples, root: Path) -> None:
 
 
 def tree(root: Path) -> str:
-    """Return a drawing of the expected class folders as text of several lines, for messages. `root`: folder at its top."""
     return f"""
   {root}/
     train/
@@ -412,7 +371,7 @@ def _named(members: Sequence[Member], form: Callable[[str], str]) -> list[Member
 
 
 def scan(shard: Path) -> list[Member]:
-    """Return (name, offset in bytes, length in bytes, label) of each image in a tar file (shard), from its headers.
+    """Return (name, offset in bytes, length in bytes, label) of each image in a shard, from its headers.
 
     Raise DamagedData if the file is no readable tar file, an image lacks its .cls file or the reverse, or a .cls file has no
     number.

@@ -58,18 +58,9 @@ class ResizedCrop:
     """
 
     def numbers(self, images: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.float64]:
-        """Return 23 random numbers in [0, 1) for each image, shape (images, 23), which select its rectangle.
-
-        `images`: numbers of the images in the split, (images,). Equal images, seed and epoch give equal numbers.
-        """
         return draws(images, 2 * _ATTEMPTS + 3, seed, epoch, _SALT_RESIZED)
 
     def box(self, height: int, width: int, numbers: NDArray[np.float64]) -> Box:
-        """Return a random rectangle with 8–100 % of the image's area, mirrored with probability 1/2.
-
-        `height`, `width`: size of the stored image in pixels. `numbers`: 23 random numbers of this image. If ten attempts find
-        no rectangle inside the image, return the largest one at the centre with an aspect ratio of 3/4 to 4/3.
-        """
         u = numbers.tolist()
         is_mirrored = u[-1] < 0.5
         for attempt in range(_ATTEMPTS):
@@ -90,33 +81,22 @@ class CentreCrop:
     share: float
 
     def numbers(self, images: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.float64]:
-        """Return no random numbers, shape (images, 0), because the rectangle is fixed."""
         return np.zeros((len(images), 0))
 
     def box(self, height: int, width: int, numbers: NDArray[np.float64]) -> Box:
-        """Return the square at the centre of the image. Its side is `share` of the shorter side, at least 1 pixel.
-
-        `height`, `width`: size of the stored image in pixels. `numbers`: not used.
-        """
         side = max(1, round(min(height, width) * self.share))
         return Box((height - side) // 2, (width - side) // 2, side, side)
 
 
 @dataclass(frozen=True, slots=True)
 class Shifts:
-    """Crop position of each image of a batch in its padded image, and whether it is mirrored. Shapes (images,)."""
-
     top: NDArray[np.int64]
     left: NDArray[np.int64]
     is_mirrored: NDArray[np.bool_]
 
 
 def shifts(images: NDArray[np.int64], padding: int, seed: int, epoch: int, *, flips: bool = True) -> Shifts:
-    """Return a random crop position for each image, which is later padded by `padding` pixels on every side.
-
-    `images`: numbers of the images in the split, (images,). Positions are from 0 to 2 · padding pixels. Equal images, seed and
-    epoch give equal positions. `flips`: True: mirror each image with probability 1/2. False: mirror none.
-    """
+    """Return random positions from 0 to 2 · padding pixels, equal for equal images, seed and epoch. `flips`: mirror half."""
     u = draws(images, 3, seed, epoch, _SALT_PAD)
     places = (u[:, :2] * (2 * padding + 1)).astype(np.int64)
     return Shifts(places[:, 0], places[:, 1], (u[:, 2] < 0.5) & flips)

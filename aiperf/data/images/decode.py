@@ -1,7 +1,4 @@
-"""Decoding of an image's rectangle at the network's size. JPEG by libjpeg-turbo, other formats by Pillow.
-
-Both release the interpreter lock, as does the scaling. Threads therefore decode in parallel.
-"""
+"""Decoding of an image's rectangle at the network's size. JPEG by libjpeg-turbo, other formats by Pillow."""
 
 from __future__ import annotations
 
@@ -34,9 +31,8 @@ class Corrupt(Exception):
 def decode(encoded: bytes, box_of: Callable[[int, int], Box], out: NDArray[np.uint8]) -> None:
     """Decode a rectangle of an image, scale it with antialiasing to the size of `out`, and write it into `out`.
 
-    `encoded`: content of an image file. `box_of`: called with height and width of the stored image in pixels, returns the
-    rectangle. `out`: uint8 (height, width, channels) with 1 or 3 channels. Raise Corrupt if decoding fails. Warnings of libjpeg
-    (stray bytes) are ignored.
+    `box_of`: called with height and width of the stored image, returns the rectangle. `out`: uint8 (height, width, channels)
+    with 1 or 3 channels. Raise Corrupt if decoding fails. Warnings of libjpeg (stray bytes) are ignored.
     """
     height, width, channels = out.shape
     if encoded[:2] == _JPEG:
@@ -75,7 +71,7 @@ def decoding_threads(count: int) -> ThreadPoolExecutor:
 
 
 def check(encoded: bytes) -> None:
-    """Raise Corrupt if the image cannot be decoded as a whole. Return nothing. `encoded`: content of an image file."""
+    """Raise Corrupt if the image cannot be decoded as a whole."""
     if encoded[:2] == _JPEG:
         try:
             simplejpeg.decode_jpeg(encoded)
@@ -123,10 +119,7 @@ def _by_pillow(encoded: bytes, channels: int) -> NDArray[np.uint8]:
 
 
 def _in_bytes(image: Image.Image) -> Image.Image:
-    """Return an image of 16 bits with the higher 8 bits of its values. Pillow would clip them at 255.
-
-    Raise Corrupt for 32-bit integers and floats, whose range is not known.
-    """
+    """Return an image of 16 bits with the higher 8 bits of its values. Pillow would clip them at 255."""
     is_wide = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
     if is_wide:
         return Image.fromarray((np.asarray(image).astype(np.int64) >> 8).astype(np.uint8))

@@ -17,7 +17,6 @@ from aiperf.errors import BadConfiguration
 
 _COLOURS = ("YCbCr", "Gray")
 _AT_ONCE = 64
-"""Images that are decoded in one call. They are in the accelerator's memory at their full size."""
 _NOT_BUILT = "not compiled with nvJPEG"
 _REFUSED = "Error while decoding JPEG images"
 """Start of torchvision's message if nvJPEG cannot decode an image. Full memory and device failures have other messages."""
@@ -28,12 +27,10 @@ class Jpeg:
     """A JPEG file that nvJPEG can decode, and its rectangle that becomes the network's input."""
 
     encoded: torch.Tensor
-    """uint8 (bytes,) on the CPU."""
     box: Box
 
 
 def require_nvjpeg(device: torch.device) -> None:
-    """Raise BadConfiguration if `device` is no NVIDIA accelerator or torch is built without CUDA. Return nothing."""
     if device.type != "cuda" or torch.version.cuda is None:
         raise BadConfiguration(
             "dataset.decoder=gpu needs an NVIDIA accelerator and a torch built for CUDA, but found "
@@ -42,10 +39,9 @@ def require_nvjpeg(device: torch.device) -> None:
 
 
 def jpeg(encoded: bytes, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | None:
-    """Return a JPEG file with its rectangle for the network, to be decoded by nvJPEG. None if the CPU must decode the file.
+    """Return a JPEG file to be decoded by nvJPEG, with its rectangle. None if the CPU must decode the file.
 
-    The CPU decodes other formats, files with a damaged header, and colours other than YCbCr and grey. `encoded`: content of the
-    file. `crop`: rule that selects the rectangle. `numbers`: random numbers of this image for the rule.
+    The CPU decodes other formats, files with a damaged header, and colours other than YCbCr and grey.
     """
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(encoded)
@@ -59,10 +55,9 @@ def jpeg(encoded: bytes, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | Non
 def decoded(
     jpegs: Sequence[Jpeg], side: int, channels: int, device: torch.device, waiting: Waiting = nullcontext
 ) -> list[torch.Tensor | None]:
-    """Return the rectangles of JPEG files, decoded and scaled on `device`, uint8 (side, side, channels), in order.
+    """Return the rectangles of JPEG files, uint8 (side, side, channels), on `device`. None for a file that nvJPEG refuses.
 
-    A file that nvJPEG refuses gives None. `side`: height and width in pixels. `channels`: 3 for RGB, 1 for grey. `waiting`:
-    gives a context manager for each wait for the device. Raise BadConfiguration if torchvision is built without nvJPEG.
+    `waiting`: gives a context manager for each wait for the device.
     """
     images: list[torch.Tensor | None] = []
     for start in range(0, len(jpegs), _AT_ONCE):

@@ -16,11 +16,10 @@ from aiperf.data.visiting_order import draws
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return the tensor on `device` with equal shape and type. A copy to CUDA is asynchronous. Unchanged on a CPU.
+    """Return the tensor on `device`. A copy to CUDA is asynchronous.
 
-    A copy to CUDA from memory that is not pinned waits for the stream, `non_blocking` or not (CUDA C++ programming guide,
-    asynchronous concurrent execution). The tensor is therefore pinned first. Pinned memory comes from torch's caching allocator
-    and is not reused before the copy is complete.
+    A copy from memory that is not pinned waits for the stream, `non_blocking` or not (CUDA C++ programming guide, asynchronous
+    concurrent execution). Pinned memory comes from torch's caching allocator and is not reused before the copy is complete.
     """
     if device.type != "cuda":
         return tensor.to(device)
@@ -28,11 +27,7 @@ def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def shifted(images: torch.Tensor, shifts: Shifts, padding: int) -> torch.Tensor:
-    """Return each image padded with zeros, cropped to its size at its position, and mirrored if selected.
-
-    `images` and the result: uint8 (count, height, width, channels). `shifts`: position and mirroring of each image. `padding`:
-    pixels that are added at each side.
-    """
+    """Return each image padded with zeros, cropped to its size at its position, and mirrored if selected."""
     count, height, width, channels = images.shape
     padded = images.new_zeros((count, height + 2 * padding, width + 2 * padding, channels))
     padded[:, padding : padding + height, padding : padding + width] = images
@@ -50,10 +45,7 @@ def shifted(images: torch.Tensor, shifts: Shifts, padding: int) -> torch.Tensor:
 
 
 class Normaliser:
-    """Conversion of pixels to (pixel / 255 − mean) / std of each channel, for images of one size.
-
-    The constants are kept on each device.
-    """
+    """Conversion of pixels to (pixel / 255 − mean) / std of each channel. The constants are kept on each device."""
 
     def __init__(self, image: int, mean: Sequence[float], std: Sequence[float]) -> None:
         self._shape = (image, image, len(mean))
@@ -65,7 +57,6 @@ class Normaliser:
         self._on: dict[torch.device, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def __call__(self, images: torch.Tensor, dtype: torch.dtype, channels_last: bool) -> torch.Tensor:
-        """Convert uint8 (count, height, width, channels) to `dtype` (count, channels, height, width)."""
         if images.device not in self._on:
             self._on[images.device] = (self._scale.to(images.device), self._shift.to(images.device))
         scale, shift = self._on[images.device]
@@ -90,11 +81,7 @@ class PixelNoise:
         self._on: dict[torch.device, torch.Tensor] = {}
 
     def added(self, pixels: torch.Tensor, images: NDArray[np.int64], seed: int, epoch: int) -> torch.Tensor:
-        """Return the pixels with noise added, clipped to 0..255, uint8 (count, height, width, channels).
-
-        `pixels`: same shape and type. `images`: numbers of the images in the split, (count,). Equal images, seed and epoch give
-        equal noise.
-        """
+        """Return uint8 pixels with noise added, clipped to 0..255. Equal images, seed and epoch give equal noise."""
         if pixels.device not in self._on:
             self._on[pixels.device] = self._bank.to(pixels.device)
         bank = self._on[pixels.device]

@@ -25,11 +25,6 @@ FILES = (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)
 
 
 def describe(conf: Cifar10Conf) -> DataSet:
-    """Return the description of CIFAR-10: counts of images, classes, size, mean and deviation.
-
-    The binary version has the published values. Class folders are counted. Raise MissingData without the files, OtherData if
-    the fingerprint is not dataset.fingerprint, and DataError for damaged or changed class folders.
-    """
     root = root_of(conf)
     if (folder := cifar10.find(root)) is None:
         return images.describe(conf)
@@ -39,12 +34,6 @@ def describe(conf: Cifar10Conf) -> DataSet:
 
 
 def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
-    """Open CIFAR-10 for training in this process. All pixels of the binary version are read into memory.
-
-    `cores`: number of threads that decode class folders, unless dataset.workers is set. None: all processors that this process
-    may use. Raise MissingData without the files, OtherData if the fingerprint is not dataset.fingerprint, DataError for damaged
-    or changed files, and BadConfiguration if dataset.cache=encoded does not fit in memory.
-    """
     folder = cifar10.find(root_of(conf))
     if folder is None:
         return images.open_data(conf, cores)
@@ -69,13 +58,6 @@ def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: Cifar10Conf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Check CIFAR-10 and return the result. Sizes and labels are checked in the binary version, every image in class folders.
-
-    `pack`: folder for shards (tar files), for class folders only. `out`: console for the progress. `checksums`: file for the
-    checksums of class folders, by default in the set's folder. Raise MissingData without the files, DataError for damaged
-    files (class folders: also if a file cannot be written), OtherData if the fingerprint of the binary version
-    is not dataset.fingerprint, and BadConfiguration if `pack` is given for the binary version.
-    """
     folder = cifar10.find(root_of(conf))
     if folder is None:
         return images.prepare(conf, pack, out, checksums)

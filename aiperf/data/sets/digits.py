@@ -29,10 +29,7 @@ _GREYS = 16  # pixels are 0..16
 
 
 def split(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the numbers of the training images and of the validation images, each ascending. The split is always the same.
-
-    `labels`: class of each image, (images,). About a fifth of every class validates, with a fixed total of 360 images.
-    """
+    """Return the numbers of training and validation images. About a fifth of every class validates, 360 images in all."""
     exact = np.bincount(labels) * DIGITS.validation_images / len(labels)
     wanted = np.floor(exact).astype(np.int64)
     for label in np.argsort(wanted - exact, kind="stable")[: DIGITS.validation_images - wanted.sum()]:
@@ -46,10 +43,9 @@ def split(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return images (1797, 8, 8) with grey values 0..16, and labels (1797,), equal to sklearn.datasets.load_digits.
+    """Return images (1797, 8, 8) with grey values 0..16, and labels, equal to sklearn.datasets.load_digits.
 
-    They are read from scikit-learn's own file, because importing the package takes each rank over a second. Raise MissingData
-    if scikit-learn is not installed.
+    They are read from scikit-learn's own file, because importing the package takes each rank over a second.
     """
     package = find_spec("sklearn")
     if package is None or package.origin is None:
@@ -60,19 +56,10 @@ def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def describe(conf: DigitsConf) -> DataSet:
-    """Return the description of the digits: 1437 training and 360 validation images of 8×8 grey pixels in 10 classes.
-
-    `conf`: options of the set. Its noise is part of the description, and all of them of the fingerprint.
-    """
     return replace(DIGITS, noise=conf.noise, fingerprint=of_options(conf))
 
 
 def open_data(conf: DigitsConf, cores: int | None) -> OpenData:
-    """Open all digits in memory for training. Nothing is decoded. `cores` has therefore no effect.
-
-    With dataset.noise a validation image has fixed noise, a training image different noise in each epoch. Raise MissingData if
-    scikit-learn is not installed.
-    """
     import torch
 
     from aiperf.data.images.pixels import Normaliser, PixelNoise
@@ -98,9 +85,5 @@ def open_data(conf: DigitsConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: DigitsConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Return an empty result, because the digits need no check. `out` and `checksums` are not used.
-
-    Raise BadConfiguration if `pack` is given, because the set has no image files.
-    """
     require_images(describe(conf), pack)
     return PrepareReport(describe(conf))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def describe(conf: SyntheticConf) -> DataSet:
-    """Return the description of the generated images as configured: counts, classes, size, mean and deviation."""
     return DataSet(
         conf.name,
         conf.training_images,
@@ -32,10 +31,6 @@ def describe(conf: SyntheticConf) -> DataSet:
 
 
 def open_data(conf: SyntheticConf, cores: int | None) -> OpenData:
-    """Generate prototypes and noise in memory, from which batches are computed, and return the opened set.
-
-    Nothing is decoded. `cores` has therefore no effect.
-    """
     from aiperf.data import synthetic
     from aiperf.data.opened import OpenData
 
@@ -43,9 +38,5 @@ def open_data(conf: SyntheticConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: SyntheticConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Return an empty result, because generated images need no check. `out` and `checksums` are not used.
-
-    Raise BadConfiguration if `pack` is given, because the set has no image files.
-    """
     require_images(describe(conf), pack)
     return PrepareReport(describe(conf))

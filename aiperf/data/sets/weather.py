@@ -47,11 +47,7 @@ _YEARS_OF_A_VALIDATION_YEAR = 10
 
 
 def split(years: Sequence[int], chosen: Sequence[int] | None) -> tuple[list[int], list[int]]:
-    """Return the training years and the validation years of a weather set.
-
-    `years`: all years of the set, ascending. `chosen`: years for validation. None: the last tenth of the years, at least one.
-    Raise DataError if no year is left for training, or a chosen year does not exist.
-    """
+    """Return training and validation years. `chosen`: years for validation. None: the last tenth, at least one."""
     validation = sorted(set(chosen)) if chosen else list(years[-max(1, len(years) // _YEARS_OF_A_VALIDATION_YEAR) :])
     training = [year for year in years if year not in validation]
     if not training or not set(validation) <= set(years):
@@ -82,12 +78,6 @@ def _described(conf: WeatherConf, record: WeatherRecord, years: Sequence[int]) -
 
 
 def describe(conf: WeatherConf) -> DataSet:
-    """Return the description of the weather files from their recorded statistics: counts, size, mean and deviation.
-
-    If the first file is not packed, its reading rate is measured, and the field `note` proposes to pack the set. Raise
-    MissingData without files or record, DataError if they are damaged or changed or the years cannot be split, OtherData if the
-    fingerprint is not dataset.fingerprint, and BadConfiguration if h5py is missing.
-    """
     root = root_of(conf)
     files, record = files_of(root), read_record(root)
     require_fingerprint(conf, record.fingerprint)
@@ -102,12 +92,6 @@ def describe(conf: WeatherConf) -> DataSet:
 
 
 def open_data(conf: WeatherConf, cores: int | None) -> OpenData:
-    """Open the weather files for training. Threads read and normalise the images some batches before they are needed.
-
-    `cores`: number of reading threads unless dataset.workers is set. None: all processors that this process may use. Raise
-    MissingData without files or record, DataError if they are damaged or changed, the years cannot be split or no validation
-    image has a box, OtherData if the fingerprint is not dataset.fingerprint, and BadConfiguration if h5py is missing.
-    """
     from concurrent.futures import ThreadPoolExecutor
 
     from aiperf.data.boxed import BoxedSplit
@@ -137,13 +121,6 @@ def open_data(conf: WeatherConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Check every weather image, record the statistics of each year in aiperf-weather.json, and return the result.
-
-    `pack`: folder into which the files are packed without compression, with the record. `out`: console for the progress. Years
-    that were recorded before with files of the same size are not read again. A year with faults is not recorded. Raise
-    MissingData without files, DataError if no year is usable or the years cannot be split, OSError if a file cannot be written,
-    and BadConfiguration if `checksums` is given, `pack` holds other weather files or h5py is missing.
-    """
     if checksums is not None:
         raise BadConfiguration(
             f"weather files have a record instead of checksums, but found --checksums {checksums}: leave it out"
@@ -197,11 +174,7 @@ def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path 
 def _examined(
     path: Path, packed: Path | None, out: Console
 ) -> tuple[list[str], int, tuple[tuple[int, int], YearRecord] | None]:
-    """Read the file of a year, and pack it if it has no faults.
-
-    Return its faults, its boxes that are partly off the map, and the size of its images with its record. A damaged file is
-    a fault.
-    """
+    """Read the file of a year, and pack it if it has no faults. Return faults, boxes partly off the map, and record."""
     try:
         with closing(YearFile(path)) as file:
             shape, boxes, moments = file.shape, file.boxes(), ChannelMoments()

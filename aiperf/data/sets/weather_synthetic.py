@@ -1,9 +1,7 @@
 """Weather images generated from a seed: smooth fields of 16 channels with four kinds of events. This is not the real set.
 
-The classes differ in combinations of channels: depressions and tropical cyclones differ in strength, tropical and
-extratropical cyclones in size and temperature, and rivers have wind along their moisture. The strength of an event varies
-from channel to channel, and the background has dips, warm patches and moist patches without an event. No channel alone
-identifies a class.
+The classes differ in combinations of channels, and the background has dips, warm patches and moist patches without an event. No
+channel alone identifies a class.
 """
 
 from __future__ import annotations
@@ -45,7 +43,6 @@ Real = NDArray[np.float64]
 
 DEPRESSION, CYCLONE, EXTRATROPICAL, RIVER = range(len(CLASSES))
 YEARS = (1979, 1980, 1981, 1982, 1984)
-"""Years of the files, which the real set has too."""
 MOST_EVENTS = 4
 DISTRACTORS = 4
 _TRIES = 8
@@ -74,11 +71,8 @@ _DIP, _SPEED, _MOISTURE = 3.2, 3.0, 3.2
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """An event, or the place of a distractor."""
-
     kind: int
     y: float
-    """Centre in pixels."""
     x: float
     radius: float
     """Half of the box of a cyclone, half of the length of a river, in pixels."""
@@ -87,12 +81,9 @@ class _Event:
     slope: float
     """Angle of a river against the equator, in radians."""
     hemisphere: int
-    """1 for the northern hemisphere, which is the upper half, else −1."""
     factors: tuple[float, ...]
-    """Relative strength in each channel."""
 
     def box(self, height: int, width: int) -> tuple[int, int, int, int]:
-        """Return ymin, xmin, ymax, xmax, clipped to the map."""
         dy, dx = self.radius, self.radius
         if self.kind == RIVER:
             dy, dx = (self.radius * part + 1.5 * self.thickness for part in (np.sin(self.slope), np.cos(self.slope)))
@@ -115,7 +106,6 @@ def _event(numbers: Real, height: int, width: int) -> _Event:
 
 
 def _events(conf: WeatherSyntheticConf, image: int) -> list[_Event]:
-    """Return the events of an image, at least one. Their boxes do not overlap."""
     numbers = draws(np.arange(image * _TRIES, (image + 1) * _TRIES, dtype=np.int64), _NUMBERS, conf.seed, _SALT_EVENT)
     wanted = 1 + int(MOST_EVENTS * numbers[0, 31])
     found: list[_Event] = []
@@ -133,14 +123,12 @@ def _are_apart(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 @cache
 def _amplitudes(height: int, width: int) -> Real:
-    """Return the amplitude of each wave of a field (height, width // 2 + 1), in numpy's order."""
     waves = np.hypot(np.fft.fftfreq(height)[:, None] * height, np.fft.rfftfreq(width)[None] * width)
     waves[0, 0] = np.inf
     return np.asarray(waves**-_SPECTRUM)
 
 
 def _background(conf: WeatherSyntheticConf, image: int) -> Real:
-    """Return smooth noise (channels, height, width) with deviation 1."""
     shape = (len(CHANNELS), conf.height, conf.width)
     white = draws(np.arange(conf.height * conf.width, dtype=np.int64), shape[0], conf.seed, image, _SALT_FIELD) - 0.5
     waves = np.fft.rfft2(white.T.reshape(shape)) * _amplitudes(conf.height, conf.width)
@@ -160,7 +148,7 @@ class _Fields:
         self.values[index] += event.factors[index] * amount
 
     def core(self, event: _Event) -> Real:
-        """Return 1 at the centre of an event, falling to e^−2 at its radius (height, width)."""
+        """Return 1 at the centre of an event, falling to e^−2 at its radius."""
         dy, dx = self._y[:, None] - event.y, self._x[None] - event.x
         return np.asarray(np.exp(-2 * (dy**2 + dx**2) / event.radius**2))
 
@@ -172,10 +160,7 @@ class _Fields:
         return speed * dy, speed * dx
 
     def filament(self, event: _Event) -> Real:
-        """Return the strength of a river at each pixel, (height, width). Its axis leads away from the equator to the east.
-
-        1 at the centre. It falls to e^−2 along the axis at the event's radius, and to e^−0.5 across it at its thickness.
-        """
+        """Return the strength of a river at each pixel. It falls to e^−2 along its axis, e^−0.5 across."""
         dy, dx = (self._y[:, None] - event.y) * -event.hemisphere, self._x[None] - event.x
         along = dx * np.cos(event.slope) + dy * np.sin(event.slope)
         across = dx * np.sin(event.slope) - dy * np.cos(event.slope)
@@ -225,8 +210,7 @@ def _add_distractors(fields: _Fields, conf: WeatherSyntheticConf, image: int) ->
 def generated(conf: WeatherSyntheticConf, image: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     """Return a generated image, FP32 (channels, height, width) in its channels' units, and its boxes, int32 (BOX_ROWS, 5).
 
-    `image`: number of the image, from 0. Validation images follow the training images. Columns of the boxes: ymin, xmin, ymax,
-    xmax in pixels and the class from 0. Empty rows are −1.
+    `image`: number of the image, from 0. Validation images follow the training images.
     """
     fields = _Fields(_background(conf, image))
     _add_distractors(fields, conf, image)
@@ -239,8 +223,6 @@ def generated(conf: WeatherSyntheticConf, image: int) -> tuple[NDArray[np.float3
 
 
 class _Generated:
-    """Generated images of a split in memory."""
-
     def __init__(self, made: Sequence[tuple[NDArray[np.float32], NDArray[np.int32]]]) -> None:
         self._images = [image for image, _ in made]
         self.boxes = np.stack([boxes for _, boxes in made])
@@ -253,7 +235,6 @@ class _Generated:
 
 
 def describe(conf: WeatherSyntheticConf) -> DataSet:
-    """Return the description of the generated weather images as configured: counts, size, mean and deviation by channel."""
     return DataSet(
         conf.name,
         conf.training_images,
@@ -270,10 +251,6 @@ def describe(conf: WeatherSyntheticConf) -> DataSet:
 
 
 def open_data(conf: WeatherSyntheticConf, cores: int | None) -> OpenData:
-    """Generate all weather images in memory and return the opened set. One thread normalises them some batches ahead.
-
-    `cores` has no effect.
-    """
     from concurrent.futures import ThreadPoolExecutor
 
     from aiperf.data.boxed import BoxedSplit
@@ -301,12 +278,9 @@ def prepare(
     *,
     is_published_layout: bool = False,
 ) -> PrepareReport:
-    """Write the generated images into the folder `pack` as files for `dataset=weather`, and return the result.
+    """Write the generated images into the folder `pack` as files for `dataset=weather`. Without it nothing is written.
 
-    Without `pack` nothing is written. The default split of the files is that of this set. The training images are in up to four
-    years, and the validation images in the last one. `out`: console for the progress. `checksums`: not used.
-    `is_published_layout`: True: compressed chunks. False: one uncompressed piece. Raise BadConfiguration if the folder has
-    weather files or h5py is missing.
+    Their default split is that of this set. `is_published_layout`: True: compressed chunks. False: one uncompressed piece.
     """
     if pack is None:
         return PrepareReport(describe(conf))
@@ -336,7 +310,6 @@ def prepare(
 
 
 def _years(conf: WeatherSyntheticConf) -> Iterator[range]:
-    """Yield the images of each year."""
     parts = min(4, conf.training_images)
     edges = [conf.training_images * part // parts for part in range(parts + 1)]
     yield from (range(first, last) for first, last in pairwise(edges))

@@ -21,16 +21,11 @@ _NEAR = {
     40: "one NUMA node",
     50: "across sockets",
 }
-"""nvmlGpuTopologyLevel_t."""
 _MOST_LINKS = 18
 
 
 def accelerators() -> Part:
-    """Return the accelerators of this node as names and values: model, memory, driver and power limit, no serial numbers.
-
-    `devices`: one entry per accelerator. `not_seen`: reason for each vendor library that could not be used. `nvidia`: settings
-    and links by NVML, only with an NVIDIA driver. A value that cannot be read is the text 'not readable: ' and the reason.
-    """
+    """Return the accelerators as names and values, without serial numbers. `not_seen`: reason by missing vendor library."""
     devices, samplers = sampled_accelerators()
     properties = ("model", "memory_bytes", "driver", "power_cap_watts")
     part: Part = {
@@ -91,7 +86,6 @@ def _links(nvml: Any, handle: Any) -> str:
 
 
 def _topology(nvml: Any, handles: list[Any]) -> Part:
-    """Return the distance between each pair of devices."""
     return {
         f"{one}-{other}": _value(partial(_near, nvml, handles[one], handles[other]))
         for one in range(len(handles))
@@ -105,7 +99,6 @@ def _near(nvml: Any, one: Any, other: Any) -> str:
 
 
 def _version(number: int) -> str:
-    """Format CUDA's version number: 12040 is 12.4."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 

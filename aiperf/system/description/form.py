@@ -1,8 +1,4 @@
-"""Form for facts of a system that a program cannot read. The owner fills it in as a YAML file or on the command line.
-
-The fields follow MLPerf's system description (mlcommons/policies, submission_rules.adoc), TOP500's list (site, location,
-segment, interconnect, year), and the EEHPC power measurement methodology (place, meter and share of the power measurement).
-"""
+"""Form for facts of a system that a program cannot read. The fields follow MLPerf, TOP500 and the EEHPC methodology."""
 
 from __future__ import annotations
 
@@ -90,10 +86,9 @@ FIELDS = tuple(field.name for field in fields(SystemForm) if field.name != FILE)
 
 
 def filled(form: SystemForm) -> SystemForm:
-    """Return the form completed by the values of its YAML file (option system.file). A field that has a value keeps it.
+    """Complete the form by its YAML file (system.file). A field that has a value keeps it.
 
-    A form without a file is unchanged. Raise BadConfiguration if the file cannot be read, is no YAML mapping, or has an unknown
-    field or an invalid value.
+    Raise BadConfiguration if the file cannot be read, is no YAML mapping, or has an unknown field or an invalid value.
     """
     if form.file is None:
         return form
@@ -115,9 +110,6 @@ def filled(form: SystemForm) -> SystemForm:
 
 
 def unfinished(form: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the names of the empty fields of a form. `notes`, `peak` and `file` may stay empty and are never included.
-
-    `form`: values by field, as stored in a journal's configuration. None: all fields are empty.
-    """
+    """Return the names of the empty fields. `form`: values by field as in a journal's configuration, None for an empty form."""
     values = form or {}
     return tuple(name for name in FIELDS if name not in OPTIONAL and values.get(name) is None)

@@ -13,11 +13,7 @@ from aiperf.system.host import cpu_features, cpu_model, meminfo
 
 
 def memory(proc: Path, sys: Path) -> Part:
-    """Return memory and swap in whole gibibytes, and the kernel's memory settings, by name.
-
-    Whole gibibytes, because the kernel's own share differs slightly between equal nodes. `proc`, `sys`: folders /proc and /sys.
-    An unreadable setting is the text 'not readable: ' and the reason. Raise OSError without /proc/meminfo.
-    """
+    """Return memory and swap in whole gibibytes (the kernel's share differs between equal nodes), and its settings."""
     sizes = meminfo((proc / "meminfo").read_text())
     return {
         "gibibytes": round(sizes["MemTotal"] / 2**30),
@@ -38,10 +34,6 @@ _FEATURES = frozenset(
 
 
 def processors(proc: Path, sys: Path) -> Part:
-    """Return the description of the processors: model, sockets, cores, NUMA nodes, caches, frequency and mitigations.
-
-    `proc`, `sys`: folders /proc and /sys. An unreadable value is the text 'not readable: ' and the reason.
-    """
     cpus = sys / "devices/system/cpu"
     topologies = sorted(cpus.glob("cpu[0-9]*/topology"))
     packages = {text(each / "physical_package_id") for each in topologies}
@@ -109,14 +101,12 @@ _BOOT = frozenset({
     "transparent_hugepage", "hugepages", "hugepagesz", "default_hugepagesz", "iommu", "intel_iommu", "amd_iommu", "pcie_aspm",
     "processor.max_cstate", "intel_idle.max_cstate", "intel_pstate", "amd_pstate", "tsc", "clocksource",
 })  # fmt: skip
-"""Kernel parameters that affect speed."""
 _LIMITS = ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_MEMLOCK", "RLIMIT_STACK", "RLIMIT_AS")
 
 VARIABLES = re.compile(
     r"(NCCL|GLOO|UCX|OMP|KMP|GOMP|MKL|OPENBLAS|NUMEXPR|CUDA|CUDNN|CUBLAS|NVIDIA|HIP|HSA|ROCR|RCCL|MIOPEN|TORCH|PYTORCH|TRITON|HOROVOD|RAY|"
     r"MALLOC|GLIBC|LD_PRELOAD|OMPI|PMIX|FI|MPICH)(_|$)"
 )
-"""Prefixes of environment variables that affect speed or results of a run."""
 _OF_ONE_PROCESS = re.compile(
     r"_(PID|ID|ADDRESS|IP|PORT|HOST|HOSTNAME|NODE|NAME|SESSION|DIR|TMPDIR|FD|RANK|JOB|SOCKET|URI|URL)$"
 )
@@ -131,32 +121,19 @@ SECRET = re.compile(
     r"(^|_)(PASS|PWD|PW|PIN|CRED|CREDS|JWT|SAS)(_|$)",
     re.IGNORECASE,
 )
-"""Names of secrets, and of files with secrets."""
 _IMAGES = ("AIPERF_IMAGE", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "CONTAINER_IMAGE", "SLURM_CONTAINER")
 
 
 def maker(sys: Path) -> Part:
-    """Return maker, product and board of the machine by name, as the firmware reports them, without serial numbers.
-
-    `sys`: folder /sys. An unreadable value is the text 'not readable: ' and the reason.
-    """
     return {name: text(sys / "class/dmi/id" / name) for name in _IDENTITY}
 
 
 def firmware(sys: Path) -> Part:
-    """Return vendor, version, date and release of the BIOS as text, by name.
-
-    `sys`: folder /sys. An unreadable value is the text 'not readable: ' and the reason.
-    """
     return {name: text(sys / "class/dmi/id" / name) for name in _FIRMWARE}
 
 
 def kernel(proc: Path, sys: Path) -> Part:
-    """Return kernel, operating system, C library, clock source and boot parameters that affect speed, by name.
-
-    `proc`, `sys`: folders /proc and /sys. Other boot parameters are left out, because they may name the host or contain
-    secrets. An unreadable value is the text 'not readable: ' and the reason.
-    """
+    """Return kernel, C library, clock source and boot parameters that affect speed. Others may hold secrets."""
     parameters = [each for each in text(proc / "cmdline").split() if each.partition("=")[0] in _BOOT]
     return {
         "release": text(proc / "sys/kernel/osrelease"),
@@ -170,16 +147,13 @@ def kernel(proc: Path, sys: Path) -> Part:
 
 
 def limits() -> Part:
-    """Return the resource limits of this process by name (such as 'nofile'), each as the text 'SOFT of HARD'. -1: unlimited."""
+    """Return the resource limits of this process as 'SOFT of HARD'. -1: unlimited."""
     of = {name: resource.getrlimit(getattr(resource, name)) for name in _LIMITS}
     return {name.removeprefix("RLIMIT_").lower(): f"{soft} of {hard}" for name, (soft, hard) in of.items()}
 
 
 def container(environment: Mapping[str, str], root: Path) -> str | None:
-    """Return the name of the container runtime, such as 'docker', by its marker files and variables. None without a marker.
-
-    `environment`: environment variables. `root`: root folder of the file system.
-    """
+    """Return the name of the container runtime by its marker files and variables. None without a marker."""
     if "KUBERNETES_SERVICE_HOST" in environment:
         return "kubernetes"
     if (root / "run/.containerenv").exists():
@@ -192,7 +166,6 @@ def container(environment: Mapping[str, str], root: Path) -> str | None:
 
 
 def operating_system() -> str | None:
-    """Return the name and version of the operating system. None if it has no os-release file."""
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except OSError:
@@ -200,10 +173,6 @@ def operating_system() -> str | None:
 
 
 def container_of(environment: Mapping[str, str], root: Path) -> Part:
-    """Return the container runtime as `runtime` and the image as `image`, if the environment names it.
-
-    `environment`: environment variables. `root`: root folder of the file system. A missing value is a text with the reason.
-    """
     image = next((environment[name] for name in _IMAGES if environment.get(name)), None)
     return {
         "runtime": container(environment, root) or "no mark of one",
@@ -212,10 +181,9 @@ def container_of(environment: Mapping[str, str], root: Path) -> Part:
 
 
 def variables(environment: Mapping[str, str]) -> Part:
-    """Return the recorded environment variables by name: those of libraries such as NCCL, CUDA, OMP and Ray.
+    """Return the recorded environment variables: those of libraries such as NCCL, CUDA, OMP and Ray.
 
-    `environment`: all environment variables. For a name that suggests a secret, only the fact that the variable is set is
-    recorded. Passwords in URLs are replaced. Variables that differ between processes, such as RAY_ADDRESS, are left out.
+    A secret is recorded as set, without its value. Passwords in URLs are replaced.
     """
     chosen_variables: Part = {}
     for name, value in sorted(environment.items()):

@@ -1,7 +1,4 @@
-"""System of a run, from its journal (event file): groups of equal nodes, differences between nodes, and the site's form.
-
-A journal stores a description once, in the line of the first node that has it. Lines of further nodes store the hash only.
-"""
+"""System of a run, from its journal: groups of equal nodes, differences between nodes, and the site's form."""
 
 from __future__ import annotations
 
@@ -19,8 +16,6 @@ NOT_THERE = "not there"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One part of the description that differs between nodes."""
-
     part: str
     """'accelerators.devices.NVIDIA 0.driver'."""
     usual: str
@@ -30,15 +25,11 @@ class Difference:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Names of the nodes that differ from most nodes in this part, sorted."""
         return tuple(sorted(node for _, nodes in self.others for node in nodes))
 
 
 def differences(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Difference, ...]:
-    """Return the parts that differ between the descriptions of nodes, sorted by name. Empty if all descriptions are equal.
-
-    `nodes`: description (nested names and values) by node name. Nodes may share a description object. It is flattened once.
-    """
+    """Return the parts that differ between the descriptions of nodes (by name), sorted."""
     flat: dict[int, dict[str, str]] = {}
     for description in nodes.values():
         if id(description) not in flat:
@@ -59,9 +50,9 @@ def differences(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Difference, ...
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return a description (nested names and values) as rows of (dotted name, value as text).
+    """Return a description as rows of (dotted name, value as text).
 
-    `prefix`: text before each name. Items of a list are named by their 'name' if all have one, otherwise they form one value.
+    Items of a list are named by their 'name' if all have one, otherwise they form one value.
     """
     rows: list[tuple[str, str]] = []
     for name, value in tree.items():
@@ -81,10 +72,9 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
 
 
 def in_words(different: Sequence[Difference], nodes: int) -> list[str]:
-    """Return one line of text for each of the first five differing parts, and one line with the number of further parts.
+    """Return a line for each of the first five differing parts, and one with the number of further parts.
 
-    `different`: differing parts. `nodes`: number of all nodes. Example: `3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8,
-    6.1.0-8 on n9, else 6.1.0-10`.
+    Example: `3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8, 6.1.0-8 on n9, else 6.1.0-10`.
     """
     lines = [
         f"{len(each.nodes)} of {nodes} nodes differ: {each.part} {_others(each)}, else {each.usual}"
@@ -104,17 +94,12 @@ def _named(nodes: Sequence[str]) -> str:
 
 
 PROBE = "system"
-"""Name of the preflight reading that describes a node."""
 HASH, DESCRIPTION = "hash", "description"
-"""Names of the facts of this reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """Nodes with equal descriptions."""
-
     hash: str
-    """SHA-256 of the description as JSON with sorted keys."""
     nodes: tuple[str, ...]
     description: Mapping[str, Any]
     """By part: maker, firmware, processors, memory, accelerators, pci, network, storage, kernel, libraries, container, limits,
@@ -123,31 +108,20 @@ class NodeKind:
 
 @dataclass(frozen=True, slots=True)
 class SystemDescription:
-    """System of a run, as its journal describes it."""
-
     form: Mapping[str, Any]
-    """Form of the site (system.*). None for an empty field."""
     unfinished: tuple[str, ...]
-    """Empty fields of the form."""
     kinds: tuple[NodeKind, ...]
     """Kinds of nodes, the most frequent first."""
     not_described: tuple[tuple[str, str], ...]
-    """(node, reason)."""
     differences: tuple[Difference, ...]
-    """Differences between the described nodes."""
 
     @property
     def nodes(self) -> int:
-        """Number of the nodes with a description."""
         return sum(len(kind.nodes) for kind in self.kinds)
 
 
 def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked]) -> SystemDescription:
-    """Return the system of a run: details that the site filled in (options system.*), groups of equal nodes, and differences.
-
-    `config`: configuration of the run. `checks`: results of the node checks (preflight) in the journal. The last check that
-    describes a node counts.
-    """
+    """Return the system of a run. `checks`: node checks in the journal. The last description of a node counts."""
     hashes, why_not = _described(checks)
     by_hash: dict[str, list[str]] = {}
     for node, hash in hashes.items():
@@ -167,10 +141,9 @@ def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked])
 
 
 def stored_once(readings: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """Return a node's preflight readings for the journal, without its description if `known` contains the description's hash.
+    """Return a node's readings without its description if `known` has its hash. A new hash is added to `known`.
 
-    `readings`: results of the node's checks, by name. `known`: hashes of the descriptions that the journal already has. A new
-    hash is added to this set.
+    A journal stores a description once, in the line of the first node that has it.
     """
     reading = readings.get(PROBE)
     facts = {} if reading is None else reading.get("facts", {})
@@ -184,7 +157,6 @@ def stored_once(readings: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
 
 
 def _described(checks: Iterable[NodeChecked]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return by node its hash, and by node the reason if it has none."""
     hashes: dict[str, str] = {}
     why_not: dict[str, str] = {}
     for check in checks:

@@ -8,20 +8,14 @@ from typing import Any
 UNREAD = "not readable: "
 """Prefix of a value that could not be read. The reason follows."""
 Part = dict[str, Any]
-"""Names to values: texts, numbers, lists or further parts."""
 
 
 def unread(why: object) -> str:
-    """Return the text that replaces an unreadable value.
-
-    >>> unread("no such file")
-    'not readable: no such file'
-    """
     return f"{UNREAD}{' '.join(str(why).split())}"
 
 
 def text(file: Path) -> str:
-    """Return the text of a file without surrounding blanks. If it is empty or unreadable: 'not readable: ' and the reason."""
+    """Return the stripped text of a file. If it is empty or unreadable: 'not readable: ' and the reason."""
     try:
         return file.read_text(errors="replace").strip() or unread(f"{file} is empty")
     except OSError as error:
@@ -29,7 +23,6 @@ def text(file: Path) -> str:
 
 
 def number(file: Path) -> int | str:
-    """Return the integer in a file. If there is none, return the text 'not readable: ' and the reason."""
     content = text(file)
     if content.lstrip("-").isdecimal():
         return int(content)
@@ -37,10 +30,7 @@ def number(file: Path) -> int | str:
 
 
 def chosen(file: Path) -> str:
-    """Return the choice in brackets from a file such as 'always [madvise] never'. The whole text if it has no brackets.
-
-    For an unreadable file: 'not readable: ' and the reason.
-    """
+    """Return the choice in brackets from a file such as 'always [madvise] never', or the whole text without brackets."""
     content = text(file)
     _, bracket, rest = content.partition("[")
     return rest.partition("]")[0] if bracket and not content.startswith(UNREAD) else content

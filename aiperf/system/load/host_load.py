@@ -1,7 +1,6 @@
 """Mean processor load of each machine over a window, from telemetry: shares of the run, other programs and the kernel.
 
-Recorders that see the same processes report the same machine. The own times of several containers on a machine are added. A
-period without samples has no load.
+Recorders that see the same processes report the same machine. The own times of several containers on a machine are added.
 """
 
 from __future__ import annotations
@@ -21,23 +20,17 @@ class HostLoad:
     host: str
     """Name of the machine, or names of its containers if there are several."""
     seconds: float
-    """Measured seconds of the window."""
     own: float
     """Share of this run's programs, as far as they are visible."""
     others: float
-    """Share of all other programs."""
     kernel: float
-    """Share of interrupts and kernel threads."""
     stolen: float
-    """Share taken by the hypervisor."""
     stalled: float | None
     """Share of the time in which a process waited for a processor. None if it was not measured."""
 
 
 @dataclass(slots=True)
 class _View:
-    """Sums over the recorders that see the same processes: processor seconds, and wall-clock seconds."""
-
     passed: float = 0.0
     programs: float = 0.0
     own: float = 0.0
@@ -48,21 +41,14 @@ class _View:
 
 
 class LoadBuilder:
-    """Builder of the mean loads of machines: samples are added one by one."""
-
     def __init__(self, window: tuple[float, float]) -> None:
         self._window = window
         self._views: dict[str, dict[str, _View]] = {}
-        """By machine and process space."""
         self._names: dict[str, set[str]] = {}
         self._last: tuple[Session, RecordedSample] | None = None
 
     def add(self, session: Session, look: RecordedSample) -> None:
-        """Add a sample of a recorder. Samples must be added in the order of their file.
-
-        `session`: session of the recorder that took the sample. `look`: sample. One without processor time is ignored. Two
-        samples of a session that are more than 600 s apart add no load.
-        """
+        """Add a sample, in the order of its file. Two samples of a session more than 600 s apart add no load."""
         now = look.processors
         if now is None:
             return
@@ -88,10 +74,7 @@ class LoadBuilder:
             view.stalled += (now.stalled - was.stalled) * inside / step
 
     def loads(self) -> tuple[HostLoad, ...]:
-        """Return the mean load of each machine in the window, sorted by machine name.
-
-        A machine without a measured period in the window is left out.
-        """
+        """Return the loads, sorted by machine name. A machine without a measured period in the window is left out."""
         loads = [
             self._load(", ".join(sorted(self._names[machine])), [*of.values()]) for machine, of in self._views.items()
         ]

@@ -1,8 +1,4 @@
-"""Distribution of a host's processor time: this run, other programs, the kernel and the hypervisor.
-
-Linux only: /proc/stat, /proc/pressure/cpu and the times of all visible processes. All times are counters. Processor time
-between two samples is contained in the next one.
-"""
+"""Distribution of a host's processor time: this run, other programs, the kernel and the hypervisor. Linux only."""
 
 from __future__ import annotations
 
@@ -22,36 +18,26 @@ from aiperf.system.sampler import DeviceSample, ProcessorTime, ReportsProcesses,
 COST_SHARE = 0.005
 """Maximum share of a processor for sampling. On a host with thousands of processes samples become rarer."""
 MOST_NAMED = 8
-"""Maximum number of foreign programs of an accelerator in a sample."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
 class LoadWatch:
-    """Sampler of all processes of a host. It divides the processor time between this run, other programs and the kernel.
-
-    Used from one thread.
-    """
+    """Sampler of all processes of a host. Used from one thread."""
 
     own: OwnProcesses
     every_seconds: float = 5.0
-    """Minimum time between two samples of all processes."""
     proc: Path = Path("/proc")
     _due: float = 0.0
-    """On the monotonic clock."""
     _kernel: int = 0
-    """Ticks of kernel threads since the first sample."""
     _threads: dict[tuple[int, int], int] | None = None
 
     def is_due(self) -> bool:
-        """Return True if it is time for the next sample of all processes. The pauses grow with the cost of a sample."""
+        """The pauses between samples grow with their cost."""
         return time.monotonic() >= self._due
 
     def look(self) -> ProcessorTime:
-        """Sample all processes. Return the host's processor time in seconds: of this run, other programs and the kernel.
-
-        Only differences between two results are meaningful. The call also sets the time at which the next sample is due.
-        """
+        """Sample all processes. Only differences between two results are meaningful."""
         began = time.thread_time()
         ticks = _stat(self.proc)
         everyone = everybody(self.proc)
@@ -76,11 +62,7 @@ class LoadWatch:
         return 0 if before is None else sum(max(0, ticks - before.get(key, 0)) for key, ticks in now.items())
 
     def beside(self, samples: Iterable[DeviceSample], samplers: Iterable[Sampler]) -> list[DeviceSample]:
-        """Return the samples with two values added: the host's processor time, and the foreign programs on each accelerator.
-
-        `samples`: samples of devices. `samplers`: open samplers, which list the processes of accelerators. All processes of the
-        host are sampled.
-        """
+        """Return the samples with two values added: the host's processor time, and the foreign programs on each accelerator."""
         samples = list(samples)
         ids = {sample.device for sample in samples}
         computing = {
@@ -101,19 +83,16 @@ class LoadWatch:
         ]
 
     def _foreign(self, computing: Sequence[int]) -> tuple[str, ...]:
-        """Return the foreign programs among the processes of an accelerator, as 'name pid'."""
         others = [pid for pid in sorted(set(computing)) if pid not in self.own.pids]
         named = [(pid, name(pid, self.proc)) for pid in others]  # the owner of an invisible process is unknown
         return tuple(f"{called} {pid}" for pid, called in named if called)[:MOST_NAMED]
 
 
 def _stat(proc: Path) -> list[int]:
-    """Return the ticks of user, nice, system, idle, iowait, irq, softirq and steal, summed over processors."""
     return [int(word) for word in (proc / "stat").read_text().split("\n", 1)[0].split()[1:9]]
 
 
 def _stalled(proc: Path) -> float | None:
-    """Return the seconds since boot in which a process waited for a processor. None if the kernel does not report it."""
     try:
         text = (proc / "pressure/cpu").read_text()
     except OSError:  # old kernel, or disabled by psi=0

@@ -1,9 +1,8 @@
-"""Processes of this run on a host, and their processor time, including processes that have ended.
+"""Processes of this run on a host, and their processor time, including processes that have ended. Linux only (proc(5)).
 
-Processes of a run descend from its driver, from a process of its Ray cluster, or from the sampling process. Each counts from
-its first sample until its end, also if its parent changes. The time between the last sample of a process and its end is taken
-from its parent's count of children. This is exact unless the parent has ended too or does not wait for its children.
-Linux only (proc(5)).
+They descend from its driver, from a process of its Ray cluster, or from the sampling process. The time between the last sample
+of a process and its end is taken from its parent's count of children. This is exact unless the parent has ended too or does not
+wait for its children.
 """
 
 from __future__ import annotations
@@ -21,23 +20,16 @@ from aiperf.system.processes import Process, command, everybody, process_space
 _RAY_SESSION = re.compile(r"session_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d+_\d+")
 """Ray's name of one session (Ray 2.60). The command line of each Ray daemon contains it."""
 _Key = tuple[int, int]
-"""Process number and start time."""
 
 
 def identity(proc: Path = Path("/proc")) -> str:
-    """Return a text that identifies this process among all machines: BOOT/PID NAMESPACE/PID/START TIME.
-
-    `proc`: folder of the kernel's process files.
-    """
+    """Return a text that identifies this process among all machines: BOOT/PID NAMESPACE/PID/START TIME."""
     pid = os.getpid()
     return f"{boot_id(proc)}/{process_space(proc)}/{pid}/{everybody(proc)[pid].started}"
 
 
 def seen_here(identity: str, proc: Path = Path("/proc")) -> int | None:
-    """Return the process number (PID) of the process that `identity` names. None if it is not visible here or has ended.
-
-    `identity`: text BOOT/PID NAMESPACE/PID/START TIME. `proc`: folder of the kernel's process files.
-    """
+    """Return the PID of the process that `identity` names. None if it is not visible here or has ended."""
     boot, space, pid, started = identity.split("/")
     process = everybody(proc).get(int(pid))
     is_here = (boot, space) == (str(boot_id(proc)), str(process_space(proc)))
@@ -45,10 +37,10 @@ def seen_here(identity: str, proc: Path = Path("/proc")) -> int | None:
 
 
 def roots_of(asking: int, driver: int | None, proc: Path = Path("/proc")) -> tuple[frozenset[int], str | None]:
-    """Return the process numbers of a run's root processes on this host, and the name of its Ray session (None without Ray).
+    """Return the PIDs of a run's root processes on this host, and the name of its Ray session (None without Ray).
 
-    All processes of the run descend from the roots. `asking`: a process of the run. Ray daemons and modules of this package
-    among its ancestors are roots too. `driver`: process number of the run's main process, None if it is not visible here.
+    `asking`: a process of the run. Ray daemons and modules of this package among its ancestors are roots too. `driver`: None if
+    it is not visible here.
     """
     everyone = everybody(proc)
     roots, session = {asking} if driver is None else {asking, driver}, None
@@ -76,23 +68,16 @@ class OwnProcesses:
         self._session = ray_session
         self._proc = proc
         self._asked: set[_Key] = set()
-        """Processes whose command line has been read."""
         self._last: dict[_Key, Process] | None = None
         self._first_start = 0
-        """Latest start time among the processes of the first sample. Later processes are new."""
         self.ticks = 0
-        """Processor ticks since the first sample."""
 
     @property
     def pids(self) -> frozenset[int]:
-        """Process numbers (PIDs) of the run's processes that were alive at the last sample."""
         return frozenset(pid for pid, _ in self._last or ())
 
     def look(self, everyone: Mapping[int, Process]) -> None:
-        """Add the processor time of the run's processes since the last sample to `ticks`. The first call adds nothing.
-
-        `everyone`: all visible processes by process number.
-        """
+        """Add the processor time since the last sample to `ticks`. The first call adds nothing."""
         now = {(process.pid, process.started): process for process in self._family(everyone)}
         if self._last is None:
             self._first_start = max((process.started for process in everyone.values()), default=0)
@@ -115,7 +100,6 @@ class OwnProcesses:
                 waiting += children[pid]
 
     def _of_ray(self, everyone: Mapping[int, Process]) -> list[int]:
-        """Return new processes whose command line contains the Ray session's name."""
         if self._session is None:
             return []
         keys = {(process.pid, process.started) for process in everyone.values()}
@@ -124,11 +108,11 @@ class OwnProcesses:
 
 
 def gained(before: Mapping[_Key, Process], now: Mapping[_Key, Process], first_start: int) -> int:
-    """Return the clock ticks of processor time that the processes of a run used between two samples.
+    """Return the clock ticks that the processes of a run used between two samples.
 
-    `before`, `now`: processes of the run in each sample, by process number and start time. `first_start`: latest start in ticks
-    since boot among all processes of the first sample. A process that started later counts in full, another one that is only in
-    `now` not at all. Ended processes count up to the last sample, and fully if a remaining process waited for them.
+    `first_start`: latest start in ticks among all processes of the first sample. A process that started later counts in full,
+    another one that is only in `now` not at all. Ended processes count up to the last sample, and fully if a remaining process
+    waited for them.
     """
     survivors = before.keys() & now.keys()
     own = sum(max(0, now[key].ticks - before[key].ticks) for key in survivors)

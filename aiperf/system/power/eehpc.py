@@ -1,7 +1,4 @@
-"""Conditions of Level 1 of the EE HPC Working Group's power measurement methodology, by aspect.
-
-The Green500 accepts Level 1 and above. Sources: docs/report.md. Levels 2 and 3 are not judged.
-"""
+"""Conditions of Level 1 of the EE HPC Working Group's power measurement methodology, by aspect. Sources: docs/report.md."""
 
 from __future__ import annotations
 
@@ -23,17 +20,13 @@ class Measurement:
     """Properties of a power measurement. None if unknown. An unknown property does not meet its condition."""
 
     interval_seconds: float | None
-    """Interval between samples."""
     is_integrated: bool
     """True if the meter integrates energy itself without a break and its counter was read."""
     core_share: float
-    """Measured share of the core phase (the run's valid window)."""
     nodes: int
-    """Number of nodes behind the meters."""
     all_nodes: int
     """Number of nodes that took part in the run."""
     watts: float | None
-    """Mean over the measured time."""
     measured: frozenset[str]
     """Measured subsystems: 'accelerators', 'processors', 'nodes', 'interconnect', 'storage', 'cooling', …"""
     estimated: frozenset[str]
@@ -43,14 +36,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """Finding for one aspect of the methodology in a measurement."""
-
     name: str
     level: int
-    """1 if its condition is met, else 0."""
     found: str
     missing: str | None
-    """Condition of Level 1. None if it is met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +47,11 @@ class Level:
     """Level of a measurement: the lowest level of its aspects."""
 
     level: int
-    """0 or 1."""
     aspects: tuple[Aspect, ...]
 
 
 def level(one: Measurement) -> Level:
-    """Return the level (0 or 1) of a power measurement by the EE HPC methodology, with the finding for each aspect.
-
-    `one`: properties of the measurement. Level 1 requires that every aspect meets its condition.
-    """
+    """Return the level with the finding for each aspect. Level 1 requires that every aspect meets its condition."""
     is_often = one.is_integrated or (one.interval_seconds is not None and one.interval_seconds <= 1.0)
     is_enough = one.nodes >= max(LEAST_NODES, one.all_nodes / 10) and (one.watts or 0.0) >= LEAST_WATTS
     is_before_supplies = one.point == "upstream" or (one.point == "downstream" and one.loss != "not adjusted")

@@ -1,7 +1,6 @@
-"""Energy of a run from counters and from power samples, over the measured time.
+"""Energy of a run from counters and from power samples, over the measured time. A gap adds no energy.
 
-A gap adds no energy. Power is the mean over the measured time, and the measured share of the window is reported with it.
-FLOPS/W is the score divided by this power.
+Power is the mean over the measured time. FLOPS/W is the score divided by this power.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from aiperf.system.summary import DeviceTelemetry, Telemetry
 DISAGREEMENT = 0.05
 """Largest plausible difference between a counter and integrated samples, or between a meter and the sensors behind it."""
 CONTRADICTION = "0 plausibility"
-"""Name of the aspect that contradictory meters fail. It is listed only if they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,6 @@ class Energy:
     measured_share: float
     """Measured share of the seconds in which the devices were present. Gaps are in no energy value."""
     watts: float | None
-    """Mean over the window: mean of each device over its measured time, weighted by its time of presence."""
     counted_joules: float | None
     """Energy by counters alone, over the seconds that counters and samples both cover."""
     sampled_joules: float | None
@@ -41,29 +38,22 @@ class Energy:
     disagreement: float | None
     """Samples ÷ counters − 1, over the same seconds. None unless both exist."""
     worst_disagreement: float | None
-    """Disagreement of the device with the largest difference."""
     worst_device: str | None
     counted_share: float | None
     """Share of the measured seconds that counters cover."""
     counter_restarts: int
     """Number of counter resets. Samples cover the time in between, or it is a gap."""
     flops_per_watt: float | None
-    """Score ÷ watts of this scope alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnergyFacts:
-    """Energy of a run by measured scope, and the EE HPC level of its best measurement."""
-
     scopes: tuple[Energy, ...]
-    """Widest scope first: meters, accelerators, processors."""
     level: Level
     of: str
-    """Scope of the level."""
 
     @property
     def best(self) -> Energy:
-        """Energy of the widest measured scope: of external meters, else accelerators, else processors."""
         return self.scopes[0]
 
 
@@ -75,12 +65,10 @@ def energy_facts(
     there: Mapping[int, float],
     window_seconds: float,
 ) -> EnergyFacts | None:
-    """Return energy in joules, power in watts, FLOPS/W and EE HPC level for a run's valid window. None without measured energy.
+    """Return the energy of a run's valid window and its EE HPC level. None without measured energy.
 
-    `telemetry`: telemetry over the window, None if there is none. `meters`: external power meters over the window. `nodes`:
-    hosts of the workers. `flops_per_second`: score of the run, None without a score. `there`: seconds of presence in the
-    window, by worker number. `window_seconds`: length of the window. Devices of a worker that was not present count in no
-    value. A host is present all the time.
+    `nodes`: hosts of the workers. `there`: seconds of presence in the window, by worker number. Devices of a worker that was
+    not present count in no value. A host is present all the time.
     """
     devices = [] if telemetry is None else [one for one in telemetry.devices if one.worker in there]
     accelerators = [one for one in devices if one.device.kind == "accelerator"]
@@ -110,7 +98,6 @@ def energy_facts(
 def _watts_of_hosts(
     devices: Sequence[DeviceTelemetry], there: Mapping[int, float], window_seconds: float
 ) -> dict[str, float]:
-    """Return mean watts inside each host, from sensors of accelerators and processors. Devices without a value count as 0."""
     watts: dict[str, float] = {}
     for one in devices:
         seconds = there[one.worker] if one.device.kind == "accelerator" else window_seconds
@@ -120,10 +107,7 @@ def _watts_of_hosts(
 
 
 def _contradiction(meters: Sequence[Meter], inside: Mapping[str, float]) -> Aspect | None:
-    """Compare meters of whole nodes with the sensors inside. Return None if there is no contradiction.
-
-    The mapping of meters to hosts is unknown. The comparison uses the hosts with the lowest power.
-    """
+    """Compare meters of whole nodes with the sensors inside, by the hosts with the lowest power. None if they agree."""
     whole = [meter for meter in meters if "nodes" in meter.form.measured]
     measured = [meter.window.power_mean_watts for meter in whole]
     if not whole or None in measured:
@@ -139,11 +123,6 @@ def _contradiction(meters: Sequence[Meter], inside: Mapping[str, float]) -> Aspe
 
 
 def energy_warnings(facts: EnergyFacts) -> tuple[RunWarning, ...]:
-    """Return the warnings for contradictory energies: meters against sensors, or energy counters against power samples.
-
-    `facts`: energy of the run. Empty without a contradiction. A difference of more than 5 % between counters and samples is
-    one.
-    """
     contradictions = tuple(
         RunWarning(
             f"the power is contradictory: {aspect.found}",
@@ -172,7 +151,6 @@ def _energy(
     window_seconds: float,
     flops_per_second: float | None,
 ) -> Energy | None:
-    """Return the energy of a group of devices. `there`: seconds of presence in the window by device."""
     known = [one for one in devices if one.energy_joules is not None]
     if not known:
         return None

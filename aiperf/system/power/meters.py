@@ -1,8 +1,4 @@
-"""External power meters of a run: the folder power/ next to its journal, with a form and a table of samples per meter.
-
-The form names the nodes and subsystems behind the meter and the point of measurement. Samples are integrated like those of
-devices, with the same rules for gaps, restarts and counters.
-"""
+"""External power meters of a run: the folder power/ next to its journal, with a form and a table of samples per meter."""
 
 from __future__ import annotations
 
@@ -27,7 +23,6 @@ from aiperf.system.summary import DamagedFile, DeviceTelemetry, summarise
 
 FOLDER = "power"
 LONGEST_LINE = 1 << 16
-"""Maximum characters per line of a table."""
 COLUMNS = ("unix_seconds", "watts", "joules")
 
 
@@ -35,7 +30,6 @@ class MeterForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Form of a meter: power/NAME.yaml. The samples are in NAME.csv."""
 
     nodes: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
-    """Number of compute nodes behind this meter."""
     measured: list[str]
     """Subsystems behind this meter: nodes, interconnect, storage, cooling, …"""
     point: Point
@@ -47,39 +41,29 @@ class MeterForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     estimated: list[str] = []
     """Subsystems with estimated power that is included in the samples."""
     device: str = ""
-    """Maker and model of the meter, and its accuracy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """External power meter with its energy over the run's window."""
-
     name: str
     form: MeterForm
     window: DeviceTelemetry
-    """Its energy, integrated like that of a device."""
     interval_seconds: float
     damaged: DamagedFile | None = None
-    """Skipped lines of its table."""
 
 
 def read_meters(run_folder: Path, started_unix: float, window: tuple[float, float]) -> tuple[Meter, ...]:
-    """Return all external power meters of a run with their energy over a time window. Empty without a folder power/.
+    """Return the meters of a run with their energy over a window. Empty without a folder power/.
 
-    `run_folder`: folder of the run, with power/NAME.yaml (form) and NAME.csv (samples) of each meter. `started_unix`: start of
-    the run in seconds since 1970. `window`: start and end in seconds since the start of the run. Invalid lines of a table are
-    skipped and counted. Raise BadPower if a form or a table is unreadable or invalid, or a table has fewer than two samples.
+    Invalid lines of a table are skipped and counted. Raise BadPower if a form or a table is unreadable or invalid, or a table
+    has fewer than two samples.
     """
     forms = sorted((run_folder / FOLDER).glob("*.yaml"))
     return tuple(_meter(form, started_unix, window) for form in forms)
 
 
 def measurement(meters: tuple[Meter, ...], all_nodes: int) -> Measurement:
-    """Return one measurement for all power meters of a run. Watts are added, and subsystems are united.
-
-    The nodes of the meters that measure the subsystem 'nodes' are added. Each other property is that of the worst meter.
-    `meters`: at least one meter. `all_nodes`: number of nodes that took part in the run. Watts are None if a meter has none.
-    """
+    """Return one measurement for all meters: watts are added, subsystems united. Others are of the worst meter."""
     points: tuple[Point, ...] = ("unknown", "inside nodes", "downstream", "upstream")
     losses: tuple[Loss, ...] = ("not adjusted", "modelled", "measured")
     watts = [meter.window.power_mean_watts for meter in meters]
@@ -133,7 +117,6 @@ def _records(name: str, interval: float, looks: list[RecordedSample]) -> Iterato
 
 
 def _looks(table: Path, started_unix: float, damaged: list[Damage]) -> Iterator[RecordedSample]:
-    """Yield the samples of a table. Invalid lines are skipped and added to `damaged`."""
     law = f"a meter's table is CSV with a line of names: {COLUMNS[0]}, and {COLUMNS[1]} or {COLUMNS[2]} or both"
     try:
         require_file(table)
@@ -166,7 +149,6 @@ def _looks(table: Path, started_unix: float, damaged: list[Damage]) -> Iterator[
 
 
 def _look(row: dict[str, str], meter: str, started_unix: float) -> RecordedSample:
-    """Return the sample of a line. Raises ValueError."""
     at, watts, joules = (_number(row, name) for name in COLUMNS)
     if at is None:
         raise ValueError(f"a sample needs its {COLUMNS[0]}, but the cell is empty")
@@ -174,7 +156,6 @@ def _look(row: dict[str, str], meter: str, started_unix: float) -> RecordedSampl
 
 
 def _number(row: dict[str, str], name: str) -> float | None:
-    """Return a cell's number, or None for an empty cell. Raises ValueError for text or a number outside the limits."""
     text = (row.get(name) or "").strip()
     try:
         value = float(text) if text else None

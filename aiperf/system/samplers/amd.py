@@ -22,16 +22,15 @@ NOT_SUPPORTED = 2
 
 
 def given(answer: object, key: str | None = None) -> float | None:
-    """Return the number under `key` in an answer of amdsmi, or the answer itself. None for 'N/A', or without such a number."""
     value = answer if key is None else answer.get(key) if isinstance(answer, dict) else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def cap_watts(power_cap: float | None) -> float | None:
-    """Return an accelerator's power limit in watts. None if it has none (0) or amdsmi gives none.
+    """Return the power limit in watts. None if there is none (0).
 
-    `power_cap`: number from amdsmi, in microwatts, or in watts in older releases, without a unit field. No board draws 100 kW
-    and no limit is below 0.1 W. The two units are therefore distinguishable.
+    `power_cap`: microwatts, or watts in older releases, without a unit field. No board draws 100 kW and no limit is below 0.1
+    W. The two units are therefore distinguishable.
     """
     if power_cap is None or power_cap == 0:
         return None
@@ -39,10 +38,7 @@ def cap_watts(power_cap: float | None) -> float | None:
 
 
 def violations(answer: dict[str, Any] | None) -> tuple[str, ...] | None:
-    """Return the names of the limits (temperature, power) that reduce the clock now, such as 'ppt_pwr'. Empty if none does.
-
-    `answer`: answer of amdsmi_get_violation_status. None if the board does not report them (MI2xx and older).
-    """
+    """Return the names of the limits that reduce the clock now, such as 'ppt_pwr'. `answer`: None on MI2xx and older."""
     if answer is None:
         return None
     states = {name: answer.get(f"active_{name}") for name in VIOLATIONS}
@@ -52,10 +48,7 @@ def violations(answer: dict[str, Any] | None) -> tuple[str, ...] | None:
 
 
 def load() -> Any:
-    """Import the module amdsmi and return it. Raise Unavailable if no AMD driver is loaded or the import fails.
-
-    The driver is checked first: without ROCm's library the import prints advice and raises KeyError (7.0.2).
-    """
+    """Check the driver first: without ROCm's library the import prints advice and raises KeyError (7.0.2)."""
     if not Path("/sys/module/amdgpu").exists():
         raise Unavailable("no amdgpu driver is loaded")
     try:
@@ -65,10 +58,7 @@ def load() -> Any:
 
 
 class AmdSampler:
-    """Sampler of all AMD accelerators of this host. Each die of an MI250 is one device, as in ROCm.
-
-    `library`: module amdsmi. Raise Unavailable if it cannot be initialised.
-    """
+    """Sampler of all AMD accelerators of this host by the module amdsmi. Each die of an MI250 is one device, as in ROCm."""
 
     def __init__(self, library: Any) -> None:
         self._smi = library
@@ -82,22 +72,15 @@ class AmdSampler:
         ]
 
     def devices(self) -> list[Device]:
-        """Return the AMD accelerators of this host, in amdsmi's order."""
         return [device for _, device in self._handles]
 
     def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
-        """Return one sample (utilization, memory, power, clocks, temperature, errors) of each wanted accelerator.
-
-        `wanted`: identifiers of accelerators. Default: all. In the sample of a lost accelerator only `gone` is set.
-        """
         return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
 
     def close(self) -> None:
-        """Release amdsmi. No sample can be taken afterwards."""
         self._smi.amdsmi_shut_down()
 
     def _ask(self, name: str, *arguments: Any) -> Any:
-        """Return the answer of an amdsmi call: {} if the board does not support it, None if it fails."""
         call: Callable[..., Any] | None = getattr(self._smi, name, None)
         if call is None:
             return None

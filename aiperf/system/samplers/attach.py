@@ -1,7 +1,7 @@
 """Opening of samplers on this host, and selection of the accelerators that a process may use.
 
-Other vendors can be added by an entry point in the group `aiperf.samplers`: a callable without arguments that returns a
-Sampler or raises Unavailable.
+Other vendors can be added by an entry point in the group `aiperf.samplers`: a callable without arguments that returns a Sampler
+or raises Unavailable.
 """
 
 from __future__ import annotations
@@ -25,15 +25,12 @@ NONE_SELECTED = ("", "-1", "NoDevFiles")
 
 @dataclass(frozen=True, slots=True)
 class OpenSamplers:
-    """Open samplers by name, and the reasons why the others are not open."""
-
     samplers: dict[str, Sampler]
     absent: dict[str, str]
     faults: tuple[str, ...] = ()
     """Reason and fix for each kind of accelerator that the host has but cannot use. Empty if no accelerator is selected."""
 
     def close(self) -> None:
-        """Close all open samplers."""
         for sampler in self.samplers.values():
             sampler.close()
 
@@ -56,10 +53,7 @@ def _installed(entry: importlib.metadata.EntryPoint) -> Sampler:
 
 
 def accelerator_samplers() -> dict[str, Callable[[], Sampler]]:
-    """Return a function that opens the sampler, for each kind of accelerator sampler: 'nvml', 'amdsmi' and installed ones.
-
-    The key is the name of the sampler. The function raises Unavailable if the sampler cannot be opened on this host.
-    """
+    """Return a function that opens the sampler or raises Unavailable, by name: 'nvml', 'amdsmi' and installed ones."""
     openers: dict[str, Callable[[], Sampler]] = {"nvml": _nvml, "amdsmi": _amd}
     for entry in importlib.metadata.entry_points(group="aiperf.samplers"):
         openers[entry.name] = partial(_installed, entry)
@@ -67,10 +61,7 @@ def accelerator_samplers() -> dict[str, Callable[[], Sampler]]:
 
 
 def attach(openers: Mapping[str, Callable[[], Sampler]]) -> OpenSamplers:
-    """Open samplers. Return the open ones, and for each sampler that raised Unavailable the reason.
-
-    `openers`: function that opens a sampler, by name. Other errors than Unavailable propagate.
-    """
+    """Return the open samplers, and for each sampler that raised Unavailable the reason."""
     samplers: dict[str, Sampler] = {}
     absent: dict[str, str] = {}
     faults: list[str] = []
@@ -85,7 +76,6 @@ def attach(openers: Mapping[str, Callable[[], Sampler]]) -> OpenSamplers:
 
 
 def sampled_accelerators() -> tuple[tuple[Device, ...], OpenSamplers]:
-    """Return all accelerators of this host that samplers find, and the samplers, which are closed again."""
     attached = attach(accelerator_samplers())
     devices = tuple(device for sampler in attached.samplers.values() for device in sampler.devices())
     attached.close()
@@ -95,10 +85,10 @@ def sampled_accelerators() -> tuple[tuple[Device, ...], OpenSamplers]:
 def visible(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[Device, ...]:
     """Return the accelerators that a process with these environment variables may use, in the order of the selection.
 
-    `devices`: all accelerators of the host. NVIDIA: CUDA_VISIBLE_DEVICES. AMD: ROCR_VISIBLE_DEVICES, then HIP_VISIBLE_DEVICES
-    with numbers within the first selection. Unset: all. Entries are numbers or prefixes of UUIDs. As in CUDA, the first unknown
-    entry ends the list. Numbers are in PCI order, which is CUDA's order on a host with one accelerator model. A slice of a
-    device ('MIG-…') selects none, since NVML reports the utilization of whole devices only.
+    NVIDIA: CUDA_VISIBLE_DEVICES. AMD: ROCR_VISIBLE_DEVICES, then HIP_VISIBLE_DEVICES with numbers within the first selection.
+    Unset: all. Entries are numbers or prefixes of UUIDs. As in CUDA, the first unknown entry ends the list. Numbers are in PCI
+    order, which is CUDA's order on a host with one accelerator model. A slice of a device ('MIG-…') selects none, since NVML
+    reports the utilization of whole devices only.
     """
     chosen: list[Device] = []
     for vendor in dict.fromkeys(device.vendor for device in devices):
@@ -111,10 +101,7 @@ def visible(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[
 
 
 def slices(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the identifier of the NVIDIA device slice ('MIG-…') that a process with these environment variables may use.
-
-    Empty without a slice. CUDA shows a process one slice, the first entry of CUDA_VISIBLE_DEVICES, and nothing after it.
-    """
+    """Return the slice ('MIG-…') that a process may use: the first entry of CUDA_VISIBLE_DEVICES, if it is one."""
     first = environment.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
     return (first,) if first.startswith("MIG-") else ()
 
@@ -124,8 +111,7 @@ def usable(
 ) -> tuple[Device, ...]:
     """Return the accelerators that a process with these environment variables may use. A slice is one device.
 
-    `devices`: all accelerators of the host. `slice_bytes`: called with the identifier of a slice ('MIG-…'), returns its memory
-    in bytes, or None if it cannot be read.
+    `slice_bytes`: returns the memory of a slice by its identifier, or None if it cannot be read.
     """
     parents = [device for device in devices if device.vendor == "NVIDIA"]
     parts = slices(environment) if parents else ()
@@ -135,9 +121,7 @@ def usable(
 
 
 def hip_selection(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables to add for Ray, which rejects ROCR_VISIBLE_DEVICES without HIP_VISIBLE_DEVICES.
-
-    Slurm sets the first one only. Empty if nothing must be added.
+    """Return the variables to add for Ray, which rejects Slurm's ROCR_VISIBLE_DEVICES without HIP_VISIBLE_DEVICES.
 
     >>> hip_selection({"ROCR_VISIBLE_DEVICES": "4,5"})
     {'HIP_VISIBLE_DEVICES': '0,1'}

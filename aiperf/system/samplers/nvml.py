@@ -1,7 +1,4 @@
-"""Sampler of NVIDIA accelerators by nvidia-ml-py (`pynvml`), which is imported when the sampler is opened.
-
-Only this module translates bits and codes of NVML to names.
-"""
+"""Sampler of NVIDIA accelerators by nvidia-ml-py (`pynvml`), which is imported when the sampler is opened."""
 
 from __future__ import annotations
 
@@ -63,10 +60,7 @@ _RECOVERED = "to 0x0 (None)"
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
-    """Return the names of the reasons for a reduced clock in a bit mask of NVML, lowest bit first. Empty for 0.
-
-    `mask`: bits of nvmlClocksEventReasons. An unknown bit keeps its number ('bit_0x800').
-    """
+    """Return the names of the bits of nvmlClocksEventReasons, lowest first. An unknown bit keeps its number ('bit_0x800')."""
     bits = (1 << position for position in range(mask.bit_length()))
     return tuple(THROTTLE_BITS.get(bit, f"bit_{bit:#x}") for bit in bits if mask & bit)
 
@@ -82,12 +76,10 @@ def _bus(pci: str) -> str:
 
 
 def _text(answer: str | bytes) -> str:
-    """Return an answer as text. Old releases of the module return bytes."""
     return answer.decode() if isinstance(answer, bytes) else str(answer)
 
 
 def _driver_fault(reason: str) -> str:
-    """Text about a driver that is there but does not start. An empty CUDA_VISIBLE_DEVICES permits a run on processors."""
     return (
         f"NVIDIA's driver is there, but its library cannot use it ({reason}). Reboot, or install driver and library of equal "
         "versions, or set CUDA_VISIBLE_DEVICES= to run on processors"
@@ -95,7 +87,6 @@ def _driver_fault(reason: str) -> str:
 
 
 def slice_bytes(uuid: str) -> int | None:
-    """Return the memory of a device slice in bytes. None if NVML does not report it. `uuid`: 'MIG-…'."""
     import pynvml
 
     try:
@@ -114,9 +105,6 @@ class NvmlSampler:
     """Sampler of all NVIDIA accelerators of this host that NVML reports.
 
     Without a running persistence daemon, opening takes seconds per accelerator, because the driver initializes each.
-
-    Raises:
-        Unavailable: if there is no NVIDIA driver.
     """
 
     def __init__(self) -> None:
@@ -159,23 +147,13 @@ class NvmlSampler:
                 self._handles.append((handle, self._describe(handle, index, driver)))
 
     def devices(self) -> list[Device]:
-        """Return the NVIDIA accelerators of this host, in NVML's order. Lost ones are included."""
         return [device for _, device in self._handles]
 
     def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
-        """Return one sample (utilization, memory, power, clocks, temperature, errors) of each wanted accelerator.
-
-        `wanted`: identifiers of accelerators. Default: all. In the sample of a lost accelerator only `gone` is set.
-        """
         return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
 
     def health(self, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Return health indicators by name for each device, by device identifier. None for an indicator that cannot be read.
-
-        `wanted`: identifiers of devices. Devices that were lost at the opening are left out. `ecc_uncorrected_since_boot`:
-        uncorrected memory errors since the driver started. `xids`: hardware error codes in the kernel log. `processes`: numbers
-        of the processes that compute on the device.
-        """
+        """Return health indicators by name for each device, by identifier. None for an indicator that cannot be read."""
         nvml, log = self._nvml, kernel_log()
         xids = None if log is None else hardware_xids(log)
         found: dict[str, dict[str, Any]] = {}
@@ -197,11 +175,6 @@ class NvmlSampler:
         return found
 
     def computing(self, wanted: Collection[str]) -> dict[str, list[int] | None]:
-        """Return the process numbers (PIDs) of the processes that compute on each device, by device identifier.
-
-        `wanted`: identifiers of devices. The value is None if NVML does not report the processes. Devices that were lost at
-        the opening are left out.
-        """
         return {
             device.id: self._ask(partial(self._computing, handle))[0]
             for handle, device in self._handles
@@ -215,11 +188,9 @@ class NvmlSampler:
             return None
 
     def close(self) -> None:
-        """Release NVML. No sample can be taken afterwards."""
         self._nvml.nvmlShutdown()
 
     def _ask(self, call: Callable[[], T]) -> tuple[T | None, str | None]:
-        """Return (answer, None), (None, reason) for a lost device, or (None, None) if it cannot give this value."""
         try:
             return call(), None
         except self._nvml.NVMLError as error:
@@ -292,8 +263,6 @@ class NvmlSampler:
 def hardware_xids(lines: Iterable[str]) -> dict[str, list[int]]:
     """Return NVIDIA's error codes (Xids) that mean faulty hardware, each once, by PCI domain, bus and device.
 
-    `lines`: lines of the kernel log.
-
     >>> hardware_xids(["NVRM: Xid (PCI:0008:3B:00): 79, pid=7, …", "NVRM: Xid (PCI:0008:3B:00): 31, …"])
     {'8:3b:00': [79]}
     """
@@ -315,10 +284,7 @@ def hardware_xids(lines: Iterable[str]) -> dict[str, list[int]]:
 
 
 def kernel_log(path: Path = Path("/dev/kmsg")) -> list[str] | None:
-    """Return the lines of the kernel log since boot, as far as they are kept. None if the log is not readable.
-
-    It is not readable in most containers. `path`: device of the log.
-    """
+    """Return the lines of the kernel log since boot. None if it is not readable, as in most containers."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -18,9 +18,8 @@ from aiperf.config import RunConf
 from aiperf.errors import NoWorkers
 from aiperf.files import host_name
 from aiperf.journal.events import NodeChecked
-from aiperf.measure import clock
 from aiperf.measure.all_probes import full, quick
-from aiperf.measure.probe import NodeReadings, Setting, meeting
+from aiperf.measure.probe import CLOCK, NodeReadings, Setting, clock_offset, meeting
 from aiperf.measure.prober import Prober
 from aiperf.preflight.node_faults import NodeVerdict, judge
 from aiperf.preflight.preflight_config import PreflightConf
@@ -112,8 +111,8 @@ def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, describ
 
     `described`: hashes of descriptions that the journal already contains. The hash of this node is added.
     """
-    clock_reading = one.readings.get(clock.NAME)
-    off = clock.offset(clock_reading) if clock_reading is not None and clock_reading.failed is None else None
+    measured = one.readings.get(CLOCK)
+    off = clock_offset(measured) if measured is not None and measured.failed is None else None
     return NodeChecked(
         at=0.0,
         address=one.address,

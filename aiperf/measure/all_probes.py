@@ -1,12 +1,25 @@
-"""Lists of the probes (measurements) of a single node, in the order in which they run. Probes without torch come first."""
+"""Probes of a node that are no rates (accelerators, versions, data set, system), and the lists of all probes in their order."""
 
 from __future__ import annotations
 
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+
+from aiperf.data.survey import data_fingerprint
 from aiperf.measure.disk import AT_ONCE, DiskRead, DiskWrite, Space
 from aiperf.measure.matrix_product import MatrixProduct
 from aiperf.measure.memory_bandwidth import MemoryBandwidth
-from aiperf.measure.node_properties import Accelerators, Data, System, Versions
-from aiperf.measure.probe import Probe
+from aiperf.measure.probe import Probe, ProbeReading, Setting
+from aiperf.system.describe import describe_node, folders_of, hash_of, versions
+from aiperf.system.processes import name as process_name
+from aiperf.system.sampler import Device
+from aiperf.system.samplers.attach import accelerator_samplers, attach, sampled_accelerators, slices, visible
+from aiperf.system.source import digest, installed
 
 SMALL, LARGE = 2**22, 2**26
 
@@ -33,3 +46,96 @@ def full(nodes: int = 1) -> tuple[Probe, ...]:
         MatrixProduct(),
         MemoryBandwidth(),
     )
+
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerators:
+    """Probe of the accelerators that this node's processes may use: their number, and their state from the vendor's library."""
+
+    name: ClassVar[str] = "accelerators"
+    unit: ClassVar[str] = "count"
+
+    def measure(self, setting: Setting) -> ProbeReading:
+        attached = attach(accelerator_samplers())
+        try:
+            usable: list[Device] = []
+            devices: list[dict[str, Any]] = []
+            for sampler in attached.samplers.values():
+                own = visible(sampler.devices(), os.environ)
+                samples = {sample.device: sample for sample in sampler.sample([device.id for device in own])}
+                devices += [
+                    _flat(msgspec.to_builtins(device), msgspec.to_builtins(samples[device.id])) for device in own
+                ]
+                usable += own
+                health = getattr(sampler, "health", None)  # only some vendors report more than samples
+                if health is not None:
+                    more = health([device.id for device in own])
+                    devices = [each | more.get(each["id"], {}) for each in devices]
+            for each in devices:
+                each["process_names"] = {str(pid): process_name(pid) for pid in each.get("processes") or ()}
+            # NVML reports the state of whole devices only
+            parts = slices(os.environ) if "nvml" in attached.samplers else ()
+            facts: dict[str, Any] = {
+                "expected": setting.accelerators,
+                "devices": devices,
+                "slices": list(parts),
+                "not_seen_by": attached.absent,
+                "driver_faults": list(attached.faults),
+            }
+            if SHARED_MEMORY.is_dir():
+                room = os.statvfs(SHARED_MEMORY)
+                facts["shared_memory_bytes"] = room.f_bavail * room.f_frsize
+            count = float(len(usable) + len(parts))
+            return ProbeReading(probe=self.name, unit=self.unit, series={"usable": [count]}, facts=facts)
+        finally:
+            attached.close()
+
+
+def _flat(device: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
+    return device | {name: value for name, value in sample.items() if name != "device"}
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Probe of versions: Python, installed packages, AIPerf's source files (SHA-256), and the driver of the accelerators."""
+
+    name: ClassVar[str] = "versions"
+    unit: ClassVar[str] = "text"
+
+    def measure(self, setting: Setting) -> ProbeReading:
+        devices, _ = sampled_accelerators()
+        return ProbeReading(
+            probe=self.name,
+            unit=self.unit,
+            facts={
+                "python": platform.python_version(),
+                "packages": versions(),
+                "source": digest(installed()),
+                "drivers": sorted({device.driver for device in devices if device.driver}),
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    name: ClassVar[str] = "data"
+    unit: ClassVar[str] = "text"
+
+    def measure(self, setting: Setting) -> ProbeReading:
+        return ProbeReading(probe=self.name, unit=self.unit, facts={"fingerprint": data_fingerprint(setting.dataset)})
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    name: ClassVar[str] = "system"
+    unit: ClassVar[str] = "text"
+
+    def measure(self, setting: Setting) -> ProbeReading:
+        folders = folders_of(setting.folder, getattr(setting.dataset, "root", None)) | {"temporary": setting.temporary}
+        described = describe_node(folders)
+        return ProbeReading(
+            probe=self.name, unit=self.unit, facts={"hash": hash_of(described), "description": described}
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,3 +97,49 @@ def meeting(parent: Path) -> Iterator[SharedFolderMark]:
         yield SharedFolderMark(folder, mark)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+CLOCK = "clock"
+"""Name of the probe of clocks: NTP's formula (RFC 5905, section 8) over a few round trips."""
+ROUND_TRIPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrip:
+    """One request and its answer, in seconds since 1970: by the head's clock, the node's (twice), and the head's."""
+
+    sent: float
+    received: float
+    answered: float
+    returned: float
+
+    @property
+    def offset(self) -> float:
+        """Seconds by which the node's clock is ahead of the head's."""
+        return ((self.received - self.sent) + (self.answered - self.returned)) / 2
+
+    @property
+    def error(self) -> float:
+        return ((self.returned - self.sent) - (self.answered - self.received)) / 2
+
+
+class Offset(msgspec.Struct, frozen=True):
+    """Seconds by which a node's clock is ahead of the head's, and their largest possible error."""
+
+    seconds: float
+    error: float
+
+
+def clock_reading(trips: Sequence[RoundTrip]) -> ProbeReading:
+    series = {"offset": [trip.offset for trip in trips], "error": [trip.error for trip in trips]}
+    return ProbeReading(probe=CLOCK, unit="seconds", series=series)
+
+
+def clock_offset(measured: ProbeReading) -> Offset:
+    """Return the offset of the round trip with the smallest error.
+
+    >>> clock_offset(clock_reading([RoundTrip(0.0, 5.5, 5.5, 1.0), RoundTrip(2.0, 7.05, 7.05, 2.1)]))
+    Offset(seconds=5.0, error=0.05)
+    """
+    error, seconds = min(zip(measured.series["error"], measured.series["offset"], strict=True))
+    return Offset(round(seconds, 6), round(error, 6))

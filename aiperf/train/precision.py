@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from aiperf.measure.precision_names import precision_name
+from aiperf.measure.matrix_product import precision_name
 from aiperf.train.trainer_config import ELEMENT_BYTES
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aiperf.measure import clock
-from aiperf.measure.clock import RoundTrip
-from aiperf.measure.probe import NodeReadings, ProbeReading
+from aiperf.measure.probe import NodeReadings, ProbeReading, RoundTrip, clock_reading
 
 PACKAGES = {"torch": "2.13.0", "ray": "2.60.0"}
 
@@ -61,7 +59,7 @@ def space(free: float = 1e12, *, is_shared: bool = True) -> ProbeReading:
 
 
 def off_by(seconds: float, error: float = 0.001) -> ProbeReading:
-    return clock.reading([RoundTrip(10.0, 10.0 + error + seconds, 10.0 + error + seconds, 10.0 + 2 * error)])
+    return clock_reading([RoundTrip(10.0, 10.0 + error + seconds, 10.0 + error + seconds, 10.0 + 2 * error)])
 
 
 def accelerators(

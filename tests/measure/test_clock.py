@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.measure.clock import RoundTrip, offset, reading
+from aiperf.measure.probe import RoundTrip, clock_offset, clock_reading
 
 WAYS = st.floats(0.0, 2.0)
 
@@ -19,7 +19,7 @@ def test_the_true_offset_lies_within_the_bounds(true: float, ways: list[tuple[fl
         trips.append(RoundTrip(now, received, received + thinking, now + outward + thinking + back))
         now += 10.0
 
-    measured = offset(reading(trips))
+    measured = clock_offset(clock_reading(trips))
 
     assert abs(measured.seconds - true) <= measured.error + 2e-6
     assert measured.error <= min((outward + back) / 2 for outward, _, back in ways) + 2e-6

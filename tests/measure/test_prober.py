@@ -14,9 +14,9 @@ from typing import ClassVar
 import pytest
 
 from aiperf.data.dataset_config import DigitsConf
+from aiperf.measure.all_probes import Accelerators, Data, Versions
 from aiperf.measure.all_reduce import AllReduce
 from aiperf.measure.disk import DiskRead, DiskWrite, Space
-from aiperf.measure.node_properties import Accelerators, Data, Versions
 from aiperf.measure.probe import MARK, ProbeReading, Setting
 from aiperf.measure.prober import Prober
 from aiperf.system import processes

@@ -14,8 +14,8 @@ from aiperf.drive.preflight import node_checks
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import NodeChecked, RunStarted
 from aiperf.measure.probe import NodeReadings, ProbeReading
+from aiperf.preflight.node_faults import table_lines as lines_of_preflight
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.result_table import lines as lines_of_preflight
 from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.sections.system import described_nodes, system

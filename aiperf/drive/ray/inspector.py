@@ -18,9 +18,17 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.drive.ray.ray_worker import last_line
 from aiperf.files import host_name
-from aiperf.measure import clock
-from aiperf.measure.clock import RoundTrip
-from aiperf.measure.probe import NodeReadings, Probe, ProbeReading, Setting, failed
+from aiperf.measure.probe import (
+    CLOCK,
+    ROUND_TRIPS,
+    NodeReadings,
+    Probe,
+    ProbeReading,
+    RoundTrip,
+    Setting,
+    clock_reading,
+    failed,
+)
 from aiperf.measure.prober import Prober
 from aiperf.system.describe import describe
 
@@ -170,14 +178,14 @@ def clock_of(inspector: Inspector, now: Clock, seconds: float) -> ProbeReading:
     """
     trips: list[RoundTrip] = []
     deadline = time.monotonic() + seconds
-    while len(trips) < clock.ROUND_TRIPS and time.monotonic() < deadline:
+    while len(trips) < ROUND_TRIPS and time.monotonic() < deadline:
         asking = now()
         ((_, times, why),) = _answers({inspector.actor.clock.remote(): inspector}, CLOCK_SECONDS)
         if why is not None:
-            return ProbeReading(probe=clock.NAME, unit=clock.UNIT, failed=why)
+            return ProbeReading(probe=CLOCK, unit="seconds", failed=why)
         received, answered = times
         trips.append(RoundTrip(asking, received, answered, now()))
-    return clock.reading(trips)
+    return clock_reading(trips)
 
 
 def recall(inspectors: Sequence[Inspector]) -> None:

@@ -83,11 +83,11 @@ def _check(conf: RunConf, folder: Path | None) -> Sequence[NodeChecked]:
 def _print(checks: Sequence[NodeChecked], *, as_json: bool) -> int:
     import msgspec
 
-    from aiperf.preflight.result_table import lines
+    from aiperf.preflight.node_faults import table_lines
 
     if as_json:
         print_json([msgspec.to_builtins(check) for check in checks])
     else:
-        for line in lines(checks):
+        for line in table_lines(checks):
             print_line(line)
     return 1 if any(check.faults for check in checks) else 0

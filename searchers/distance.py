@@ -1,16 +1,9 @@
 """Descriptors of architectures (vectors of their growth), their distances, and the covariance kernel of the regression.
 
-All architectures of a run grow from one starting graph. A descriptor is the growth of an architecture since the start: for
-each stage (a resolution of the starting graph's maps) its growth in depth, width, kernels and skips, in powers of two. It is
-computed from the lineage in microseconds, while rebuilding a graph takes milliseconds.
-
-Architectures have equal descriptors if they have grown by the same amounts in the same stages. The position within a stage
-and the copied channels do not matter. Differences between their results are noise for the regression.
-
-The kernel is the sum of a rational quadratic kernel of the Euclidean distance and of a multiple of the scalar product. The
-rational quadratic kernel is positive definite, since it is a mixture of Gaussian kernels (Rasmussen & Williams 2006, equation
-4.19), and scalar products form a Gram matrix. Equal descriptors need the noise on the diagonal. Edit distances between graphs
-give no such guarantee. This kernel is cheaper than a Matérn kernel, which needs an exponential and a root for each pair.
+A descriptor is the growth since the starting graph in depth, width, kernels and skips, for each stage (a resolution of maps).
+It is computed from the lineage in microseconds, while rebuilding a graph takes milliseconds. The kernel, a rational quadratic
+of the distance plus a multiple of the scalar product, is positive definite (Rasmussen & Williams 2006, equation 4.19), which
+edit distances do not guarantee, and cheaper than a Matérn kernel.
 """
 
 from __future__ import annotations
@@ -51,10 +44,7 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class NodeFeatures:
-    """Stages, channels and kernels of the nodes of a starting graph."""
-
     stages: Mapping[str, int]
-    """Stage of each node with maps, by name."""
     channels: Mapping[str, int]
     kernels: Mapping[str, int]
     convolutions: tuple[int, ...]
@@ -65,10 +55,7 @@ class NodeFeatures:
 
     @classmethod
     def of(cls, start: Graph) -> NodeFeatures:
-        """Return stages, channels and kernels of a starting graph's nodes with feature maps.
-
-        Nodes with feature maps of equal height are one stage. Stages are numbered from 0, from the input on.
-        """
+        """Nodes with feature maps of equal height are one stage. Stages are numbered from 0, from the input on."""
         heights = list(dict.fromkeys(shape.height for shape in start.shapes if isinstance(shape, Map)))
         stages: dict[str, int] = {}
         channels: dict[str, int] = {}
@@ -92,10 +79,7 @@ class NodeFeatures:
         )
 
     def grown(self, outline: Outline, morphs: Sequence[Morph]) -> Outline:
-        """Return the growth of an architecture after further morphs, in order. `outline`: its growth before them.
-
-        Raise KeyError if a morph names a node that is neither in the starting graph nor added by an earlier morph.
-        """
+        """Raise KeyError if a morph names a node that is neither in the starting graph nor added by an earlier morph."""
         growth, sizes, places = list(outline.growth), outline.sizes, outline.places
         stages, count = self.stages, len(self.convolutions)
         for morph in morphs:
@@ -145,19 +129,13 @@ class NodeFeatures:
 
 
 def products(left: Array, right: Array) -> Array:
-    """Return the scalar products of the rows of two matrices: (n, d), (m, d) → (n, m).
-
-    If both arguments are the same array, the result is in column order, as LAPACK needs it.
-    """
+    """(n, d), (m, d) → (n, m). If both are the same array, the result is in column order, as LAPACK needs it."""
     scalar: Array = left @ right.T
     return scalar.T if left is right else scalar
 
 
 def squared_distances(left: Array, right: Array, scalar: Array | None = None) -> Array:
-    """Return the squared Euclidean distances between the rows of two matrices: (n, d), (m, d) → (n, m).
-
-    `scalar`: the scalar products of these rows, if known. They save one matrix product.
-    """
+    """(n, d), (m, d) → (n, m). `scalar`: the scalar products of these rows, if known."""
     squares = (products(left, right) if scalar is None else scalar) * -2.0
     squares += (left * left).sum(axis=1)[:, None]
     squares += (right * right).sum(axis=1)[None, :]
@@ -166,10 +144,7 @@ def squared_distances(left: Array, right: Array, scalar: Array | None = None) ->
 
 
 def similarity(squares: Array, length: float) -> Array:
-    """Return the rational quadratic kernel with α = 1 for squared distances: 1 / (1 + distance² / (2·length²)), in 0..1.
-
-    `length`: length scale, in the unit of the distances.
-    """
+    """Rational quadratic kernel with α = 1: 1 / (1 + distance² / (2·length²)), in 0..1."""
     similar = squares * (0.5 / (length * length))
     similar += 1.0
     return np.reciprocal(similar, out=similar)

@@ -1,9 +1,7 @@
 """Evolution of networks ((μ + λ), with a tournament), and random search as the baseline of all searchers.
 
-The best trials are the parents, a tournament selects one of them, and morphs are the mutation. μ is the PARENTS best trials
-with stored weights, λ the trials that the workers finish. There are no generations, since workers never wait for each other:
-a steady state as in Real et al. 2019, with selection by rank instead of age, because weights must be available. Ties have a
-fixed order. Failed trials never become parents.
+There are no generations, since workers never wait for each other: a steady state as in Real et al. 2019, with selection by
+rank instead of age, because weights must be available.
 """
 
 from __future__ import annotations
@@ -29,11 +27,7 @@ class Evolution:
     name: str = "evolution"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """Return (parent, morphs) of a new network: random morphs of the best of `tournament` randomly drawn parents.
-
-        If it has no new child, the other parents follow, then the starting network (parent None). Raise NothingToPropose if
-        no new architecture is found within the budget.
-        """
+        """If the winner has no new child, the other parents follow, then the starting network."""
         random = chance(self.name, request.seed, request.number)
         count = 1 + int(random.random() * self.morphs)
         best = history.parents()
@@ -54,11 +48,6 @@ class RandomSearch:
     name: str = "random"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """Return (parent, morphs) of a new network: random morphs of a random finished trial or of the starting network.
-
-        The trial can grow and has stored weights. If it has no new child, the starting network (parent None) is used. Raise
-        NothingToPropose if no new architecture is found within the budget.
-        """
         random = chance(self.name, request.seed, request.number)
         count = 1 + int(random.random() * self.morphs)
         index = int(random.random() * (history.inheritable() + 1))
@@ -69,10 +58,7 @@ class RandomSearch:
 def _grown(
     history: History, request: Request, parents: Sequence[int], count: int, random: Random
 ) -> tuple[int | None, tuple[Morph, ...]]:
-    """Return the first of these parents that has a new child, with its morphs. Otherwise grow the starting graph.
-
-    The starting graph gets more than `count` morphs only if these give a known architecture.
-    """
+    """The starting graph gets more than `count` morphs only if these give a known architecture."""
     for parent in parents:
         morphs = grown_at_random(history, parent, count, random)
         if morphs is not None:

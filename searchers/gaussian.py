@@ -1,8 +1,8 @@
-"""Gaussian-process regression that predicts the accuracy of a network from its descriptor (a vector of its growth).
+"""Gaussian-process regression that predicts the accuracy of a network from its descriptor.
 
-Equal descriptors with different results are common. The noise on the diagonal has a lower bound, which keeps the matrix
-regular. Trials without a result lower the variance near them and do not change the mean (GP-BUCB, Desautels, Krause & Burdick
-2014). Linear algebra uses one BLAS thread: it is faster at these sizes, and its results are reproducible.
+The noise on the diagonal has a lower bound, which keeps the matrix regular. Trials without a result lower the variance near
+them and do not change the mean (GP-BUCB, Desautels, Krause & Burdick 2014). One BLAS thread is faster at these sizes, and its
+results are reproducible.
 """
 
 from __future__ import annotations
@@ -55,11 +55,7 @@ class Posterior:
     hyperparameters: Hyperparameters
 
     def upper_bound(self, descriptors: Array, beta: float) -> Array:
-        """Return the upper confidence bounds of architectures: mean + `beta` · standard deviation, (m, d) → (m,).
-
-        `descriptors`: one row per architecture. The bounds are relative to the median of the results, in their robust standard
-        deviations. The standard deviation in the bound is without the noise. All bounds are 0 without any trial.
-        """
+        """Mean + `beta` · standard deviation without the noise, (m, d) → (m,), in robust deviations from the median."""
         if not len(self.seen):
             return np.zeros(len(descriptors))
         with one_blas_thread():
@@ -72,10 +68,7 @@ class Posterior:
 
 
 def posterior(finished: Array, results: Array, without_result: Array) -> Posterior:
-    """Return the Gaussian process fitted to the results of finished trials. Trials without a result only lower its variance.
-
-    Shapes: descriptors `finished` (n, d), accuracies `results` (n,), descriptors `without_result` (p, d).
-    """
+    """Shapes: descriptors `finished` (n, d), accuracies `results` (n,), descriptors `without_result` (p, d)."""
     with one_blas_thread():
         normal = normalised(results)
         hyperparameters = _fitted(finished, normal)
@@ -102,7 +95,6 @@ def normalised(results: Array) -> Array:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Return a context manager that limits BLAS to one thread inside its block."""
     limiter: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
     return limiter
 
@@ -120,7 +112,6 @@ def _kernel(left: Array, right: Array, hyperparameters: Hyperparameters) -> Arra
 
 
 def _make_covariance(scalar: Array, left: Array, right: Array, hyperparameters: Hyperparameters) -> None:
-    """Convert scalar products of descriptors to their covariance, in place."""
     similar = similarity(squared_distances(left, right, scalar), hyperparameters.length)
     scalar *= hyperparameters.slope
     scalar += similar
@@ -137,10 +128,7 @@ def _factor(seen: Array, hyperparameters: Hyperparameters) -> Array:
 
 
 def _cholesky(covariance: Array) -> Array:
-    """Return the lower Cholesky factor of a lower triangle. A covariance in column order (`products`) is overwritten.
-
-    LAPACK is called without scipy's wrapper, which is slow for the small matrices of `_fitted`.
-    """
+    """LAPACK is called without scipy's wrapper, which is slow for small matrices. `covariance` is overwritten."""
     if not len(covariance):
         return covariance
     factor, offence = dpotrf(covariance, lower=1, overwrite_a=1, clean=1)

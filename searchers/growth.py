@@ -1,8 +1,4 @@
-"""Growth of a new network (child) from a trained one (parent) by random morphs (changes that keep the network's function).
-
-All searchers use it. A child is a parent and morphs. It is valid if the morphs are legal, the budget is kept and the
-architecture is new. If a searcher finds no valid child of its parents, it grows the starting graph.
-"""
+"""Growth of a new network (child) from a trained one (parent) by random morphs, for all searchers."""
 
 from __future__ import annotations
 
@@ -25,26 +21,17 @@ class NothingToPropose(RuntimeError):
 
 
 def drawn(among: LegalMorphs, random: Random) -> Morph:
-    """Return a random legal morph: first a kind is drawn, then a morph of this kind. There must be a legal one.
-
-    `random`: generator, which is advanced. Without kinds skips would dominate: they are more than half of ResNet-50's morphs.
-    """
+    """First a kind is drawn. Without kinds skips would dominate: they are more than half of ResNet-50's morphs."""
     return one_of(among.of(one_of(among.kinds(), random)), random)
 
 
 def one_of(things: Sequence[_Thing], random: Random) -> _Thing:
-    """Return a random element of a sequence, which must not be empty. `random`: generator, which is advanced.
-
-    Only `random.random()` is called, because Python guarantees its values for a seed.
-    """
+    """Only `random.random()` is called, because Python guarantees its values for a seed."""
     return things[int(random.random() * len(things))]
 
 
 def copies_drawn(morphs: Sequence[Morph], request: Request) -> tuple[Morph, ...]:
-    """Return the morphs, with a new seed in each Widen (a morph that adds copies of channels). The seed draws the copies.
-
-    It is derived from seed and number of the request and from the place of the morph.
-    """
+    """A new seed in each Widen draws the copies. It follows from the request and the place of the morph."""
     return tuple(
         [
             replace(morph, seed=derived("copies", request.seed, request.number, place))
@@ -56,10 +43,7 @@ def copies_drawn(morphs: Sequence[Morph], request: Request) -> tuple[Morph, ...]
 
 
 def child(history: History, parent: int | None, morphs: tuple[Morph, ...]) -> Graph | None:
-    """Return the graph of trial `parent` (None: the starting graph) after `morphs`, if it is a valid proposal.
-
-    None if the morphs do not fit together, the graph exceeds the budget, or another trial has this architecture.
-    """
+    """None if the morphs do not fit together, the graph exceeds the budget, or another trial has this architecture."""
     try:
         graph = history.grown(parent, morphs)
     except IllegalMorph:
@@ -71,10 +55,9 @@ def child(history: History, parent: int | None, morphs: tuple[Morph, ...]) -> Gr
 
 
 def grown_at_random(history: History, parent: int | None, count: int, random: Random) -> tuple[Morph, ...] | None:
-    """Return up to `count` random morphs that give a new architecture from trial `parent` (None: the starting graph).
+    """Up to `count` morphs that give a new architecture.
 
-    Each morph is legal after the ones before it. There are fewer than `count` if the budget is exhausted. `random`:
-    generator, which is advanced. None if the parent has no legal morph, or if 32 draws gave only known architectures.
+    None if 32 draws gave only known ones, or there is no legal morph.
     """
     first = history.choices(parent)
     if not first.kinds():
@@ -95,11 +78,9 @@ def grown_at_random(history: History, parent: int | None, count: int, random: Ra
 
 
 def grown_from_any(history: History, random: Random) -> tuple[int | None, tuple[Morph, ...]]:
-    """Return (parent, morphs) of a new architecture: one morph of the best parent for which 32 draws give a new child.
+    """(parent, morphs): one morph of the best parent for which 32 draws give a new child, else of the starting graph.
 
-    If there is no such parent, the result is (None, morphs of the starting graph, with fresh weights). A parent gets only
-    one morph, since known children of one morph are cached. `random`: generator, which is advanced. Raise NothingToPropose
-    if nothing is found.
+    A parent gets only one morph, since known children of one morph are cached. Raise NothingToPropose if nothing is found.
     """
     for parent in history.parents():
         morphs = grown_at_random(history, parent, 1, random)
@@ -109,11 +90,7 @@ def grown_from_any(history: History, random: Random) -> tuple[int | None, tuple[
 
 
 def grown_from_start(history: History, random: Random) -> tuple[Morph, ...]:
-    """Return morphs of the starting graph that give a new architecture.
-
-    Up to 1, 2, 4, … 64 morphs are tried, in this order. `random`: generator, which is advanced. Raise NothingToPropose if none
-    is found, which happens only with a very small budget.
-    """
+    """Up to 1, 2, 4, … 64 morphs are tried. Raise NothingToPropose if none gives a new architecture."""
     count = 1
     while count <= _MOST_MORPHS_FROM_START:
         morphs = grown_at_random(history, None, count, random)

@@ -1,8 +1,7 @@
-"""History of a run as the input of a search: trials (networks that were proposed for training) and their results.
+"""History of a run as the input of a search: trials and their results, in the order of the journal.
 
-The order is that of the journal. Equal observations give an equal history. A searcher is a function of a history and a
-request only, because every proposal must be recomputable from the journal. The constants below bound the views: a proposal
-costs the same after 50,000 trials as after 500.
+A searcher is a function of a history and a request only, because every proposal must be recomputable from the journal. The
+constants below bound the views: a proposal costs the same after 50,000 trials as after 500.
 """
 
 from __future__ import annotations
@@ -58,10 +57,7 @@ _OUTLINES_REMEMBERED: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Search space of a run: starting network, budget and batch sizes. It does not change during a run.
-
-    Raise ValueError if the smallest batch exceeds the largest, or if a number is below 1.
-    """
+    """Search space of a run. Raise ValueError if the smallest batch exceeds the largest, or if a number is below 1."""
 
     start: Architecture
     """A detector is trained as it is: nothing is searched."""
@@ -193,20 +189,14 @@ class FailedTrial:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnTrial:
-    """Observation: a trial never began, because its worker or the weights of its parent were lost.
-
-    Its architecture may be proposed again.
-    """
+    """Observation: a trial never began, because its worker or the weights of its parent were lost."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReducedBatch:
-    """Observation: the batch of a trial did not fit into memory. The trial continues with a smaller one.
-
-    Both sizes are in images per accelerator.
-    """
+    """Observation: the batch of a trial did not fit into memory. The trial continues with a smaller one."""
 
     number: int
     from_batch_size: int
@@ -266,31 +256,24 @@ _Rank: TypeAlias = tuple[float, str, int]  # (−accuracy, fingerprint, number):
 
 @dataclass(slots=True)
 class History:
-    """Trials of a run and their results, for searchers. `tell` adds observations, and all other methods only read.
-
-    Caches do not affect any result.
-    """
+    """Trials of a run and their results, for searchers. `observe` adds observations, and all other methods only read."""
 
     space: Space
     trials: dict[int, TrialInFlight] = field(default_factory=dict, init=False)
-    """All proposed trials, by number."""
     accuracies: dict[int, float] = field(default_factory=dict, init=False)
     """Accuracies of finished trials, in the order of their ends."""
     ceiling: int | None = field(default=None, init=False)
     """Smallest measured ceiling, in images per accelerator."""
     batch_sizes: dict[int, int] = field(default_factory=dict, init=False)
-    """Reduced batch sizes of trials that ran out of memory."""
     places: NodeFeatures = field(init=False)
     """Stages of the starting graph. Not set for a detector."""
     in_flight: dict[int, TrialInFlight] = field(default_factory=dict, init=False)
-    """Trials that have neither finished nor failed."""
     _failed: deque[int] = field(default_factory=lambda: deque(maxlen=FAILED_SEEN), init=False)
     unfit: deque[int] = field(default_factory=lambda: deque(maxlen=UNFIT_SEEN), init=False)
     """Newest trials that failed because of their hyperparameters, oldest first."""
     _best: list[_Rank] = field(default_factory=list, init=False)
     _inheritable: list[_Rank] = field(default_factory=list, init=False)
     dropped: set[int] = field(default_factory=set, init=False)
-    """Trials whose weights were removed."""
     pruned: deque[tuple[int, OutOfMemoryPoint]] = field(default_factory=lambda: deque(maxlen=PRUNED_SEEN), init=False)
     """Newest points out of memory, oldest first, each with the number of its trial."""
     _open: set[int] = field(default_factory=set, init=False)
@@ -309,10 +292,9 @@ class History:
     # --- updates
 
     def observe(self, observations: Iterable[Observation]) -> None:
-        """Add observations (events of the search such as a proposed or finished trial), in order.
+        """Each costs the same for any length of the history. A result of a trial that is not in flight is ignored.
 
-        Each costs the same for any length of the history. A result of a trial that is not in flight is ignored. Raise
-        KeyError if a failure, a withdrawal, a smaller batch or a later round is of a trial that was not proposed.
+        Raise KeyError if another observation is of a trial that was not proposed.
         """
         for one in observations:
             match one:
@@ -383,89 +365,63 @@ class History:
     # --- views
 
     def parents(self) -> tuple[int, ...]:
-        """Return the numbers of the trials from which a search may grow new networks, best accuracy first.
+        """Best finished trials (at most PARENTS) that can grow and have stored weights, best accuracy first.
 
-        They are the best finished trials (at most PARENTS, 16) that can grow within the budget and have stored weights. Equal
-        accuracies are sorted by fingerprint, then by number.
+        Equal accuracies are sorted by fingerprint, then by number.
         """
         return tuple([number for _, _, number in self._inheritable[:PARENTS]])
 
     def inheritable(self) -> int:
-        """Return the number of finished trials that can grow within the budget and have stored weights."""
+        """Number of finished trials that can grow within the budget and have stored weights."""
         return len(self._inheritable)
 
     def inheritable_at(self, index: int) -> int:
-        """Return the number of the trial at this rank among the finished trials that can grow and have stored weights.
-
-        `index`: rank by accuracy, 0 for the best, below `inheritable()`. Raise IndexError for a larger rank.
-        """
+        """Trial at this rank by accuracy (0 for the best) among those. Raise IndexError for a larger rank."""
         return self._inheritable[index][2]
 
     def finished_seen(self) -> tuple[int, ...]:
-        """Return the numbers of the finished trials that the search learns from, ascending.
-
-        They are the BEST_SEEN (150) trials with the best accuracy and the NEWEST_SEEN (150) newest trials.
-        """
+        """Finished trials that the search learns from, ascending: the BEST_SEEN best and the NEWEST_SEEN newest."""
         return tuple(
             sorted({number for _, _, number in self._best}.union(islice(reversed(self.accuracies), NEWEST_SEEN)))
         )
 
     def without_result_seen(self) -> tuple[int, ...]:
-        """Return the numbers of the newest trials without an accuracy, ascending. The search avoids similar networks.
-
-        They are at most IN_FLIGHT_SEEN (200) trials that have not ended, and at most FAILED_SEEN (50) failed ones.
-        """
+        """Newest trials without an accuracy, ascending: at most IN_FLIGHT_SEEN in flight and FAILED_SEEN failed ones."""
         return tuple(sorted({*islice(reversed(self.in_flight), IN_FLIGHT_SEEN), *self._failed}))
 
     def finished_newest(self) -> tuple[int, ...]:
-        """Return the numbers of the newest finished trials (at most TUNING_SEEN, 200), oldest first."""
+        """At most TUNING_SEEN, oldest first."""
         return tuple(reversed(tuple(islice(reversed(self.accuracies), TUNING_SEEN))))
 
     def in_flight_newest(self) -> tuple[int, ...]:
-        """Return the numbers of the newest trials that have not ended (at most IN_FLIGHT_SEEN, 200), oldest first."""
+        """At most IN_FLIGHT_SEEN, oldest first."""
         return tuple(reversed(tuple(islice(reversed(self.in_flight), IN_FLIGHT_SEEN))))
 
     def batch_size(self, number: int) -> int:
-        """Return the batch size of trial `number` in images per accelerator, after reductions for lack of memory.
-
-        Raise KeyError if the trial was not proposed.
-        """
+        """Images per accelerator, after reductions for lack of memory. Raise KeyError if the trial was not proposed."""
         return self.batch_sizes.get(number, self.trials[number].batch_size)
 
     def own_kernel(self, number: int) -> int | None:
-        """Return the kernel size (edge in pixels) of the network of trial `number`.
-
-        If it is unknown, return the tuned kernel size of the trial, or None without one. Raise KeyError if the trial was not
-        proposed.
-        """
+        """Edge in pixels. The tuned one if it is unknown, None without one. Raise KeyError if the trial was not proposed."""
         trial = self.trials[number]
         return trial.kernel_size if trial.own_kernel is None else trial.own_kernel
 
     def holder(self, fingerprint: str) -> int | None:
-        """Return the number of the first trial that has the architecture with this fingerprint. None if no trial has it.
-
-        A withdrawn trial releases its architecture, and so does a failed trial of the starting graph.
-        """
+        """First trial with this architecture. Withdrawn trials release theirs, and so does a failed starting graph."""
         return self._holders.get(fingerprint)
 
     def is_taken(self, fingerprint: str) -> bool:
-        """Return True if the architecture with this fingerprint belongs to a trial or is the starting network.
-
-        A search must not propose it.
-        """
+        """True if a search must not propose it: it belongs to a trial or is the starting network."""
         return fingerprint in self._holders or fingerprint == self.space.start.fingerprint
 
     def open_requests(self, number: int) -> int:
-        """Return the number of proposals that are being computed, without proposal `number`."""
+        """Proposals that are being computed, without proposal `number`."""
         return len(self._open) - (number in self._open)
 
     # --- values derived from lineages, cached
 
     def graph(self, number: int | None) -> Graph:
-        """Return the graph of trial `number`, rebuilt from its ancestors' morphs. For None: the starting graph.
-
-        Not for the run of a detector. Raise KeyError if the trial was not proposed.
-        """
+        """None: the starting graph. Not for a detector. Raise KeyError if the trial was not proposed."""
 
         def child(graph: Graph, morphs: tuple[Morph, ...]) -> Graph:
             return rebuild(Lineage(graph, morphs))
@@ -475,10 +431,7 @@ class History:
         return self._grown(number, start, child, self._graphs, GRAPHS_REMEMBERED)
 
     def outline(self, number: int | None) -> Outline:
-        """Return the growth of the network of trial `number` since the starting graph. For None: no growth.
-
-        It is computed from morphs without a graph.
-        """
+        """None: no growth. It is computed from morphs without a graph."""
         return self._grown(number, self.places.untouched, self.places.grown, self._outlines, _OUTLINES_REMEMBERED)
 
     def _grown(
@@ -489,7 +442,6 @@ class History:
         memory: OrderedDict[int, _Value],
         limit: int,
     ) -> _Value:
-        """Return a value that grows along a lineage, from the nearest cached ancestor. `child`: value after more morphs."""
         missing: list[int] = []
         value = start
         for ancestor in self._lineage(number):
@@ -504,10 +456,7 @@ class History:
         return value
 
     def descriptors(self, numbers: Sequence[int]) -> Array:
-        """Return one row per trial in `numbers` that describes the growth of its network, shape (trials, descriptor).
-
-        `NodeFeatures.descriptors` defines the columns.
-        """
+        """One row per trial, with the columns of `NodeFeatures.descriptors`."""
         missing = [number for number in dict.fromkeys(numbers) if number not in self._rows]
         if missing:
             made = self.places.descriptors([self.outline(number) for number in missing])
@@ -516,44 +465,31 @@ class History:
         return np.concatenate([np.empty(0), *[self._rows[number] for number in numbers]]).reshape(len(numbers), width)
 
     def fingerprint(self, number: int | None) -> str:
-        """Return the fingerprint (32 hexadecimal digits) of the network of trial `number`. For None: the starting network's."""
+        """32 hexadecimal digits. None: the starting network's."""
         return self.space.start.fingerprint if number is None else self.trials[number].fingerprint
 
     def grown(self, parent: int | None, morphs: tuple[Morph, ...]) -> Graph:
-        """Return the graph after applying `morphs` to the graph of trial `parent`. For None: to the starting graph.
-
-        Raise IllegalMorph if a morph does not fit.
-        """
+        """Parent None: the starting graph. Raise IllegalMorph if a morph does not fit."""
         return rebuild(Lineage(self.graph(parent), morphs))
 
     def architecture(self, parent: int | None, morphs: tuple[Morph, ...]) -> Architecture:
-        """Return the architecture of a proposal: the graph of trial `parent` after `morphs`, or the detector of a run of one.
-
-        For None as the parent, the morphs are applied to the starting graph. Raise IllegalMorph if a morph does not fit.
-        """
+        """Graph of `parent` after `morphs`, or the detector of a run of one. Raise IllegalMorph if a morph does not fit."""
         start = self.space.start
         return self.grown(parent, morphs) if isinstance(start, Graph) else rebuilt(start, morphs)
 
     def is_known_child(self, parent: int | None, morph: Morph) -> bool:
-        """Return True if `remember_child` has recorded this morph of trial `parent` (None: the starting graph).
-
-        False proves nothing, because old records are removed.
-        """
+        """False proves nothing, because old records are removed."""
         return (parent, morph) in self._known_children
 
     def remember_child(self, parent: int | None, morph: Morph) -> None:
-        """Record that this morph of trial `parent` (None: the starting graph) gives an architecture that a trial already has.
-
-        After thousands of proposals, most random morphs do.
-        """
+        """Record a known architecture. After thousands of proposals, most random morphs give one."""
         _remember(self._known_children, (parent, morph), None, _CHILDREN_REMEMBERED)
 
     def choices(self, number: int | None) -> LegalMorphs:
-        """Return the legal morphs of the graph of trial `number` within the budget. For None: of the starting graph."""
+        """Legal morphs within the budget. None: of the starting graph."""
         return choices(self.graph(number), self.space.budget)
 
     def _lineage(self, number: int | None) -> Iterator[int]:
-        """Yield the trial, its parent, and so on to the trial that grew from the starting graph."""
         while number is not None:
             trial = self.trials[number]
             yield number

@@ -1,8 +1,7 @@
-"""Tuned kernel size of a network, as morphs that enlarge its convolutions.
+"""Tuned kernel size of a network, as morphs that enlarge its convolutions. No kernel shrinks.
 
-All convolutions with a smaller odd kernel of at least 3 are enlarged to the tuned size, except the one that reads the image.
-The limit of a convolution is the size up to which every weight reaches a pixel. No kernel shrinks. `own_size` is the kernel
-size of a network with different kernels.
+All convolutions with a smaller odd kernel of at least 3 are enlarged, except the one that reads the image, up to the size at
+which every weight reaches a pixel.
 """
 
 from __future__ import annotations
@@ -21,10 +20,7 @@ STEP: Final = 2
 
 @once_per_graph
 def tunable(graph: Graph) -> Mapping[int, Convolution]:
-    """Return the convolutions with kernels that can be tuned, by index of the node.
-
-    Their kernels are odd and at least 3, and a layer with parameters precedes them.
-    """
+    """Indices of convolutions with an odd kernel of at least 3, behind a layer with parameters."""
     return MappingProxyType(
         {
             index: node.op
@@ -35,17 +31,16 @@ def tunable(graph: Graph) -> Mapping[int, Convolution]:
 
 
 def sizes_of(graph: Graph) -> range:
-    """Return the kernel sizes (edges in pixels) that tuning can choose for a graph: 3, 5, 7. Empty if none can be tuned."""
+    """Edges in pixels that tuning can choose: 3, 5, 7. Empty if none can be tuned."""
     return range(SMALLEST, LARGEST + 1, STEP) if tunable(graph) else range(0)
 
 
 @once_per_graph
 def own_size(graph: Graph) -> int | None:
-    """Return the one kernel size (edge in pixels) that describes a graph best. None if no convolution is tunable.
+    """The one kernel size (edge in pixels) that describes a graph best. None if no convolution is tunable.
 
-    It has the smallest sum of differences to the kernels of the tunable convolutions. If a convolution has maps too small for
-    the size, the largest kernel that fits takes its place. Example: size 5 describes kernels of 5×5 with 3×3 on maps of 2×2. A
-    tie gives the smaller size.
+    It has the smallest sum of differences to the kernels of the tunable convolutions, each limited by its maps. A tie gives
+    the smaller size.
     """
     kernels = [(kernel, most) for _, kernel, most in _room(graph)]
     return min(
@@ -56,7 +51,7 @@ def own_size(graph: Graph) -> int | None:
 
 
 def enlarging(graph: Graph, size: int) -> tuple[Kernel, ...]:
-    """Return the morphs that enlarge every smaller tunable kernel to `size` (edge in pixels), or to the limit of its maps."""
+    """Enlarge every smaller tunable kernel to `size` (edge in pixels), or to the limit of its maps."""
     return tuple([Kernel(name, min(size, most)) for name, kernel, most in _room(graph) if kernel < min(size, most)])
 
 

@@ -1,8 +1,7 @@
 """Network morphism guided by Bayesian optimisation: it proposes the random child with the highest upper confidence bound.
 
-A regression over at most 300 finished trials, 200 trials in flight and 50 failed trials predicts the accuracy of a child from
-its descriptor. Only the proposed child is built. Failed trials lower the variance near them, which prevents further
-exploration of a failing region. They do not change the mean, since most failures have other causes than the architecture.
+Only the proposed child is built. Failed trials lower the variance near them, which prevents further exploration of a failing
+region. They do not change the mean, since most failures have other causes than the architecture.
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ _DECIMALS: Final = 9  # floating point differs in the last bits between processo
 
 @dataclass(frozen=True, slots=True)
 class Morphing:
-    """Searcher that draws children of good parents and proposes the one with the highest upper confidence bound."""
-
     parents: int
     """Number of parents drawn for a proposal. Better parents are drawn more often."""
     candidates: int
@@ -41,12 +38,7 @@ class Morphing:
     name: str = "morphism"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """Return (parent, morphs) of the random child with the highest upper confidence bound of its accuracy.
-
-        The parent is None for the starting network. If n other proposals are being computed, one of the first n + 1 children
-        is drawn. If no child is valid, the best parent with a new child of one morph is used. Raise NothingToPropose if no
-        new architecture is found within the budget.
-        """
+        """If n other proposals are being computed, one of the first n + 1 children is drawn."""
         random = chance(self.name, request.seed, request.number)
         candidates = self._candidates(history, random)
         # concurrent proposals rank nearly alike: each draws one of the first ranks, as many as there are proposals
@@ -93,10 +85,7 @@ class Morphing:
 
 
 def belief(history: History) -> Posterior:
-    """Return the regression (Gaussian process) of accuracy on the growth of networks, fitted to the trials of the history.
-
-    Finished trials set its mean. Trials in flight and failed trials only lower its variance.
-    """
+    """Finished trials set the mean. Trials in flight and failed trials only lower the variance."""
     finished, without_result = history.finished_seen(), history.without_result_seen()
     descriptors = history.descriptors((*finished, *without_result))
     accuracies = np.array([history.accuracies[number] for number in finished], dtype=np.float64)
@@ -106,7 +95,7 @@ def belief(history: History) -> Posterior:
 def _ranked(
     history: History, candidates: list[tuple[int | None, tuple[Morph, ...]]], beta: float, request: Request
 ) -> Iterator[tuple[int | None, tuple[Morph, ...]]]:
-    """Yield the candidates, highest bound first. Ties are broken by a hash of parent, morphs and request."""
+    """Highest bound first. Ties are broken by a hash of parent, morphs and request."""
     if not candidates:
         return
     outlines = [history.places.grown(history.outline(parent), morphs) for parent, morphs in candidates]

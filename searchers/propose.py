@@ -9,20 +9,15 @@ if TYPE_CHECKING:
     from searchers.tpe import Tpe
 
 RULES: Final = 4
-"""Version of the rules of proposals. It changes if an equal history gives another proposal.
-
-docs/searchers.md lists the versions. A journal records its version, and only the same version resumes or recomputes the run.
-"""
+"""Version of the rules of proposals (docs/searchers.md). It changes if an equal history gives another proposal."""
 
 
 def propose(searcher: Searcher, history: History, request: Request, tuner: Tpe | None) -> Proposal:
-    """Return a proposal: a network to train next, with its batch size and kernel size. It depends on the arguments only.
+    """Return a network to train next, with its batch size and kernel size. It depends on the arguments only.
 
-    `history`: trials and results until now. `request`: number, round and seed of the proposal. `tuner`: tuner of the
-    hyperparameters, None for no tuning. Request 0 proposes the starting network, as does every request with
-    `starting_network=True`. Nothing is tuned for the starting network and before round `space.tuning_from_round`. The batch
-    size is then the smaller of the default and the measured largest batch. Raise NothingToPropose if the search finds no new
-    architecture within the budget, or if a network other than the starting network is requested for a detector.
+    `tuner`: None for no tuning. Nothing is tuned for the starting network and before round `space.tuning_from_round`: the
+    batch size is then the smaller of the default and the measured largest batch. Raise NothingToPropose if the search finds
+    no new architecture within the budget, or if a network other than the starting network is requested for a detector.
     """
     from morphism import Graph
     from searchers.growth import NothingToPropose

@@ -1,8 +1,4 @@
-"""Searcher for Ray Tune (`ray.tune.search.Searcher`) that suggests grown networks.
-
-A suggestion is a network: its graph as text, its parent trial, its morphs and a batch size. The trainable decides if children
-inherit weights. Only this module of `searchers` imports ray.
-"""
+"""Searcher for Ray Tune (`ray.tune.search.Searcher`) that suggests grown networks. Only this module imports ray."""
 
 from __future__ import annotations
 
@@ -32,7 +28,6 @@ from searchers.propose import propose
 from searchers.tpe import Tpe
 
 FORMAT: Final = 1
-"""Version of the format of `save`."""
 
 
 class DamagedSearch(ValueError):
@@ -58,12 +53,10 @@ class MorphismSearch(TuneSearcher):
         metric: str,
         mode: str,
     ) -> None:
-        """Create the search.
+        """`trials_per_round`: suggestions that count as one round, since Tune has no rounds.
 
-        `tuner`: tuner of the hyperparameters, None for no tuning. `trials_per_round`: suggestions that count as one round,
-        since Tune has no rounds (see space.tuning_from_round). `metric`: key of the result. `mode`: 'max' or 'min'. Both are
-        arguments, because Tune passes its own ones only with a param_space. Raise ValueError for another mode, or for
-        `trials_per_round` below 1.
+        `metric` and `mode` ('max' or 'min') are arguments, because Tune passes its own ones only with a param_space. Raise
+        ValueError for another mode, or for `trials_per_round` below 1.
         """
         if mode not in ("max", "min"):
             raise ValueError(
@@ -80,15 +73,10 @@ class MorphismSearch(TuneSearcher):
 
     @property
     def history(self) -> History:
-        """Trials that were suggested until now and their results."""
         return self._history
 
     # Tune's FINISHED is a string, which its annotation lacks
     def suggest(self, trial_id: str) -> dict[str, Any] | str:  # type: ignore[override]
-        """Return the network for the Tune trial `trial_id` as a dict. The class describes its keys.
-
-        The result is Searcher.FINISHED if no new network fits the budget.
-        """
         number = len(self._numbers)
         request = Request(number, 1 + number // self._trials_per_round, self._seed)
         try:
@@ -121,11 +109,7 @@ class MorphismSearch(TuneSearcher):
         }
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Record the last result of the Tune trial `trial_id`. Trials of other searchers are ignored.
-
-        `result`: reported values by name, with the metric. `error`: True if the trial failed. A trial without a
-        finite metric has failed, too. Raise ValueError for a finite metric outside 0..1.
-        """
+        """A trial without a finite metric has failed. Raise ValueError for a finite metric outside 0..1."""
         number = self._numbers.get(trial_id)
         if number is None:
             return  # a trial of another searcher: Tune notifies all searchers
@@ -140,10 +124,6 @@ class MorphismSearch(TuneSearcher):
             self._tell(Finished(number, float(value) if self._mode == "max" else 1.0 - float(value)))
 
     def save(self, checkpoint_path: str) -> None:
-        """Write the search to the file `checkpoint_path` as JSON: its observations and Tune's ids of the trials.
-
-        Raise OSError if the file cannot be written.
-        """
         saved = {
             "format": FORMAT,
             "start": self._history.space.start.fingerprint,
@@ -153,11 +133,7 @@ class MorphismSearch(TuneSearcher):
         Path(checkpoint_path).write_text(json.dumps(saved), encoding="utf-8")
 
     def restore(self, checkpoint_path: str) -> None:
-        """Replace the state of this search by the state that `save` wrote to the file `checkpoint_path`.
-
-        Raise OSError if the file cannot be read, and DamagedSearch if it is no saved search of this format and starting
-        graph. The state is unchanged after an error.
-        """
+        """Raise OSError, or DamagedSearch for another format or starting graph. The state is unchanged after an error."""
         try:
             saved = json.loads(Path(checkpoint_path).read_text(encoding="utf-8"))
             found = (saved["format"], saved["start"])

@@ -1,7 +1,4 @@
-"""Configuration of searchers and tuning: one dataclass for each choice in conf/.
-
-`build()` creates the searcher or tuner and imports its libraries (numpy, scipy, Optuna). Help only reads the classes.
-"""
+"""Configuration of searchers and tuning: one dataclass for each choice in conf/. `build()` imports the libraries."""
 
 from __future__ import annotations
 
@@ -55,7 +52,6 @@ class MorphismConf(SearcherConf):
     """Standard deviations in the upper confidence bound. 0 is pure exploitation, larger values explore more."""
 
     def build(self) -> Morphing:
-        """Return the searcher 'morphism' with these options. The call imports numpy and scipy."""
         from searchers.morphing import Morphing
 
         return Morphing(self.parents, self.candidates, self.morphs, self.beta)
@@ -73,7 +69,6 @@ class EvolutionConf(SearcherConf):
     """Largest number of morphs of a child. The number is drawn from 1 to this value."""
 
     def build(self) -> Evolution:
-        """Return the searcher 'evolution' with these options. The call imports its module."""
         from searchers.evolution import Evolution
 
         return Evolution(self.tournament, self.morphs)
@@ -89,7 +84,6 @@ class RandomConf(SearcherConf):
     """Largest number of morphs of a child. The number is drawn from 1 to this value."""
 
     def build(self) -> RandomSearch:
-        """Return the searcher 'random' with these options. The call imports its module."""
         from searchers.evolution import RandomSearch
 
         return RandomSearch(self.morphs)
@@ -107,7 +101,6 @@ class TpeConf(HpoConf):
     """Points that TPE draws and compares."""
 
     def build(self) -> Tpe:
-        """Return the tuner of batch size and kernel size with these options. The call imports Optuna."""
         from searchers.tpe import Tpe  # imports Optuna, which is slow
 
         return Tpe(self.startup_trials, self.candidates)
@@ -121,7 +114,6 @@ class OffConf(HpoConf):
     """'off'."""
 
     def build(self) -> None:
-        """Return None: nothing is tuned."""
         return
 
 

@@ -1,13 +1,8 @@
 """Tuning of batch size and kernel size by Optuna's tree-structured Parzen estimator, with a new study for each proposal.
 
-The sampler is seeded by the seed and number of the proposal. Its study contains the 200 newest finished trials with their
-residuals, the 200 newest trials in flight as running, and as pruned the 50 newest points out of memory and the 50 newest
-trials that failed because of their sizes, all with the real sizes of their networks. Both sizes are drawn from their joint
-density. Caches do not affect results. Only this module of `searchers` imports optuna.
-
-Residuals are the effect of the sizes on the error without the effect of growth, since accuracy rises with the size of
-networks by far more than tuning adds. A ridge regression of log(error) on growth, its square, and the tuned sizes estimates
-the effect of growth. The sizes are inputs too, since they change together with growth (added-variable plots).
+It has the 200 newest finished trials with their residuals, the 200 newest in flight as running, and as pruned the 50 newest
+points out of memory and the 50 newest trials that failed because of their sizes. Both sizes are drawn from their joint
+density. Only this module of `searchers` imports optuna.
 """
 
 from __future__ import annotations
@@ -40,9 +35,10 @@ _DECIMALS: Final = 9  # floating point differs in the last bits between processo
 
 
 def residuals(history: History, numbers: tuple[int, ...]) -> dict[int, float]:
-    """Return for each trial in `numbers` the log(error) expected from its network's growth minus the measured log(error).
+    """log(error) expected from each network's growth minus the measured log(error). Positive: better than expected.
 
-    Error is 1 − accuracy, and log is the natural logarithm. Positive: better than expected. The trials must be finished.
+    Accuracy rises with the size of networks by far more than tuning adds. A ridge regression on growth, its square, and the
+    tuned sizes removes that effect. The sizes are inputs too, since they change together with growth (added-variable plots).
     """
     if not numbers:
         return {}
@@ -84,8 +80,6 @@ SMALLEST_SHARE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """Tuned batch size and kernel size of a network, and the morphs that set the kernel size."""
-
     morphs: tuple[Morph, ...]
     """Morphs that enlarge the kernels of the network to the tuned size."""
     batch_size: int
@@ -105,11 +99,7 @@ class Tpe:
     """Points that TPE draws and compares."""
 
     def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> TuningResult:
-        """Return the tuned batch size and kernel size for `graph`, which grew from the graph `parent`.
-
-        The kernel size is at least that of the parent and gives a new network within the budget. It is None if no such size
-        exists.
-        """
+        """Sizes for `graph`, which grew from the graph `parent`. The kernel size is at least that of the parent."""
         batches = batch_range(history)
         sizes = _possible(history, parent, graph)
         space: dict[str, BaseDistribution] = {"batch_size": batches}
@@ -142,11 +132,10 @@ class Tpe:
 
 
 def batch_range(history: History) -> IntDistribution:
-    """Return the range of batch sizes for tuning, in images per accelerator, in steps of BATCH_STEP (8).
+    """Batch sizes for tuning, in steps of BATCH_STEP, up to min(measured largest batch, configured largest batch).
 
-    It begins at the smallest batch of the search space. It ends at the last step up to min(measured largest batch, configured
-    largest batch). Default of the smallest: the default batch or half of the upper limit, whichever is smaller, rounded down
-    to a multiple of 8, at least 8. If the upper limit is below the smallest, the range has only the upper limit.
+    Default of the smallest: the default batch or half of the upper limit, whichever is smaller, rounded down to a multiple of
+    8. If the upper limit is below the smallest, the range has only the upper limit.
     """
     space = history.space
     highest = space.largest_batch_size if history.ceiling is None else min(history.ceiling, space.largest_batch_size)
@@ -159,10 +148,7 @@ def batch_range(history: History) -> IntDistribution:
 
 
 def _possible(history: History, parent: Graph, graph: Graph) -> list[int]:
-    """Return the kernel sizes, at least the parent's, that give a new network within the budget.
-
-    A size that enlarges nothing is possible, since the search has checked the graph.
-    """
+    """A size that enlarges nothing is possible, since the search has checked the graph."""
     own = own_size(parent)
     possible: list[int] = []
     for size in sizes_of(graph):
@@ -180,11 +166,7 @@ def _possible(history: History, parent: Graph, graph: Graph) -> list[int]:
 
 
 class _Joint(TPESampler):
-    """TPE sampler that draws all sizes from their joint density.
-
-    Optuna infers the space from the trials and finds none if their ranges differ. It would then draw each size independently,
-    at twice the cost.
-    """
+    """Optuna finds no common space if the trials' ranges differ, and would draw each size independently, at twice the cost."""
 
     def __init__(self, space: Mapping[str, BaseDistribution], **options: Any) -> None:
         super().__init__(**options)
@@ -217,10 +199,7 @@ class _Storage(InMemoryStorage):
 
 
 def _trials(history: History) -> list[FrozenTrial]:
-    """Return the history as Optuna trials: failures by their sizes, finished trials, trials in flight, each newest last.
-
-    Sizes outside the current ranges are included, since they inform about their neighbourhood.
-    """
+    """Failures by their sizes, finished trials, trials in flight, each newest last, also outside the current ranges."""
     finished = history.finished_newest()
     values = residuals(history, finished)
     trials = [
@@ -249,10 +228,7 @@ _STATES: Final = (TrialState.PRUNED, TrialState.PRUNED, TrialState.COMPLETE, Tri
 
 
 def _place(number: int, how: int) -> int:
-    """Return Optuna's number of a trial: in the order of the proposals, and below those of new points.
-
-    TPE gives trials with small numbers less weight.
-    """
+    """In the order of the proposals, and below new points: TPE gives trials with small numbers less weight."""
     return -(10**10) + 4 * number + how
 
 
@@ -262,7 +238,6 @@ _EVERY_KERNEL: Final = IntDistribution(1, 2**31)
 
 @lru_cache(maxsize=4096)
 def _trial(number: int, how: int, batch_size: int, kernel_size: int | None, value: float | None = None) -> FrozenTrial:
-    """Return an Optuna trial. Cached, since each is used many times."""
     state = _STATES[how]
     params = {"batch_size": batch_size}
     distributions: dict[str, BaseDistribution] = {"batch_size": _EVERY_BATCH}

@@ -186,8 +186,6 @@ def network_graph() -> Graph:
 
 @dataclass
 class Prepared:
-    """A training step that is ready, and the seconds of its first run."""
-
     step: Callable[[], None]
     first: float
     close: Callable[[], None]
@@ -684,7 +682,6 @@ def run_step(name: str, out: Path, seconds: float, *, is_small: bool) -> str:
 
 
 def write_rows(name: str, out: Path) -> None:
-    """Run a step in this process, and write each of its rows at once."""
     with (out / f"{name}.jsonl").open("w", buffering=1) as file:
         try:
             for row in globals()[name]():

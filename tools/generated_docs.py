@@ -1,8 +1,4 @@
-"""Tables of docs/ that are generated from the code: `python -m tools.generated_docs` writes them.
-
-Each table is between two marks of its page. Meanings of events and fields are the docstrings of aiperf/journal/events.py. A
-field without an explanation stops the program.
-"""
+"""Tables of docs/ that are generated from the code: `python -m tools.generated_docs` writes them."""
 
 from __future__ import annotations
 
@@ -64,7 +60,6 @@ PARTS = tuple(
 
 
 def event_tables() -> Iterator[str]:
-    """Yield the lines of the page on events: a table of fields for each event, and for each object inside of events."""
     yield f"\n## Events of schema {events.SCHEMA}\n"
     yield "Every event has `at`: seconds since the start of the run, by the driver's clock, also while a run is down."
     for each in EVENTS:
@@ -98,7 +93,6 @@ def _one_line(text: str) -> str:
 
 
 def port_table() -> Iterator[str]:
-    """Yield the lines of the table of ports on which processes of a run listen."""
     yield "| port of | process | listens on: one machine / several hosts | protocol | without certificate and token | time |"
     yield "|---|---|---|---|---|---|"
     for port in LISTENING_PORTS:
@@ -107,10 +101,6 @@ def port_table() -> Iterator[str]:
 
 
 def division_tables() -> Iterator[str]:
-    """Yield the lines of tables with the rules of each division.
-
-    Those after the first show only rows that the first does not have.
-    """
     first = division(BUILT_IN[0])
     yield from _of_division(first, ())
     known = frozenset(row for _, rows in _tables(first) for row in rows)
@@ -119,7 +109,6 @@ def division_tables() -> Iterator[str]:
 
 
 def _of_division(one: Division, known: Collection[str]) -> Iterator[str]:
-    """Yield the tables of a division without known rows."""
     yield f"**`{one.name}`**: {one.title} (`aiperf/ranking/divisions/{one.name}.yaml`)"
     if known:
         ids = {rule.id for rule in one.rules}
@@ -134,7 +123,6 @@ def _of_division(one: Division, known: Collection[str]) -> Iterator[str]:
 
 
 def _tables(one: Division) -> Iterator[tuple[str, list[str]]]:
-    """Yield the head and the rows of each table."""
     facts = [rule for rule in one.rules if rule.fact is not None]
     rows = [f"| {rule.id} | {rule.text} {_source(rule)} | {rule.fact}: {rule.law} |" for rule in facts]
     yield "rule | what it says | law", rows
@@ -149,7 +137,6 @@ def _tables(one: Division) -> Iterator[tuple[str, list[str]]]:
 
 
 def _grouped(by_option: Mapping[str, str]) -> list[str]:
-    """Return one row for the options with the same text."""
     texts: dict[str, list[str]] = {}
     for option, text in sorted(by_option.items(), key=lambda item: item[1]):
         texts.setdefault(text, []).append(option)
@@ -170,7 +157,6 @@ TABLES: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
 
 
 def current(name: str) -> str:
-    """Return the text of a page with the current table between its marks. `name`: name of the table."""
     page, lines = TABLES[name]
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, _, rest = (DOCS / page).read_text().partition(begin)

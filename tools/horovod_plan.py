@@ -95,10 +95,6 @@ def plan(facts: Facts) -> Plan:
 
 
 def facts_here(environment: Mapping[str, str]) -> Facts:
-    """Return the facts of this machine that determine the build, with the torch that this interpreter imports.
-
-    `environment`: environment variables. Raises ImportError without torch.
-    """
     import torch
 
     nccl_home = environment.get("NCCL_HOME")
@@ -127,7 +123,6 @@ def facts_here(environment: Mapping[str, str]) -> Facts:
 
 
 def _nccl_of_torch() -> str | None:
-    """Return the folder of the NCCL in torch's CUDA build, the only one on most nodes."""
     if importlib.util.find_spec("nvidia") is None or (found := importlib.util.find_spec("nvidia.nccl")) is None:
         return None
     return next(iter(found.submodule_search_locations or ()), None)
@@ -151,7 +146,6 @@ def _nvcc_release(environment: Mapping[str, str]) -> str | None:
 
 
 def nccl_version(header: str) -> str | None:
-    """Return the version in the text of nccl.h, such as '2.27.3'. None if it is incomplete."""
     parts = [re.search(rf"^#define NCCL_{part} (\d+)", header, re.M) for part in ("MAJOR", "MINOR", "PATCH")]
     return ".".join(part.group(1) for part in parts if part) if all(parts) else None
 

@@ -1,7 +1,4 @@
-"""Generator of aiperf/report/report.schema.json from the facts of a report: `python -m tools.report_schema`.
-
-A field's description is its docstring.
-"""
+"""Generator of aiperf/report/report.schema.json from the facts of a report: `python -m tools.report_schema`."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ REF = "#/$defs/{name}"
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of report.json."""
     _, parts = msgspec.json.schema_components([Report], ref_template=REF)
     for name, owner in _dataclasses(Report).items():
         _describe(parts[name], owner)
@@ -43,12 +39,10 @@ def main() -> None:
 
 
 def text(of: dict[str, Any]) -> str:
-    """Return the schema as the text of its file."""
     return json.dumps(of, indent=1, ensure_ascii=False) + "\n"
 
 
 def _dataclasses(of: type) -> dict[str, type]:
-    """Return a type and all dataclasses and msgspec structs in its fields, keyed by class name."""
     types_by_name: dict[str, type] = {}
     waiting: list[Any] = [of]
     while waiting:
@@ -69,10 +63,7 @@ def _is_struct(one: type) -> TypeGuard[type[msgspec.Struct]]:
 
 
 def _describe(part: dict[str, Any], owner: type) -> None:
-    """Add the docstrings of fields, and remove defaults: a report contains every field.
-
-    Types with omit_defaults are an exception: they omit unknown values.
-    """
+    """Add the docstrings of fields, and remove defaults: a report contains every field."""
     descriptions = field_docstrings(owner)
     for name, field in part["properties"].items():
         field.pop("default", None)

@@ -1,9 +1,4 @@
-"""Count the lines of the repository: `make size`.
-
-One row per package with its files and its lines of code, docstrings, comments and blanks. A line with code and a comment counts
-as code. Then the folders with most modules and the median length of functions. Product means the contents of the wheel: aiperf,
-morphism, searchers and cluster.
-"""
+"""Count the lines of the repository by package: `make size`. Product means the contents of the wheel."""
 
 from __future__ import annotations
 
@@ -26,8 +21,6 @@ _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, toke
 
 @dataclass(frozen=True, slots=True)
 class LineCounts:
-    """Lines of one file or of several, by kind."""
-
     files: int = 0
     code: int = 0
     docstrings: int = 0
@@ -49,7 +42,7 @@ class LineCounts:
 
 
 def lines_of(source: str) -> LineCounts:
-    """Return the numbers of lines of one Python file by kind. A blank line within a docstring counts as docstring."""
+    """A line with code and a comment counts as code, a blank line within a docstring as docstring."""
     docstrings = set(_docstring_lines(ast.parse(source)))
     code: set[int] = set()
     comments: set[int] = set()
@@ -75,13 +68,11 @@ def function_lengths(source: str) -> Iterator[tuple[int, int]]:
 
 
 def python_files() -> list[Path]:
-    """Return the Python files of the counted folders and of the tests, relative to the repository."""
     found = (file for folder in (*COUNTED, "tests") for file in (PROJECT / folder).rglob("*.py"))
     return sorted(file.relative_to(PROJECT) for file in found)
 
 
 def crowded(files: Iterable[Path]) -> dict[Path, int]:
-    """Return the folders with too many modules, and their numbers of modules."""
     modules = Counter(file.parent for file in files if file.name != "__init__.py")
     return {folder: count for folder, count in sorted(modules.items()) if count > MOST_MODULES}
 

@@ -1,7 +1,4 @@
-"""Check of the installed torch against this node's accelerators: `python tools/torch_build.py`, called by setup.sh.
-
-Prints nothing if the build can use the accelerators, or if there are none.
-"""
+"""Check of the installed torch against this node's accelerators: `python tools/torch_build.py`, called by setup.sh."""
 
 from __future__ import annotations
 
@@ -17,8 +14,6 @@ def remark(
     torch_cuda: str | None, torch_hip: str | None, *, has_nvidia: bool, has_amd: bool, driver_cuda: str | None
 ) -> str:
     """Return a text about a torch build that does not match the accelerator or its driver. '' if it matches.
-
-    `driver_cuda`: newest CUDA version that the driver supports. None if unknown.
 
     >>> remark("13.0", None, has_nvidia=True, has_amd=False, driver_cuda="12.4")[:71]
     'torch is built for CUDA 13.0, and the driver of this node supports 12.4'

@@ -53,11 +53,7 @@ class Untrue(Exception):
 
 
 def members(pairs: list[tuple[str, Any]]) -> Line:
-    """Return a JSON object with unique names, from its (name, value) pairs.
-
-    Raises:
-        ValueError: a name is repeated. Readers disagree on its value.
-    """
+    """Readers disagree on the value of a repeated name."""
     line = dict(pairs)
     if len(line) != len(pairs):
         names = [name for name, _ in pairs]
@@ -83,12 +79,7 @@ class Journal:
         self.torn_bytes = 0
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (line number, body) of each line, the body without its chain.
-
-        Raises:
-            NotAJournal: the file does not exist, or is no journal.
-            Untrue: a line does not follow from the previous line.
-        """
+        """Yield (line number, body without its chain)."""
         try:
             with self.path.open("rb") as file:
                 head = file.read(16)
@@ -134,12 +125,6 @@ class Journal:
 
 
 def integer(line: Line, name: str, least: int = 0, most: int = LARGEST_COUNT) -> int:
-    """Return an integer of a line.
-
-    Raises:
-        ValueError: it is no integer, or out of its range.
-        KeyError: it is missing.
-    """
     value = line[name]
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{name} must be an integer from {least} to {most}, but is {value!r}")
@@ -147,17 +132,11 @@ def integer(line: Line, name: str, least: int = 0, most: int = LARGEST_COUNT) ->
 
 
 def count(line: Line, name: str) -> int:
-    """Return the count `name` of a line. 0 if it is missing, as in journals without detectors. Raise ValueError if invalid."""
+    """0 if it is missing, as in journals without detectors."""
     return integer(line, name) if name in line else 0
 
 
 def real(line: Line, name: str, least: float = 0.0, most: float = 1e12) -> float:
-    """Return a number of a line.
-
-    Raises:
-        ValueError: it is no number, or out of its range.
-        KeyError: it is missing.
-    """
     value = line[name]
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{name} must be a number from {least!r} to {most!r}, but is {value!r}")
@@ -181,11 +160,6 @@ def canonical(value: Any) -> str:
 
 
 def check_configuration(first: Line) -> None:
-    """Check the configuration of the first line against its hash and the other values of the line.
-
-    Raises:
-        ValueError: they differ.
-    """
     computed = hashlib.sha256(canonical(first["config"]).encode()).hexdigest()
     if first["config_hash"] != computed:
         raise ValueError(f"config_hash is {first['config_hash']}, the hash of its configuration is {computed}")
@@ -217,10 +191,7 @@ class Rows:
         return len(self.wasted)
 
     def share(self, row: int, start: float, end: float) -> float:
-        """Return the share (0 to 1) of an interval's length that is inside a window from `start` to `end` (seconds).
-
-        It has two rounded subtractions and a rounded division. An interval without length counts as 1 if its end is inside.
-        """
+        """Two rounded subtractions and a rounded division. An interval without length counts as 1 if its end is inside."""
         a, b = self.start[row], self.end[row]
         if b > a:
             return max(0.0, min(b, end) - max(a, start)) / (b - a)
@@ -259,7 +230,6 @@ class Run:
         self.training_images = self.validation_images = 0
 
     def take(self, line: Line) -> None:
-        """Add a line. Raise ValueError, KeyError or TypeError if it is impossible."""
         kind = line["event"]
         handler = getattr(self, "_" + kind, None)
         if handler is not None:
@@ -368,7 +338,6 @@ class Run:
         self.validation_images += validation
 
     def _waste(self, attempt: Attempt, epoch: int) -> None:
-        """Mark the earlier work of an epoch as wasted, because the epoch is repeated."""
         for row in attempt.rows.pop(epoch, ()):
             self.rows.wasted[row] = 1
 
@@ -386,7 +355,6 @@ def exactly(numbers: Iterable[float]) -> float:
 
 
 def figures(run: Run) -> dict[str, Any]:
-    """Return the figures of a run by name, computed by their formulas. None if a figure is not defined."""
     first, rows = run.first, run.rows
     start = float(first["warmup_seconds"])
     end = min(run.at if run.ended is None else run.ended, float(first["duration_seconds"]))
@@ -426,7 +394,7 @@ def figures(run: Run) -> dict[str, Any]:
 
 
 def most_accelerators(run: Run) -> int:
-    """Return the largest number of accelerators at once. At equal times, losses come before joins."""
+    """At equal times, losses come before joins."""
     present = most = 0
     for _, change in sorted(run.changes + list(run.present.values())):
         present += change
@@ -435,10 +403,7 @@ def most_accelerators(run: Run) -> int:
 
 
 def interval(run: Run, counted: list[float], good: list[int], start: float, seconds: float) -> list[float] | None:
-    """Return the 95 % interval [low, high] of the score in FLOPS by method 3, or None if the rules give none.
-
-    It is accurate to nine digits. `start`, `seconds`: start and length of the window.
-    """
+    """Method 3, accurate to nine digits. None if the rules give none."""
     end, rows = start + seconds, run.rows
     if run.down > 0 or seconds < 36_000 or not any(counted):
         return None
@@ -461,10 +426,7 @@ def interval(run: Run, counted: list[float], good: list[int], start: float, seco
 
 
 def units_in_a_row(rows: Rows, start: float, seconds: float) -> float:
-    """Return the window's length ÷ the mean length of a unit on a worker, weighted by length. 0 if no unit is in the window.
-
-    `start`, `seconds`: the window.
-    """
+    """The window's length ÷ the mean length of a unit on a worker, weighted by length. 0 without a unit."""
     stretches: dict[tuple[int, int], tuple[float, float]] = {}
     for row in range(len(rows)):
         if rows.end[row] > start and rows.start[row] < start + seconds:
@@ -477,7 +439,6 @@ def units_in_a_row(rows: Rows, start: float, seconds: float) -> float:
 
 
 def has_one_step(rows: Rows, good: list[int], start: float, seconds: float) -> bool:
-    """Return True if the rate of work has a single lasting change in the window."""
     length = seconds / 66
     edges = [start + length * index for index in range(67)]
     rate = [0.0] * 66
@@ -495,7 +456,6 @@ def has_one_step(rows: Rows, good: list[int], start: float, seconds: float) -> b
 
 
 def step_of(rate: list[float]) -> int | None:
-    """Return the index of the block before which the rate changes far more than anywhere else. None if there is none."""
     sizes = [abs(rate[at] + rate[at + 1] - rate[at - 1] - rate[at - 2]) / 2 for at in range(2, len(rate) - 1)]
     usual = sorted(sizes)[len(sizes) // 2] / 0.6744897501960817
     largest = max(sizes)
@@ -506,11 +466,6 @@ def step_of(rate: list[float]) -> int | None:
 
 
 def check_order(run: Run, line: Line) -> None:
-    """Check the order of a line after the lines of a run.
-
-    Raises:
-        ValueError: the line is impossible there.
-    """
     kind, at = line["event"], real(line, "at")
     if at < run.at:
         raise ValueError(f"time must not decrease, but {at!r} s follows {run.at!r} s")
@@ -521,12 +476,6 @@ def check_order(run: Run, line: Line) -> None:
 
 
 def folded(lines: Iterable[tuple[int, bytes]]) -> Run:
-    """Return the state of a run after its numbered lines (number, body).
-
-    Raises:
-        NotAJournal: the first line is not RunStarted, or has an unknown schema.
-        Untrue: a line is impossible.
-    """
     run = Run()
     for number, body in lines:
         try:
@@ -557,12 +506,6 @@ def check_schema(schema: object) -> None:
 
 
 def verified(path: Path) -> dict[str, Any]:
-    """Check a journal and return its figures by name.
-
-    Raises:
-        NotAJournal: there is nothing to check.
-        Untrue: a line cannot be true.
-    """
     journal = Journal(path)
     run = folded(journal)
     return {
@@ -613,10 +556,7 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Check the journal that the arguments name, and print the result.
-
-    Return the exit status: 0 if it is valid, 1 if a line cannot be true, 2 if there is no journal or the arguments are wrong.
-    """
+    """Exit status: 0 valid, 1 a line cannot be true, 2 no journal or wrong arguments."""
     paths = [argument for argument in arguments if not argument.startswith("-")]
     flags = [argument for argument in arguments if argument.startswith("-")]
     if len(paths) != 1 or set(flags) - {"--json"}:

@@ -1,7 +1,4 @@
-"""Sequence of an attempt's messages: an epoch's end is reported at once, its checkpoint when the file is written.
-
-An attempt is one execution of a trial.
-"""
+"""Sequence of an attempt's messages: an epoch's end is reported at once, its checkpoint when the file is written."""
 
 from __future__ import annotations
 
@@ -23,10 +20,7 @@ from aiperf.train.stages import Stage
 
 @dataclass(frozen=True, slots=True)
 class EpochMessage:
-    """Message on the end of an epoch, with the future of its checkpoint file.
-
-    `word.checkpoint` is set when the file is written.
-    """
+    """Message on the end of an epoch. Its `checkpoint` is set when the file is written."""
 
     word: EpochDone
     file: Future[bool]
@@ -38,12 +32,10 @@ AttemptMessages = Generator["Message | EpochMessage | None", None, None]
 
 
 def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iterator[Message]:
-    """Yield the messages of an attempt (one execution of a trial) in the sequence in which the driver receives them.
+    """Yield the messages of an attempt in the sequence in which the driver receives them.
 
-    `words`: the messages as they arise, None after each step. `order`: command to train the trial. The end of an epoch is
-    reported at once, and its checkpoint later if the file is not written yet. The last epoch's message and all messages after
-    it wait for the file, because another trial can inherit from a finished one. The waiting time is reported meanwhile. Corrupt
-    images are reported before the message of the step that read them. All errors of `words` are raised.
+    The last epoch's message and all messages after it wait for its checkpoint file, because another trial can inherit from a
+    finished one. Corrupt images are reported before the message of the step that read them.
     """
     awaiting_file: deque[EpochMessage] = deque()
     delayed: deque[Message | EpochMessage] = deque()
@@ -81,7 +73,6 @@ def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iter
 
 
 def _waited_for(last: EpochMessage, context: RankContext, every: float) -> Iterator[Message]:
-    """Wait for the last checkpoint and report the waiting time every `every` seconds. Nothing is trained meanwhile."""
     began = time.monotonic()
     while not last.file.done():
         context.liveness.enter(Stage.CHECKPOINT, every + context.conf.start_seconds)  # a slow disk is not a hung rank
@@ -93,15 +84,12 @@ def _waited_for(last: EpochMessage, context: RankContext, every: float) -> Itera
 
 
 class _Corrupt:
-    """Corrupt images that this process has read."""
-
     def __init__(self, worker: int, data: OpenData) -> None:
         self._worker = worker
         self._data = data
         self._reported = 0
 
     def new_images(self) -> tuple[Message, ...]:
-        """Return one message with all corrupt images found so far. Empty if there are no new ones."""
         corrupt = self._data.corrupt
         if len(corrupt) == self._reported:
             return ()
@@ -110,7 +98,6 @@ class _Corrupt:
 
 
 def _settled(epoch: EpochMessage) -> tuple[Message, ...]:
-    """Return an epoch's message and the result of its checkpoint."""
     result = _checkpoint_result(epoch)
     if any(isinstance(word, CheckpointWritten) for word in result):
         return (msgspec.structs.replace(epoch.word, checkpoint=True),)
@@ -118,7 +105,7 @@ def _settled(epoch: EpochMessage) -> tuple[Message, ...]:
 
 
 def _checkpoint_result(epoch: EpochMessage) -> tuple[Message, ...]:
-    """Return the result of an epoch's checkpoint. A full or missing disk costs the checkpoint, not the trial."""
+    """A full or missing disk costs the checkpoint, not the trial."""
     sums = epoch.word.advanced
     try:
         is_written = epoch.file.result()

@@ -1,7 +1,6 @@
-"""Sums of seconds and images over an attempt (one execution of a trial), and the messages that report them.
+"""Sums of seconds and images over an attempt, and the messages that report them.
 
-The input is finished steps, with begin and end in seconds since the order was taken. Time between two steps of a pass is input
-time, a step is busy time, and the rest of an epoch is neither. Steps are measured in `device_timer.py`.
+Time between two steps of a pass is input time, a step is busy time, and the rest of an epoch is neither.
 """
 
 from __future__ import annotations
@@ -41,11 +40,7 @@ class StepTimes:
 
 
 class Reports:
-    """Schedule of a trial's progress reports: about every `progress_seconds`, and at each edge of the measured window.
-
-    All times are seconds since the command to train was received. `edges`: begin and end of the measured window. One object
-    serves the whole attempt, because intervals continue across epochs.
-    """
+    """Schedule of a trial's progress reports: about every `progress_seconds`, and at each edge of the measured window."""
 
     def __init__(self, trial: int, attempt: int, progress_seconds: float, edges: tuple[float, ...]) -> None:
         self.trial = trial
@@ -56,34 +51,31 @@ class Reports:
         self.sums = Sums()
 
     def begin_epoch(self) -> Sums:
-        """Set the image counts of the sums to 0, and return the sums. The seconds continue."""
         self.sums.training_images = self.sums.validation_images = 0
         return self.sums
 
     def is_due(self, now: float, left: float) -> bool:
-        """Return True if a progress report is due at a step that ended at `now`.
+        """`left`: estimated seconds until the end of the epoch.
 
-        `left`: estimated seconds until the end of the epoch. The interval of the driver (the main process) ends when it
-        receives the report. The first step that ends after an edge of the window therefore reports at once, and the interval
-        ends at most one step after the edge.
+        The driver's interval ends when it receives the report. The first step that ends after an edge of the window therefore
+        reports at once.
         """
         return ends_interval(now - self._last, left, self._every) or any(
             self._last < edge <= now for edge in self._edges
         )
 
     def reported(self, now: float) -> None:
-        """Record that the sums were reported at `now`."""
         self._last = now
 
 
 class EpochClock:
-    """Sums of one epoch. For each of the two passes, call `begin_pass`, then `step` for each step. Call `finish` at the end.
+    """Sums of one epoch. Times are seconds since the order.
 
-    All times are seconds since the command to train was received.
+    For each of the two passes, call `begin_pass`, then `step` for each step. Call `finish` at the end.
     """
 
     def __init__(self, reports: Reports, epoch: int, batch_size: int, images: int) -> None:
-        """Begin an epoch. `batch_size`: images per accelerator. `images`: of both passes, over all ranks."""
+        """`batch_size`: images per accelerator. `images`: of both passes, over all ranks."""
         self._reports = reports
         self._epoch = epoch
         self._batch_size = batch_size
@@ -93,16 +85,13 @@ class EpochClock:
         self._now = 0.0
 
     def begin_pass(self, now: float) -> None:
-        """Begin the training or the validation pass at time `now`. The time until its first step is input time."""
+        """The time until the first step is input time."""
         self._now = now
         if self._began is None:
             self._began = now
 
     def step(self, span: StepTimes, *, is_asked: bool = False) -> Advanced | None:
-        """Add a finished step, and the waiting time before it. Return a progress report if one is due, otherwise None.
-
-        `is_asked`: return a report in any case.
-        """
+        """Return a progress report if one is due or if `is_asked`, otherwise None."""
         sums, begin = self._sums, max(span.begin, self._now)
         seconds = max(0.0, span.end - begin)
         sums.input_seconds += begin - self._now
@@ -117,10 +106,7 @@ class EpochClock:
         return self._advanced() if is_asked or self._reports.is_due(self._now, self._left()) else None
 
     def _left(self) -> float:
-        """Estimate the remaining seconds of the epoch from its rate so far.
-
-        Validation is faster than training, so this is an upper bound.
-        """
+        """Return remaining seconds, an upper bound: validation is faster than training."""
         assert self._began is not None, "steps belong to a pass"
         done = self._sums.training_images + self._sums.validation_images
         return (self._now - self._began) * max(0, self._images - done) / done if done else math.inf
@@ -139,10 +125,7 @@ class EpochClock:
         self._sums.checkpoint_seconds += seconds
 
     def finish(self, now: float, training_images: int, validation_images: int) -> Advanced:
-        """Return the final sums of the epoch. `training_images`, `validation_images`: as counted by all ranks.
-
-        A sum that was reported larger before is kept, because sums must never decrease.
-        """
+        """A sum that was reported larger before is kept, because sums must never decrease."""
         self._now = max(now, self._now)
         self._sums.training_images = max(self._sums.training_images, training_images)
         self._sums.validation_images = max(self._sums.validation_images, validation_images)

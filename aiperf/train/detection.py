@@ -1,7 +1,4 @@
-"""Training and evaluation of object detectors: torchvision's Faster R-CNN for images with boxes.
-
-The quality is the mean average precision at an intersection over union of 0.5.
-"""
+"""Training and evaluation of object detectors: torchvision's Faster R-CNN. Quality: mean average precision at 0.5 IoU."""
 
 from __future__ import annotations
 
@@ -52,19 +49,13 @@ class _Fp32Proposals(RPNHead):  # type: ignore[misc]  # torchvision has no type 
 
 
 class _Fp32Predictor(FastRCNNPredictor):  # type: ignore[misc]  # torchvision has no type hints
-    """Last layers of the head, with FP32 outputs."""
-
     def forward(self, regions: Tensor) -> tuple[Tensor, Tensor]:
         scores, boxes = super().forward(regions)
         return scores.float(), boxes.float()
 
 
 class DetectorNetwork(FasterRCNN):  # type: ignore[misc]  # torchvision has no type hints
-    """Faster R-CNN network of a detector, without torchvision's resizing, which interpolates even to an equal size.
-
-    In training it takes images (batch, channels, height, width) and targets (batch, rows, 5), as in `Batch`, and returns the
-    sum of the four losses. In evaluation it takes images and returns boxes, labels and scores of each.
-    """
+    """Faster R-CNN without torchvision's resizing, which interpolates even to an equal size."""
 
     def __init__(self, detector: Detector) -> None:
         sizes = detector.sizes
@@ -97,10 +88,10 @@ class DetectorNetwork(FasterRCNN):  # type: ignore[misc]  # torchvision has no t
         self._regions = len(regions[0])
 
     def forward(self, images: Tensor, targets: Tensor | None = None) -> Any:
-        """Return the sum of the four losses, a scalar, in training. In evaluation, return one dict of detections per image.
+        """In training, the sum of the four losses. In evaluation, one dict of detections per image.
 
         `images`: (batch, channels, height, width). `targets`: (batch, rows, 5) with x1, y1, x2, y2 in pixels and the class, 0
-        in empty rows. They are needed in training only. A dict has 'boxes' (n, 4) in pixels, 'labels' (n,) and 'scores' (n,).
+        in empty rows. A dict has 'boxes' (n, 4) in pixels, 'labels' (n,) and 'scores' (n,).
         """
         sides = [(images.shape[2], images.shape[3])] * len(images)
         truth = None if targets is None else [_truth(rows) for rows in targets]
@@ -115,7 +106,6 @@ class DetectorNetwork(FasterRCNN):  # type: ignore[misc]  # torchvision has no t
 
 
 def _truth(rows: Tensor) -> dict[str, Tensor]:
-    """Return the boxes of an image in torchvision's form, from targets (rows, 5)."""
     used = rows[rows[:, 4] > 0]
     return {"boxes": used[:, :4], "labels": used[:, 4].long()}
 
@@ -127,48 +117,29 @@ class Detection:
         require_pycocotools()  # before the first epoch
 
     def build(self, architecture: Architecture) -> DetectorNetwork:
-        """Return the network of a detector in host memory, with random weights from torch's global generator."""
         assert isinstance(architecture, Detector)
         return DetectorNetwork(architecture)
 
     def initial_network(self, architecture: Architecture, seed: int) -> DetectorNetwork:
-        """Return the network of a detector in host memory, with initial weights that depend only on `seed`."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return self.build(architecture)
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
-        """Return the sum of the detector's four training losses over a batch, a scalar.
-
-        `module`: the network in training mode.
-        """
         loss: Tensor = module(batch.images, batch.targets)
         return loss
 
     def validation_sums(self, network: nn.Module, images: int) -> _DetectionSums:
-        """Return empty sums for a validation pass of all ranks over `images` images.
-
-        The network's counts of regions are reset.
-        """
         assert isinstance(network, DetectorNetwork)
         return _DetectionSums(network, images)
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
-        """Return the mean average precision, 0..1, from a validation pass over `images` images, and two counts of regions.
-
-        These are the regions evaluated in this pass, and those missing in the training before it. `sums`: results of `read` of
-        the validation sums, added over all ranks. Raise BadConfiguration if no image has a true box.
-        """
         missing, regions = sums[:_COUNTS]
         found = self.detections(sums)
         assert len(found) == images, "each image has a slot"
         return Quality(mean_average_precision(found), None, round(regions), round(missing))
 
     def detections(self, sums: Sequence[float]) -> list[ImageDetections]:
-        """Return the true boxes and the detections of each validation image, in the order of the images.
-
-        `sums`: results of `read` of the validation sums, added over all ranks.
-        """
         return [_unpacked(slot) for slot in np.array(sums[_COUNTS:]).reshape(-1, _SLOT)]
 
 
@@ -179,16 +150,12 @@ _TRUTH, _SLOT = BOX_ROWS * 5, BOX_ROWS * 5 + MOST_FOUND * 6
 
 
 def _unpacked(slot: NDArray[np.float64]) -> ImageDetections:
-    """Return the used rows of a slot, those with a class."""
     truth, found = slot[:_TRUTH].reshape(-1, 5), slot[_TRUTH:].reshape(-1, 6)
     return ImageDetections(truth[truth[:, 4] > 0], found[found[:, 5] > 0])
 
 
 class _DetectionSums:
-    """Slots with the true boxes and the detections of all images.
-
-    Each rank fills the slots of its own images. The others are zero, so that the sum over ranks has all images.
-    """
+    """Slots with the true boxes and the detections of all images."""
 
     def __init__(self, network: DetectorNetwork, images: int) -> None:
         self._network = network

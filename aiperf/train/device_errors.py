@@ -34,7 +34,6 @@ _PROGRAM = ("illegal memory access", "device-side assert", "misaligned address")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if the error means that a device's memory is full."""
     if isinstance(error, torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _MEMORY)
@@ -46,10 +45,7 @@ def first_line(error: BaseException | None) -> str:
 
 
 def is_of_device(error: BaseException) -> bool:
-    """Return True if the error means that the accelerator itself failed.
-
-    Full memory and a kernel's own fault are no failure of the device.
-    """
+    """Full memory and a kernel's own fault are no failure of the device."""
     if is_out_of_memory(error) or not isinstance(error, RuntimeError):
         return False
     text = str(error)

@@ -44,14 +44,12 @@ class HostTimeline:
     behind = 0
 
     def mark(self) -> Mark:
-        """Return the current time.monotonic() in seconds."""
         return time.monotonic()
 
     def anchor(self) -> None:
         return None
 
     def second(self, mark: Mark) -> float:
-        """Return the time of the mark in seconds (time.monotonic())."""
         assert isinstance(mark, float), mark
         return mark
 
@@ -67,11 +65,9 @@ class CudaTimeline:
         self.anchor()
 
     def mark(self) -> Mark:
-        """Return an event recorded in the stream after all work queued up to now. The call does not wait."""
         return self._recorded()
 
     def anchor(self) -> None:
-        """Wait for the device, and relate its clock to the host's."""
         event = self._recorded()
         with self._waiting():
             event.synchronize()
@@ -84,7 +80,6 @@ class CudaTimeline:
         return event
 
     def second(self, mark: Mark) -> float:
-        """Wait until the device passes the mark. Return the host's time of that moment in seconds (time.monotonic())."""
         assert isinstance(mark, torch.cuda.Event), mark
         with self._waiting():
             mark.synchronize()
@@ -93,8 +88,5 @@ class CudaTimeline:
 
 
 def timeline_of(device: torch.device, waiting: Waiting = nullcontext) -> Timeline:
-    """Return the clock of a device for time marks: CUDA events for a GPU, the host's clock otherwise.
-
-    `waiting`: gives a context manager for each wait for the GPU.
-    """
+    """`waiting`: gives a context manager for each wait for the GPU."""
     return CudaTimeline(device, waiting) if device.type == "cuda" else HostTimeline()

@@ -23,8 +23,6 @@ from morphism import Architecture
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Quality of a checkpoint, and the conditions of its evaluation."""
-
     quality: Quality
     images: int
     precision: str
@@ -45,12 +43,10 @@ def evaluate(
     precision: str,
     batch: int,
 ) -> Evaluation:
-    """Return the quality of a checkpoint on all validation images: top-1 accuracy, or mean average precision of a detector.
+    """Return the quality of a checkpoint on all validation images: top-1 accuracy, or mean average precision.
 
-    The checkpoint is the one in `folder` of `trial` after `epoch`. `network`: its architecture. `trainer`: options of the
-    training. `precision`: of the training: fp32, tf32, bf16 or fp16. tf32 becomes fp32 on a processor. `batch`: images per
-    step. A GPU is used if there is one. Raise NoCheckpoint or DamagedCheckpoint if the checkpoint cannot be read, and DataError
-    or BadConfiguration if the data set cannot be used.
+    `precision`: of the training. tf32 becomes fp32 on a processor. Raise NoCheckpoint or DamagedCheckpoint if the checkpoint
+    cannot be read, and DataError or BadConfiguration if the data set cannot be used.
     """
     weights = load(folder, trial, network.fingerprint, epoch, with_momentum=False).weights
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

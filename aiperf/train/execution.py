@@ -45,10 +45,9 @@ class Execution:
     def __init__(
         self, network: nn.Module, mode: ExecutionMode, images: Tensor, precision: Precision, compiler: str = "inductor"
     ) -> None:
-        """Put the network into the mode. Code is compiled at the first call. CUDA graphs are captured here.
+        """`images`: a whole batch with any values. Capturing graphs changes running statistics.
 
-        `images`: a whole batch (batch, channels, height, width) in the training dtype, with any values. `compiler`: the backend
-        of torch.compile. Capturing graphs changes running statistics. Raise ModeUnavailable if the capture fails.
+        Raise ModeUnavailable if the capture fails.
         """
         self.mode = mode
         self._network = network
@@ -64,15 +63,13 @@ class Execution:
 
     @classmethod
     def eager(cls, network: nn.Module, precision: Precision) -> Execution:
-        """Return the eager execution of a network. No code is compiled."""
         return cls(network, EAGER, torch.empty(0), precision)
 
     @contextmanager
     def eager_if(self, eager: bool) -> Iterator[None]:
-        """Return a context manager in which the network is executed eagerly if `eager` is True. Otherwise nothing changes.
+        """Execute eagerly within the context if `eager`: a batch of another size would be compiled again.
 
-        A batch of another size would be compiled again, and does not fit a captured graph. The algorithm search of cuDNN is
-        also off, because it takes longer than the one step.
+        The algorithm search of cuDNN is also off, because it takes longer than the one step.
         """
         if not eager:
             yield
@@ -111,26 +108,18 @@ class Execution:
             )
 
     def close(self) -> None:
-        """Make the network eager, and release compiled code and captured graphs. Call it at the end of the trial."""
         self.remove()
         self.release()
 
     def release(self, *, keep_compiled: bool = False) -> None:
-        """Release compiled code and captured graphs. Call `remove` before, and do not call `install` afterwards.
-
-        `keep_compiled`: True if other compiled code of this process is still in use. Compiled code is then not released.
-        """
+        """`keep_compiled`: other compiled code of this process is still in use, and none is released."""
         self._forward = self._compiled = None
         if self.mode.compiled and not keep_compiled:
             _forget_compiled()
 
 
 def _compiled(network: Network, mode: ExecutionMode, compiler: str) -> Callable[[Tensor], Tensor]:
-    """Return the function that is called instead of the network.
-
-    Each network has its own function to compile. torch.compile gives up silently on a function that was compiled 8
-    times, and all networks of a process share the methods of their class.
-    """
+    """Each network has its own function to compile: torch.compile gives up silently on one that was compiled 8 times."""
     _keep_code_private()
     step = torch.compile(
         network.straight_line,
@@ -205,12 +194,11 @@ def fastest(
     steps_ahead: int,
     eager_passes: Callable[[], None] = lambda: None,
 ) -> Execution:
-    """Return the execution of the network in the fastest mode that was measured. All ranks must call it and get the same mode.
+    """Return the execution in the fastest mode that was measured. All ranks must call it and get the same mode.
 
-    `open_modes`: allowed modes. The first one is always prepared. Another one is measured only if it is expected to save time
-    over `steps_ahead` training steps. `images`: a whole batch. `run`: called without arguments, runs one forward and backward
-    pass without gradient exchange. `eager_passes`: runs the eager passes that need memory in addition to a captured graph.
-    Raise ModeUnavailable or DoesNotFit, on all ranks, if the first mode does not work.
+    The first open mode is always prepared, another one only if it is expected to save time over `steps_ahead` steps.
+    `eager_passes`: runs the passes that need memory in addition to a captured graph. Raise ModeUnavailable or DoesNotFit, on
+    all ranks, if the first mode does not work.
     """
 
     def tried(mode: ExecutionMode) -> tuple[Execution | None, str]:
@@ -268,7 +256,6 @@ def _tried(
     run: Callable[[], None],
     eager_passes: Callable[[], None],
 ) -> tuple[Execution | None, str]:
-    """Return the execution after its first run. None and the reason if the mode does not work or does not fit."""
     try:
         execution = Execution(network, mode, images, context.precision, context.compiler)
         _first_run(execution, run, eager_passes)
@@ -285,7 +272,6 @@ def _tried(
 def _required(
     mode: ExecutionMode, network: Network, batch: int, context: RankContext, execution: Execution | None, problem: str
 ) -> Execution:
-    """Return the execution in a required mode. Raise ModeUnavailable or DoesNotFit on all ranks if the mode does not work."""
     is_full = problem.startswith(_FULL)
     fits, is_available = context.all_agree(not is_full), context.all_agree(is_full or not problem)
     if fits and is_available:
@@ -305,7 +291,6 @@ def _required(
 
 
 def _first_run(execution: Execution, run: Callable[[], None], eager_passes: Callable[[], None]) -> None:
-    """Run once, which compiles. Raise ModeUnavailable if the mode was not used."""
     with _refusals_are_not_had():
         run()
     execution.verify()
@@ -317,11 +302,7 @@ def _first_run(execution: Execution, run: Callable[[], None], eager_passes: Call
 
 @contextmanager
 def _refusals_are_not_had() -> Iterator[None]:
-    """Raise ModeUnavailable for a mode that the compiler, Triton or the capture refuses.
-
-    For example without a C compiler or headers, or for an operation that cannot be captured. Full memory, a failed
-    device and a broken exchange keep their errors.
-    """
+    """Raise ModeUnavailable for a mode that the compiler, Triton or the capture refuses."""
     from torch._dynamo.exc import TorchDynamoException
 
     try:
@@ -339,12 +320,10 @@ def _refusals_are_not_had() -> Iterator[None]:
 
 
 def _of_first_rank(context: RankContext, number: int) -> int:
-    """Return rank 0's number on all ranks."""
     return round(context.collective.total([float(number) if context.is_first else 0.0])[0])
 
 
 def _timed(context: RankContext, run: Callable[[], None]) -> float:
-    """Return the mean seconds of three runs."""
     begin = context.timeline.mark()
     for _ in range(_TIMED_STEPS):
         run()

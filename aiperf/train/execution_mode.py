@@ -1,9 +1,7 @@
-"""Choice of the mode in which a training step is executed: eager, CUDA graphs, compiled (torch.compile), or both.
+"""Choice of the mode in which a training step is executed: eager, CUDA graphs, compiled, or both. No torch here.
 
-`auto` tries a mode if its expected gain over the remaining steps exceeds its expected cost. It keeps the fastest mode, and what
-it measured is the expectation for later networks of this size. On CPUs `auto` never compiles: eager channels_last is as fast
-there (ratio 1.0 for ResNet-50 at 224×224, torch 2.13, 2-core AVX-512 machine, where compiling took 35–59 s). `execution.py`
-executes a mode. No torch here.
+On CPUs `auto` never compiles: eager channels_last is as fast there (ratio 1.0 for ResNet-50 at 224×224, torch 2.13, 2-core
+AVX-512 machine, where compiling took 35–59 s).
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ class ExecutionMode:
     """Mode in which a training step is executed. It is eager if both fields are False."""
 
     compiled: bool = False
-    """Compiled by torch.compile."""
     cuda_graphs: bool = False
     """One call launches all kernels of a forward or a backward pass. False: each kernel is launched separately."""
 
@@ -32,8 +29,6 @@ EAGER = ExecutionMode()
 
 def modes_of(conf: TrainerConf, *, on_cuda: bool) -> tuple[ExecutionMode, ...]:
     """Return the execution modes that the options trainer.compile and trainer.cuda_graphs allow, the cheapest to prepare first.
-
-    `on_cuda`: True if the device is a GPU. Raise BadConfiguration if the device does not support a required mode.
 
     >>> modes_of(TrainerConf(), on_cuda=False)
     (ExecutionMode(compiled=False, cuda_graphs=False),)
@@ -83,10 +78,9 @@ FORGOTTEN_AFTER = 10
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """Expected cost and gain of each execution mode (eager, compiled, CUDA graphs).
+    """Expected cost and gain of each mode, from networks with eager step times within a factor of 2.
 
-    Compilation may pay for a large network and not for a small one. Measurements therefore count only for networks of the same
-    class: eager step times within a factor of 2.
+    Compilation may pay for a large network and not for a small one.
     """
 
     guesses: Mapping[ExecutionMode, Expectation]
@@ -94,15 +88,11 @@ class Expectations:
     measured: Mapping[tuple[ExecutionMode, int], tuple[tuple[int, Expectation], ...]] = field(default_factory=dict)
     """Numbers of trials with their last measurements, by mode and class."""
     trial: int = 0
-    """Number of trials of this worker so far."""
 
     def next_to_try(
         self, modes: Sequence[ExecutionMode], measured: Mapping[ExecutionMode, float], steps_ahead: int
     ) -> ExecutionMode | None:
-        """Return the mode to measure next: the one that is expected to save most time after its own cost.
-
-        None if none saves time. `modes`: allowed modes. `measured`: seconds of a step by mode, including eager. A measured mode
-        is not returned. `steps_ahead`: number of remaining training steps.
+        """Return the mode that is expected to save most time after its own cost. None if none saves time.
 
         >>> expected = Expectations({EAGER: Expectation(0, 1.0), ExecutionMode(compiled=True): Expectation(60, 0.8)})
         >>> [expected.next_to_try((EAGER, ExecutionMode(compiled=True)), {EAGER: 0.1}, steps) for steps in (2999, 3001)]
@@ -118,7 +108,6 @@ class Expectations:
         return best if best is not None and saved(best) > 0.0 else None
 
     def of(self, mode: ExecutionMode, eager_step: float) -> Expectation:
-        """Return the expectation of a mode for a network whose training step takes `eager_step` seconds in eager mode."""
         known = [
             each
             for trial, each in self.measured.get((mode, _class(eager_step)), ())
@@ -129,15 +118,10 @@ class Expectations:
         return Expectation(fmean(each.seconds for each in known), fmean(each.share for each in known))
 
     def next_trial(self) -> Expectations:
-        """Return the expectations for one more trial."""
         return replace(self, trial=self.trial + 1)
 
     def learn(self, mode: ExecutionMode, seconds: float, eager_step: float, step: float) -> Expectations:
-        """Return new expectations to which the measured cost and gain of `mode` are added. The object itself is not changed.
-
-        `seconds`: time to prepare and measure the mode. `eager_step`, `step`: seconds of a training step in eager mode and in
-        this mode. `step` is infinite if the mode did not work.
-        """
+        """`step` is infinite if the mode did not work."""
         key = mode, _class(eager_step)
         known = (*self.measured.get(key, ()), (self.trial, Expectation(seconds, step / eager_step)))
         return replace(self, measured={**self.measured, key: known[-LAST:]})

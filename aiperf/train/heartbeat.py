@@ -1,8 +1,7 @@
-"""Heartbeats of ranks (training processes): a small shared file in which each writes until when it may be silent.
+"""Heartbeats of ranks: a small shared file in which each writes until when it may be silent. No torch here.
 
-No torch here. A rank writes (a microsecond, no system call), and its group's supervisor reads. Times are time.monotonic() in
-seconds, which all processes of a host share. The file also carries requests for the current sums. If a worker has several
-hosts, each host has such a file with a line for every rank, and the leading host copies the lines of the others.
+A write takes a microsecond and no system call. Times are time.monotonic() in seconds. Each host of a worker has such a file
+with a line for every rank, and the leading host copies the lines of the others.
 """
 
 from __future__ import annotations
@@ -43,11 +42,7 @@ class HeartbeatFile:
     """Shared file of heartbeats, opened in one process. It has one line for each rank, and one for requests to all ranks."""
 
     def __init__(self, path: Path | None, ranks: int, *, create: bool = False) -> None:
-        """Open the file. `create`: create it, or clear it. `ranks`: number of ranks.
-
-        `path`: None for a group of one process, which keeps the lines in its own memory. Raise OSError if the file cannot be
-        opened.
-        """
+        """`path`: None for a group of one process, which keeps the lines in its own memory."""
         shape = ranks + 1
         lines: Any = np.zeros(shape, _LINE)
         if path is not None:
@@ -56,37 +51,29 @@ class HeartbeatFile:
         self.ranks = ranks
 
     def enter(self, rank: int, stage: Stage, silent_seconds: float) -> None:
-        """Record that `rank` is in `stage` from now on, and may be silent for at most `silent_seconds`."""
         line, now = self._lines[rank], time.monotonic()
         line["stage"], line["since"], line["deadline"] = stage, now, now + silent_seconds
 
     def beat(self, rank: int, step: int, stage: Stage, silent_seconds: float) -> None:
-        """Record the number of steps of `rank`, its stage from now on, and the seconds for which it may be silent."""
         self._lines[rank]["step"] = step
         self.enter(rank, stage, silent_seconds)
 
     def overdue(self, now: float) -> tuple[int, ...]:
-        """Return the ranks that have been silent for longer than they announced, the longest overdue first.
-
-        `now`: time.monotonic(). A rank without a heartbeat is not overdue.
-        """
+        """Ranks that have been silent for longer than they announced, the longest overdue first."""
         deadlines = sorted(zip(self._of_ranks("deadline"), range(self.ranks), strict=True))
         return tuple(rank for deadline, rank in deadlines if 0 < deadline < now)
 
     def meet(self, rank: int) -> None:
-        """Add 1 to the number of exchanges that `rank` has reached."""
         self._lines[rank]["meetings"] += 1
 
     def meetings(self) -> tuple[int, ...]:
-        """Return the number of exchanges that each rank has reached, by rank. All ranks have the same sequence of exchanges."""
+        """Number of exchanges that each rank has reached. All ranks have the same sequence of exchanges."""
         return tuple(map(int, self._of_ranks("meetings")))
 
     def steps(self) -> tuple[int, ...]:
-        """Return the number of training steps that each rank reported last, by rank."""
         return tuple(map(int, self._of_ranks("step")))
 
     def processed(self, rank: int, training: int, validation: int) -> None:
-        """Add to the numbers of training and validation images that `rank` has processed."""
         line = self._lines[rank]
         line["trained"] += training
         line["validated"] += validation
@@ -96,7 +83,6 @@ class HeartbeatFile:
         return int(sum(self._of_ranks("trained"))), int(sum(self._of_ranks("validated")))
 
     def images_of(self, rank: int) -> tuple[int, int]:
-        """Return (training images, validation images) of `rank` since the start of the ranks."""
         line = self._lines[rank]
         return int(line["trained"]), int(line["validated"])
 
@@ -106,7 +92,6 @@ class HeartbeatFile:
         return tuple((Stage(int(stage)), since) for stage, since in pairs)
 
     def announced(self) -> tuple[float, ...]:
-        """Return the seconds for which each rank may be silent in its current stage, by rank."""
         pairs = zip(self._of_ranks("deadline"), self._of_ranks("since"), strict=True)
         return tuple(deadline - since for deadline, since in pairs)
 
@@ -115,10 +100,7 @@ class HeartbeatFile:
         self._lines[rank]["waits_since"], self._lines[rank]["longest_wait"] = since, longest
 
     def device_wait(self, rank: int) -> tuple[float, float]:
-        """Return (time since which `rank` has been waiting for its device, longest of its earlier waits in seconds).
-
-        The first value is infinite if the rank does not wait.
-        """
+        """(time since which `rank` has been waiting for its device, or inf, longest of its earlier waits in seconds)."""
         return float(self._lines[rank]["waits_since"]) or inf, float(self._lines[rank]["longest_wait"])
 
     def sign(self, rank: int, now: float) -> Sign:
@@ -131,10 +113,6 @@ class HeartbeatFile:
         return Sign(own, now - float(line["since"]), int(line["stage"]), counts, now - waits if waits else None)
 
     def copy(self, rank: int, sign: Sign, now: float) -> None:
-        """Write the line of a rank on another host into this file. `sign`: its state, as observed there.
-
-        `now`: time of the observation, by this host's time.monotonic().
-        """
         line = self._lines[rank]
         for name, value in zip(_COUNTS, sign.counts, strict=True):
             line[name] = value
@@ -143,11 +121,9 @@ class HeartbeatFile:
         line["waits_since"] = 0.0 if sign.waited is None else now - sign.waited
 
     def ask_for_sums(self) -> None:
-        """Request all ranks to report their current sums of images and seconds."""
         self._lines[-1]["requests"] += 1
 
     def asked_for_sums(self) -> int:
-        """Return the number of requests for the current sums since the file was created."""
         return int(self._lines[-1]["requests"])
 
     def _of_ranks(self, name: str) -> list[float]:
@@ -168,11 +144,9 @@ class RankHeartbeat:
         self._longest_wait = 0.0
 
     def enter(self, stage: Stage, silent_seconds: float) -> None:
-        """Report that this rank is in `stage` from now on, and may be silent for at most `silent_seconds`."""
         self._file.enter(self._rank, stage, silent_seconds)
 
     def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
-        """Report the number of steps of this rank, its stage from now on, and the seconds for which it may be silent."""
         self._file.beat(self._rank, step, stage, silent_seconds)
 
     @contextmanager
@@ -191,25 +165,19 @@ class RankHeartbeat:
                 self._file.wait(self._rank, min(self._waits, default=0.0), self._longest_wait)
 
     def meet(self) -> None:
-        """Report that this rank has reached one more exchange with the other ranks."""
         self._file.meet(self._rank)
 
     def processed(self, training: int, validation: int) -> None:
-        """Add to the numbers of training and validation images that this rank has processed."""
         self._file.processed(self._rank, training, validation)
 
     def images(self) -> tuple[int, int]:
-        """Return (training images, validation images) of all ranks since their start.
-
-        Counts of other hosts arrive with a short delay.
-        """
+        """Counts of other hosts arrive with a short delay."""
         return self._file.images()
 
     def own_images(self) -> tuple[int, int]:
-        """Return (training images, validation images) of this rank since its start."""
         return self._file.images_of(self._rank)
 
     def is_asked_for_sums(self) -> bool:
-        """Return True if a report of the current sums was requested since the last call of this method."""
+        """True if requested since the last call of this method."""
         before, self._requests = self._requests, self._file.asked_for_sums()
         return self._requests > before

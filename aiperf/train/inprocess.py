@@ -35,10 +35,8 @@ def train_here(
 ) -> Iterator[Message]:
     """Train one trial in this process and yield its messages. The last one is TrialDone, Crashed or CheckpointGone.
 
-    `order`: command to train the trial. `start`: the run's starting network. `checkpoints`: the run's folder of checkpoints.
-    `device`: default: the CPU. `taken`: time.monotonic() at which the command was received, default: now. Raise
-    BadConfiguration for options that the device does not support, or a detector without pycocotools or true boxes. Raise
-    DataError for an unusable data set, and IllegalMorph or DamagedMorph if the lineage in `order` is wrong.
+    `taken`: time.monotonic() at which the command was received. Raise BadConfiguration for options that the device does not
+    support, and DataError for an unusable data set.
     """
     taken = time.monotonic() if taken is None else taken
     writer = Writer(CheckpointFolder(checkpoints), conf.keep_checkpoints_seconds)

@@ -53,10 +53,8 @@ class RankOutOfMemory(Exception):
 def train(order: Train, context: RankContext, taken: float) -> Iterator[Message]:
     """Train a trial to its end and yield its messages. The last one is TrialDone, Crashed or CheckpointGone.
 
-    `order`: command to train the trial. `taken`: time.monotonic() at which the command was received. Raise RankFailed if
-    another rank is lost, RankOutOfMemory if this one of several ranks ran out of memory, DataError for an unusable data set,
-    BadConfiguration if a detector's images have no true boxes, IllegalMorph or DamagedMorph if the lineage in `order` is wrong,
-    and other errors of torch unchanged.
+    `taken`: time.monotonic() at which the command was received. Raise RankFailed if another rank is lost, and RankOutOfMemory
+    if this one of several ranks ran out of memory.
     """
     yield from in_order(_Attempt(order, context, taken).run(), order, context)
 
@@ -74,8 +72,6 @@ class _Pending:
 
 
 class _Attempt:
-    """The state of one attempt over its epochs."""
-
     def __init__(self, order: Train, context: RankContext, taken: float) -> None:
         self._order = order
         self._context = context
@@ -89,7 +85,6 @@ class _Attempt:
         self._snapshot: Snapshot | None = None
         self._is_prepared_reported = False
         self._rate = 0.0
-        """Learning rate of the last step."""
         self._counted = (0, 0)
         """Training and validation images of all ranks that were accounted for."""
 
@@ -128,7 +123,6 @@ class _Attempt:
             self._batch = word.to_batch_size
 
     def _from_here(self) -> AttemptMessages:
-        """Train epoch after epoch, from the current one at the current batch."""
         ready = prepare(self._order, self._context, self._epoch, self._batch, self._snapshot)
         if not self._is_prepared_reported:
             yield ready.prepared
@@ -157,7 +151,6 @@ class _Attempt:
         return self._epoch >= order.last_epoch or has_stopped_improving(self._losses, order.patience, order.improvement)
 
     def _one_epoch(self, ready: PreparedNetwork) -> AttemptMessages:
-        """Train, validate, save a checkpoint, and append the epoch's loss."""
         context, order = self._context, self._order
         # dropout is a function of numbers in the order, so that a resumed trial draws the same values
         torch.manual_seed(derive(order.seed, "dropout", self._epoch, context.collective.rank))
@@ -247,7 +240,6 @@ class _Attempt:
     def _train_batch(
         self, ready: PreparedNetwork, batch: Batch, number: int, trace: StepTrace | None
     ) -> tuple[Tensor, _Pending]:
-        """Train a batch. Return its mean loss (), and its step."""
         context, exchange = self._context, ready.exchange
         traced = trace if trace is not None and trace.is_active(number) else None
         set_learning_rate(exchange.optimiser, self._rate)
@@ -270,7 +262,6 @@ class _Attempt:
         return mean, _Pending(begin, context.timeline.mark(), exchanged, batch.count, True)
 
     def _trace_of(self, ready: PreparedNetwork, steps: int) -> StepTrace | None:
-        """Return the trace of this epoch. None on most ranks and in most epochs."""
         context = self._context
         traced = traced_steps(context.conf.profile_steps, steps)
         if not (traced and context.is_first and self._epoch == 1):
@@ -280,7 +271,7 @@ class _Attempt:
     def _turn(
         self, trace: StepTrace, step: int, pending: deque[_Pending], clock: EpochClock
     ) -> Generator[Message | None, None, None]:
-        """Begin or end a part of the trace before a step. This time is neither training nor waiting for input."""
+        """This time is neither training nor waiting for input."""
         if step not in trace.edges:
             return
         yield from self._finish_steps(pending, clock, 0)
@@ -291,7 +282,6 @@ class _Attempt:
     def _validation(
         self, ready: PreparedNetwork, clock: EpochClock
     ) -> Generator[Message | None, None, tuple[int, ValidationSums]]:
-        """Return this rank's number of images and their sums."""
         context, network = self._context, ready.network
         timeline = context.timeline
         images, sums = 0, context.task.validation_sums(network, context.data.validation_images)
@@ -335,16 +325,12 @@ class _Attempt:
             yield word
 
     def _newly_counted(self) -> tuple[int, int]:
-        """Return the training and validation images of all ranks since the last call."""
         before, now = self._counted, self._context.liveness.images()
         self._counted = (max(before[0], now[0]), max(before[1], now[1]))
         return self._counted[0] - before[0], self._counted[1] - before[1]
 
     def _fetched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield the batches.
-
-        A rank that waits for a batch waits for storage: it is not hung while its process makes progress.
-        """
+        """A rank that waits for a batch waits for storage: it is not hung while its process makes progress."""
         liveness = self._context.liveness
         while True:
             stage, seconds = self._patience()
@@ -363,7 +349,6 @@ class _Attempt:
         return Stage.STEPS, max(conf.hang_seconds, 10 * self._longest_step)
 
     def _checkpoint(self, ready: PreparedNetwork, clock: EpochClock) -> tuple[Snapshot | None, Future[bool] | None]:
-        """Copy the epoch's state on rank 0. Return the copy and a future that is True when its file is written."""
         context, began = self._context, time.monotonic()
         if context.writer is None:
             return None, None

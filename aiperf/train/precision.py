@@ -58,10 +58,9 @@ class Precision:
 
 @contextmanager
 def unsearched() -> Iterator[None]:
-    """Return a context manager in which cuDNN uses its first heuristic algorithm, without a search. The setting is restored.
+    """Context in which cuDNN uses its first heuristic algorithm, for a shape that occurs once per epoch.
 
-    Use it for a shape that occurs once per epoch: a search takes seconds per network and would be part of the busy time. Whole
-    batches are searched before a trial begins.
+    A search takes seconds per network and would be part of the busy time.
     """
     before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
     try:
@@ -71,8 +70,5 @@ def unsearched() -> Iterator[None]:
 
 
 def choose(choice: str, device: torch.device) -> Precision:
-    """Return the precision for a device. `choice`: option trainer.precision: auto, fp32, tf32, bf16 or fp16.
-
-    Raise BadConfiguration for tf32 on a device without tensor cores that support TF32.
-    """
+    """Raise BadConfiguration for tf32 on a device without tensor cores that support TF32."""
     return Precision(precision_name(choice, device), device.type)

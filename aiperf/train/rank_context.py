@@ -30,7 +30,6 @@ class RankContext:
     conf: TrainerConf
     data: OpenData
     start: Architecture
-    """The run's starting network, at the beginning of each lineage."""
     device: torch.device
     collective: Collective
     precision: Precision
@@ -42,9 +41,7 @@ class RankContext:
     task: Task
     liveness: RankHeartbeat = field(default_factory=RankHeartbeat)
     expected: Expectations = field(default_factory=lambda: Expectations(GUESSES))
-    """Expectations of execution modes."""
     compiler: str = "inductor"
-    """The backend of torch.compile."""
 
     @staticmethod
     def make(
@@ -57,12 +54,10 @@ class RankContext:
         liveness: RankHeartbeat | None = None,
         on_host: int = 1,
     ) -> RankContext:
-        """Build the state of a rank. Set torch's process-wide precision switches. All ranks must call it.
+        """Build the state of a rank, and set torch's process-wide precision switches. All ranks must call it.
 
-        `start`: the run's starting network. `writer`: of checkpoints, on rank 0 only. `liveness`: heartbeat of this rank,
-        default: one that no process reads. `on_host`: number of ranks on this rank's host. On a CPU, the process keeps freed
-        memory from now on. Raise BadConfiguration for a precision or execution mode that the device lacks, or for a
-        detector without pycocotools. Raise RankFailed if another rank is lost.
+        `liveness`: heartbeat of this rank, None: no process reads it. `on_host`: number of ranks on this rank's host. Raise
+        BadConfiguration for a precision or execution mode that the device lacks, or for a detector without pycocotools.
         """
         modes_of(conf, on_cuda=device.type == "cuda")
         liveness = liveness or RankHeartbeat()
@@ -89,18 +84,14 @@ class RankContext:
 
     @property
     def is_first(self) -> bool:
-        """True for rank 0, which reports for all ranks."""
         return self.collective.rank == 0
 
     def scaler(self) -> Scaler | None:
-        """Return new FP16 loss scaling for a trial.
-
-        None if the precision needs none, or if the option trainer.loss_scaling is off.
-        """
+        """None if the precision needs none, or if the option trainer.loss_scaling is off."""
         return None if self.conf.loss_scaling == "off" else self.precision.scaler()
 
     def all_agree(self, own: bool) -> bool:
-        """Return True if `own` is True on every rank. All ranks must call it. Raise RankFailed if another rank is lost."""
+        """True if `own` is True on every rank. All ranks must call it."""
         return self.collective.total([0.0 if own else 1.0])[0] == 0.0
 
 
@@ -126,11 +117,10 @@ _NEVER: Final = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Keep freed memory in this process for later allocations. Return True if that was set, False if the C library cannot.
+    """Keep freed memory in this process for later allocations, permanently. False if the C library is not glibc.
 
-    Only glibc supports it. The setting affects the whole process and is permanent: resident memory stays at its maximum.
-    ResNet-50 at 224×224, batch 16, BF16 has 80,000 page faults per step without it and none with it, which is 0.15 of 2.7 s of
-    processor time (2-core AMD EPYC, one thread).
+    ResNet-50 at 224×224, batch 16, BF16 has 80,000 page faults per step without it and none with it, which is 0.15 of 2.7 s
+    of processor time (2-core AMD EPYC, one thread).
     """
     if sys.platform != "linux":
         return False

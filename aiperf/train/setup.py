@@ -1,8 +1,7 @@
-"""Preparation of a trial: from the command to train it to a network on its device, with weights, ready for the first step.
+"""Preparation of a trial: from the order to a network on its device, with weights, ready for the first step.
 
-The graph is rebuilt from its lineage (the changes since the starting network). Weights come from the trial's own checkpoint,
-from its parent's through the weight plans of its morphs (changes of the graph), or from a seed. Rank 0 reads or creates them
-and broadcasts them.
+Weights come from the trial's own checkpoint, from its parent's through the weight plans of its morphs, or from a seed. Rank 0
+reads or creates them and broadcasts them.
 """
 
 from __future__ import annotations
@@ -57,7 +56,6 @@ class PreparedNetwork:
     prepared: TrialPrepared
 
     def close(self) -> None:
-        """Release the exchange, compiled code and CUDA graphs. Call it when the trial is over or begins again."""
         self.exchange.close()
         self.execution.close()
 
@@ -67,9 +65,8 @@ def descend(
 ) -> tuple[Architecture, Architecture, list[WeightPlan]]:
     """Return (parent's architecture, trial's architecture, weight plans from parent to trial, one per morph).
 
-    A morph is a change of a network's graph. `lineage`: encoded morphs from `start` to the parent. `morphs`: encoded morphs
-    from the parent to the trial. For a detector, both architectures are `start`, and there are no plans. Raise IllegalMorph or
-    DamagedMorph if the lineage does not belong to this starting network.
+    `lineage`: encoded morphs from `start` to the parent. A detector has no plans. Raise IllegalMorph or DamagedMorph if the
+    lineage does not belong to this starting network.
     """
     if not isinstance(start, Graph):
         return start, start, []
@@ -87,11 +84,10 @@ def descend(
 def prepare(
     order: Train, context: RankContext, epoch: int, batch: int, snapshot: Snapshot | None = None
 ) -> PreparedNetwork:
-    """Return the network of a trial with weights, ready to begin `epoch` with `batch` images per rank. All ranks must call it.
+    """Return the network of a trial with weights, ready to begin `epoch`. All ranks must call it.
 
-    `order`: command to train the trial. `snapshot`: state in memory to continue from, on rank 0. Default: the checkpoint of the
-    previous epoch, for epoch 1 the parent's weights or initial ones. Raise DoesNotFit, ModeUnavailable or CheckpointMissing on
-    all ranks, RankFailed if another rank is lost, and IllegalMorph or DamagedMorph if the lineage is wrong.
+    `snapshot`: state in memory to continue from, on rank 0. Default: the checkpoint of the previous epoch, for epoch 1 the
+    parent's weights or initial ones. Raise DoesNotFit, ModeUnavailable or CheckpointMissing on all ranks.
     """
     began = time.monotonic()
     context.liveness.beat(0, Stage.BUILD, context.conf.start_seconds)
@@ -146,7 +142,7 @@ def prepare(
 
 
 def walk(context: RankContext) -> RankBatches:
-    """Return the keyword arguments for `OpenData.training` and `validation` that all passes of a rank over the data share."""
+    """Keyword arguments for `OpenData.training` and `validation`."""
     return {
         "rank": context.collective.rank,
         "ranks": context.collective.ranks,
@@ -158,11 +154,7 @@ def walk(context: RankContext) -> RankBatches:
 
 
 def _rehearse(order: Train, context: RankContext, graph: Graph, network: Network, epoch: int, batch: int) -> Execution:
-    """Check that the batch fits and choose the execution mode.
-
-    It runs before the weights are loaded, so that running statistics need not be restored. On a CPU without compilation
-    nothing runs.
-    """
+    """It runs before the weights are loaded, so that running statistics need not be restored."""
     images = blank(graph, batch, context.device, context.precision, channels_last=context.conf.channels_last)
 
     def run() -> None:
@@ -185,7 +177,7 @@ def _rehearse(order: Train, context: RankContext, graph: Graph, network: Network
 
 
 def _last_share(context: RankContext, batch: int) -> int:
-    """Return the images of this rank in a training step that is smaller than a whole batch. 0 if there is no such step."""
+    """Images of this rank in a training step that is smaller than a whole batch. 0 if there is none."""
     rank, ranks = context.collective.rank, context.collective.ranks
     shares = [step.share(rank, ranks) for step in context.data.training_steps(batch, ranks)[-1:]]
     return max((count for share in shares if (count := share.stop - share.start) < batch), default=0)
@@ -194,8 +186,6 @@ def _last_share(context: RankContext, batch: int) -> int:
 def _inherit(
     order: Train, context: RankContext, parent: Architecture, plans: Sequence[WeightPlan], network: nn.Module
 ) -> None:
-    """Load the parent's weights, or initial ones, through the plans, on every rank."""
-
     def read() -> None:
         state: Mapping[str, Tensor]
         if order.parent is None:
@@ -222,8 +212,6 @@ def _resume(
     epoch: int,
     snapshot: Snapshot | None,
 ) -> None:
-    """Load weights, momentum and the loss scale after the previous epoch, on every rank."""
-
     def read() -> None:
         taken = snapshot
         if taken is None:
@@ -251,10 +239,7 @@ def _resume(
 def _from_first_rank(
     context: RankContext, trial: int | None, read: Callable[[], None], tensors: Callable[[], Iterable[Tensor]]
 ) -> None:
-    """Run `read` on rank 0, which fills `tensors`, and broadcast them.
-
-    Raise CheckpointMissing for `trial` on all ranks if `read` finds no usable checkpoint.
-    """
+    """Run `read` on rank 0, which fills `tensors`, and broadcast them. Raise CheckpointMissing on all ranks."""
     problem = ""
     if context.is_first:
         try:

@@ -1,7 +1,4 @@
-"""Stages of a rank (training process), such as training, opening the data set or waiting.
-
-They decide when its silence is a hang. No torch here.
-"""
+"""Stages of a rank. They decide when its silence is a hang. No torch here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Task that a network is trained for: initial weights, the loss of a batch, and the quality of a validation pass.
-
-Classification is defined here, detection in `detection.py`.
-"""
+"""Task that a network is trained for: initial weights, the loss of a batch, and the quality of a validation pass."""
 
 from __future__ import annotations
 
@@ -81,40 +78,29 @@ class Classification:
     """Share of a training target that is spread over all classes, 0..1."""
 
     def build(self, architecture: Architecture) -> Network:
-        """Return the network of a graph in host memory. Its convolution and dense weights are NaN until they are set."""
         assert isinstance(architecture, Graph)
         return build(architecture)
 
     def initial_network(self, architecture: Architecture, seed: int) -> Network:
-        """Return the network of a graph in host memory, with initial weights that depend only on `seed`."""
         network = self.build(architecture)
         initialise(network, seed)
         return network
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
-        """Return the mean cross entropy of a batch with label smoothing, a scalar. `module`: the network in training mode."""
         return F.cross_entropy(module(batch.images).float(), batch.targets, label_smoothing=self.label_smoothing)
 
     def validation_sums(self, network: nn.Module, images: int) -> _ClassificationSums:
-        """Return empty sums of loss and correct images, on the device of the network. `images` is not used."""
         return _ClassificationSums(next(network.parameters()).device)
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
-        """Return the top-1 accuracy, 0..1, and the mean loss per image, from a validation pass over `images` images.
-
-        `sums`: results of `read` of the validation sums, added over all ranks.
-        """
         loss, correct = sums
         return Quality(correct / images, loss / images)
 
     def detections(self, sums: Sequence[float]) -> Sequence[ImageDetections]:
-        """Return an empty sequence: a classification has no boxes."""
         return ()
 
 
 class _ClassificationSums:
-    """Summed loss and number of correct images."""
-
     def __init__(self, device: torch.device) -> None:
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
         self._correct = torch.zeros((), dtype=torch.int64, device=device)

@@ -14,11 +14,9 @@ from morphism import load as load_graph
 def trained_network(checkpoint: Path, graph: Path | None = None) -> Network:
     """Return the network of a checkpoint file with its weights, in host memory and in evaluation mode.
 
-    `graph`: file of the network's graph. Default: `trial-N.graph.json` in the checkpoint's folder. The network takes images
-    (batch, channels, height, width) in FP32, normalised as in `aiperf.data`, and returns logits (batch, classes). Raise
-    NoCheckpoint if the checkpoint does not exist or has another name than `trial-N.epoch-N.safetensors`. Raise
-    DamagedCheckpoint if it cannot be read or belongs to another graph. Raise OSError or DamagedGraphFile if the graph file
-    cannot be read.
+    `graph`: default: `trial-N.graph.json` in the checkpoint's folder. The network takes images (batch, channels, height,
+    width) in FP32, normalised as in `aiperf.data`, and returns logits (batch, classes). Raise NoCheckpoint, DamagedCheckpoint
+    or DamagedGraphFile if a file is missing, damaged or of another graph, and OSError.
     """
     if (number_and_epoch := checkpoint_of(checkpoint.name)) is None:
         raise NoCheckpoint(

@@ -1,7 +1,4 @@
-"""Options of training. No torch here.
-
-They cover gradient exchange between ranks, precision, the optimiser's constants, and the time limits for silent ranks.
-"""
+"""Options of training, and the rules that follow from them. No torch here."""
 
 from __future__ import annotations
 
@@ -22,10 +19,7 @@ COLLECTIVES = {
     "horovod": "aiperf.train.collectives.horovod_collective",
     "torch": "aiperf.train.collectives.torch_collective",
 }
-"""Collectives by name, with the module that joins the ranks (a `collective.CollectiveModule`).
-
-A module is imported only when it is needed. `auto` uses the first that is available.
-"""
+"""Modules of collectives by name (`collective.CollectiveModule`), imported when needed. `auto` uses the first available."""
 
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 """Bytes of one activation value in each precision."""
@@ -36,10 +30,7 @@ LARGEST_BATCH = 8192
 """Images per accelerator. Larger batches are not tried: they are no faster and train worse."""
 
 PEER_SECONDS = 7 * 86400.0
-"""Time that Horovod, Gloo or NCCL may wait for a rank.
-
-Far above the group's own limits, because only the group can find the rank that hangs.
-"""
+"""Time that Horovod, Gloo or NCCL may wait for a rank. Far above the group's limits: only it can find the rank that hangs."""
 
 
 @dataclass
@@ -142,10 +133,7 @@ class TrainerConf:
 
 
 def ranks_of_worker(conf: TrainerConf, accelerators: int, cores: int) -> int:
-    """Return the number of ranks (training processes) of a worker on one host.
-
-    It is `conf.ranks`. By default it is one per accelerator, and without accelerators 2, or 1 on a single core. It is 1 if
-    trainer.collective is 'none'. `accelerators`, `cores`: of the worker.
+    """Number of ranks of a worker on one host.
 
     >>> ranks_of_worker(TrainerConf(), accelerators=8, cores=64), ranks_of_worker(TrainerConf(), accelerators=0, cores=2)
     (8, 2)
@@ -158,10 +146,9 @@ def ranks_of_worker(conf: TrainerConf, accelerators: int, cores: int) -> int:
 
 
 def ranks_of_hosts(conf: TrainerConf, hosts: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the number of ranks (training processes) on each host of a worker, in the order of `hosts`.
+    """Number of ranks on each host. `hosts`: (accelerators, cores) of the worker on each.
 
-    `hosts`: (accelerators, cores) of the worker on each host. Raise BadConfiguration if `conf.ranks` is no multiple of the
-    number of hosts, if a host with accelerators has fewer than ranks, or for trainer.collective=none with several hosts.
+    Raise BadConfiguration if `conf.ranks` cannot be divided among them, or for trainer.collective=none with several.
 
     >>> ranks_of_hosts(TrainerConf(), [(8, 64), (4, 64)]), ranks_of_hosts(TrainerConf(ranks=6), [(0, 2), (0, 2)])
     ([8, 4], [3, 3])
@@ -188,13 +175,12 @@ def ranks_of_hosts(conf: TrainerConf, hosts: Sequence[tuple[int, int]]) -> list[
 
 
 def learning_rate(conf: TrainerConf, epoch: int, global_batch: int, done: float = 0.0) -> float:
-    """Return the learning rate of a training step.
+    """Return the learning rate of a training step. `done`: share of the epoch's steps before this one, 0..1.
 
-    `epoch`: from 1. `global_batch`: images of all ranks in a step. `done`: share of the epoch's steps before this one, 0..1.
-    The rate falls by epoch from `learning_rate` towards zero at `decay_epochs`, in each trial: linearly, or by half a cosine
-    that begins after the warm-up of a scaled rate. Later epochs keep the last rate above zero. If it is scaled by k = global
-    batch / reference batch > 1, the factor rises from 1 to k, by the same amount at each step, in the first `warmup_epochs`
-    (gradual warm-up: Goyal et al. 2017, arXiv:1706.02677, section 2.2).
+    It falls by epoch towards zero at `decay_epochs`, in each trial: linearly, or by half a cosine that begins after the
+    warm-up. Later epochs keep the last rate above zero. If it is scaled by k = global batch / reference batch > 1, the factor
+    rises from 1 to k, by the same amount at each step, in the first `warmup_epochs` (Goyal et al. 2017, arXiv:1706.02677,
+    section 2.2).
 
     >>> [round(learning_rate(TrainerConf(), epoch, 256), 4) for epoch in (1, 31, 60)]
     [0.1, 0.05, 0.0017]
@@ -212,7 +198,6 @@ def learning_rate(conf: TrainerConf, epoch: int, global_batch: int, done: float 
 
 
 def _scale(conf: TrainerConf, epochs: float, global_batch: int) -> float:
-    """Return the factor of the rate after `epochs` epochs."""
     if not conf.scale_learning_rate:
         return 1.0
     whole = global_batch / conf.reference_batch

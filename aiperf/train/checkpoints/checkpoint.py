@@ -1,11 +1,7 @@
-"""Checkpoint of a trial after an epoch: weights and optimiser state, written to and read from one safetensors file.
+"""Checkpoint of a trial after an epoch: weights and optimiser state in one safetensors file, complete or absent.
 
-A file is complete or absent, and reading it executes no code. Training pauses only while its tensors are copied. A thread
-(`checkpoint_writer.py`) writes the copy to a temporary file, syncs it and renames it. A file with a checkpoint's name is
-therefore complete, even after a crash of the process, the host or the power supply. The tensors are named `weights.NAME` and
-`momentum.NAME`. The header's metadata has the format version, trial, epoch, the graph's fingerprint, the state of the loss
-scaling as JSON, and a CRC-32 of each kind. Random states are not stored, because they are derived for each epoch from the
-trial's seed.
+Training pauses only while tensors are copied. Random states are not stored: they are derived for each epoch from the trial's
+seed.
 """
 
 from __future__ import annotations
@@ -29,9 +25,9 @@ from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.collective import dense_view
 
 FORMAT = 2
-"""Version of the format."""
+"""Version of the format: tensors `weights.NAME` and `momentum.NAME`. The header has trial, epoch, fingerprint of the graph,
+loss scaling as JSON, and a CRC-32 of each kind."""
 _NAMES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64"}
-"""Names of the data types in safetensors."""
 
 
 class NoCheckpoint(AiperfError):
@@ -57,18 +53,14 @@ class Snapshot:
     """State of the loss scaling. Empty if there is none."""
 
     def on_host(self) -> Snapshot:
-        """Return the snapshot with its tensors in host memory. Tensors that are there already are not copied.
-
-        It blocks until the copies are complete.
-        """
+        """Return the snapshot with its tensors in host memory. Tensors that are there already are not copied."""
         return replace(self, weights=_on_host(self.weights), momentum=_on_host(self.momentum))
 
 
 def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
-    """Write a snapshot to its checkpoint file, and return the file's path. The file is then complete and synced to the disk.
+    """Write a snapshot in host memory to its file, and return the path. The file is then synced.
 
-    The snapshot must be in host memory. The folder is created if it is missing. Raise OSError if the file cannot be written. No
-    partial file remains.
+    Raise OSError if the file cannot be written. No partial file remains.
     """
     make_own_folder(folder.path)
     final = folder.file(snapshot.trial, snapshot.epoch)
@@ -120,7 +112,6 @@ def _in_order(tensors: Mapping[str, Tensor]) -> dict[str, memoryview]:
 
 
 def _checksum(scaler: str, tensors: Mapping[str, Tensor], parts: Mapping[str, memoryview]) -> str:
-    """Return the CRC-32 of the tensors' bytes, names, types and shapes, and of the loss scaling's state."""
     called = [(name, str(tensors[name].dtype), *tensors[name].shape) for name in parts]
     found = zlib.crc32(f"{scaler}{called}".encode())
     for part in parts.values():
@@ -129,7 +120,6 @@ def _checksum(scaler: str, tensors: Mapping[str, Tensor], parts: Mapping[str, me
 
 
 def _write(pieces: Iterable[memoryview], path: Path) -> None:
-    """Write the pieces and sync the file."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         for left in pieces:
@@ -143,11 +133,10 @@ def _write(pieces: Iterable[memoryview], path: Path) -> None:
 def load(
     folder: CheckpointFolder, trial: int, fingerprint: str, epoch: int | None = None, *, with_momentum: bool = True
 ) -> Snapshot:
-    """Return the snapshot of a trial after `epoch`, in host memory. `epoch`: default: the newest one.
+    """Return the snapshot of a trial after `epoch` (None: the newest), in host memory.
 
-    `fingerprint`: of the trial's graph. `with_momentum`: False reads the weights only, and `momentum` is empty. Reading
-    executes no code from the file. Raise NoCheckpoint if the file does not exist, and DamagedCheckpoint if it cannot be read or
-    belongs to another trial, epoch or graph.
+    `with_momentum`: False reads the weights only. Raise NoCheckpoint if the file does not exist, and DamagedCheckpoint if it
+    cannot be read or belongs to another trial, epoch or graph.
     """
     path = folder.newest(trial) if epoch is None else folder.written(trial, epoch)
     if path is None:
@@ -201,10 +190,9 @@ def _read(path: Path, with_momentum: bool) -> Snapshot:
 
 
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies of the tensors, by name, on the same device and with the same shapes and layouts.
+    """Return copies of the tensors. Those of one type and device share one buffer.
 
-    The copies of one type and device share one buffer. Copying, writing and reading a network is then one operation instead of
-    hundreds. Raise ValueError for a layout that is neither contiguous nor channels_last.
+    Copying, writing and reading a network is then one operation instead of hundreds.
     """
     kinds: dict[tuple[torch.dtype, torch.device], list[str]] = {}
     for name, tensor in tensors.items():
@@ -224,10 +212,7 @@ def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _on_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors in host memory, copied buffer by buffer. Tensors that are on the host are returned unchanged.
-
-    On CUDA the copies use pinned memory and a separate stream. On the default stream they would delay the validation.
-    """
+    """On CUDA the copies use pinned memory and a separate stream. On the default stream they would delay the validation."""
     pieces: dict[int, torch.UntypedStorage] = {}
     moved: dict[str, Tensor] = {}
     for name, tensor in tensors.items():

@@ -1,7 +1,7 @@
-"""Names and removal of a run's checkpoint files, one for each trial and epoch: `trial-7.epoch-3.safetensors`. No torch here.
+"""Names and removal of a run's checkpoint files, one for each trial and epoch. No torch here.
 
-Several epochs of a trial may exist at the same time. A killed driver knows only the epochs in its journal, and resumes the
-trial after the last of them. A child trial inherits from the newest.
+A killed driver knows only the epochs in its journal, and resumes the trial after the last of them. A child trial inherits
+from the newest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from aiperf.atomic_files import replace_file
 from aiperf.files import require_file
 
 CHECKPOINTS = "checkpoints"
-"""Name of the checkpoint folder in a run's folder."""
 BEST = "best."
 """Prefix of the driver's hard link to the checkpoint of the best epoch so far."""
 _NAME = re.compile(r"trial-(?P<trial>\d+)\.epoch-(?P<epoch>\d+)\.safetensors")
@@ -30,7 +29,7 @@ _BEGUN = re.compile(r"\.(?P<name>.+)\.\d+\.tmp")
 
 
 def trial_of(name: str) -> int | None:
-    """Return the trial number in the name of a checkpoint file, complete or temporary. None if the name is not a checkpoint's.
+    """Trial in the name of a checkpoint file, complete or temporary. None for other names.
 
     >>> trial_of("trial-7.epoch-3.safetensors"), trial_of(".trial-7.epoch-3.safetensors.4711.tmp"), trial_of("notes.txt")
     (7, 7, None)
@@ -41,7 +40,7 @@ def trial_of(name: str) -> int | None:
 
 
 def checkpoint_of(name: str) -> tuple[int, int] | None:
-    """Return (trial, epoch) in the name of a complete checkpoint file. None if the name is not a complete checkpoint's.
+    """(trial, epoch) in the name of a complete checkpoint file. None for other names.
 
     >>> checkpoint_of("trial-7.epoch-3.safetensors"), checkpoint_of(".trial-7.epoch-3.safetensors.4711.tmp")
     ((7, 3), None)
@@ -52,44 +51,33 @@ def checkpoint_of(name: str) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFolder:
-    """Folder of a run's checkpoint files, shared by all workers of the run."""
-
     path: Path
 
     def file(self, trial: int, epoch: int) -> Path:
-        """Return the path of a trial's checkpoint after `epoch`. The file need not exist."""
         return self.path / f"trial-{trial}.epoch-{epoch}.safetensors"
 
     def written(self, trial: int, epoch: int) -> Path | None:
-        """Return the path of a trial's checkpoint after `epoch`. None if the file does not exist."""
         file = self.file(trial, epoch)
         return file if file.exists() else None
 
     def epochs(self, trial: int) -> tuple[int, ...]:
-        """Return the epochs of the trial that have a checkpoint file, ascending. Training can be resumed after each of them."""
+        """Epochs of the trial with a checkpoint file, ascending."""
         match = (_NAME.fullmatch(file.name) for file in self.path.glob(f"trial-{trial}.epoch-*"))
         return tuple(sorted({int(match["epoch"]) for match in match if match}))
 
     def newest(self, trial: int) -> Path | None:
-        """Return the path of a trial's checkpoint after its last saved epoch. None if there is no checkpoint of the trial."""
         epochs = self.epochs(trial)
         return self.written(trial, epochs[-1]) if epochs else None
 
     def drop(self, trial: int) -> None:
-        """Remove all checkpoints of a trial, including temporary files. A missing file is not an error.
-
-        Raise OSError if a file cannot be removed.
-        """
+        """Remove all checkpoints of a trial, including temporary files. A missing file is not an error."""
         for epoch in self.epochs(trial):
             self.file(trial, epoch).unlink(missing_ok=True)
         for begun in self.path.glob(f".trial-{trial}.epoch-*.tmp"):
             begun.unlink(missing_ok=True)
 
     def prune(self, trial: int, seconds: float) -> None:
-        """Remove each checkpoint of a trial if the checkpoint of its next saved epoch is at least `seconds` old.
-
-        The newest checkpoint remains. With 0, all others are removed. Raise OSError if a file cannot be removed.
-        """
+        """Remove each checkpoint if that of the next saved epoch is at least `seconds` old. The newest remains."""
         now = time.time()  # file times are the host's wall clock. A step of it only keeps a file longer or shorter
         epochs = self.epochs(trial)
         for epoch, successor in pairwise(epochs):
@@ -135,16 +123,12 @@ class KeptCheckpoints(msgspec.Struct, frozen=True, kw_only=True):
     """Path of its graph file."""
 
     def save(self, run_folder: Path) -> None:
-        """Write checkpoints/kept.json in the run's folder atomically. Raise OSError if the file cannot be written."""
         content = msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
         replace_file(run_folder / CHECKPOINTS / KEPT, content)
 
 
 def kept(run_folder: Path) -> KeptCheckpoints | None:
-    """Return the content of checkpoints/kept.json in a run's folder: the checkpoints that remain after the run.
-
-    None if the file is absent or unreadable: the run continues, ended early, or is from an older release.
-    """
+    """Content of checkpoints/kept.json. None if the run continues, ended early, or is from an older release."""
     path = run_folder / CHECKPOINTS / KEPT
     try:
         require_file(path)

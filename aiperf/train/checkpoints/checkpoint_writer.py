@@ -16,14 +16,13 @@ from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 
 
 class Writer:
-    """Writer of checkpoint files in a separate thread, one at a time, the newest first.
+    """Thread that writes checkpoint files, one at a time, the newest first.
 
-    A snapshot that is replaced by a newer one while it waits is never written. With short epochs and a slow disk some epochs
-    therefore have no checkpoint, and training continues. The last snapshot of a trial is always written.
+    A snapshot that a newer one replaces while it waits is never written. The last snapshot of a trial is always written.
     """
 
     def __init__(self, folder: CheckpointFolder, keep_seconds: float, waiting: Waiting = nullcontext) -> None:
-        """Start the thread. `waiting`: gives a context manager for each wait for the device."""
+        """`waiting`: gives a context manager for each wait for the device."""
         self.folder = folder
         self._waiting_for_device = waiting
         self._keep_seconds = keep_seconds
@@ -41,11 +40,7 @@ class Writer:
         self._thread.start()
 
     def submit(self, snapshot: Snapshot) -> Future[bool]:
-        """Queue a snapshot for writing. Return at once a future, with the value True when the file is on disk.
-
-        The value is False if a newer snapshot replaced this one before it was written. The future raises OSError if the file
-        could not be written.
-        """
+        """Queue a snapshot. The future is True when the file is on disk, and False if a newer snapshot replaced it."""
         future: Future[bool] = Future()
         with self._changed:
             overtaken, self._waiting = self._waiting, (snapshot, future)
@@ -55,35 +50,27 @@ class Writer:
         return future
 
     def finish(self, trial: int) -> None:
-        """Mark the trial as finished. Its last snapshot must have been submitted. The call returns at once.
+        """Mark the trial as finished, after its last snapshot was submitted.
 
-        All but the newest checkpoint of the trial are removed after the first one of another trial is written. They are kept
-        until then, because a driver (the main process) that resumes after a crash may need an earlier one. They stay if the
-        last snapshot could not be written.
+        Its earlier checkpoints are removed after the first one of another trial is written, because a driver that resumes
+        after a crash may need one.
         """
         with self._changed:
             self._finished = trial
             self._changed.notify_all()
 
     def final_weights(self, trial: int, fingerprint: str) -> Mapping[str, Tensor]:
-        """Return the weights of a finished trial, by name, in host memory.
-
-        It waits for queued files, then reads the newest file. `fingerprint`: of the trial's graph. Raise NoCheckpoint if the
-        trial has no file, and DamagedCheckpoint if it cannot be read.
-        """
+        """Wait for queued files, and read the newest. Raise NoCheckpoint or DamagedCheckpoint."""
         self.settle()  # its file may still be queued
         return load(self.folder, trial, fingerprint, with_momentum=False).weights
 
     def settle(self, timeout: float | None = None) -> None:
-        """Wait until every queued snapshot is written or has failed, at most `timeout` seconds. Default: no limit.
-
-        After the limit the call returns without an error.
-        """
+        """Wait until every queued snapshot is written or has failed. After `timeout` seconds it returns without an error."""
         with self._changed:
             self._changed.wait_for(lambda: not self._has_work() and not self._is_writing, timeout)
 
     def close(self) -> None:
-        """Write what is queued, and end the thread. It blocks until then. No snapshot may be submitted afterwards."""
+        """Write what is queued, and end the thread."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -129,10 +116,7 @@ class Writer:
             self._over.add(trial)
 
     def _clear_up(self, present: int) -> None:
-        """Remove earlier checkpoints of the present trial, and of trials that finished before it began.
-
-        A checkpoint that cannot be removed stays. The new checkpoint is valid in any case.
-        """
+        """A checkpoint that cannot be removed stays. The new checkpoint is valid in any case."""
         over = self._over - {present}
         self._over -= over
         for trial, seconds in [(present, self._keep_seconds), *((trial, 0.0) for trial in over)]:

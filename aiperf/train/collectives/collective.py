@@ -1,6 +1,6 @@
-"""Interface of the exchange between the ranks (data-parallel processes) of one worker, and the case of a single rank.
+"""Interface of the exchange between the ranks of one worker, and the case of a single rank.
 
-Horovod's implementation is in `horovod_collective.py`, torch's in `torch_collective.py`. `join` imports the chosen one.
+`horovod_collective.py` and `torch_collective.py` implement it. `join` imports the chosen one.
 """
 
 from __future__ import annotations
@@ -47,10 +47,7 @@ class Joining:
 
 
 class Exchange(Protocol):
-    """Gradient exchange of one trial (training of one network) on one rank.
-
-    After `backward`, every rank has the mean of all ranks' gradients. Then call `update`.
-    """
+    """Gradient exchange of one trial (training of one network) on one rank."""
 
     module: nn.Module
     """Module for the forward pass of training."""
@@ -86,10 +83,7 @@ class Exchange(Protocol):
 
 
 class Collective(Protocol):
-    """Interface of operations over all ranks (processes) of a worker.
-
-    Every rank must call the same methods in the same sequence. Each operation raises RankFailed if another rank is lost.
-    """
+    """Interface of operations over all ranks (processes) of a worker."""
 
     name: str
     """Name and version in the report, for example 'horovod 0.28.1 (gloo)'."""
@@ -160,10 +154,7 @@ def nccl_transport(log: str) -> str | None:
 
 
 def or_rank_failed(act: Callable[[], object]) -> None:
-    """Call `act`, a part of an exchange. Raise RankFailed if its RuntimeError means that another rank is lost.
-
-    All other errors of `act` are raised unchanged.
-    """
+    """Call `act`, a part of an exchange. Raise RankFailed if its RuntimeError means that another rank is lost."""
     try:
         act()
     except RuntimeError as error:
@@ -173,8 +164,6 @@ def or_rank_failed(act: Callable[[], object]) -> None:
 
 
 class SingleRank:
-    """Collective of a single rank: nothing is exchanged, and all results are the rank's own values."""
-
     name = "none"
     rank = 0
     ranks = 1
@@ -186,16 +175,11 @@ class SingleRank:
         return None
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Return the values as a list: the sum over one rank is its own value."""
         return list(values)
 
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
     ) -> Exchange:
-        """Return the object that runs the backward pass and the update of one trial. Nothing is exchanged.
-
-        `scaler`: FP16 loss scaling, None for none. `timeline` is not used.
-        """
         return _Local(module, optimiser, scaler)
 
     def close(self) -> None:
@@ -226,10 +210,7 @@ class _Local:
 
 
 def step(optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
-    """Run one step of the optimiser, and set the gradients to None.
-
-    `scaler`: FP16 loss scaling, None for none. With loss scaling, the step is skipped if a gradient overflowed.
-    """
+    """With loss scaling, the step is skipped if a gradient overflowed."""
     if scaler is None:
         optimiser.step()
     else:
@@ -239,11 +220,7 @@ def step(optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
 
 
 def dense_view(tensor: Tensor) -> Tensor:
-    """Return a view of the tensor's memory without gaps. No value is copied.
-
-    A contiguous tensor is returned unchanged. A channels_last tensor (N, C, H, W) is viewed as (N, H, W, C). Raise ValueError
-    for any other layout.
-    """
+    """Return a view of the tensor's memory without gaps: itself, or (N, H, W, C) of channels_last. No value is copied."""
     if tensor.is_contiguous():
         return tensor
     if tensor.dim() == 4:
@@ -257,19 +234,12 @@ def dense_view(tensor: Tensor) -> Tensor:
 
 
 def as_bytes(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return the memory of each tensor as a uint8 tensor (bytes,), without a copy. Different types then fit in one buffer.
-
-    Raise ValueError for a layout that is neither contiguous nor channels_last.
-    """
+    """Return the memory of each tensor as a uint8 tensor (bytes,), without a copy. Different types then fit in one buffer."""
     return [dense_view(tensor.detach()).reshape(-1).view(torch.uint8) for tensor in tensors]
 
 
 def in_one_piece(tensors: Iterable[Tensor], act: Callable[[Tensor], None]) -> None:
-    """Apply a collective operation to many tensors as one buffer per data type and device. The tensors are changed in place.
-
-    `act`: called with each buffer, of shape (elements,), which it changes in place. Raise ValueError for a tensor that is
-    neither contiguous nor channels_last.
-    """
+    """Apply `act` to many tensors as one buffer (elements,) per data type and device. It changes them in place."""
     kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
     for tensor in tensors:
         kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor.detach())
@@ -298,18 +268,13 @@ class CollectiveModule(Protocol):
 
 
 def module_of(name: str) -> CollectiveModule:
-    """Import and return the module of a collective. `name`: key of COLLECTIVES, 'horovod' or 'torch'.
-
-    Raise KeyError for others.
-    """
     return cast(CollectiveModule, importlib.import_module(COLLECTIVES[name]))
 
 
 def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
-    """Return the name of the collective for the option `trainer.collective`: 'horovod', 'torch', or 'none' (a single rank).
+    """Return the name of the collective for the option `trainer.collective`.
 
-    `choice`: value of the option. `ranks`: number of ranks of the worker. `on_cuda`: True if they train on accelerators. 'auto'
-    is 'none' for one rank, else Horovod if it is usable (with NCCL for accelerators, else Gloo), else torch. Raise
+    'auto' is 'none' for one rank, else Horovod if it is usable (with NCCL for accelerators, else Gloo), else torch. Raise
     BadConfiguration if the chosen collective is not available, or for 'none' with several ranks.
     """
     if choice == "auto":
@@ -328,10 +293,6 @@ def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
 
 
 def join(choice: str, joining: Joining) -> Collective:
-    """Join the other ranks of the worker, and return the collective. It blocks until all ranks have joined.
-
-    `choice`: value of `trainer.collective`. `joining`: this rank's properties. Raise BadConfiguration if the collective is not
-    available.
-    """
+    """Join the other ranks. Blocks until all have joined. Raise BadConfiguration if the collective is not available."""
     name = choose(choice, joining.ranks, on_cuda=joining.device.type == "cuda")
     return SingleRank() if name == "none" else module_of(name).join(joining)

@@ -1,8 +1,4 @@
-"""Exchange between the ranks of one worker by Horovod: Gloo between CPUs, NCCL between GPUs. Can be imported without Horovod.
-
-Horovod's own thread fuses gradients into buffers and exchanges them during the backward pass. Its environment (HOROVOD_RANK and
-others) is set at the rank's start in `group.py`. All Horovod-specific code is in this file and in `rendezvous.py`.
-"""
+"""Exchange between the ranks of one worker by Horovod: Gloo between CPUs, NCCL between GPUs. Imports without Horovod."""
 
 from __future__ import annotations
 
@@ -39,10 +35,6 @@ HOW = "build it as in docs/training.md, or set trainer.collective=torch"
 
 
 def missing(*, on_cuda: bool) -> str | None:
-    """Return the reason, as text, for which Horovod cannot be used on this host. None if it can be used.
-
-    `on_cuda`: True if the ranks train on accelerators. Horovod then needs NCCL, otherwise Gloo.
-    """
     if importlib.util.find_spec("horovod") is None:
         return f"the package horovod is not installed: {HOW}"
     try:
@@ -67,10 +59,6 @@ def missing(*, on_cuda: bool) -> str | None:
 
 
 def join(joining: Joining) -> Horovod:
-    """Initialize Horovod, join the other ranks, and return the collective. It blocks until all ranks have joined.
-
-    The address of the rendezvous is in the environment variables HOROVOD_*.
-    """
     on_processors = joining.device.type == "cpu"
     return Horovod(
         fp16_compression=joining.fp16_compression,
@@ -104,10 +92,6 @@ class Horovod:
         self.name = f"horovod {horovod.__version__} ({'nccl' if hvd.nccl_built() else 'gloo'})"
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
-        """Copy rank 0's values into every rank's tensors, in place. Raise RankFailed if another rank is lost.
-
-        Shapes and types must be equal on all ranks.
-        """
         in_one_piece(
             as_bytes(tensors),
             lambda buffer: self._together(
@@ -116,10 +100,6 @@ class Horovod:
         )
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        """Replace every rank's floating-point tensors by the mean over ranks, in place.
-
-        Raise RankFailed if another rank is lost.
-        """
         in_one_piece(
             tensors,
             lambda buffer: self._together(
@@ -128,7 +108,6 @@ class Horovod:
         )
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Return the sums over all ranks, element by element, in double precision. Raise RankFailed if another rank is lost."""
         buffer = torch.tensor(values, dtype=torch.float64)
         self._together(lambda: self._hvd.allreduce_async_(buffer, op=self._hvd.Sum, name=_name("total", buffer)))
         summed: list[float] = buffer.tolist()
@@ -137,10 +116,6 @@ class Horovod:
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
     ) -> _Overlapped:
-        """Return the gradient exchange of one trial, with the state of `optimiser` in a new DistributedOptimizer.
-
-        `scaler`: FP16 loss scaling, None for none. `timeline`: clock of the device.
-        """
         distributed = self._hvd.DistributedOptimizer(
             optimiser, named_parameters=list(module.named_parameters()), compression=self._compression
         )
@@ -151,12 +126,9 @@ class Horovod:
         return _Overlapped(module, distributed, scaler, timeline, self._meet, self._wait)
 
     def close(self) -> None:
-        """Shut Horovod down. No other method may be called afterwards."""
         self._hvd.shutdown()
 
     def _together(self, begin: Callable[[], int]) -> None:
-        """Send this rank's part, then wait for the other ranks. Raise RankFailed if one of them is lost."""
-
         def act() -> None:
             handle = begin()
             self._meet()
@@ -167,18 +139,16 @@ class Horovod:
 
 
 def lend_the_stream_to_the_exchange(environment: MutableMapping[str, str]) -> None:
-    """Set the variable with which the GPU's stream, and not the host, waits for an exchange. Call it before `hvd.init`.
+    """Let the GPU's stream, and not the host, wait for an exchange. Call it before `hvd.init`. A user's value is kept.
 
-    `environment`: variables of this process. HOROVOD_ENABLE_ASYNC_COMPLETION is added. A value of the user is kept. By default
-    Horovod 0.28.1's `synchronize` returns when the exchange is over, and the host cannot queue the update and the next step
-    earlier (common/ops/gpu_operations.cc, `FinalizeGPUQueue`). With this setting it returns when the default stream waits for
-    the exchange (torch/mpi_ops_v2.cc). Training uses the default stream.
+    By default Horovod 0.28.1's `synchronize` returns when the exchange is over, and the host cannot queue the update and the
+    next step earlier (common/ops/gpu_operations.cc, `FinalizeGPUQueue`).
     """
     environment.setdefault("HOROVOD_ENABLE_ASYNC_COMPLETION", "1")
 
 
 def sleep_until_exchanged(handles: Iterable[int]) -> None:
-    """Wait until all exchanges have finished, without using a core. `handles`: Horovod's handles of the exchanges.
+    """Wait for exchanges without using a core.
 
     `synchronize` of Horovod 0.28.1 calls sched_yield until an exchange is over. On processors this takes time from the thread
     that exchanges, and from other ranks.

@@ -29,12 +29,10 @@ from aiperf.train.trainer_config import PEER_SECONDS
 
 
 def missing(*, on_cuda: bool) -> str | None:
-    """Return None: this collective can be used on every host, because it is part of torch."""
     return None
 
 
 def join(joining: Joining) -> TorchCollective:
-    """Join the other ranks at `joining.meeting`, and return the collective. It blocks until all ranks have joined."""
     return TorchCollective(
         joining.rank,
         joining.ranks,
@@ -46,10 +44,7 @@ def join(joining: Joining) -> TorchCollective:
 
 
 class TorchCollective:
-    """Collective (exchange between the ranks of a worker) by torch.distributed. At most one exists per process.
-
-    Each start of the ranks has its own meeting point.
-    """
+    """Collective (exchange between the ranks of a worker) by torch.distributed. At most one exists per process."""
 
     def __init__(
         self, rank: int, ranks: int, meeting: MeetingPlace, device: torch.device, *, fp16_compression: bool, meet: Meet
@@ -71,18 +66,9 @@ class TorchCollective:
         )
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
-        """Copy rank 0's values into every rank's tensors, in place. Raise RankFailed if another rank is lost.
-
-        Shapes and types must be equal on all ranks.
-        """
         in_one_piece(as_bytes(tensors), lambda buffer: self._together(lambda: dist.broadcast(buffer, 0, async_op=True)))
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        """Replace every rank's floating-point tensors by the mean over ranks, in place.
-
-        Raise RankFailed if another rank is lost.
-        """
-
         def mean(buffer: Tensor) -> None:
             self._together(lambda: dist.all_reduce(buffer, async_op=True))
             buffer.div_(self.ranks)
@@ -90,7 +76,6 @@ class TorchCollective:
         in_one_piece(tensors, mean)
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Return the sums over all ranks, element by element, in double precision. Raise RankFailed if another rank is lost."""
         buffer = torch.tensor(values, dtype=torch.float64)
         self._together(lambda: dist.all_reduce(buffer, async_op=True))
         summed: list[float] = buffer.tolist()
@@ -99,20 +84,12 @@ class TorchCollective:
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
     ) -> _Bucketed:
-        """Return the gradient exchange of one trial, by DistributedDataParallel around `module`.
-
-        The module's values must be equal on all ranks. `scaler`: FP16 loss scaling, None for none. `timeline`: clock of the
-        device.
-        """
         return _Bucketed(module, optimiser, scaler, timeline, self._device, self._meet, fp16=self._fp16)
 
     def close(self) -> None:
-        """Destroy the process group. No other method may be called afterwards."""
         dist.destroy_process_group()
 
     def _together(self, begin: Callable[[], Any]) -> None:
-        """Send this rank's part, then wait for the other ranks. Raise RankFailed if one of them is lost."""
-
         def act() -> None:
             work = begin()
             self._meet()
@@ -136,10 +113,7 @@ def _store(meeting: MeetingPlace, ranks: int) -> Any:
 
 
 def unsynced_buffers(wrapper: type) -> dict[str, Any]:
-    """Return the keyword argument, by name, that stops DDP from synchronizing buffers in each forward pass.
-
-    `wrapper`: the class DistributedDataParallel. torch 2.11 and older use the name `broadcast_buffers`.
-    """
+    """Name of the argument. torch 2.11 and older use the name `broadcast_buffers`."""
     name = "forward_sync_buffers"
     return {name if name in signature(wrapper).parameters else "broadcast_buffers": False}
 

@@ -1,8 +1,4 @@
-"""Batch sizes of a rank (training process): multiples of 8, the next smaller one, and the largest that fits. No torch here.
-
-On accelerators the largest batch is measured (`ceiling.py`). On CPUs and simulated accelerators it is computed from the
-modelled training memory.
-"""
+"""Batch sizes of a rank: multiples of 8, the next smaller one, and the largest that fits. No torch here."""
 
 from __future__ import annotations
 
@@ -21,9 +17,6 @@ def bounds(
 ) -> tuple[int, int]:
     """Return (batch before tuning, largest batch that may be proposed), in images per rank (training process) and step.
 
-    `default`, `smallest`, `largest`: options batch.default, batch.smallest and batch.largest. `training_images`: of the data
-    set. `ranks`: number of ranks of one worker.
-
     >>> bounds(448, None, None, 1_281_167, 8), bounds(64, 64, 128, 1437, 2), bounds(64, 64, 128, 1437, 16)
     ((448, 8007), (64, 128), (64, 89))
     """
@@ -32,7 +25,9 @@ def bounds(
 
 
 def smaller(batch: int) -> int | None:
-    """Return the next smaller batch to try: 3/4 of `batch`, rounded down to a multiple of 8, at least 8. None from 8 downwards.
+    """Return the next smaller batch to try: 3/4 of `batch`, rounded down to a multiple of 8, at least 8.
+
+    None from 8 downwards.
 
     >>> smaller(448), smaller(16), smaller(8)
     (336, 8, None)
@@ -41,10 +36,7 @@ def smaller(batch: int) -> int | None:
 
 
 def largest(fits: Callable[[int], bool]) -> int:
-    """Return the largest batch that fits into memory: a multiple of 8, up to 8192. 0 if none fits.
-
-    `fits`: called with a batch in images, returns True if it fits. If a batch fits, all smaller ones must fit. The result is
-    accurate to 3 %, because each call may cost a training step.
+    """Largest multiple of 8 up to 8192 that fits, 0 if none. Accurate to 3 %, as each call may cost a training step.
 
     >>> largest(lambda batch: batch <= 700), largest(lambda batch: batch < 8)
     (688, 0)
@@ -63,18 +55,11 @@ def largest(fits: Callable[[int], bool]) -> int:
 
 
 def least_batch(network: Architecture) -> int:
-    """Return the smallest batch that must fit into memory, in images: 8 for a classification network, 1 for a detector.
-
-    A detector is trained at its default batch, which may be 1.
-    """
+    """8 images. 1 for a detector, which is trained at its default batch."""
     return LEAST if isinstance(network, Graph) else 1
 
 
 def nothing_fits(network: Architecture, bytes_per_element: int, allowed: int) -> str:
-    """Return the error message for a starting network that cannot be trained in `allowed` bytes at the smallest batch.
-
-    `bytes_per_element`: bytes of one activation value in the precision of training.
-    """
     least = least_batch(network)
     needed = cost_of(network).training_memory(least, bytes_per_element)
     return (

@@ -40,12 +40,7 @@ class DoesNotFit(Exception):
 
 
 def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collective, on_host: int) -> int:
-    """Return the bytes that each rank may use for training, equal on all ranks. All ranks must call it.
-
-    The bytes are the option trainer.memory_limit_bytes, or the accelerator's memory, or the host's free memory divided by its
-    ranks. The result is the minimum over all ranks. `on_host`: number of ranks on this rank's host. Raise RankFailed if another
-    rank is lost.
-    """
+    """Bytes that each rank may use for training, the minimum over all ranks. All ranks must call it."""
     if conf.memory_limit_bytes is not None:
         own = conf.memory_limit_bytes
     elif device.type == "cuda":
@@ -57,10 +52,7 @@ def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collecti
 
 
 def check(network: Architecture, batch: int, precision: Precision, limit: int) -> None:
-    """Raise DoesNotFit if the minimum memory of a training step, by the memory model, exceeds `limit` bytes.
-
-    `batch`: images per rank.
-    """
+    """Raise DoesNotFit if a training step exceeds `limit` bytes by the memory model. `batch`: images per rank."""
     needed = cost_of(network).training_memory(batch, precision.bytes_per_element)
     if needed > limit:
         raise DoesNotFit(f"batch {batch} needs at least {needed} bytes, and a rank may use {limit}")
@@ -69,9 +61,8 @@ def check(network: Architecture, batch: int, precision: Precision, limit: int) -
 def largest_batch(
     graph: Graph, device: torch.device, precision: Precision, conf: TrainerConf, limit: int, ranks: int = 1
 ) -> int:
-    """Return the largest batch in images per rank that fits into the share trainer.ceiling_share of `limit` bytes.
+    """Largest batch per rank within trainer.ceiling_share of `limit` bytes: a multiple of 8, at most 8192.
 
-    It is a multiple of 8, at most 8192, accurate to 3 %. On CUDA, training steps are run to measure it. `ranks`: of the worker.
     Raise BadConfiguration if the smallest batch does not fit.
     """
     allowed = int(limit * conf.ceiling_share)
@@ -113,10 +104,9 @@ def _peak(
 
 
 def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
-    """Run one forward and backward pass on `images` (batch, channels, height, width), without an update of the weights.
+    """Run one forward and backward pass: it shows if the batch fits, and lets kernels be chosen and compiled.
 
-    Only running statistics are changed. It runs before the weights are loaded. It shows if the batch fits, and lets kernels be
-    chosen and compiled. Raise torch.OutOfMemoryError or another RuntimeError if it does not fit.
+    Only running statistics are changed, so it runs before the weights are loaded.
     """
     network.train()
     with precision.computing():
@@ -128,11 +118,9 @@ def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
 
 
 def rehearse_eager_passes(network: nn.Module, images: Tensor, last: int, precision: Precision) -> None:
-    """Run the passes that are not replayed from CUDA graphs, to show a lack of memory before the epoch starts.
+    """Run the passes that are not replayed from CUDA graphs, which keep their memory in a separate pool.
 
-    These are the validation of `images` (batch, channels, height, width), and one training step of `last` images if the data
-    set is smaller than a whole step (else 0). CUDA graphs keep their memory in a separate pool, and these passes need
-    additional memory. Raise torch.OutOfMemoryError or another RuntimeError if it does not fit.
+    `last`: images of a training step if the data set is smaller than a whole step, else 0.
     """
     network.eval()
     with torch.inference_mode(), precision.computing():
@@ -143,10 +131,7 @@ def rehearse_eager_passes(network: nn.Module, images: Tensor, last: int, precisi
 
 
 def blank(graph: Graph, batch: int, device: torch.device, precision: Precision, *, channels_last: bool) -> Tensor:
-    """Return a batch of images that are zero, (batch, channels, height, width), in the input type of the precision.
-
-    `channels_last`: store the channel as the fastest axis.
-    """
+    """Zeros (batch, channels, height, width) in the input type of the precision."""
     shape = graph.shapes[0]
     assert isinstance(shape, Map)
     if channels_last:
@@ -163,7 +148,6 @@ class CeilingKey:
 
     host: str
     device: str
-    """Model of the accelerator or CPU."""
     memory: str
     """Memory of a rank, as text that is equal for equal groups."""
     family: str
@@ -172,12 +156,10 @@ class CeilingKey:
 
 
 def shared_ceiling(folder: Path, kind: CeilingKey, measure: Callable[[], int]) -> int:
-    """Return the largest batch in images per rank for the conditions `kind`, from a file in `folder`.
+    """Return the largest batch for the conditions `kind` from a file in `folder`. Measure and store it if absent.
 
-    Measure and store it if absent. `measure`: called without arguments, returns the largest batch. Groups of ranks that start
-    together wait for the one that measures (flock, which the kernel releases when its holder dies). On a file system without
-    locks each group measures, and the last result stays for later groups. Raise OSError if the folder cannot be written, and
-    the errors of `measure`.
+    Groups of ranks that start together wait for the one that measures (flock, which the kernel releases when its holder
+    dies). On a file system without locks each group measures, and the last result stays.
     """
     make_own_folder(folder)
     name = blake2b("\n".join(asdict(kind).values()).encode(), digest_size=8).hexdigest()

@@ -52,36 +52,24 @@ class DeviceMemory(Protocol):
 
 
 class CudaMemory:
-    """Memory of a CUDA device, as torch's allocator reports it."""
-
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     def release(self) -> None:
-        """Free the memory that torch's allocator has reserved and that is not in use."""
         torch.cuda.empty_cache()
 
     def begin(self) -> None:
-        """Begin a new measurement of `peak`: set it to the bytes that torch has reserved now."""
         torch.cuda.reset_peak_memory_stats(self._device)
 
     def peak(self) -> int:
-        """Return the maximum bytes that torch has reserved on the device since the last call of `begin`."""
         return torch.cuda.max_memory_reserved(self._device)
 
     def hold(self, size: int) -> Tensor:
-        """Allocate `size` bytes on the device. They are freed with the returned tensor.
-
-        Raise torch.OutOfMemoryError if they do not fit.
-        """
         return torch.empty(size, dtype=torch.uint8, device=self._device)
 
 
 def peak_of(step: Callable[[], None], memory: DeviceMemory) -> int:
-    """Run `step` twice, and return the maximum bytes reserved during the second run. The first run chooses the kernels.
-
-    Raise torch.OutOfMemoryError or another RuntimeError if a run does not fit.
-    """
+    """Return the maximum bytes of the second of two runs. The first run chooses the kernels."""
     step()
     memory.release()
     memory.begin()
@@ -90,11 +78,7 @@ def peak_of(step: Callable[[], None], memory: DeviceMemory) -> int:
 
 
 def shortage(step: Callable[[], None], other_bytes: int, memory: DeviceMemory) -> str | None:
-    """Return None if a training step fits into device memory in addition to `other_bytes`, else ': ' and the device's text.
-
-    `step`: called twice, without arguments. The first run chooses the kernels. Errors of `step` other than a lack of memory are
-    raised.
-    """
+    """None if a training step fits in addition to `other_bytes`, else ': ' and the device's text."""
     block: object = None
     try:
         step()

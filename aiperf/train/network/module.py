@@ -1,8 +1,6 @@
-"""Conversion of a graph (the architecture of a network) to a torch module with generated Python code for the forward pass.
+"""Conversion of a graph to a torch module with generated, straight-line Python code for the forward pass.
 
-The code is straight-line, like a hand-written network. It is generated once, when the module is built, and no node is
-interpreted at run time. This file decides which operations may work in place. Weights are NaN until they are initialised or
-loaded.
+No node is interpreted at run time. This file decides which operations may work in place.
 """
 
 import linecache
@@ -19,19 +17,15 @@ from morphism import Graph, Map, Vector, ops
 def build(graph: Graph) -> "Network":
     """Return a torch module that computes the graph up to its logits, in float32 on torch's default device.
 
-    Its forward takes images (batch, channels, height, width) and returns logits (batch, classes). The softmax at the graph's
-    end belongs to the loss. State-dict keys are "<node name>.<weight|bias|running_mean|running_var|…>". Weights of convolutions
-    and dense layers are NaN until `initialise` or `load_state_dict` sets them. An uninitialised network therefore cannot train
-    unnoticed. Raise ValueError for a node name that torch uses itself ('half', 'training').
+    Images (batch, channels, height, width) become logits (batch, classes). The softmax belongs to the loss. State-dict keys
+    are "<node name>.<weight|bias|running_mean|running_var|…>". Weights are NaN until they are set, so that an uninitialised
+    network cannot train unnoticed. Raise ValueError for a node name that torch uses itself ('half', 'training').
     """
     return Network(graph)
 
 
 def source(graph: Graph) -> str:
-    """Return the Python source of the network's forward function, with `del` after a value's last use.
-
-    It has one assignment per node, without the input (the argument `v0`) and the softmax at the end.
-    """
+    """Python source of the forward function, with `del` after a value's last use."""
     return "\n".join(("def forward(self, v0):", *(f"    {line}" for line in _lines(graph)), ""))
 
 
@@ -49,7 +43,6 @@ class Network(nn.Module):
         """Function of this network's own that forward calls, with its own code object."""
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the logits (batch, classes) of the images (batch, channels, height, width)."""
         return self.straight_line(self, images)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -74,7 +67,6 @@ class _UnsetDense(nn.Linear):
 
 
 def _layer(graph: Graph, index: int) -> nn.Module | None:
-    """Return the submodule that holds the node's tensors. None if it has none."""
     node = graph.nodes[index]
     match node.op:
         case ops.Convolution(out_channels, kernel, stride, padding, groups):
@@ -132,11 +124,7 @@ def _lines(graph: Graph) -> Iterator[str]:
 
 
 def expression(graph: Graph, index: int) -> str:
-    """Return the Python expression that computes one node of the graph in the generated forward function.
-
-    `index`: position of the node in `graph.nodes`, neither the first nor the last. The expression uses `self`, the values
-    `v<index>` of other nodes, and the names in `SCOPE`.
-    """
+    """Expression of a node in the forward function, over `self`, values `v<index>` and the names in `SCOPE`."""
     node = graph.nodes[index]
     first = f"v{node.inputs[0]}" if node.inputs else ""
     match node.op:

@@ -1,8 +1,6 @@
-"""Weights of a network: initial values, weights of a child network derived from its parent's, and noise on copied channels.
+"""Weights of a network: initial values, weights of a child derived from its parent's, and noise on copied channels.
 
-A plan has the instructions for the derivation, as data without tensors (see morphism.apply). All random values are drawn from
-seeded generators: the same seed gives the same values in any precision and on any device, independent of torch's global
-generator.
+All random values are drawn from seeded generators: a seed gives the same values in any precision and on any device.
 """
 
 from __future__ import annotations
@@ -52,19 +50,12 @@ def initialise(module: nn.Module, seed: int) -> None:
 
 
 def stream(purpose: str, seed: int, number: int) -> torch.Generator:
-    """Return a CPU random generator seeded by (purpose, seed, number). A change of any of them gives an independent generator.
-
-    `purpose`: any text, such as "noise". `number`: distinguishes generators with one purpose and seed.
-    """
+    """A change of any argument gives an independent CPU generator. `purpose`: any text, such as "noise"."""
     digest = blake2b(f"{purpose} {seed} {number}".encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
 
 
 def normal(shape: Sequence[int], deviation: float, generator: torch.Generator) -> Tensor:
-    """Return random values of the given shape from a normal distribution with mean 0, float32 on the CPU.
-
-    `deviation`: standard deviation.
-    """
     return torch.empty(tuple(shape), dtype=torch.float32, device="cpu").normal_(0.0, deviation, generator=generator)
 
 
@@ -83,12 +74,9 @@ def _fill(parameter: Tensor, values: Tensor) -> None:
 
 @torch.no_grad()
 def carry_out(plan: WeightPlan, parent_state: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """Return the state dict of a child network: its parent's, changed by the plan, in the parent's precision and on its device.
+    """Return the state dict of a child: its parent's, changed by the plan, in the parent's precision, on its device.
 
-    `plan`: instructions that derive each changed tensor. `seed`: of random values. Keys are "<node name>.<tensor name>", shapes
-    are those of the child's graph. The parent's tensors are never changed. Unchanged tensors are returned without a copy: load
-    the result into a module, which copies, before training it. The same plan, parent and seed give the same bytes. Raise
-    ValueError if the plan was made for another network: it changes a tensor that the parent lacks, or creates one that exists.
+    Unchanged tensors are returned without a copy. Raise ValueError if the plan was made for another network.
     """
     child = dict(parent_state)
     own: set[str] = set()  # created here, so that they may be changed in place
@@ -133,10 +121,7 @@ def _existing(state: Mapping[str, Tensor], name: str) -> Tensor:
 
 
 def _new(state: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
-    """Return an uninitialized tensor of the given shape.
-
-    It has the precision and device of the parent's tensors of its kind.
-    """
+    """In the precision and on the device of the parent's tensors of its kind."""
     if name in state:
         raise ValueError(f"the plan creates {name!r}, but the parent's state already has it. {_REMEDY}")
     kind = name.rpartition(".")[2]
@@ -158,14 +143,12 @@ _REMEDY = "Apply it to the state of its own network"
 def break_symmetry(
     state: Mapping[str, Tensor], plan: WeightPlan, seed: int, relative: float = 1e-3
 ) -> dict[str, Tensor]:
-    """Return the state dict with small random noise on the copies of channels that the plan made when it widened the network.
+    """Return the state dict with small noise on the second and later copies of channels that the plan made.
 
-    `relative`: standard deviation of the noise, as a share of the RMS of the whole tensor. Copies of a channel compute the same
-    values and receive the same gradients. Without noise a widened network would stay as narrow as its parent. The noise changes
-    the function of the network slightly. It is added to the second and later copies of a channel, only in the weights of
-    convolutions and dense layers. Normalisation is unchanged, because a running variance must stay positive. Input tensors are
-    not modified. Tensors without copies are returned unchanged. The same plan, state and seed give the same bytes. Raise
-    ValueError for weights with a precision coarser than the noise (bfloat16 for 1e-3), because rounding would remove it.
+    `relative`: standard deviation as a share of the RMS of the tensor. Copies of a channel receive the same gradients, and
+    without noise a widened network would stay as narrow as its parent. Normalisation is unchanged, because a running variance
+    must stay positive. Raise ValueError for weights with a precision coarser than the noise (bfloat16 for 1e-3), because
+    rounding would remove it.
     """
     noisy = dict(state)
     for number, instruction in enumerate(plan.instructions):

@@ -1,7 +1,7 @@
-"""Handle of another host of a worker, as used on the leading host (the host with rank 0): start, polling and end of its ranks.
+"""Handle of another host of a worker on the leading host, which has rank 0: start, polling and end of its ranks.
 
-A host that does not answer is given up. The caller provides the transport: `Call` begins a call and returns its future. All
-code here runs in the thread of the group's supervisor, except for the arrival of answers.
+The caller provides the transport: `Call` begins a call and returns its future. All code but the arrival of answers runs in
+the thread of the group's supervisor.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ Call = Callable[..., "Future[Any]"]
 
 @dataclass(slots=True)
 class _HostStart:
-    """State of a start, as known on the leading host."""
-
     number: int
     asked: float
     """Time at which the unanswered call was begun."""
@@ -45,16 +43,12 @@ class _HostStart:
 
 @dataclass(slots=True)
 class DistantHost:
-    """Handle of another host of a worker, kept for the lifetime of the worker.
-
-    Its methods return at once, except for `ended`.
-    """
+    """Another host of a worker, for the worker's lifetime. Its methods return at once, except for `ended`."""
 
     name: str
     address: str
     accelerators: int
     cores: int
-    """Cores of the worker on that host."""
     call: Call
     look_seconds: float = 0.2
     """Time that the host waits for a message before it answers, in seconds."""
@@ -63,7 +57,6 @@ class DistantHost:
     words: list[Message] = field(default_factory=list)
     """Messages of the host itself, not of its ranks."""
     ranks: tuple[RankStatus, ...] = ()
-    """Its ranks as of the last answer, by rank."""
     answered: Connection = field(init=False)
     """Readable when an answer has arrived."""
     _answer_pipe: Connection = field(init=False)
@@ -74,21 +67,16 @@ class DistantHost:
         self.answered, self._answer_pipe = Pipe(duplex=False)
 
     def begin(self, number: int, start: RankStart) -> None:
-        """Request the host to start its ranks (training processes), and return at once.
-
-        `number`: of this start, increasing, by which late answers to earlier starts are ignored. `start`: places and addresses
-        of all ranks.
-        """
+        """`number`: of this start, increasing, by which late answers to earlier starts are ignored."""
         self.ranks = tuple(RankStatus(seat.rank) for seat in start.own)
         self._start = _HostStart(number, time.monotonic())
         self._fire("start", number, start)
         self._ask(time.monotonic())
 
     def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Message | Failed]]:
-        """Return the messages of the host's ranks that have arrived, as (rank, message).
+        """Return the messages that have arrived as (rank, message), and update the ranks' lines in `heartbeats`.
 
-        Update the ranks' lines in `heartbeats`. `lost` is set if a call failed, if the host has ended its ranks by itself, or
-        if it has not answered for 20 s. `now`: time.monotonic().
+        `lost` is set if a call failed, if the host has ended its ranks by itself, or if it has not answered for 20 s.
         """
         begun = self._start
         received: list[tuple[int, Ready | Message | Failed]] = []
@@ -114,33 +102,23 @@ class DistantHost:
         return self.lost is not None or (self._start is not None and self._start.seen >= moment)
 
     def send(self, do: ExecuteOrder) -> None:
-        """Send the command to train a trial to the host's ranks, and return at once.
-
-        Nothing is sent if the host is lost or has no ranks.
-        """
         self._of_start("send", do)
 
     def hang_up(self) -> None:
-        """Request the host's ranks to finish the current checkpoint and end by themselves. The call returns at once.
-
-        Nothing is sent if the host is lost or has no ranks.
-        """
         self._of_start("hang_up")
 
     def kill(self) -> None:
-        """Request the host to kill its ranks, and return at once. Nothing is sent if the host is lost or has no ranks."""
         self._of_start("kill")
 
     def end(self) -> Future[Any] | None:
-        """Request the host to end its ranks, and return the future that `ended` needs. None if it has no ranks or is lost."""
+        """Return the future that `ended` needs. None if the host has no ranks or is lost."""
         begun, self._start = self._start, None
         return None if begun is None or self.lost is not None else self._fire("end", begun.number)
 
     def ended(self, ending: Future[Any] | None, deadline: float) -> list[tuple[int, str]]:
-        """Wait until the host's ranks have ended. Return (rank, text on its process) of each that cannot be ended.
+        """Return (rank, text on its process) of each that cannot be ended by `deadline`, with 10 s more for the answer.
 
-        `ending`: result of `end`, None returns an empty list at once. `deadline`: time.monotonic() until which the ranks may
-        end. 10 s more are allowed for the answer. If the call fails or takes longer, `lost` is set and the list is empty.
+        If the call fails or takes longer, `lost` is set and the list is empty.
         """
         if ending is None:
             return []

@@ -1,21 +1,8 @@
-"""Group of a worker's ranks (data-parallel processes that train one network), as handled by the worker's process on its host.
+"""Group of a worker's ranks, as handled by the worker's process on its host. No torch here.
 
-No torch here. Works inside a Ray actor and without Ray.
-
-    group = RankGroup(conf.trainer, conf.dataset, encode(start_graph), run_folder, accelerators=0, cores=2)
-    ready = group.start()                    # blocks until the ranks can take orders. Returns their properties
-    group.order(Train(...))                  # one at a time. Drop at any time
-    while ...:
-        for word in group.messages(timeout=0.5):  # CeilingMeasured first, the last TrialDone, Crashed or CheckpointGone
-            ...
-    group.close()
-
-A killed rank is detected within half a second, a hung one within `conf.hang_seconds`. The attempt then ends with a Crashed that
-names rank and host, the other ranks are killed, and a new group is started, with fewer ranks if an accelerator failed. A slow
-rank is awaited while its process makes progress (`hang_watch.py`). A new order waits meanwhile.
-
-A worker may have ranks on other hosts (`others`). This host then leads. A host that is cut off, dead or hung is detected within
-`distant_host.SILENCE_SECONDS` and ends the attempt in the same way. The new group excludes it.
+A killed rank is detected within half a second, a hung one within `conf.hang_seconds`. The attempt then ends with a Crashed,
+the other ranks are killed, and a new group is started, with fewer ranks if an accelerator failed. Another host that does not
+answer for `distant_host.SILENCE_SECONDS` ends the attempt in the same way, and is excluded.
 """
 
 from __future__ import annotations
@@ -63,10 +50,7 @@ class _Fixable(Exception):
 
 
 class RankGroup:
-    """Ranks (data-parallel processes) of one worker, which train one network at a time. Methods may be called from any thread.
-
-    Call `start` once, then `order` and `words` repeatedly, then `close`.
-    """
+    """Ranks of one worker. Call `start` once, then `order` and `messages` repeatedly, then `close`, from any thread."""
 
     def __init__(
         self,
@@ -82,13 +66,10 @@ class RankGroup:
         others: Sequence[DistantHost] = (),
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        """Create the group. No process is started yet.
+        """Raise BadConfiguration for more ranks than accelerators, or ranks that cannot be divided among the hosts.
 
-        `start_graph`: starting network, from `morphism.encode`. `run_folder`: checkpoints/, ceilings/ and logs/ are created in
-        it. `accelerators`: CUDA devices of this process that the worker owns, 0 for none. `cores`: the worker's share of the
-        host's, limited to those that this process may use. `others`: further hosts, which reach this one at `address`.
-        `on_close`: called when all ranks have ended. Raise BadConfiguration for more ranks than accelerators, or ranks that
-        cannot be divided among the hosts.
+        `accelerators`: CUDA devices that the worker owns, 0 for none. `cores`: the worker's share of the host's. `others`:
+        further hosts, which reach this one at `address`.
         """
         cores = min(cores, usable_processors())
         hosts = [(accelerators, cores), *((other.accelerators, other.cores) for other in others)]
@@ -114,7 +95,6 @@ class RankGroup:
         self._doing: ExecuteOrder | None = None
         self._sums_asked = False
         self._last_message = 0.0
-        """Time of the current order's last message."""
         self._closing = False
         self._ended: WorkerEnded | None = None
         self._ranks: Ranks | None = None
@@ -126,20 +106,18 @@ class RankGroup:
     # --- for the owner
 
     def start(self) -> Ready:
-        """Start the ranks, and wait until they can train. Return their properties. Call it once.
+        """Wait until the ranks can train, and return their properties.
 
-        Raise AiperfError for a fault that the user can fix (configuration, data set), and WorkerEnded if no rank can be
-        started.
+        Raise AiperfError for a fault that the user can fix, and WorkerEnded if no rank can be started.
         """
         self._supervisor.start()
         return self._first.result()
 
     def order(self, order: Train | Drop | Sum) -> None:
-        """Begin to execute a command of the driver (the main process), and return at once. The results arrive by `words`.
+        """Begin to execute an order, and return at once. The results arrive by `messages`.
 
-        Train: train a trial. Only one at a time is allowed, after the final message of the one before. Its time begins now.
-        Drop: remove the checkpoints of a trial, before the return. Raise OSError if a file cannot be removed. Sum: report the
-        progress of the current trial now.
+        Train: only one at a time. Drop: the checkpoints of a trial are removed before the return. Raise OSError if a file
+        cannot be removed. Sum: report the progress of the current trial now.
         """
         if isinstance(order, Drop):
             self._checkpoints.drop(order.trial)
@@ -157,10 +135,7 @@ class RankGroup:
         self._wake()
 
     def messages(self, timeout: float) -> list[Message]:
-        """Return the new messages for the driver (the main process), waiting up to `timeout` seconds for the first one.
-
-        The list is empty if no message arrived. Raise WorkerEnded, after the last message, if the group cannot train any more.
-        """
+        """Wait up to `timeout` seconds for the first message. Raise WorkerEnded after the last one."""
         messages: list[Message] = []
         try:
             word = self._messages.get(timeout=timeout)
@@ -176,26 +151,17 @@ class RankGroup:
             return messages
 
     def pids(self) -> tuple[int, ...]:
-        """Return the process ids of the ranks, by rank. Each is valid on its own host. Empty if no ranks run.
-
-        0 for a rank on another host that has not been observed yet.
-        """
+        """By rank, each valid on its own host. 0 for a rank on another host that has not been observed yet."""
         with self._lock:
             return tuple(status.pid for status in self._ranks.statuses) if self._ranks else ()
 
     @property
     def is_alive(self) -> bool:
-        """True if the group can train, now or after a current restart.
-
-        False after `close`, or if the group has ended by itself (WorkerEnded).
-        """
+        """True if the group can train, now or after a current restart."""
         return self._ended is None and not self._closing
 
     def close(self) -> None:
-        """End all ranks, also during training, and wait until they have ended.
-
-        The checkpoint being written may take 5 s more. Ranks that cannot be killed are waited for 30 s or more.
-        """
+        """End all ranks: 5 s for the checkpoint being written, 30 s or more for ranks that cannot be killed."""
         with self._lock:
             self._closing = True
         self._wake()
@@ -294,10 +260,7 @@ class RankGroup:
                     raise
 
     def _count_device_failure(self, error: StartFailed) -> None:
-        """Exclude an accelerator at its second failure.
-
-        Raise the error if it is the last one of this host, which has rank 0.
-        """
+        """Exclude an accelerator at its second failure. Raise the error if it is the last one of this host."""
         seat, device = error.seat, self._device(error.seat)
         self._device_failures[device] += 1
         if self._device_failures[device] < _DEVICE_FAILURES:
@@ -394,7 +357,6 @@ class RankGroup:
             self._show_life(ranks)
 
     def _show_life(self, ranks: Ranks) -> None:
-        """Report the slowest rank after a long time without messages if no rank hangs."""
         with self._lock:
             doing = self._doing
         now = time.monotonic()
@@ -412,7 +374,6 @@ class RankGroup:
         self._messages.put(word)
 
     def _report_end(self, failure: Failed) -> None:
-        """Put the attempt's last messages, if an attempt is running."""
         with self._lock:
             doing, self._doing = self._doing, None
             self._waiting = None if doing is not None and self._waiting is doing else self._waiting

@@ -1,9 +1,8 @@
-"""Detection of hung ranks (training processes) by repeated polling of their processes and heartbeats. No torch here.
+"""Detection of hung ranks by repeated polling of their processes and heartbeats. No torch here.
 
-Work that cannot report its own progress is judged by the kernel's view of its process (proc(5)). A computing thread is running
-or runnable (R), also on a loaded host. A thread that waits for a disk or a file server is in uninterruptible sleep (D), or its
-process has read something since. Libraries that wait for other ranks wake up now and then. More than half of the last polls
-must therefore show activity. A wait for an accelerator looks like work if it spins. Ranks therefore report these waits.
+Work that cannot report progress is judged by proc(5): a computing thread is R, one that waits for storage is D or its process
+has read something since. Libraries that wait for other ranks wake up now and then, so more than half of the last polls must
+show activity. A wait for an accelerator may spin, and ranks therefore report it.
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ class ProcessProgress:
         self._last = self._moved = now
 
     def look(self, stage: Stage, since: float, now: float) -> None:
-        """Poll the process and record if it is active. Call it several times a second.
-
-        `stage`: current activity of the rank. `since`: begin of that stage. Times are time.monotonic() in seconds. In the first
-        2 s of a stage, and while the rank waits for a command, the process counts as active without a poll.
-        """
+        """In the first 2 s of a stage, and while the rank waits for a command, it counts as active without a poll."""
         if stage is Stage.IDLE or now - since < _BRIEF_SECONDS:  # earlier polls belong to another stage
             self._looks.extend([True] * _LOOKS)
             self._last = self._moved = now
@@ -57,7 +52,7 @@ class ProcessProgress:
             self._last = now
 
     def quiet_for(self, now: float) -> float:
-        """Return the seconds since at least 6 of the last 10 polls found the process active. `now`: time.monotonic()."""
+        """Seconds since at least 6 of the last 10 polls found the process active."""
         return now - self._last
 
 
@@ -68,14 +63,10 @@ DEVICE_STARTS, DEVICE_WAITS = 2, 10
 
 
 class Watch:
-    """Detection of hung ranks among the ranks of one start. It must be polled several times a second."""
+    """Detection of hung ranks of one start. It must be polled several times a second."""
 
     def __init__(self, heartbeats: HeartbeatFile, *, on_accelerators: bool = False, start_seconds: float = inf) -> None:
-        """Create the watch. `heartbeats`: file in which each rank writes its stage and the time until which it may be silent.
-
-        `on_accelerators`: the ranks train on accelerators, and wait for them without sleeping. Their stages are then limited to
-        OPEN_ENDED_FACTOR times the announced time. `start_seconds`: option trainer.start_seconds.
-        """
+        """`on_accelerators`: ranks spin while they wait, so stages are limited to OPEN_ENDED_FACTOR × the announced time."""
         self._device_seconds = DEVICE_STARTS * start_seconds
         self._on_accelerators = on_accelerators
         self._heartbeats = heartbeats
@@ -86,11 +77,9 @@ class Watch:
     def hung(self, ranks: Sequence[RankStatus], seconds: float, now: float) -> tuple[int, str] | None:
         """Return (rank that hangs, its activity as text). None if no rank hangs.
 
-        A rank hangs if it has been stopped (SIGSTOP) for `seconds`, or if it has been silent for longer than it announced while
-        no other rank has reached fewer exchanges. In a stage without a known duration (a slow file system, a compiler) its
-        process must also be without any activity for as long. Ranks wait for each other in each exchange, and the ranks that
-        are ahead become overdue too without being the cause. If ranks hang and one is stopped, the stopped one is returned.
-        `ranks`: status of each rank. `now`: time.monotonic().
+        A rank hangs if it has been stopped (SIGSTOP) for `seconds`, or if it has been silent for longer than it announced
+        while no other rank has reached fewer exchanges: ranks that are ahead become overdue without being the cause. In a
+        stage without a known duration its process must also be without any activity for as long.
         """
         stages, meetings, overdue = (
             self._heartbeats.stages(),

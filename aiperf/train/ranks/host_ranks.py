@@ -1,7 +1,4 @@
-"""Ranks (training processes) of one start on one host: their settings, processes and shared files. No torch here.
-
-The leading host of a worker has one such object, and each other host of the worker has one too (`remote_ranks.py`).
-"""
+"""Ranks of one start on one host: their settings, processes and shared files. No torch here."""
 
 from __future__ import annotations
 
@@ -37,10 +34,8 @@ class Recipe:
     conf: TrainerConf
     dataset: DataSetConf
     start_graph: str
-    """Encoded by `morphism.encode`."""
     run_folder: Path
     cores: int
-    """Cores of the worker on this host."""
     worker: int
 
 
@@ -49,27 +44,21 @@ class RankStart:
     """One start of a worker's ranks, as sent to one of its hosts: places of all ranks, and addresses to connect to."""
 
     seats: tuple[RankPlace, ...]
-    """Seats of all ranks."""
     host: int
-    """Index of this host."""
     directions: Directions
     address: str | None
     """This host's address, as the others reach it. None if there are no other hosts."""
 
     @property
     def own(self) -> tuple[RankPlace, ...]:
-        """Places of the ranks on this host."""
         return tuple(seat for seat in self.seats if seat.host == self.host)
 
 
 class HostRanks:
-    """Ranks (training processes) of one start on this host. They are killed when the thread that called `start` ends."""
+    """Ranks of one start on this host. They are killed when the thread that called `start` ends."""
 
     def __init__(self, recipe: Recipe, start: RankStart) -> None:
-        """Create the folder for the shared files. No process is started.
-
-        Raise OSError if no interface has this host's address.
-        """
+        """Raise OSError if no interface has this host's address."""
         self._interface = "lo" if start.address is None else interface_of(start.address)
         make_own_folder(recipe.run_folder / "logs")
         self.processes: list[RankProcess] = []
@@ -81,10 +70,7 @@ class HostRanks:
         self._start = start
 
     def start(self) -> None:
-        """Start the processes of this host's ranks, each with its share of the host's cores. Return without waiting for them.
-
-        Call it once. Raise OSError if a process cannot be started.
-        """
+        """Call it once. Raise OSError if a process cannot be started."""
         for seat in self._start.own:
             self.heartbeats.enter(seat.rank, Stage.IMPORT, self._recipe.conf.start_seconds)
             log = self._recipe.run_folder / "logs" / f"worker-{self._recipe.worker}-rank-{seat.rank}.log"
@@ -124,17 +110,13 @@ class HostRanks:
         return chosen | horovod_environment(seat, ranks, at.address, at.port, interface, name)
 
     def look(self, now: float) -> tuple[RankStatus, ...]:
-        """Poll the processes, and return the status of each rank of this host. Call it several times a second.
-
-        `now`: time.monotonic().
-        """
+        """Call it several times a second."""
         return tuple(process.look(self.heartbeats, now) for process in self.processes)
 
     def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Message | Failed]]:
-        """Return the new messages of this host's ranks as (rank, message), waiting up to `timeout` seconds for the first one.
+        """Return at most one new message per rank as (rank, message), waiting up to `timeout` seconds for the first.
 
-        At most one message per rank is returned, the others by later calls. Empty if no message arrived. `wakes`: pipes that
-        end the waiting when they become readable. They are emptied.
+        `wakes`: pipes that end the waiting when they become readable. They are emptied.
         """
         by_pipe: dict[object, RankProcess] = {
             process.pipe: process for process in self.processes if not process.pipe.closed
@@ -152,26 +134,21 @@ class HostRanks:
         return received
 
     def send(self, do: ExecuteOrder) -> None:
-        """Send the command to train a trial to all ranks of this host. A rank that has ended is skipped."""
         for process in self.processes:
             self.heartbeats.beat(process.rank, 0, Stage.BUILD, self._recipe.conf.start_seconds)
             process.send(do)
 
     def hang_up(self) -> None:
-        """Request the ranks to finish the checkpoint that is being written, and to end. The call does not wait for them."""
+        """Request the ranks to finish the checkpoint that is being written, and to end."""
         for process in self.processes:
             process.hang_up()
 
     def kill(self) -> None:
-        """Kill the remaining processes, including stopped ones. The call does not wait for their end."""
         for process in self.processes:
             process.kill()
 
     def end(self) -> list[tuple[int, str]]:
-        """Kill the ranks, wait up to 30 s for their end, and remove the files that they share.
-
-        Return (rank, text on its process) of each rank that cannot be ended. Empty if all have ended.
-        """
+        """Kill the ranks. Return (rank, text on its process) of each that has not ended after 30 s."""
         self.kill()
         deadline = time.monotonic() + DEATH_SECONDS
         left = [process for process in self.processes if not process.has_gone(deadline - time.monotonic())]

@@ -33,10 +33,7 @@ class RankProcess:
     """Child process of one rank, connected by a pipe. Its output is written to its own log file."""
 
     def __init__(self, setup: Setup, environment: dict[str, str], log: Path) -> None:
-        """Start the process and send `setup` to it. Raise OSError if it cannot be started.
-
-        `environment`: variables in addition to those of this process. `log`: file to which the output is appended.
-        """
+        """`environment`: added to the variables of this process. Raise OSError if the process cannot be started."""
         self.rank = setup.rank
         self.pipe, theirs = Pipe()
         self._failed: Failed | None = None
@@ -71,18 +68,17 @@ class RankProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the rank, also after its end."""
         return self._process.pid
 
     def send(self, message: Setup | ExecuteOrder) -> None:
-        """Send a message to the rank. Nothing happens if the process has ended."""
+        """Nothing happens if the process has ended."""
         if self.pipe.closed:
             return  # `receive` has found its end
         with contextlib.suppress(BrokenPipeError):  # it has ended, which is detected elsewhere
             self.pipe.send(message)
 
     def receive(self) -> Any:
-        """Wait for the next message of the rank and return it. None at the end of the pipe, which is then closed."""
+        """None at the end of the pipe, which is then closed."""
         try:
             message = self.pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -93,7 +89,6 @@ class RankProcess:
         return message
 
     def look(self, heartbeats: HeartbeatFile, now: float) -> RankStatus:
-        """Poll the process, and return the status of the rank. Call it several times a second. `now`: time.monotonic()."""
         stage, since = heartbeats.stages()[self.rank]
         self._progress.look(stage, since, now)
         code = self._process.poll()
@@ -128,25 +123,20 @@ class RankProcess:
         return max(now - self._stopped_since, 1e-9)
 
     def state(self) -> str:
-        """Return the letter of the process's state, as in proc(5), such as 'R' or 'D'. Empty if the process does not exist."""
+        """Letter of proc(5), such as 'R' or 'D'. Empty if the process does not exist."""
         return processes.state(self.pid)
 
     def hang_up(self) -> None:
-        """Close the pipe. The rank then finishes the checkpoint that it is writing, and ends. The call does not wait for it."""
+        """Close the pipe. The rank then finishes the checkpoint that it is writing, and ends."""
         self.pipe.close()
 
     def kill(self) -> None:
-        """Kill the process and close the pipe. The call does not wait for the end of the process."""
         self.pipe.close()
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
     def has_gone(self, seconds: float) -> bool:
-        """Return True if the process has ended, after waiting up to `seconds` for its end.
-
-        A process in uninterruptible sleep (D) ends when its device or file server answers, which may be never. If the process
-        has not ended in time, a background thread waits for it.
-        """
+        """Wait up to `seconds` for the end. After them a thread waits: a process in state D may never end."""
         try:
             self._process.wait(max(seconds, 0.0))
         except subprocess.TimeoutExpired:

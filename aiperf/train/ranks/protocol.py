@@ -29,9 +29,7 @@ class RankPlace:
     accelerator: int | None
     """Index of its device on its host. None for the CPU."""
     local_rank: int
-    """Index among its host's ranks."""
     local_size: int
-    """Number of ranks on its host."""
     cross_rank: int
     """Index among the ranks with the same local rank, one per host."""
     cross_size: int
@@ -67,22 +65,17 @@ class Setup:
     rank: int
     ranks: int
     local_ranks: int
-    """Number of ranks on its host."""
     accelerator: int | None
     """Index of its CUDA device. None for the CPU."""
     threads: int
-    """Number of its compute threads."""
     cores: int
     """Its share of its worker's cores."""
     heartbeats: Path
     meeting: MeetingPlace
-    """Rendezvous of ranks joined by torch. Horovod's ranks find theirs in the environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecuteOrder:
-    """Message to all ranks: train a trial."""
-
     order: Train
     taken: float
     """time.monotonic() when the order was taken."""
@@ -94,12 +87,10 @@ class Ready:
 
     ranks: int
     device: str
-    """Model of the accelerator or CPU."""
     device_memory_bytes: int
     """Bytes that one rank may use."""
     collective: str
     family: str
-    """Fingerprint of the starting graph."""
     largest_batch: int
     """Largest batch, measured by rank 0 or by an earlier group on this host. 0 from the other ranks, and for a detector."""
     precision: str
@@ -136,7 +127,6 @@ class Failed:
     retry: bool = True
     """Another attempt may end differently."""
     cause: Cause = "machine"
-    """Component that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +142,6 @@ class RankStatus:
     end_in_words: str = "ended"
     """End of the process, with the last lines of its log."""
     failed: Failed | None = None
-    """Failure that the rank reported."""
     stopped_seconds: float = 0.0
     """Seconds since the first of consecutive polls that found it stopped (state T of proc(5)). 0 while it runs."""
     quiet_seconds: float = 0.0
-    """Seconds since the last activity of its process."""

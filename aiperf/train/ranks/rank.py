@@ -1,8 +1,7 @@
-"""Program of one rank (training process). `group.RankGroup` starts it as `python -m aiperf.train.ranks.rank FD` and ends it.
+"""Program of one rank, which `group.RankGroup` starts as `python -m aiperf.train.ranks.rank FD`.
 
-It imports, opens the data set and joins the other ranks once, and then executes orders for the whole run. This time is then not
-spent between trials. It ends with its supervisor: the kernel kills it with the thread that started it, and so does the end of
-the pipe.
+It imports, opens the data set and joins the other ranks once, and executes orders for the whole run. It ends with the thread
+that started it, or with the pipe.
 """
 
 from __future__ import annotations
@@ -49,11 +48,7 @@ EXCHANGES_SECONDS = 0.5
 
 
 def main() -> None:
-    """Run one rank until its supervisor ends it. The first argument on the command line is the pipe's file descriptor.
-
-    Any error after the settings were received is reported through the pipe, and the process exits with status 1. It exits with
-    status 0 at the end of the pipe.
-    """
+    """The argument is the pipe's file descriptor. Errors after the settings were received are reported through it."""
     pipe = Connection(int(sys.argv[1]))
     _die_with_parent()
     setup = pipe.recv()
@@ -161,11 +156,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
 
 
 def _warm_up(context: RankContext) -> None:
-    """Load the libraries that the first trial would otherwise wait for. All ranks must call it.
-
-    The first convolution, backward pass and checkpoint load their kernels, so one step of a tiny network runs through
-    everything that a trial uses, including gradient exchange. If a trial may be compiled, torch's compiler is also loaded.
-    """
+    """Load what the first trial would wait for: one step of a tiny network runs through everything that a trial uses."""
     import torch
     from torch import nn
 
@@ -204,7 +195,6 @@ def pci_address(device: torch.device) -> str:
 
 
 def _require_accelerated_torch(version: str, cuda: str | None, hip: str | None) -> None:
-    """Raise BadConfiguration if the installed torch is a CPU-only build."""
     if cuda is None and hip is None:
         raise BadConfiguration(
             f"a worker with accelerators needs a torch built for CUDA or ROCm, but found torch {version}: install such a build "
@@ -244,7 +234,7 @@ def _measured_bandwidth(context: RankContext, threads: int, local_ranks: int) ->
 
 
 def _measured_bus(context: RankContext) -> float:
-    """Measure all-reduces of the starting network's gradients. Return the bus bandwidth of the fastest."""
+    """Bus bandwidth of the fastest all-reduce of the starting network's gradients."""
     import torch
 
     from aiperf.measure.all_reduce import bus_bandwidth
@@ -263,7 +253,6 @@ def _measured_bus(context: RankContext) -> float:
 
 
 def _transport() -> str | None:
-    """Return how NCCL connected this rank with the others, from the log that `RankProcess` asked for. None without a log."""
     from aiperf.train.collectives.collective import nccl_transport
 
     try:

@@ -1,7 +1,6 @@
-"""Server for the ranks on another host of a worker: it starts and watches them there, and reports when the leading host polls.
+"""Server for the ranks on another host of a worker: it starts and watches them, and answers the leading host's polls.
 
-No torch and no Ray here. `distant_host.py` calls these methods through a transport. Calls may come in any order and from any
-thread. After a long time without a call the leading host is considered lost, and the ranks are ended.
+No torch and no Ray here. `distant_host.py` calls these methods in any order and from any thread.
 """
 
 from __future__ import annotations
@@ -27,11 +26,8 @@ ABANDONED_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class HostProperties:
-    """Properties of a host that the leading host needs before the first start."""
-
     name: str
     cores: int
-    """Number of cores that this process may use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +44,10 @@ class StartChanges:
 
 
 class HostRankServer:
-    """Ranks (training processes) of a worker on this host, controlled by the worker's leading host. Methods are thread-safe.
+    """Ranks of a worker on this host, controlled by its leading host. Thread-safe.
 
-    `number` identifies a start of the ranks, and increases. Calls with the number of an earlier start have no effect. Without a
-    call for 30 s, the ranks are killed.
+    `number` identifies a start of the ranks, and increases. Calls with an earlier number have no effect. Without a call for
+    30 s, the ranks are killed.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -70,22 +66,17 @@ class HostRankServer:
         self._guard.start()
 
     def hello(self) -> HostProperties:
-        """Return this host's name, and the number of cores that the worker may use here."""
         return HostProperties(host_name(), min(self._recipe.cores, usable_processors()))
 
     def start(self, number: int, start: RankStart) -> None:
-        """Start the ranks of this host, and return without waiting until they can train.
+        """End ranks of an earlier start before.
 
-        Ranks of an earlier start are ended before. Raise OSError if a process cannot be started, or if no interface has this
-        host's address.
+        Raise OSError if a process cannot be started, or this host lacks the address.
         """
         self._starter.submit(self._start, number, start).result()
 
     def look(self, number: int, seconds: float) -> StartChanges:
-        """Return the new messages and the states of the ranks, waiting up to `seconds` for the first message.
-
-        Both are empty if the ranks are not started yet.
-        """
+        """Wait up to `seconds` for the first message. Both are empty if the ranks are not started yet."""
         self._last_request = time.monotonic()
         with self._lock:
             if self._ranks is not None and self._number == number:
@@ -95,22 +86,19 @@ class HostRankServer:
         return StartChanges((), ())
 
     def send(self, number: int, do: ExecuteOrder) -> None:
-        """Send the command to train a trial to the ranks of this host. Nothing happens if they are not started."""
         ranks = self._ranks
         if ranks is not None and self._number == number:
             ranks.send(do)
 
     def hang_up(self, number: int) -> None:
-        """Request the ranks to finish the current checkpoint and end by themselves. The call does not wait for them."""
         self._with_ranks(number, HostRanks.hang_up)
 
     def kill(self, number: int) -> None:
-        """Kill the ranks. The call does not wait for their end."""
         self._over = max(self._over, number)
         self._with_ranks(number, HostRanks.kill)
 
     def end(self, number: int) -> list[tuple[int, str]]:
-        """Kill the ranks and wait up to 30 s for their end. Return (rank, text on its process) of each that cannot be ended."""
+        """Return (rank, text on its process) of each that cannot be ended within 30 s."""
         self._over = max(self._over, number)
         self._wake()
         with self._lock:
@@ -120,7 +108,6 @@ class HostRankServer:
             return ranks.end()
 
     def close(self) -> None:
-        """End the ranks and the threads of this server. It blocks until they have ended, for ranks up to 30 s."""
         self._closed.set()
         self.end(self._number)
         self._starter.shutdown()

@@ -1,8 +1,7 @@
 """Meeting point of the ranks of one start on the leading host, with servers for Horovod and torch. No torch here.
 
-Horovod's and torch's stores have no authentication. On one host everything is on the loopback interface. For several hosts
-Horovod's store and a relay to torch's store listen in the leading host's address, and accept only source addresses of the
-worker's hosts. After all ranks have met nothing listens any more, and connections continue.
+Their stores have no authentication. On one host everything is on the loopback interface. For several hosts the servers accept
+only source addresses of the worker's hosts. After all ranks have met nothing listens any more.
 """
 
 from __future__ import annotations
@@ -27,43 +26,34 @@ BLOCK_BYTES = 2**16
 
 
 class FilteredServer(ThreadingTCPServer):
-    """TCP server that accepts connections from given addresses only. It listens from its creation, on a free port."""
+    """TCP server on a free port that accepts connections from given addresses only."""
 
     daemon_threads = True
     request_queue_size = 4096
 
     def __init__(self, address: str, admitted: Collection[str], handler: type[BaseRequestHandler]) -> None:
-        """Open the server on a free port. `address`: this host's. `admitted`: source addresses of accepted connections.
-
-        Raise OSError if this host does not have that address.
-        """
+        """`admitted`: source addresses. Raise OSError if this host does not have `address`."""
         super().__init__((address, 0), handler)
         self.port: int = self.server_address[1]
         self.refused: set[str] = set()
-        """Addresses of refused connections."""
         self._admitted = frozenset(admitted)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), name="rendezvous", daemon=True)
         self._thread.start()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Return True if the connection comes from an admitted address. Otherwise record the address, and the server closes it.
-
-        `client_address`: (address, port). `request`: the connection.
-        """
         host = client_address[0]
         if host not in self._admitted:
             self.refused.add(host)
         return host in self._admitted
 
     def shut(self) -> None:
-        """Stop listening. Established connections continue. It may be called again."""
+        """Established connections continue. It may be called again."""
         if self._thread.is_alive():
             self.shutdown()
             self._thread.join()
             self.server_close()
 
     def close(self) -> None:
-        """Stop listening. Established connections continue. It may be called again."""
         self.shut()
 
 
@@ -117,7 +107,6 @@ class Relay(FilteredServer):
         super().__init__(address, admitted, Handler)
 
     def close(self) -> None:
-        """Stop listening, and end the established connections."""
         super().close()
         for end in list(self._standing):
             with suppress(OSError):
@@ -125,7 +114,6 @@ class Relay(FilteredServer):
 
 
 def _pass_on(one: socket.socket, other: socket.socket) -> None:
-    """Pass on what either end sends, until both have finished."""
     to = {one: other, other: one}
     while to:
         for end in wait(list(to)):
@@ -138,8 +126,6 @@ def _pass_on(one: socket.socket, other: socket.socket) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HostAddress:
-    """Address and port of a server, as the ranks of one host reach it."""
-
     address: str
     port: int
 
@@ -158,10 +144,9 @@ class OpenRendezvous:
     """Meeting point of the ranks of one start: servers for Horovod and torch that are open from its creation."""
 
     def __init__(self, collective: str, ranks: int, addresses: Sequence[str]) -> None:
-        """Open the servers that the collective needs. Raise OSError if this host does not have the first address.
+        """Raise OSError if this host does not have the first address.
 
-        `collective`: option trainer.collective. `ranks`: number of ranks. `addresses`: of the hosts, the leading one's first.
-        For a single host they are not used.
+        `addresses`: of the hosts, not used for a single one.
         """
         spans = len(addresses) > 1
         self._leader, admitted = (addresses[0], addresses) if spans else (LOOPBACK, [LOOPBACK])
@@ -181,10 +166,6 @@ class OpenRendezvous:
             raise
 
     def directions(self, host: int) -> Directions:
-        """Return the addresses at which the ranks of a host reach the servers.
-
-        `host`: index of the host, 0 is the leading one.
-        """
         horovod = None if self._horovod is None else HostAddress(self._leader, self._horovod.port)
         if self._listening is None or self._relay is None:
             return Directions(horovod, None)
@@ -193,18 +174,17 @@ class OpenRendezvous:
 
     @property
     def refused(self) -> list[str]:
-        """Sorted addresses of the hosts outside the worker that tried to connect and were refused."""
+        """Hosts outside the worker that tried to connect."""
         return sorted({address for server in self._servers() for address in server.refused})
 
     def shut(self) -> None:
-        """Stop listening. Call it once all ranks have met. torch's store of rank 0 stays open on the loopback interface."""
+        """Call it once all ranks have met. torch's store of rank 0 stays open on the loopback interface."""
         for server in self._servers():
             server.shut()
         if self._listening is not None:
             self._listening.close()
 
     def close(self) -> None:
-        """Stop listening, and end the connections that are passed to torch's store. It may be called again."""
         self.shut()
         for server in self._servers():
             server.close()
@@ -216,11 +196,9 @@ class OpenRendezvous:
 def horovod_environment(
     seat: RankPlace, ranks: int, address: str, port: int, interface: str, host: str
 ) -> dict[str, str]:
-    """Return the environment variables of a rank's process for Horovod, by name, as `horovodrun --gloo` sets them.
+    """Variables for Horovod, as `horovodrun --gloo` sets them (horovod/runner/gloo_run.py of horovod 0.28).
 
-    Source: horovod/runner/gloo_run.py of horovod 0.28. `ranks`: number of all ranks. `address`, `port`: of the meeting point,
-    as this rank reaches it. `interface`: network interface to the other ranks. `host`: a name that only the ranks of its host
-    share.
+    `host`: a name that only the ranks of its host share.
     """
     return {
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,

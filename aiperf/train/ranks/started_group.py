@@ -1,7 +1,4 @@
-"""One start of a worker's ranks over all of its hosts: processes, search for the rank that caused a failure, end.
-
-No torch here.
-"""
+"""One start of a worker's ranks over all of its hosts: processes, search for the cause of a failure, end. No torch here."""
 
 from __future__ import annotations
 
@@ -41,10 +38,7 @@ class StartFailed(Exception):
 
 
 class Ranks:
-    """Ranks (training processes) of one start, on all hosts of a worker.
-
-    Those on this host are killed with the starting thread.
-    """
+    """Ranks of one start on all hosts of a worker. Those on this host are killed with the starting thread."""
 
     def __init__(
         self,
@@ -55,15 +49,9 @@ class Ranks:
         address: str,
         distant: Sequence[DistantHost],
     ) -> None:
-        """Open the meeting point of one start of a worker's ranks. No process is started.
-
-        `recipe`: settings of the worker. `seats`: place of each rank. `number`: of this start, increasing. `host`, `address`:
-        name and address of this host. `distant`: the other hosts of the worker. Raise OSError if this host does not have
-        `address`.
-        """
+        """`number`: of this start, increasing. Raise OSError if this host does not have `address`."""
         self.seats = tuple(seats)
         self.statuses: tuple[RankStatus, ...] = ()
-        """Ranks by number, as last observed."""
         self.ready: Ready | None = None
         self._distant = tuple(distant)
         self._names = (host, *(other.name for other in distant))
@@ -84,10 +72,7 @@ class Ranks:
         return RankStart(self.seats, host, self._meeting.directions(host), address)
 
     def start(self) -> None:
-        """Start the ranks on all hosts, and return without waiting until they can train. Call it once.
-
-        Raise OSError if a process of this host cannot be started.
-        """
+        """Call it once. Raise OSError if a process of this host cannot be started."""
         for number, other in enumerate(self._distant, 1):
             other.begin(self._number, self._start_of(number, other.address))
             for status in other.ranks:
@@ -101,7 +86,6 @@ class Ranks:
 
     @property
     def refused(self) -> str:
-        """Text with the addresses outside the worker that were refused at the meeting point. Empty if there were none."""
         strangers = self._meeting.refused
         return f" (refused, because they are no hosts of this worker: {', '.join(strangers)})" if strangers else ""
 
@@ -110,10 +94,9 @@ class Ranks:
         return f"rank {rank} of {len(self.seats)} on {self._names[self.seats[rank].host]}"
 
     def receive(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Message | Failed]]:
-        """Return the new messages of the ranks as (rank, message), waiting up to `timeout` seconds for the first one.
+        """Return new messages as (rank, message), and poll all processes once.
 
-        `wake`: pipe that ends the waiting when it becomes readable. An answer of another host ends it too. The state of all
-        processes is polled once.
+        `wake` and answers of other hosts end the waiting.
         """
         received = self._local.receive(
             timeout, [wake, *(other.answered for other in self._distant if other.lost is None)]
@@ -135,7 +118,6 @@ class Ranks:
         return messages
 
     def send(self, do: ExecuteOrder) -> None:
-        """Send the command to train a trial to the ranks on all hosts. Ranks that have ended are skipped."""
         self._local.send(do)
         for other in self._distant:
             other.send(do)
@@ -149,29 +131,23 @@ class Ranks:
         return None
 
     def has_ended(self) -> bool:
-        """Return True if the process of any rank has ended."""
         return any(status.has_ended for status in self.statuses)
 
     def hung(self, seconds: float) -> tuple[int, str] | None:
-        """Return (rank that hangs, its activity as text). None if no rank hangs.
-
-        A rank that has been stopped (SIGSTOP) hangs after `seconds`, any other one after the silence that it announced. None
-        also if the state of a host is older than 3 s.
-        """
+        """None also if the state of a host is older than 3 s."""
         now = time.monotonic()
         if not self._are_seen_since(now - FRESH_SECONDS):
             return None
         return self._watch.hung(self.statuses, seconds, now)
 
     def slowest(self) -> tuple[int, str]:
-        """Return (rank that is furthest behind, its activity as text)."""
         return self._watch.slowest(time.monotonic())
 
     def cause(self, wake: Connection, say: Callable[[Message], None]) -> tuple[Failed, int]:
-        """Return (failure, rank that caused it) after a rank has ended, failed or been lost.
+        """Return (failure, rank that caused it).
 
-        It waits up to 10 s for the failures of other ranks, and up to 20 s for other hosts. `say`: called with each message
-        that arrives meanwhile. `wake`: pipe that ends a wait for messages when it becomes readable. It is emptied.
+        It waits up to 10 s for failures of other ranks, and up to 20 s for other hosts. `say`: called with each message that
+        arrives meanwhile.
         """
         began = time.monotonic()
         while True:
@@ -189,17 +165,13 @@ class Ranks:
         return failure(first, self.named(first.rank)), first.rank
 
     def failed_devices(self) -> int:
-        """Return the number of ranks with a failure of their accelerator."""
         return sum(status.failed is not None and status.failed.is_device for status in self.statuses)
 
     def _are_seen_since(self, moment: float) -> bool:
         return all(other.is_seen_since(moment) for other in self._distant)
 
     def release(self, seconds: float, wake: Connection) -> None:
-        """Request the ranks to end by themselves, and wait up to `seconds` until all have ended.
-
-        `wake`: pipe that ends a wait for messages when it becomes readable. It is emptied.
-        """
+        """Request the ranks to end by themselves, and wait up to `seconds`."""
         self._local.hang_up()
         for other in self._distant:
             other.hang_up()
@@ -212,17 +184,15 @@ class Ranks:
         return all(status.has_ended for status in self.statuses if self.seats[status.rank].host not in lost)
 
     def kill(self) -> None:
-        """Kill the remaining processes on all hosts, including stopped ones. The call does not wait for their end."""
         self._local.kill()
         for other in self._distant:
             other.kill()
 
     def end(self) -> list[tuple[int, str]]:
-        """Kill the ranks on all hosts, wait for their end, and remove their shared files.
+        """Kill the ranks on all hosts. Return (rank, text on its process) of each that cannot be ended.
 
-        It waits up to 30 s for this host, up to 40 s for another one, and 10 s more for each further host without an answer.
-        Return (rank, text on its process) of each rank that cannot be ended. Ranks of a host that does not answer are not
-        listed. That host is given up (`lost`).
+        It waits up to 30 s for this host, up to 40 s for another one, and 10 s more for each further host without an answer,
+        which is given up.
         """
         deadline = time.monotonic() + host_ranks.DEATH_SECONDS
         endings = [(other, other.end()) for other in self._distant]
@@ -239,11 +209,7 @@ def _ranks_in_words(ranks: Sequence[int], of: int) -> str:
 
 
 def suspicion(status: RankStatus) -> int:
-    """Return a number from 0 to 3 for the suspicion that a rank caused a failure. A lower number is a more likely cause.
-
-    0: killed by a signal, except SIGABRT. 1: failed by itself. 2: ended without a report. 3: only noticed the loss of another
-    rank, or runs.
-    """
+    """0: killed by a signal, except SIGABRT. 1: failed by itself. 2: ended without a report. 3: noticed a loss, or runs."""
     if status.signal is not None and status.signal != signal.SIGABRT:
         return _KILLED  # from outside, or by the kernel for its memory
     if status.failed is not None and not status.failed.is_peer:
@@ -254,28 +220,18 @@ def suspicion(status: RankStatus) -> int:
 
 
 def is_clear(ranks: Sequence[RankStatus]) -> bool:
-    """Return True if the cause of a failure is known: a rank was killed by a signal except SIGABRT, or failed by itself.
-
-    A failure by the loss of another rank does not count.
-    """
+    """True if a rank was killed by a signal except SIGABRT, or failed by itself."""
     return any(suspicion(status) in (_KILLED, _FAILED) for status in ranks)
 
 
 def culprit(ranks: Sequence[RankStatus], meetings: Sequence[int]) -> RankStatus:
-    """Return the rank that most likely caused a failure. At least one rank must have ended or failed.
-
-    `meetings`: number of exchanges that each rank has reached. Among equally suspected ranks, the one with the fewest is
-    returned.
-    """
+    """Most suspected rank. Among equals, the one that has reached the fewest exchanges."""
     # if all only noticed the loss of another rank, the one with the fewest exchanges is the cause
     return min(ranks, key=lambda status: (suspicion(status), meetings[status.rank]))
 
 
 def failure(status: RankStatus, name: str) -> Failed:
-    """Return the failure that a rank reported. Without a report, return a failure with the end of its process.
-
-    `name`: name of the rank, with which the reason begins.
-    """
+    """Failure that a rank reported, otherwise the end of its process."""
     if status.failed is not None:
         return replace(status.failed, reason=f"{name} failed: {status.failed.reason}")
     return Failed(f"{name} {status.end_in_words}")

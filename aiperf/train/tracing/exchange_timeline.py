@@ -31,10 +31,7 @@ _WHOLE = "ALLREDUCE"
 
 @dataclass(frozen=True, slots=True)
 class ExchangeTimes:
-    """Seconds of each phase of the gradient exchange. Phases that the backend does not report are missing.
-
-    Gloo reports no waits and no queue.
-    """
+    """Seconds of each phase of the gradient exchange. Phases that the backend does not report are missing."""
 
     steps: int
     """Exchanges of the tensor that was exchanged most often. 0 without an exchange."""
@@ -56,10 +53,7 @@ def union_length(intervals: Iterable[tuple[float, float]]) -> float:
 
 
 def exchange_times(trace: Trace) -> ExchangeTimes:
-    """Return the seconds of each phase of the gradient exchanges in Horovod's timeline. An interval without an end is left out.
-
-    `trace`: events of the timeline file.
-    """
+    """An interval without an end is left out."""
     open_intervals: dict[int, list[tuple[str, float]]] = defaultdict(list)
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     exchanges: Counter[int] = Counter()

@@ -26,7 +26,6 @@ PAPER_CLASSES = (
 )
 """Classes in the order of Figure 6."""
 OTHER = "other"
-"""Class of kernels that no row names."""
 CLASSES = (*PAPER_CLASSES, FRAMEWORK, OTHER)
 """All classes. Only traces of processors have a `framework`: dispatch, allocation, and time between operators."""
 
@@ -55,8 +54,6 @@ def _row(name: str, caller: str) -> _Row | None:
 def kernel_class(name: str, caller: str = "") -> str:
     """Return the class of a GPU kernel or torch operator, one of CLASSES. It is 'other' for an unknown name.
 
-    `caller`: name of the operator that called it, '' if unknown.
-
     >>> kernel_class("aten::mkldnn_convolution"), kernel_class("sm80_xmma_gemm_bf16bf16"), kernel_class("unheard_of")
     ('convolution', 'GEMM', 'other')
     """
@@ -65,9 +62,6 @@ def kernel_class(name: str, caller: str = "") -> str:
 
 
 def layer_kind(name: str) -> str | None:
-    """Return the kind of layer, such as 'convolution', that a torch operator or GPU kernel computes.
-
-    None if it computes no layer by itself, or for an unknown name.
-    """
+    """None if it computes no layer by itself, or for an unknown name."""
     row = _row(name, "")
     return None if row is None else row.layer_kind

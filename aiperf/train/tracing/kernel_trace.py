@@ -20,8 +20,6 @@ Waits = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class KernelTimes:
-    """Seconds of the kernels of the traced training steps, by class of kernel."""
-
     device: str
     """cuda: kernels of an accelerator. cpu: operators on a processor."""
     steps: int
@@ -32,11 +30,10 @@ class KernelTimes:
 
 
 def kernel_times(trace: Trace, waits: Waits = ()) -> KernelTimes:
-    """Return the seconds of each class in a trace of torch.profiler: of all kernels on a GPU, or of the steps on a CPU.
+    """Seconds of each class: of all kernels on a GPU, or of the steps on a CPU.
 
-    `waits`: begin and end of each wait for the gradient exchange, in microseconds of the trace. On a CPU, framework time within
-    `waits` counts as all-reduce, an operator's seconds exclude the operators that it calls, and only the thread with the steps
-    is read, because it executes both passes.
+    `waits`: in microseconds of the trace. On a CPU, framework time within them counts as all-reduce, an operator's seconds
+    exclude the operators that it calls, and only the thread with the steps is read, because it executes both passes.
     """
     events = [each for each in trace.events if each.get("ph") == "X" and {"ts", "dur", "name", "cat"} <= each.keys()]
     on_host = [each for each in events if each["cat"] in _ON_HOST and "tid" in each]

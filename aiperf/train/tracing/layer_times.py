@@ -18,11 +18,10 @@ OTHER = "other"
 
 
 def layer_times(graph: Graph, batch: int, precision: str, steps: int = 3) -> tuple[float, dict[str, float]]:
-    """Measure forward and backward pass of a network. Return (mean seconds of a step, seconds of it by kind of layer and pass).
+    """Measure forward and backward pass. Return (mean seconds of a step, seconds of it by kind of layer and pass).
 
-    It uses this machine's GPU if there is one. The weights are not updated. The keys are such as 'convolution forward', and the
-    values sum to the step. 'other' has the remaining time, including the profiler's own. `batch`: images per step.
-    `precision`: fp32, or bf16 or fp16 by autocast. `steps`: number of measured steps. One step before them is not measured.
+    The keys are such as 'convolution forward', and the values sum to the step. 'other' has the remaining time, including the
+    profiler's own.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     shape = graph.shapes[0]

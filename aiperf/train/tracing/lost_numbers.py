@@ -25,11 +25,7 @@ class LostNumbers:
 
     @torch.no_grad()
     def add(self, network: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
-        """Add the counts of the current step. Call it between the backward pass and the update.
-
-        The optimiser must have momentum buffers. `scaler`: FP16 loss scaling, None for none. Gradients are divided by its
-        scale. The device is synchronized only with loss scaling.
-        """
+        """Call it between the backward pass and the update. The device is synchronized only with loss scaling."""
         scale = 1.0 if scaler is None else scaler.get_scale()
         group = optimiser.param_groups[0]
         for module in network.modules():
@@ -44,10 +40,7 @@ class LostNumbers:
                 )
 
     def counts(self) -> dict[str, GradientCounts]:
-        """Return the counts over all added steps, by kind of layer ('convolution', 'dense', 'batch_normalisation', 'other').
-
-        The call waits for the device.
-        """
+        """By kind of layer ('convolution', 'dense', 'batch_normalisation', 'other'). The call waits for the device."""
         names = GradientCounts.__struct_fields__
         return {
             kind: GradientCounts(**dict(zip(names, row.tolist(), strict=True))) for kind, row in self._counts.items()
@@ -55,11 +48,7 @@ class LostNumbers:
 
 
 def sgd_update(weight: Tensor, gradient: Tensor, momentum: Tensor, options: Mapping[str, Any]) -> Tensor:
-    """Return the tensor that SGD's next step subtracts from a weight.
-
-    It is lr · (m · momentum + gradient + weight_decay · weight), with m the momentum factor. `momentum`: the weight's momentum
-    buffer. `options`: parameter group of the optimiser with the keys 'lr', 'momentum' (the factor) and 'weight_decay'.
-    """
+    """Return lr · (m · momentum + gradient + weight_decay · weight), with m the momentum factor, as SGD subtracts it."""
     direction: Tensor = options["momentum"] * momentum + gradient + options["weight_decay"] * weight
     update: Tensor = direction * options["lr"]
     return update

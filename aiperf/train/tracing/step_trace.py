@@ -1,7 +1,6 @@
 """Trace of some training steps of a trial's first epoch on rank 0 (option `trainer.profile_steps`).
 
-The result is the message StepsProfiled. As many steps before the traced ones are timed for comparison, and as many after them
-are examined for lost numbers. Outside these steps the loop does no additional work.
+As many steps before the traced ones are timed for comparison, and as many after them are examined for lost numbers.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ AFTER_STEP = 20
 def traced_steps(wanted: int, steps: int) -> range:
     """Return the indices (from 0) of the traced steps of an epoch. Empty if the epoch is too short.
 
-    `wanted`: requested number of steps. At most a third of the epoch's `steps` is traced.
-
     >>> traced_steps(10, 100), traced_steps(10, 12), traced_steps(10, 2)
     (range(20, 30), range(4, 8), range(0, 0))
     """
@@ -43,16 +40,10 @@ def traced_steps(wanted: int, steps: int) -> range:
 
 
 class StepTrace:
-    """Trace of some training steps of one epoch.
-
-    Call `turn` with an idle device before each step in `edges`, and `close` at the end.
-    """
+    """Call `turn` with an idle device before each step in `edges`, and `close` at the end."""
 
     def __init__(self, order: Train, context: RankContext, ready: PreparedNetwork, steps: range) -> None:
-        """Create the trace of one epoch. `steps`: indices (from 0) of the traced steps, at least one.
-
-        `order`: the trial to train. `ready`: its network.
-        """
+        """`steps`: indices (from 0) of the traced steps, at least one."""
         self._order = order
         self._context = context
         self._ready = ready
@@ -63,7 +54,6 @@ class StepTrace:
         self._turns: dict[int, tuple[float, float]] = {}
         """Begin and end of each turn by its step, in seconds."""
         self._begins: list[float] = []
-        """Begin of each traced step."""
         self._waits: list[tuple[float, float]] = []
         """Waits for the exchange in each traced step, on a processor."""
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -72,18 +62,11 @@ class StepTrace:
 
     @property
     def edges(self) -> tuple[int, ...]:
-        """Indices (from 0) of the four steps before which `turn` must be called.
-
-        They are: first step that is timed for comparison, first traced step, first examined step, and first step after these.
-        The last one may be the number of steps. `turn` is then called after the last step.
-        """
+        """First step that is timed for comparison, first traced, first examined, and first after these."""
         return self._reference.start, self._steps.start, self._steps.stop, self._examined.stop
 
     def turn(self, step: int) -> StepsProfiled | None:
-        """Begin or end a part of the trace before the step with index `step`, one of `edges`. The device must be idle.
-
-        Return the message with the result at the last edge, otherwise None.
-        """
+        """Begin or end a part of the trace before `step`, one of `edges`. Return the result at the last edge."""
         began = time.monotonic()
         if step == self._steps.start:
             self._begin()
@@ -93,24 +76,17 @@ class StepTrace:
         return self._message() if step == self._examined.stop else None
 
     def is_active(self, step: int) -> bool:
-        """Return True if `begin_step`, `after_backward` and `end_step` must be called in the step with index `step`."""
         return step in self._steps or step in self._examined
 
     def begin_step(self, step: int) -> None:
-        """Mark the begin of the step with index `step` in the trace. Call it before the forward pass.
-
-        The time between two steps is therefore excluded. A step that is not traced is ignored.
-        """
+        """Call it before the forward pass: the time between two steps is excluded."""
         if step in self._steps:
             self._begins.append(time.monotonic())
             self._annotation = record_function(f"{STEP}{step}")
             self._annotation.__enter__()
 
     def after_backward(self, waited: tuple[Mark, Mark] | None) -> None:
-        """Record the wait for the exchange if the step is traced on a CPU. Count the lost numbers if the step is examined.
-
-        `waited`: time marks (begin, end) of the wait for the gradient exchange, None without an exchange.
-        """
+        """`waited`: marks (begin, end) of the wait for the gradient exchange, None without an exchange."""
         if self._annotation is None:
             self._lost.add(self._ready.network, self._ready.exchange.optimiser, self._ready.scaler)
         elif waited is not None and self._context.device.type == "cpu":
@@ -118,13 +94,12 @@ class StepTrace:
             self._waits.append((second(waited[0]), second(waited[1])))
 
     def end_step(self) -> None:
-        """Mark the end of a traced step in the trace. Call it after the update. A step that is not traced is ignored."""
         if self._annotation is not None:
             self._annotation.__exit__(None, None, None)
             self._annotation = None
 
     def close(self) -> None:
-        """Stop the profiler if it is running, and remove the trace's temporary files. It may be called again."""
+        """It may be called again."""
         self.end_step()
         if self._profile is not None:
             self._profile.__exit__(None, None, None)

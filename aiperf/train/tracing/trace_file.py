@@ -1,7 +1,4 @@
-"""Reader of files in Chrome's trace format, as torch.profiler and Horovod write them, also compressed by gzip.
-
-A truncated file is read to its end. An event that cannot be read is left out and counted.
-"""
+"""Reader of files in Chrome's trace format. A truncated file is read to its end, and unreadable events are counted."""
 
 from __future__ import annotations
 
@@ -41,16 +38,12 @@ class Trace:
 
     events: tuple[Mapping[str, Any], ...]
     is_truncated: bool
-    """True if the file ends before its list of events does."""
     unreadable: int = 0
     """Events that were left out, because they are torn or have a value of a wrong type."""
 
 
 def read_trace(path: Path) -> Trace:
-    """Return the events of a file in Chrome's trace format, plain or compressed by gzip.
-
-    Raise NoTrace if the file cannot be read, has more than 1 GiB, or has no list of events.
-    """
+    """Raise NoTrace if the file cannot be read, has more than 1 GiB, or has no list of events."""
     content = read_bytes(path, _RULE, _FIX, error=NoTrace, largest=LARGEST)
     if content.startswith(b"\x1f\x8b"):
         content = _decompressed(content, path)
@@ -63,7 +56,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def _decompressed(content: bytes, path: Path) -> bytes:
-    """Return the content of a gzip file, also of a truncated one, as far as it goes."""
+    """Return the content as far as it goes."""
     found = bytearray()
     file = gzip.GzipFile(fileobj=io.BytesIO(content))
     try:
@@ -79,7 +72,6 @@ def _decompressed(content: bytes, path: Path) -> bytes:
 
 
 def _events(text: str, at: int) -> Trace:
-    """Return the objects of the JSON list that follow its opening bracket, from position `at` on."""
     decoder = json.JSONDecoder(strict=False)  # torch.profiler writes control characters
     events: list[Mapping[str, Any]] = []
     unreadable = 0
@@ -109,7 +101,6 @@ def _events(text: str, at: int) -> Trace:
 
 
 def _beginnings(text: str, at: int, decoder: json.JSONDecoder) -> Iterator[int]:
-    """Yield the places behind `at` where an event begins."""
     for found in _NEXT.finditer(text, at):
         try:
             event, _ = decoder.raw_decode(text, found.end())
@@ -120,7 +111,6 @@ def _beginnings(text: str, at: int, decoder: json.JSONDecoder) -> Iterator[int]:
 
 
 def _is_event(event: object) -> bool:
-    """Return True for an object with values of the types that the format gives them. They may be missing."""
     return (
         isinstance(event, dict)
         and all(isinstance(event.get(name, ""), str) for name in _TEXTS)

@@ -17,7 +17,7 @@ from aiperf.drive.session import SessionState
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.worker_shape import terms_of, this_machine
 from aiperf.rules.proposals import proposer_of
-from aiperf.system.load.own_processes import identity
+from aiperf.system.load import identity
 from cluster.place import Existing, HeadPlace, InvitedPlace, LocalPlace, Simulated, place_of
 from morphism import encode_architecture
 

@@ -24,7 +24,7 @@ from aiperf.measure.prober import Prober
 from aiperf.preflight.node_faults import NodeVerdict, judge
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.system.describe import HostDescription, describe_usable
-from aiperf.system.description.of_run import HASH, PROBE, in_words, stored_once, system_description
+from aiperf.system.of_run import HASH, PROBE, in_words, stored_once, system_description
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.programs import Answer, ProgramFailed, ask
 from aiperf.scratch import Scratch
 from aiperf.system.describe import describe_node, hash_of
-from aiperf.system.load.load_watch import LoadWatch
-from aiperf.system.load.own_processes import OwnProcesses
+from aiperf.system.load import LoadWatch, OwnProcesses
 
 LAUNCH = "mpirun -np {ranks}"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")

@@ -18,7 +18,7 @@ from aiperf.measure.probe import Probe, ProbeReading, Setting
 from aiperf.system.describe import describe_node, folders_of, hash_of, versions
 from aiperf.system.processes import name as process_name
 from aiperf.system.sampler import Device
-from aiperf.system.samplers.attach import accelerator_samplers, attach, sampled_accelerators, slices, visible
+from aiperf.system.samplers import accelerator_samplers, attach, sampled_accelerators, slices, visible
 from aiperf.system.source import digest, installed
 
 SMALL, LARGE = 2**22, 2**26

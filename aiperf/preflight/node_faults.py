@@ -12,7 +12,7 @@ from aiperf import units
 from aiperf.journal.events import NodeChecked
 from aiperf.measure.probe import CLOCK, NodeReadings, ProbeReading, clock_offset
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.system.description.of_run import in_words, system_description
+from aiperf.system.of_run import in_words, system_description
 
 T = TypeVar("T", bound=Hashable)
 FEWEST = 3

@@ -21,8 +21,8 @@ from aiperf.journal.events import FollowedRun, Metric
 from aiperf.ranking.breaches import RuleViolation
 from aiperf.report.exchange import ExchangeFacts
 from aiperf.run_warning import RunWarning
-from aiperf.system.description.of_run import SystemDescription
-from aiperf.system.power.energy import EnergyFacts
+from aiperf.system.energy import EnergyFacts
+from aiperf.system.of_run import SystemDescription
 from aiperf.system.summary import Telemetry
 from aiperf.train.checkpoints.checkpoint_files import KeptCheckpoints
 

@@ -56,9 +56,9 @@ from aiperf.report.worker_timeline import gantt
 from aiperf.rules.limits import is_published_workload
 from aiperf.run_warning import RunWarning
 from aiperf.system import log
-from aiperf.system.description.of_run import SystemDescription, system_description
-from aiperf.system.power.energy import EnergyFacts, energy_facts, energy_warnings
-from aiperf.system.power.meters import Meter, read_meters
+from aiperf.system.energy import EnergyFacts, energy_facts, energy_warnings
+from aiperf.system.meters import Meter, read_meters
+from aiperf.system.of_run import SystemDescription, system_description
 from aiperf.system.summary import Telemetry, summarise
 from aiperf.system.warnings import WarningThresholds, damage_warnings, died, telemetry_warnings
 

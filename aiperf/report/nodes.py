@@ -8,8 +8,8 @@ from typing import Any
 from aiperf.journal.events import NodeChecked, WorkerJoined
 from aiperf.report.facts import NodeFacts
 from aiperf.run_warning import RunWarning
-from aiperf.system.description.of_run import MOST_NAMED as MOST_NODES_NAMED
-from aiperf.system.description.of_run import SystemDescription, in_words
+from aiperf.system.of_run import MOST_NAMED as MOST_NODES_NAMED
+from aiperf.system.of_run import SystemDescription, in_words
 
 MOST_NAMED = 4
 """Maximum number of nodes that a warning names."""

@@ -15,7 +15,7 @@ from aiperf.report.facts import Hardware, Report, RunFacts
 from aiperf.rules.limits import NOT_PUBLISHED
 from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
-from aiperf.system.power.energy import EnergyFacts
+from aiperf.system.energy import EnergyFacts
 from aiperf.train.checkpoints.checkpoint_files import KeptCheckpoints
 
 _OF_THE_SCHEDULE = ("data-set", "start", "warmup", "window")

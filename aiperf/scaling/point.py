@@ -273,8 +273,8 @@ def _watts(
     folder: Path, first: events.RunStarted, worker: events.WorkerJoined, work: list[events.Work]
 ) -> float | None:
     from aiperf.system import log
-    from aiperf.system.power.energy import energy_facts
-    from aiperf.system.power.meters import read_meters
+    from aiperf.system.energy import energy_facts
+    from aiperf.system.meters import read_meters
     from aiperf.system.summary import summarise
 
     window = (work[0].start, work[-1].end)

@@ -16,7 +16,7 @@ from aiperf.given_file import fault_of, read_json
 from aiperf.journal.events import NodeChecked
 from aiperf.statistics.estimate import deviation, quantile
 from aiperf.system.describe import versions
-from aiperf.system.description.of_run import HASH, PROBE
+from aiperf.system.of_run import HASH, PROBE
 
 FORMAT = 1
 """Version of the JSON of a prediction."""

@@ -34,7 +34,7 @@ from aiperf.submission.inspect_run import Inspection, Requirements
 from aiperf.submission.inspect_submission import inspect
 from aiperf.submission.signatures import sign
 from aiperf.system.describe import versions
-from aiperf.system.power.meters import FOLDER as POWER
+from aiperf.system.meters import FOLDER as POWER
 
 
 def build(

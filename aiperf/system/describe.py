@@ -9,6 +9,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,16 +17,14 @@ import msgspec
 import psutil
 
 from aiperf.files import host_name
+from aiperf.system import node_parts
 from aiperf.system.control_groups import ControlGroupLimits, limits_here, usable_processors
-from aiperf.system.description import machine
-from aiperf.system.description.accelerators import accelerators as accelerators_part
-from aiperf.system.description.values import Part, unread
 from aiperf.system.host import cpu_model
 from aiperf.system.network import network, pci
+from aiperf.system.node_parts import Part, unread
 from aiperf.system.sampler import Device
-from aiperf.system.samplers.attach import sampled_accelerators, usable
+from aiperf.system.samplers import sampled_accelerators, usable
 from aiperf.system.samplers.nvml import slice_bytes
-from aiperf.system.storage import RUN, Storage, storage
 
 PACKAGES = (
     "aiperf-cluster", "torch", "torchvision", "ray", "optuna", "horovod", "numpy", "scipy", "msgspec", "hydra-core",
@@ -89,7 +88,7 @@ def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
         memory_bytes=memory,
         usable_memory_bytes=memory if limits.memory_bytes is None else min(memory, limits.memory_bytes),
         limits=limits,
-        os=machine.operating_system() or platform.system(),
+        os=node_parts.operating_system() or platform.system(),
         kernel=platform.release(),
         architecture=platform.machine(),
         python=platform.python_version(),
@@ -97,7 +96,7 @@ def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
         not_sampled=samplers.absent,
         driver_faults=samplers.faults,
         versions=versions(),
-        container=machine.container(os.environ, Path("/")),
+        container=node_parts.container(os.environ, Path("/")),
         scheduler={name: os.environ[name] for name in SCHEDULER_VARIABLES if name in os.environ},
         boot_id=boot_id(proc),
         storage=storage(folders or {}),
@@ -140,19 +139,19 @@ def describe_node(
     """
     proc, sys = root / "proc", root / "sys"
     return {
-        "maker": machine.maker(sys),
-        "firmware": machine.firmware(sys),
-        "processors": machine.processors(proc, sys),
-        "memory": machine.memory(proc, sys),
-        "accelerators": accelerators_part(),
+        "maker": node_parts.maker(sys),
+        "firmware": node_parts.firmware(sys),
+        "processors": node_parts.processors(proc, sys),
+        "memory": node_parts.memory(proc, sys),
+        "accelerators": node_parts.accelerators(),
         "pci": pci(sys),
         "network": network(sys),
         "storage": [_storage_part(each) for each in storage(folders, proc / "self/mountinfo")],
-        "kernel": machine.kernel(proc, sys),
+        "kernel": node_parts.kernel(proc, sys),
         "libraries": {"python": platform.python_version(), **versions()},
-        "container": machine.container_of(environment, root),
-        "limits": machine.limits(),
-        "environment": machine.variables(environment),
+        "container": node_parts.container_of(environment, root),
+        "limits": node_parts.limits(),
+        "environment": node_parts.variables(environment),
     }
 
 
@@ -165,3 +164,53 @@ def _storage_part(storage: object) -> Part:
 
 def hash_of(description: Part) -> str:
     return hashlib.sha256(msgspec.json.encode(description, order="deterministic")).hexdigest()
+
+
+RUN = "run"
+
+
+class Storage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """File system of one folder. None if a value cannot be determined."""
+
+    name: str
+    file_system: str | None
+    source: str | None
+    size_bytes: int | None
+    why_not: str | None = None
+
+
+def storage(folders: Mapping[str, Path], mountinfo: Path = Path("/proc/self/mountinfo")) -> tuple[Storage, ...]:
+    """Return the file system of each folder. A run folder that does not exist yet has that of its nearest existing parent."""
+    mounts = mounted(mountinfo.read_text()) if mountinfo.exists() else {}
+    return tuple(_of(name, folder, mounts) for name, folder in folders.items())
+
+
+def _of(name: str, folder: Path, mounts: Mapping[Path, tuple[str, str]]) -> Storage:
+    existing = folder.resolve()
+    while name == RUN and not existing.exists():
+        existing = existing.parent
+    try:
+        size = os.statvfs(existing)
+    except OSError as error:
+        return Storage(name=name, file_system=None, source=None, size_bytes=None, why_not=error.strerror)
+    for place in (existing, *existing.parents):
+        if place in mounts:
+            kind, source = mounts[place]
+            return Storage(name=name, file_system=kind, source=source, size_bytes=size.f_blocks * size.f_frsize)
+    why_not = "the kernel lists no mount that it lies on"
+    return Storage(name=name, file_system=None, source=None, size_bytes=size.f_blocks * size.f_frsize, why_not=why_not)
+
+
+def mounted(mountinfo: str) -> dict[Path, tuple[str, str]]:
+    """Return (type, source) by mount point. Of two mounts at one point the later one counts."""
+    mounts: dict[Path, tuple[str, str]] = {}
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        kind, source = after.split(" ")[:2]
+        mounts[Path(_unescaped(before.split(" ")[4]))] = (kind, _unescaped(source))
+    return mounts
+
+
+def _unescaped(text: str) -> str:
+    """Decode blanks, tabs, newlines and backslashes, which the kernel writes in octal."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)

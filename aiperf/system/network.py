@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from aiperf.system.description.values import Part, number, text, unread
+from aiperf.system.node_parts import Part, number, text, unread
 
 _CLASSES = {"0x02": "network", "0x03": "display", "0x12": "accelerator", "0x01": "storage"}
 

@@ -20,12 +20,11 @@ import msgspec
 from aiperf.reader_processes import package_environment
 from aiperf.system.describe import boot_id
 from aiperf.system.host import HostSampler
-from aiperf.system.load.load_watch import LoadWatch
-from aiperf.system.load.own_processes import OwnProcesses, roots_of, seen_here
+from aiperf.system.load import LoadWatch, OwnProcesses, roots_of, seen_here
 from aiperf.system.log import Log, Session
 from aiperf.system.processes import process_space, signal_at_end_of_parent
 from aiperf.system.sampler import Device, DeviceSample
-from aiperf.system.samplers.attach import OpenSamplers, accelerator_samplers, attach, visible
+from aiperf.system.samplers import OpenSamplers, accelerator_samplers, attach, visible
 
 LOWEST = 19
 LOOKS_A_WATCH = 5
@@ -45,7 +44,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     accelerators: int | None = None
     """Number that the worker trains on, to detect missing ones. 0 without accelerators. None if it is not known."""
     driver: str | None = None
-    """Identity of the run's driver (`own_processes.identity`). Its processor time counts as the run's if it is visible."""
+    """Identity of the run's driver (`load.identity`). Its processor time counts as the run's if it is visible."""
     parent: int | None = None
 
 

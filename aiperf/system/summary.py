@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from aiperf.accounting.accelerator_time import WorkerSpan
-from aiperf.system.load.host_load import HostLoad, LoadBuilder
+from aiperf.system.load import HostLoad, LoadBuilder
 from aiperf.system.log import Damage, Record, RecordedSample, Sample, Session
 from aiperf.system.sampler import Device, Kind
 from aiperf.system.utilization_series import SeriesBuilder, UtilizationSeries

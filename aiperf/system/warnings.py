@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aiperf.run_warning import RunWarning, Severity
-from aiperf.system.load.host_load import HostLoad
+from aiperf.system.load import HostLoad
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry
 
 MOST_NAMED = 4

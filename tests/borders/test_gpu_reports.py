@@ -75,7 +75,7 @@ EVERY_CODE = """
 import sys, pynvml
 from aiperf.system.sampler import Unavailable
 from aiperf.system.samplers import attach, nvml
-from aiperf.system.description.accelerators import accelerators
+from aiperf.system.node_parts import accelerators
 class Failing:
     def __call__(self, *arguments):
         raise pynvml.NVMLError(self.code)
@@ -83,7 +83,7 @@ failing = Failing()
 for name in [name for name in vars(pynvml) if name.startswith(sys.argv[1]) and name != "nvmlShutdown"]:
     setattr(pynvml, name, failing)
 for failing.code in [value for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_")]:
-    opened = attach.attach({"nvml": nvml.NvmlSampler})
+    opened = attach({"nvml": nvml.NvmlSampler})
     for sampler in opened.samplers.values():
         devices = [device.id for device in sampler.devices()]
         samples = sampler.sample()

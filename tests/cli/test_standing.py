@@ -10,8 +10,8 @@ import pytest
 
 from aiperf.report import write
 from aiperf.report.facts import Report
-from aiperf.system.power.eehpc import Level
-from aiperf.system.power.energy import Energy, EnergyFacts
+from aiperf.system.energy import Energy, EnergyFacts
+from aiperf.system.meters import Level
 from tests.builders.journal import ended, evaluated, finished, interval, one_trial
 from tests.builders.run import folder_of
 from tests.rigs.user import User, write_run

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from aiperf.system.describe import HostDescription, describe
-from aiperf.system.description.machine import container
 from aiperf.system.host import cpu_model, near_processors
+from aiperf.system.node_parts import container
 from aiperf.system.sampler import Device, Sampler, Unavailable
-from aiperf.system.samplers.attach import OpenSamplers, attach, visible
+from aiperf.system.samplers import OpenSamplers, attach, visible
 
 
 def test_this_host_is_described() -> None:

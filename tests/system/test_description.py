@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from aiperf.system import node_parts
 from aiperf.system.describe import describe_node, hash_of
-from aiperf.system.description import machine
-from aiperf.system.description.machine import memory, processors
-from aiperf.system.description.of_run import differences, flattened, in_words
-from aiperf.system.description.values import UNREAD, chosen, number, text
 from aiperf.system.network import network, pci
+from aiperf.system.node_parts import UNREAD, chosen, memory, number, processors, text
+from aiperf.system.of_run import differences, flattened, in_words
 
 PARTS = {
     "maker", "firmware", "processors", "memory", "accelerators", "pci", "network", "storage", "kernel", "libraries",
@@ -63,8 +62,8 @@ def test_unreadable_values_have_a_reason_and_no_guess(
     proc, sys = tmp_path / "proc", tmp_path / "sys"
     told: dict[str, Any] = {
         "processors": processors(proc, sys),
-        "maker": machine.maker(sys),
-        "firmware": machine.firmware(sys),
+        "maker": node_parts.maker(sys),
+        "firmware": node_parts.firmware(sys),
         "network": network(sys),
         "pci": pci(sys),
         "memory": memory(proc, sys),
@@ -151,7 +150,7 @@ SECRETS = {
 
 
 def test_no_secret_of_the_environment_is_recorded() -> None:
-    told = machine.variables(
+    told = node_parts.variables(
         {**SECRETS, "NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "8", "RAY_RAYLET_PID": "77", "RAY_TMPDIR": "/tmp/a"}
     )
 
@@ -174,7 +173,7 @@ def test_variables_that_kuberay_sets_by_role_are_left_out() -> None:
         "RAY_TLS_SERVER_CERT": "/tmp/aiperf-a/node.crt",
     }
 
-    assert machine.variables({**by_role, "RAY_memory_monitor_refresh_ms": "0"}) == {
+    assert node_parts.variables({**by_role, "RAY_memory_monitor_refresh_ms": "0"}) == {
         "RAY_memory_monitor_refresh_ms": "0"
     }
 
@@ -182,8 +181,8 @@ def test_variables_that_kuberay_sets_by_role_are_left_out() -> None:
 def test_a_containers_image_is_from_its_environment(tmp_path: Path) -> None:
     written(tmp_path, {"run/.containerenv": 'engine="podman-4.3"\n'})
 
-    named = machine.container_of({"AIPERF_IMAGE": "ours:2"}, tmp_path)
-    unnamed = machine.container_of({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)
+    named = node_parts.container_of({"AIPERF_IMAGE": "ours:2"}, tmp_path)
+    unnamed = node_parts.container_of({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)
 
     assert named == {"runtime": "podman", "image": "ours:2"}
     assert unnamed["runtime"] == "kubernetes" and unnamed["image"].startswith(UNREAD)

@@ -21,8 +21,8 @@ from aiperf.report.html import page
 from aiperf.report.sections.system import described_nodes, system
 from aiperf.report.text import closing_lines
 from aiperf.system.describe import hash_of
-from aiperf.system.description.form import FIELDS, OPTIONAL
-from aiperf.system.description.of_run import SystemDescription, system_description
+from aiperf.system.form import FIELDS, OPTIONAL
+from aiperf.system.of_run import SystemDescription, system_description
 from tests.builders.report_journal import Shape, invented
 
 SMALL = invented(Shape(duration=60.0, warmup=10.0))

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from aiperf.accounting.accelerator_time import WorkerSpan
 from aiperf.errors import BadPower
+from aiperf.system.energy import Energy, EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.log import Log, Record, RecordedSample, Sample, Session, read
-from aiperf.system.power.eehpc import Level, Measurement, level
-from aiperf.system.power.energy import Energy, EnergyFacts, energy_facts, energy_warnings
-from aiperf.system.power.meters import read_meters
+from aiperf.system.meters import Level, Measurement, level, read_meters
 from aiperf.system.sampler import Device, DeviceSample
 from aiperf.system.summary import Telemetry, summarise
 

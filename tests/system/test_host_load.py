@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.system.host import HOST
-from aiperf.system.load.host_load import HostLoad
-from aiperf.system.load.load_watch import LoadWatch
-from aiperf.system.load.own_processes import OwnProcesses
+from aiperf.system.load import HostLoad, LoadWatch, OwnProcesses
 from aiperf.system.log import RecordedSample, Sample, Session, parse
 from aiperf.system.processes import everybody
 from aiperf.system.sampler import Device, ProcessorTime

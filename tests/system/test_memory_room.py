@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aiperf.data.available_memory import available_bytes
 from aiperf.system.control_groups import limits_here, memory_room_here
-from aiperf.system.storage import storage
+from aiperf.system.describe import storage
 from tests.rigs.limits import group_with, inside
 
 TOP = Path(__file__).parents[2]

@@ -313,7 +313,7 @@ def test_each_hardware_xid_is_reported_once_by_device() -> None:
 
 DESCRIBE = """
 import sys, msgspec
-from aiperf.system.description.accelerators import accelerators
+from aiperf.system.node_parts import accelerators
 sys.stdout.buffer.write(msgspec.json.encode(accelerators()))
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.system.load.own_processes import OwnProcesses, identity, roots_of, seen_here
+from aiperf.system.load import OwnProcesses, identity, roots_of, seen_here
 from aiperf.system.processes import Process, everybody
 
 ROOT = 10

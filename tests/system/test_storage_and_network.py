@@ -11,9 +11,8 @@ import psutil
 import pytest
 
 from aiperf.report.phrases import flattened
-from aiperf.system.describe import describe, folders_of
+from aiperf.system.describe import describe, folders_of, mounted, storage
 from aiperf.system.network import interface_of, network
-from aiperf.system.storage import mounted, storage
 
 MOUNTS = r"""21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 30 21 0:27 / {at}/scratch rw - lustre 10.0.0.1@o2ib:/scratch rw,flock

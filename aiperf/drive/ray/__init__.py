@@ -5,6 +5,6 @@ The selection of AMD devices is completed here, since Ray reads it when it is im
 
 import os
 
-from aiperf.system.samplers.attach import hip_selection
+from aiperf.system.samplers import hip_selection
 
 os.environ.update(hip_selection(os.environ))

@@ -14,7 +14,7 @@ from pathlib import Path
 from aiperf.atomic_files import draft_of
 from aiperf.errors import NotShared
 from aiperf.files import host_name
-from aiperf.system.storage import RUN, storage
+from aiperf.system.describe import RUN, storage
 
 NONCE = "driver-was-here"
 """Name of the marker file. It contains the last driver's random word."""

@@ -8,7 +8,7 @@ from aiperf.report.facts import Report
 from aiperf.report.plots.devices import devices_over_time, each_device_over_time
 from aiperf.report.section import Paragraph, Section
 from aiperf.report.tables import Cell, Column, Table, measured, row_of
-from aiperf.system.load.host_load import HostLoad
+from aiperf.system.load import HostLoad
 
 MOST_DEVICES = 64
 MOST_HOSTS = 64

@@ -9,7 +9,7 @@ from aiperf.report import phrases
 from aiperf.report.facts import NodeFacts, Report
 from aiperf.report.section import CollapsedTables, Paragraph, Section, SideBySide
 from aiperf.report.tables import Cell, Column, Table, measured, pairs, row_of
-from aiperf.system.description.of_run import MOST_NAMED, NodeKind, SystemDescription
+from aiperf.system.of_run import MOST_NAMED, NodeKind, SystemDescription
 
 MOST_SYSTEMS = 8
 MOST_NODES = 128

@@ -14,7 +14,7 @@ from aiperf import HOME, interrupts
 from aiperf.errors import RuntimeNotStarted
 from aiperf.system.control_groups import usable_processors
 from aiperf.system.processes import family
-from aiperf.system.samplers.attach import slices
+from aiperf.system.samplers import slices
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aiperf.run_warning import RunWarning
-from aiperf.system.power.eehpc import Aspect, Level, Measurement, level
-from aiperf.system.power.meters import Meter, measurement
+from aiperf.system.meters import Aspect, Level, Measurement, Meter, level, measurement
 from aiperf.system.summary import DeviceTelemetry, Telemetry
 
 DISAGREEMENT = 0.05

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiperf.journal.events import NodeChecked
-from aiperf.system.description.form import unfinished
+from aiperf.system.form import unfinished
 
 MOST_NAMED = 8
 MOST_PARTS = 5

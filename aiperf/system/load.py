@@ -1,0 +1,306 @@
+"""Processor load of a host, by this run's processes, other programs, the kernel and the hypervisor. Linux only (proc(5)).
+
+Processes of a run descend from its driver, from a process of its Ray cluster, or from the sampling process. The time between
+the last sample of a process and its end is taken from its parent's count of children. This is exact unless the parent has ended
+too or does not wait for its children. Recorders that see the same processes report the same machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from aiperf.system.describe import boot_id
+from aiperf.system.host import HOST
+from aiperf.system.log import RecordedSample, Session
+from aiperf.system.processes import Process, command, everybody, name, process_space
+from aiperf.system.sampler import DeviceSample, ProcessorTime, ReportsProcesses, Sampler
+
+_RAY_SESSION = re.compile(r"session_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d+_\d+")
+"""Ray's name of one session (Ray 2.60). The command line of each Ray daemon contains it."""
+_Key = tuple[int, int]
+
+
+def identity(proc: Path = Path("/proc")) -> str:
+    """Return a text that identifies this process among all machines: BOOT/PID NAMESPACE/PID/START TIME."""
+    pid = os.getpid()
+    return f"{boot_id(proc)}/{process_space(proc)}/{pid}/{everybody(proc)[pid].started}"
+
+
+def seen_here(identity: str, proc: Path = Path("/proc")) -> int | None:
+    """Return the PID of the process that `identity` names. None if it is not visible here or has ended."""
+    boot, space, pid, started = identity.split("/")
+    process = everybody(proc).get(int(pid))
+    is_here = (boot, space) == (str(boot_id(proc)), str(process_space(proc)))
+    return int(pid) if is_here and process is not None and process.started == int(started) else None
+
+
+def roots_of(asking: int, driver: int | None, proc: Path = Path("/proc")) -> tuple[frozenset[int], str | None]:
+    """Return the PIDs of a run's root processes on this host, and the name of its Ray session (None without Ray).
+
+    `asking`: a process of the run. Ray daemons and modules of this package among its ancestors are roots too. `driver`: None if
+    it is not visible here.
+    """
+    everyone = everybody(proc)
+    roots, session = {asking} if driver is None else {asking, driver}, None
+    for pid in _above(asking, everyone):
+        words = command(pid, proc)
+        if (session_name := _RAY_SESSION.search("\0".join(words))) is not None:
+            session = session or session_name[0]
+            roots.add(pid)
+        elif any(a == "-m" and b.partition(".")[0] == "aiperf" for a, b in pairwise(words)):
+            roots.add(pid)
+    return frozenset(roots), session
+
+
+def _above(pid: int, everyone: Mapping[int, Process]) -> Iterator[int]:
+    while (process := everyone.get(pid)) is not None:
+        yield pid
+        pid = process.parent
+
+
+class OwnProcesses:
+    """Processor time of the run's processes on this host since the first sample. Used from one thread."""
+
+    def __init__(self, roots: Collection[int], ray_session: str | None = None, proc: Path = Path("/proc")) -> None:
+        self._roots = frozenset(roots)
+        self._session = ray_session
+        self._proc = proc
+        self._asked: set[_Key] = set()
+        self._last: dict[_Key, Process] | None = None
+        self._first_start = 0
+        self.ticks = 0
+
+    @property
+    def pids(self) -> frozenset[int]:
+        return frozenset(pid for pid, _ in self._last or ())
+
+    def look(self, everyone: Mapping[int, Process]) -> None:
+        """Add the processor time since the last sample to `ticks`. The first call adds nothing."""
+        now = {(process.pid, process.started): process for process in self._family(everyone)}
+        if self._last is None:
+            self._first_start = max((process.started for process in everyone.values()), default=0)
+        else:
+            self.ticks += gained(self._last, now, self._first_start)
+        self._last = now
+
+    def _family(self, everyone: Mapping[int, Process]) -> Iterator[Process]:
+        children: defaultdict[int, list[int]] = defaultdict(list)
+        for process in everyone.values():
+            children[process.parent].append(process.pid)
+        known = {pid for pid, started in self._last or () if pid in everyone and everyone[pid].started == started}
+        waiting = [*known, *(pid for pid in self._roots if pid in everyone), *self._of_ray(everyone)]
+        met: set[int] = set()
+        while waiting:
+            pid = waiting.pop()
+            if pid not in met:
+                met.add(pid)
+                yield everyone[pid]
+                waiting += children[pid]
+
+    def _of_ray(self, everyone: Mapping[int, Process]) -> list[int]:
+        if self._session is None:
+            return []
+        keys = {(process.pid, process.started) for process in everyone.values()}
+        new, self._asked = keys - self._asked, keys
+        return [pid for pid, _ in new if self._session in _RAY_SESSION.findall("\0".join(command(pid, self._proc)))]
+
+
+def gained(before: Mapping[_Key, Process], now: Mapping[_Key, Process], first_start: int) -> int:
+    """Return the clock ticks that the processes of a run used between two samples.
+
+    `first_start`: latest start in ticks among all processes of the first sample. A process that started later counts in full,
+    another one that is only in `now` not at all. Ended processes count up to the last sample, and fully if a remaining process
+    waited for them.
+    """
+    survivors = before.keys() & now.keys()
+    own = sum(max(0, now[key].ticks - before[key].ticks) for key in survivors)
+    new = sum(_total(one) for key, one in now.items() if key not in before and one.started > first_start)
+    # A process that waits for an ended one inherits its ticks. They were counted until the last sample
+    inherited = sum(now[key].children_ticks - before[key].children_ticks for key in survivors)
+    counted = sum(_total(one) for key, one in before.items() if key not in now)
+    return own + new + max(0, inherited - counted)
+
+
+def _total(process: Process) -> int:
+    return process.ticks + process.children_ticks
+
+
+COST_SHARE = 0.005
+"""Maximum share of a processor for sampling. On a host with thousands of processes samples become rarer."""
+MOST_NAMED = 8
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True)
+class LoadWatch:
+    """Sampler of all processes of a host. Used from one thread."""
+
+    own: OwnProcesses
+    every_seconds: float = 5.0
+    proc: Path = Path("/proc")
+    _due: float = 0.0
+    _kernel: int = 0
+    _threads: dict[tuple[int, int], int] | None = None
+
+    def is_due(self) -> bool:
+        """The pauses between samples grow with their cost."""
+        return time.monotonic() >= self._due
+
+    def look(self) -> ProcessorTime:
+        """Sample all processes. Only differences between two results are meaningful."""
+        began = time.thread_time()
+        ticks = _stat(self.proc)
+        everyone = everybody(self.proc)
+        self.own.look(everyone)
+        self._kernel += self._kernel_gained(everyone)
+        user, nice, system, _idle, _iowait, irq, softirq, steal = ticks
+        # Cost in processor time: waiting for a processor at the lowest priority does not cost the run anything.
+        cost = time.thread_time() - began
+        self._due = time.monotonic() + max(self.every_seconds, cost / COST_SHARE)
+        return ProcessorTime(
+            passed=sum(ticks) / _TICKS,
+            programs=(user + nice + system - self._kernel) / _TICKS,
+            own=self.own.ticks / _TICKS,
+            kernel=(irq + softirq + self._kernel) / _TICKS,
+            stolen=steal / _TICKS,
+            stalled=_stalled(self.proc),
+        )
+
+    def _kernel_gained(self, everyone: Mapping[int, Process]) -> int:
+        now = {(one.pid, one.started): one.ticks for one in everyone.values() if one.is_kernel_thread}
+        before, self._threads = self._threads, now
+        return 0 if before is None else sum(max(0, ticks - before.get(key, 0)) for key, ticks in now.items())
+
+    def beside(self, samples: Iterable[DeviceSample], samplers: Iterable[Sampler]) -> list[DeviceSample]:
+        """Return the samples with two values added: the host's processor time, and the foreign programs on each accelerator."""
+        samples = list(samples)
+        ids = {sample.device for sample in samples}
+        computing = {
+            device: pids
+            for sampler in samplers
+            if isinstance(sampler, ReportsProcesses)
+            for device, pids in sampler.computing(ids).items()
+            if pids is not None
+        }
+        processors = self.look()
+        return [
+            msgspec.structs.replace(
+                sample,
+                processors=processors if sample.device == HOST else None,
+                foreign=self._foreign(computing[sample.device]) if sample.device in computing else None,
+            )
+            for sample in samples
+        ]
+
+    def _foreign(self, computing: Sequence[int]) -> tuple[str, ...]:
+        others = [pid for pid in sorted(set(computing)) if pid not in self.own.pids]
+        named = [(pid, name(pid, self.proc)) for pid in others]  # the owner of an invisible process is unknown
+        return tuple(f"{called} {pid}" for pid, called in named if called)[:MOST_NAMED]
+
+
+def _stat(proc: Path) -> list[int]:
+    return [int(word) for word in (proc / "stat").read_text().split("\n", 1)[0].split()[1:9]]
+
+
+def _stalled(proc: Path) -> float | None:
+    try:
+        text = (proc / "pressure/cpu").read_text()
+    except OSError:  # old kernel, or disabled by psi=0
+        return None
+    return int(text.split("total=")[1].split()[0]) / 1e6
+
+
+LONGEST_STEP_SECONDS = 600.0
+"""Longest time between two samples of all processes. A longer gap counts as not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoad:
+    """Mean load of one machine. Shares refer to all its processor time in the measured seconds."""
+
+    host: str
+    """Name of the machine, or names of its containers if there are several."""
+    seconds: float
+    own: float
+    """Share of this run's programs, as far as they are visible."""
+    others: float
+    kernel: float
+    stolen: float
+    stalled: float | None
+    """Share of the time in which a process waited for a processor. None if it was not measured."""
+
+
+@dataclass(slots=True)
+class _View:
+    passed: float = 0.0
+    programs: float = 0.0
+    own: float = 0.0
+    kernel: float = 0.0
+    stolen: float = 0.0
+    stalled: float | None = 0.0
+    seconds: float = 0.0
+
+
+class LoadBuilder:
+    def __init__(self, window: tuple[float, float]) -> None:
+        self._window = window
+        self._views: dict[str, dict[str, _View]] = {}
+        self._names: dict[str, set[str]] = {}
+        self._last: tuple[Session, RecordedSample] | None = None
+
+    def add(self, session: Session, look: RecordedSample) -> None:
+        """Add a sample, in the order of its file. Two samples of a session more than 600 s apart add no load."""
+        now = look.processors
+        if now is None:
+            return
+        last, self._last = self._last, (session, look)
+        if last is None or last[0] is not session:
+            return
+        before, step = last[1], look.at - last[1].at
+        was = before.processors
+        assert was is not None, "samples without processor time are not kept"
+        inside = min(look.at, self._window[1]) - max(before.at, self._window[0])
+        if now.passed <= was.passed or not 0 < step <= LONGEST_STEP_SECONDS or inside <= 0:
+            return
+        machine = session.boot_id or session.host
+        self._names.setdefault(machine, set()).add(session.host)
+        view = self._views.setdefault(machine, {}).setdefault(session.process_space or "", _View())
+        view.seconds += inside
+        for counter in ("passed", "programs", "own", "kernel", "stolen"):
+            gained = (getattr(now, counter) - getattr(was, counter)) * inside / step
+            setattr(view, counter, getattr(view, counter) + gained)
+        if view.stalled is None or now.stalled is None or was.stalled is None:
+            view.stalled = None
+        else:
+            view.stalled += (now.stalled - was.stalled) * inside / step
+
+    def loads(self) -> tuple[HostLoad, ...]:
+        """Return the loads, sorted by machine name. A machine without a measured period in the window is left out."""
+        loads = [
+            self._load(", ".join(sorted(self._names[machine])), [*of.values()]) for machine, of in self._views.items()
+        ]
+        return tuple(sorted(loads, key=lambda one: one.host))
+
+    def _load(self, host: str, views: list[_View]) -> HostLoad:
+        passed, seconds = sum(view.passed for view in views), sum(view.seconds for view in views)
+        own = sum(view.own / view.passed for view in views)
+        stalled = [view.stalled for view in views if view.stalled is not None]
+        return HostLoad(
+            host=host,
+            seconds=min(self._window[1] - self._window[0], max(view.seconds for view in views)),
+            own=own,
+            # each view covers the programs of the whole machine
+            others=max(0.0, sum(view.programs for view in views) / passed - own),
+            kernel=sum(view.kernel for view in views) / passed,
+            stolen=sum(view.stolen for view in views) / passed,
+            stalled=min(1.0, sum(stalled) / seconds) if len(stalled) == len(views) else None,
+        )

@@ -1,1 +1,0 @@
-"""Processor load of a host: this run's own processes and other programs."""

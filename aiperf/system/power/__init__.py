@@ -1,1 +1,0 @@
-"""Power and energy of a run: external meters, EEHPC levels and totals."""

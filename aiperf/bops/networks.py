@@ -20,7 +20,7 @@ BYTES: dict[DataType, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceLimits:
     """Peak FLOPS and memory bandwidth of one accelerator or processor, the limits of a roofline."""
 
     name: str
@@ -29,7 +29,7 @@ class Device:
     origin: str
 
 
-def device(model: str, precision: DataType) -> Device:
+def device(model: str, precision: DataType) -> DeviceLimits:
     """Return peak FLOPS and memory bandwidth (bytes per second) of an accelerator from its data sheet.
 
     `model`: name as in system/peaks.json, such as 'NVIDIA H200'. `precision`: data type of the peak.
@@ -44,10 +44,10 @@ def device(model: str, precision: DataType) -> Device:
             f"--device is an accelerator of system/peaks.json with a peak in {precision}, but found {model!r}"
             f"{nearest(model, known)}: choose one of {', '.join(known)}"
         )
-    return Device(model, flops, bandwidth, "data sheet")
+    return DeviceLimits(model, flops, bandwidth, "data sheet")
 
 
-def layers(graph: Graph, batch: int, precision: DataType, on: Device) -> tuple[Layer, ...]:
+def layers(graph: Graph, batch: int, precision: DataType, on: DeviceLimits) -> tuple[Layer, ...]:
     """Return FLOP, bytes and shortest time in seconds of each network layer over a batch: forward pass, then backward pass.
 
     The sums of gradients of several branches are appended. They move bytes without counted operations.
@@ -89,7 +89,7 @@ def by_kind(found: Sequence[Layer]) -> tuple[Layer, ...]:
     return tuple(sorted(sums.values(), key=lambda each: -each.floor_seconds))
 
 
-def as_json(name: str, graph: Graph, batch: int, precision: DataType, on: Device) -> dict[str, Any]:
+def as_json(name: str, graph: Graph, batch: int, precision: DataType, on: DeviceLimits) -> dict[str, Any]:
     """Return the roofline of a network's training step as the JSON object that --json prints.
 
     It has FLOP, bytes, intensity (FLOP per byte) and shortest time of each layer and of each kind of layer, the shortest time

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from aiperf import units
 from aiperf.bops import roofline
 from aiperf.bops.peak import roofs as roofs_of_peak
-from aiperf.bops.roofline import Label, Point, Roof, labels
+from aiperf.bops.roofline import Label, Roof, RooflinePoint, labels
 from aiperf.errors import BadConfiguration
 from aiperf.given_file import fault_of, read_json
 from aiperf.report.document import code_in_backticks, document, section, table, text
@@ -40,7 +40,7 @@ _LEAST_LABEL_GAP = 0.045
 
 
 def picture(
-    name: str, points: Sequence[Point], roofs: Sequence[Roof], unit: str, source: str
+    name: str, points: Sequence[RooflinePoint], roofs: Sequence[Roof], unit: str, source: str
 ) -> tuple[str, bytes, bytes]:
     """Draw the roofline picture and return it as SVG text, PNG bytes and PDF bytes.
 
@@ -110,7 +110,7 @@ def _draw_roofs(axes: Axes, roofs: Sequence[Roof], unit: str, low: float, high: 
         )  # fmt: skip
 
 
-def _draw_points(axes: Axes, points: Sequence[Point]) -> None:
+def _draw_points(axes: Axes, points: Sequence[RooflinePoint]) -> None:
     places = _apart([point.rate for point in points], axes, downwards=True)
     for number, (point, place) in enumerate(zip(points, places, strict=True)):
         colour = palette.LINE if point.is_published else _COLOURS[number % len(_COLOURS)]
@@ -137,7 +137,7 @@ def _apart(values: Sequence[float], axes: Axes, *, downwards: bool = False) -> l
     return places
 
 
-def label_table(points: Sequence[Point], judged: Sequence[Label], unit: str) -> Table:
+def label_table(points: Sequence[RooflinePoint], judged: Sequence[Label], unit: str) -> Table:
     """Return the table of the attainable and attained rate of each program or layer under each peak.
 
     `points`: programs or layers with their intensities. `judged`: result for each point and peak. `unit`: 'BOP' or 'FLOP'.
@@ -218,7 +218,7 @@ def _measured(measured: Mapping[str, float], each: Mapping[str, Any]) -> str:
 
 def page(
     title: str,
-    points: Sequence[Point],
+    points: Sequence[RooflinePoint],
     roofs: Sequence[Roof],
     unit: str,
     remarks: Sequence[str],
@@ -357,7 +357,7 @@ LEAST_DRAWN_INTENSITY = 1e-3
 """Least operations per byte of a layer in the picture. Layers below it are listed in the table only."""
 
 
-def point(result: Result) -> Point | None:
+def point(result: Result) -> RooflinePoint | None:
     """Return the point of a measured program in the picture: rate over intensity. None without operations or memory traffic.
 
     `result`: JSON object that `bops --json` prints for a program.
@@ -365,7 +365,7 @@ def point(result: Result) -> Point | None:
     if result["bops_per_second"] is None or result["intensity"] is None:
         return None
     low, high = result["bops_per_second_interval"]
-    return Point(result["name"], result["intensity"], result["bops_per_second"], (low, high))
+    return RooflinePoint(result["name"], result["intensity"], result["bops_per_second"], (low, high))
 
 
 def added_roof(text: str) -> Roof:
@@ -420,14 +420,14 @@ def added_ceiling(text: str, peak: Result) -> Roof:
     return Roof(name, figure, origin)
 
 
-def published(names: Sequence[str]) -> list[Point]:
+def published(names: Sequence[str]) -> list[RooflinePoint]:
     """Return the points of programs that the paper of Wang et al. measured on a Xeon E5645. They are drawn in a pale colour.
 
     `names`: names of programs in small letters, such as 'sort'. A name that the paper does not have is ignored.
     """
     rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("published.json").read_text("utf-8"))
     return [
-        Point(f"{row['program']} (E5645)", row["intensity"], row["bops_per_second"], is_published=True)
+        RooflinePoint(f"{row['program']} (E5645)", row["intensity"], row["bops_per_second"], is_published=True)
         for row in rows
         if row["program"].lower() in names
     ]
@@ -512,7 +512,7 @@ def _scaled(rates: Sequence[float], to: float) -> Any:
     return of_repeats([each / middle * to for each in rates])
 
 
-def program_page(results: Sequence[Result], extra: Sequence[Roof], published_points: Sequence[Point]) -> str:
+def program_page(results: Sequence[Result], extra: Sequence[Roof], published_points: Sequence[RooflinePoint]) -> str:
     """Return the roofline page of measured programs as the text of an HTML file. The peaks are of the first result with peaks.
 
     Args:
@@ -543,7 +543,9 @@ def network_page(result: Result) -> str:
         seconds = measured.get(f"{each['kind']} {each['pass']}", each["floor_seconds"])
         if each["intensity"] >= LEAST_DRAWN_INTENSITY and seconds:
             points.append(
-                Point(f"{each['kind'].replace('_', ' ')}, {each['pass']}", each["intensity"], each["flops"] / seconds)
+                RooflinePoint(
+                    f"{each['kind'].replace('_', ' ')}, {each['pass']}", each["intensity"], each["flops"] / seconds
+                )
             )
     roofs = (
         Roof(f"{result['precision']} peak", result["flops_per_second"], result["origin"]),

@@ -63,7 +63,7 @@ class Processor:
 
 
 @dataclass(frozen=True, slots=True)
-class Peak:
+class MachinePeak:
     """Peaks of one machine. `measured`: 64-bit integer adds per second of all cores, computed as those of one core × cores."""
 
     model: str
@@ -147,7 +147,7 @@ def kernel_figure(path: Path) -> int | None:
     return None if found is None else (int(found[1]) << 10 * "KMG".find(found[2]) + 10 * bool(found[2])) or None
 
 
-def measure_peak(*, with_memory: bool = True) -> Peak:
+def measure_peak(*, with_memory: bool = True) -> MachinePeak:
     """Measure the peaks of this machine by running C programs. Return operations per second, and bytes per second of memory.
 
     `with_memory`: also measure the memory bandwidth on all cores. With False it is None.
@@ -171,7 +171,7 @@ def measure_peak(*, with_memory: bool = True) -> Peak:
     is_doubtful = nominal is not None and best * cores < DOUBTFUL * nominal
     bandwidth, array = _bandwidth() if with_memory else (None, None)
     model = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.M)
-    return Peak(
+    return MachinePeak(
         model=model[1] if model else "unknown model",
         cores=cores,
         clock_hertz=clock,
@@ -210,13 +210,15 @@ def _lines(path: Path, *words: str) -> list[str]:
     return ended.output.splitlines()
 
 
-def roofs(peak: Peak | Mapping[str, Any]) -> tuple[roofline.Roof, ...]:
+def roofs(peak: MachinePeak | Mapping[str, Any]) -> tuple[roofline.Roof, ...]:
     """Return the upper limits (roofs) for a roofline picture: adds per second of all cores, and memory bandwidth if measured.
 
     The adds are those of vectors as measured and, if known, nominal, and those of scalar instructions.
     `peak`: measured peak, or its JSON object.
     """
-    values = peak if isinstance(peak, Mapping) else {name: getattr(peak, name) for name in Peak.__dataclass_fields__}
+    values = (
+        peak if isinstance(peak, Mapping) else {name: getattr(peak, name) for name in MachinePeak.__dataclass_fields__}
+    )
     found = [roofline.Roof("integer adds", values["measured"], "measured")]
     if values["nominal"] is not None:
         found.append(roofline.Roof("integer adds, nominal", values["nominal"], "data sheet"))

@@ -30,7 +30,7 @@ class Roof:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class RooflinePoint:
     """A program or a network layer in a roofline picture: its rate over its intensity (operations per byte)."""
 
     name: str
@@ -119,7 +119,7 @@ def bottleneck(operation_intensity: float, peak: float, bandwidth: float) -> Bot
     return "memory" if operation_intensity < ridge(peak, bandwidth) else "calculation"
 
 
-def labels(points: Sequence[Point], roofs: Sequence[Roof]) -> tuple[Label, ...]:
+def labels(points: Sequence[RooflinePoint], roofs: Sequence[Roof]) -> tuple[Label, ...]:
     """Return the attainable rate and the bottleneck of each program or layer under each peak, with the largest bandwidth.
 
     `points`: programs or layers. `roofs`: peaks and memory bandwidths. Empty without a bandwidth.

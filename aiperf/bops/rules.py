@@ -14,7 +14,7 @@ Operation = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CountingRule:
     """Counting rule of one construct of C or C++: its class and number of basic operations, and the reference for it."""
 
     construct: str
@@ -27,20 +27,20 @@ class Rule:
 _TABLE_5 = "[P] Table 5"
 _TABLE_6 = "[P] Table 6"
 _DECIDED = "[D]"
-_ASSIGNMENT = Rule("assignment", None, 0, _TABLE_6)
-_NOT_ARITHMETIC = Rule("*p, members, &, ?:, comma, unary plus", None, 0, _DECIDED)
-_ADD = Rule("+", "add", 1, _TABLE_5)
-_SUBTRACT = Rule("−", "subtract", 1, _TABLE_5)
-_MULTIPLY = Rule("×", "multiply", 1, _TABLE_5)
-_DIVIDE = Rule("÷", "divide", 1, _TABLE_5)
-_REMAINDER = Rule("remainder", "remainder", 1, _DECIDED)
-_BITWISE = Rule("bitwise operation, including shifts", "bitwise", 1, _TABLE_5)
-_LOGIC = Rule("logic operation", "logic", 1, _TABLE_5)
-COMPARE = Rule("comparison", "compare", 1, _TABLE_5)
-ADDRESS = Rule("addressing in one dimension (N dimensions: N), also under &", "address", 1, _TABLE_5)
-INCREMENT = Rule("++", "add", 1, _DECIDED)
-_DECREMENT = Rule("−−", "subtract", 1, _DECIDED)
-_NEGATE = Rule("unary minus (on a literal: 0)", "negate", 1, _DECIDED)
+_ASSIGNMENT = CountingRule("assignment", None, 0, _TABLE_6)
+_NOT_ARITHMETIC = CountingRule("*p, members, &, ?:, comma, unary plus", None, 0, _DECIDED)
+_ADD = CountingRule("+", "add", 1, _TABLE_5)
+_SUBTRACT = CountingRule("−", "subtract", 1, _TABLE_5)
+_MULTIPLY = CountingRule("×", "multiply", 1, _TABLE_5)
+_DIVIDE = CountingRule("÷", "divide", 1, _TABLE_5)
+_REMAINDER = CountingRule("remainder", "remainder", 1, _DECIDED)
+_BITWISE = CountingRule("bitwise operation, including shifts", "bitwise", 1, _TABLE_5)
+_LOGIC = CountingRule("logic operation", "logic", 1, _TABLE_5)
+COMPARE = CountingRule("comparison", "compare", 1, _TABLE_5)
+ADDRESS = CountingRule("addressing in one dimension (N dimensions: N), also under &", "address", 1, _TABLE_5)
+INCREMENT = CountingRule("++", "add", 1, _DECIDED)
+_DECREMENT = CountingRule("−−", "subtract", 1, _DECIDED)
+_NEGATE = CountingRule("unary minus (on a literal: 0)", "negate", 1, _DECIDED)
 
 _ARITHMETIC = (
     _MULTIPLY,
@@ -51,7 +51,7 @@ _ARITHMETIC = (
     _BITWISE,
     _BITWISE,
 )
-BINARY: dict[int, Rule] = {
+BINARY: dict[int, CountingRule] = {
     1: _NOT_ARITHMETIC,
     2: _NOT_ARITHMETIC,
     **dict(enumerate(_ARITHMETIC, start=3)),
@@ -64,7 +64,7 @@ BINARY: dict[int, Rule] = {
 }
 """Rule by binary operator, numbered as in clang's `CXBinaryOperatorKind`. `a += b` has the rule of +."""
 
-UNARY: dict[int, Rule] = {
+UNARY: dict[int, CountingRule] = {
     1: INCREMENT,
     2: _DECREMENT,
     3: INCREMENT,
@@ -79,17 +79,19 @@ UNARY: dict[int, Rule] = {
 }
 """Rule by unary operator, numbered as in clang's `CXUnaryOperatorKind`: ++ and −− after and before, & * + − ~ !."""
 
-OTHERS: tuple[Rule, ...] = (
-    Rule("declaration, conversion, branch, loop, call, return, switch", None, 0, _TABLE_6),
-    Rule("operators of literals alone, operand of sizeof", None, 0, _DECIDED),
-    Rule("range-for: a comparison and an increment per pass", "compare", 2, _DECIDED),
-    Rule("overloaded operator: its body", None, 0, _DECIDED),
-    Rule("vector type: one operation per lane", None, 0, _DECIDED),
-    Rule("strcmp, strncmp, strlen, memcpy, memset, memcmp: the bodies of library.h", None, 0, "[P] section 4.2.1"),
+OTHERS: tuple[CountingRule, ...] = (
+    CountingRule("declaration, conversion, branch, loop, call, return, switch", None, 0, _TABLE_6),
+    CountingRule("operators of literals alone, operand of sizeof", None, 0, _DECIDED),
+    CountingRule("range-for: a comparison and an increment per pass", "compare", 2, _DECIDED),
+    CountingRule("overloaded operator: its body", None, 0, _DECIDED),
+    CountingRule("vector type: one operation per lane", None, 0, _DECIDED),
+    CountingRule(
+        "strcmp, strncmp, strlen, memcpy, memset, memcmp: the bodies of library.h", None, 0, "[P] section 4.2.1"
+    ),
 )
 """Rules that follow from the tree and not from an operator."""
 
 
-def table() -> tuple[Rule, ...]:
+def table() -> tuple[CountingRule, ...]:
     """Return all counting rules, each once: binary operators in clang's order, addressing, unary operators, and others."""
     return tuple(dict.fromkeys((*BINARY.values(), ADDRESS, *UNARY.values(), *OTHERS)))

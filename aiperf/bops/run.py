@@ -17,7 +17,7 @@ from typing import Any
 from aiperf.bops.count import SourceCount, count_sources
 from aiperf.bops.execute import execute
 from aiperf.bops.instructions import InstructionCount, NotMeasured, counted_by_callgrind, counted_by_perf
-from aiperf.bops.peak import NATIVE, Peak, own_cores
+from aiperf.bops.peak import NATIVE, MachinePeak, own_cores
 from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
@@ -107,7 +107,7 @@ def result(
     counted: InstructionCount | None,
     reason: str,
     source: SourceCount | None,
-    peak: Peak | None,
+    peak: MachinePeak | None,
 ) -> dict[str, Any]:
     """Return the result of a measured program as the JSON object that --json prints: counts, times, rate, intensity and peak.
 
@@ -248,7 +248,7 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
     return Tool(name, (expression, str(path)) if name == "grep" else (str(path),), chosen)
 
 
-def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, peak: Peak) -> dict[str, Any]:
+def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, peak: MachinePeak) -> dict[str, Any]:
     """Build and measure a measuring program, and return the JSON object of its result: BOPs, times, rate, memory traffic.
 
     Args:

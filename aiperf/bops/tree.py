@@ -18,7 +18,7 @@ from clang import cindex
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from aiperf.bops.coverage import Place
-from aiperf.bops.rules import ADDRESS, BINARY, COMPARE, UNARY, Rule
+from aiperf.bops.rules import ADDRESS, BINARY, COMPARE, UNARY, CountingRule
 from aiperf.errors import BadConfiguration
 from aiperf.files import read_bounded
 
@@ -46,7 +46,7 @@ class Operator:
     """One operator in the sources, with its counting rule and its number of basic operations per execution."""
 
     spot: Spot
-    rule: Rule
+    rule: CountingRule
     count: int
     is_dependent: bool
     """True if its operands have the type of a template's parameter."""
@@ -333,7 +333,7 @@ class _Reader:
     def _after(self, cursor: Cursor) -> int:
         return self._text.after(cursor.extent.end.offset)
 
-    def _operator(self, cursor: Cursor, children: list[Cursor], rules: dict[int, Rule], number: int) -> None:
+    def _operator(self, cursor: Cursor, children: list[Cursor], rules: dict[int, CountingRule], number: int) -> None:
         rule = rules.get(number)
         if rule is None:
             raise self._refused(cursor, f"the operator of {self._words(cursor)!r}: write it with another one")
@@ -349,7 +349,7 @@ class _Reader:
         at = self._after(children[0]) if len(children) > 1 else cursor.extent.start.offset
         self._add(cursor, at, rule, rule.count * lanes, _is_dependent(children))
 
-    def _add(self, cursor: Cursor, offset: int, rule: Rule, count: int, is_dependent: bool) -> None:
+    def _add(self, cursor: Cursor, offset: int, rule: CountingRule, count: int, is_dependent: bool) -> None:
         names = rb"[-+*/%<>=!&|^[~?:]|(and|or|not|xor|bitand|bitor|compl|not_eq)(_eq)?\b"
         if not re.match(names, self._text.text[offset : offset + 10]):  # in a macro, or after its operand
             offset = cursor.extent.start.offset

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.errors import BadConfiguration
-from aiperf.hpl.model import Layer, System
+from aiperf.hpl.model import HplLayer, System
 from aiperf.hpl.mpi import launch, node_hash
 from aiperf.hpl.system_file import SystemFile
 from aiperf.native import program
@@ -137,13 +137,13 @@ def fitted(
         bests = [each.work / each.best for each in _of(readings, probe)]
         rates[figure], intervals[figure] = min(bests), (min(bests), max(bests))
     latency = max(each.best / each.work for each in _of(readings, "chase"))
-    layers = [Layer("memory", 1, latency, rates["memory.bytes_per_second"], source="triad and dependent accesses")]
+    layers = [HplLayer("memory", 1, latency, rates["memory.bytes_per_second"], source="triad and dependent accesses")]
     bends = {}
     for layer, joined in (("node", per_host), ("network", ranks)):
         messages = [each for each in readings if each.probe == layer]
         if messages:
             link = fit_link([each.size for each in messages], [each.best for each in messages], layer)
-            layers.append(Layer(layer, joined, link.alpha, link.bytes_per_second, source="ping-pong of rank 0"))
+            layers.append(HplLayer(layer, joined, link.alpha, link.bytes_per_second, source="ping-pong of rank 0"))
             intervals[f"{layer}.latency_seconds"] = link.alpha_interval
             intervals[f"{layer}.bytes_per_second"] = link.bandwidth_interval
             bends[f"{layer}_bend_bytes"] = link.bend_bytes

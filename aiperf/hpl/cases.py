@@ -159,7 +159,7 @@ def as_json(found: Sequence[Case]) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class HplMeasurement:
     """Predicted and measured runs of HPL on this machine."""
 
     cases: tuple[Case, ...]
@@ -192,7 +192,7 @@ def measure(
     repeats: int,
     reading: Reading,
     folder: Path,
-) -> Measurement:
+) -> HplMeasurement:
     """Write predictions.json, run HPL, and return predicted and measured runs. Return after the last run.
 
     Each repeat runs all grids, and each grid all sizes. The outputs of HPL are kept in the folder. `of`: rates and layers of
@@ -225,4 +225,4 @@ def measure(
                     "choose a larger one"
                 )
             runs += output.runs
-    return Measurement(tuple(cases(of, runs, reading)), str(binary), tuple(loads))
+    return HplMeasurement(tuple(cases(of, runs, reading)), str(binary), tuple(loads))

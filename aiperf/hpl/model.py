@@ -31,7 +31,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class HplLayer:
     """Layer of communication (memory, links within a node, or network) with its latency and bandwidth."""
 
     name: str
@@ -56,7 +56,7 @@ class System:
     name: str
     ranks: int = field(metadata=_RANKS)
     gemm_flops: float = field(metadata=_POSITIVE)
-    layers: tuple[Layer, ...]
+    layers: tuple[HplLayer, ...]
     """Nearest first. The last layer joins all ranks."""
     panel_flops: float | None = field(default=None, metadata=_POSITIVE)
     """Rate of panel factorisation in FLOPS (default: `gemm_flops`)."""
@@ -367,14 +367,14 @@ def block(pmap: Pmap, p: int, q: int, ranks: int) -> tuple[int, int] | None:
     return found if pmap == "row" else (found[1], found[0])
 
 
-def _block_of(layer: Layer, pmap: Pmap, p: int, q: int) -> tuple[int, int] | None:
+def _block_of(layer: HplLayer, pmap: Pmap, p: int, q: int) -> tuple[int, int] | None:
     if layer.grid is None:
         return block(pmap, p, q, layer.ranks)
     groups_p, groups_q = layer.grid
     return (p // groups_p, q // groups_q) if p % groups_p == 0 and q % groups_q == 0 else None
 
 
-def layers_of(system: System, ranks: int) -> tuple[Layer, ...]:
+def layers_of(system: System, ranks: int) -> tuple[HplLayer, ...]:
     """Return the communication layers that the first `ranks` ranks use, nearest first. The last one joins all these ranks."""
     used = []
     for layer in system.layers:
@@ -424,12 +424,12 @@ def predict(
     return Prediction(n, nb, p, q, pmap, reading, tuple(parts), peak_flops)
 
 
-def _exchange_part(part: str, layer: Layer, latency: float, rate: float) -> Part:
+def _exchange_part(part: str, layer: HplLayer, latency: float, rate: float) -> Part:
     return Part(part, layer.name, latency, rate, f"{layer.name}.bytes_per_second")
 
 
 def _placed(
-    system: System, layers: Sequence[Layer], blocks: Sequence[tuple[int, int]], n: int, nb: int, p: int, q: int
+    system: System, layers: Sequence[HplLayer], blocks: Sequence[tuple[int, int]], n: int, nb: int, p: int, q: int
 ) -> Iterator[Part]:
     """Yield the parts of (26), each through the outermost layer that its process row or column crosses."""
     column = layers[next(index for index, (rows, _) in enumerate(blocks) if rows == p)]
@@ -447,7 +447,7 @@ def _placed(
 
 
 def _by_side(
-    layers: Sequence[Layer], blocks: Sequence[tuple[int, int]], n: int, nb: int, p: int, q: int, *, is_printed: bool
+    layers: Sequence[HplLayer], blocks: Sequence[tuple[int, int]], n: int, nb: int, p: int, q: int, *, is_printed: bool
 ) -> Iterator[Part]:
     """Yield the parts of (26) for each layer: (27) to (29), with the words of the layers above unless `is_printed`."""
     m0 = n0 = 0

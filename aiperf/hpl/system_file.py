@@ -14,7 +14,7 @@ import yaml
 from aiperf.atomic_files import write_named
 from aiperf.errors import BadConfiguration
 from aiperf.given_file import read_yaml
-from aiperf.hpl.model import WORD_BYTES, Accelerator, Layer, System, accelerator_link, peak
+from aiperf.hpl.model import WORD_BYTES, Accelerator, HplLayer, System, accelerator_link, peak
 from aiperf.nearest import nearest
 from aiperf.option_limits import limits_of
 
@@ -64,16 +64,16 @@ def parsed(content: object) -> SystemFile:
             raise ValueError(f"{doubled[0]} follows from accelerator by (10), but found both: remove one of them")
         device = Accelerator(**_record(Accelerator, top.pop("accelerator"), "accelerator"))
         link = accelerator_link(device)
-        layers.append(Layer("memory", 1, link.alpha, WORD_BYTES / link.beta, source="accelerator, by (6) to (9)"))
+        layers.append(HplLayer("memory", 1, link.alpha, WORD_BYTES / link.beta, source="accelerator, by (6) to (9)"))
         top["gemm_flops"] = top["peak_flops"] = peak(device)
-    layers += [Layer(**_record(Layer, each, f"layers[{index}]")) for index, each in enumerate(listed)]
+    layers += [HplLayer(**_record(HplLayer, each, f"layers[{index}]")) for index, each in enumerate(listed)]
     given = _record(System, top, "")
     _check_layers(layers, given["ranks"])
     system = System(**given, layers=tuple(layers))
     return SystemFile(system, _intervals(calibration.get("intervals", {}), system), calibration)
 
 
-def _check_layers(layers: list[Layer], ranks: int) -> None:
+def _check_layers(layers: list[HplLayer], ranks: int) -> None:
     if not layers:
         raise ValueError("layers has at least one entry, but found none: add memory, the layer of 1 rank")
     names = [layer.name for layer in layers]
@@ -187,6 +187,6 @@ def write(path: Path, of: SystemFile) -> None:
     write_named(path, text.encode())
 
 
-def _without_defaults(record: System | Layer) -> dict[str, Any]:
+def _without_defaults(record: System | HplLayer) -> dict[str, Any]:
     values = {each.name: getattr(record, each.name) for each in fields(record)}
     return {name: list(value) if name == "grid" else value for name, value in values.items() if value not in (None, "")}

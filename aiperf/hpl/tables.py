@@ -9,7 +9,7 @@ from importlib.resources import files
 from statistics import fmean
 from typing import Any
 
-from aiperf.hpl.model import PMAPS, Layer, Prediction, Reading, System, difference, grids, predict
+from aiperf.hpl.model import PMAPS, HplLayer, Prediction, Reading, System, difference, grids, predict
 
 NUMBERS = (1, 2, 5)
 """Tables with figures that can be recomputed."""
@@ -108,11 +108,11 @@ def system_of(row: dict[str, Any]) -> System:
     """
     figures = published()["table_5"]
     accelerators, per_node = row["accelerators"], row["accelerators"] // row["nodes"]
-    layers = [Layer("memory", 1, **figures["memory"])]
+    layers = [HplLayer("memory", 1, **figures["memory"])]
     if per_node > 1:
-        layers.append(Layer("PCIe", per_node, **figures["node"]))
+        layers.append(HplLayer("PCIe", per_node, **figures["node"]))
     if row["nodes"] > 1:
-        layers.append(Layer("InfiniBand", accelerators, **figures["network"]))
+        layers.append(HplLayer("InfiniBand", accelerators, **figures["network"]))
     return System(row_name(row), accelerators, figures["gemm_flops"], tuple(layers))
 
 

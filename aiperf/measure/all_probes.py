@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from aiperf.data.survey import data_fingerprint
-from aiperf.measure.disk import AT_ONCE, DiskRead, DiskWrite, Space
+from aiperf.measure.disk import AT_ONCE, DiskRead, DiskWrite, FreeSpace
 from aiperf.measure.matrix_product import MatrixProduct
 from aiperf.measure.memory_bandwidth import MemoryBandwidth
 from aiperf.measure.probe import Probe, ProbeReading, Setting
@@ -26,7 +26,15 @@ SMALL, LARGE = 2**22, 2**26
 
 def quick(nodes: int = 1) -> tuple[Probe, ...]:
     """Probes that do not import torch and usually take less than a second."""
-    return (Versions(), System(), Space(), DiskWrite(SMALL, SMALL), DiskRead(SMALL, SMALL), Accelerators(), Data())
+    return (
+        Versions(),
+        SystemProbe(),
+        FreeSpace(),
+        DiskWrite(SMALL, SMALL),
+        DiskRead(SMALL, SMALL),
+        Accelerators(),
+        Data(),
+    )
 
 
 def full(nodes: int = 1) -> tuple[Probe, ...]:
@@ -37,8 +45,8 @@ def full(nodes: int = 1) -> tuple[Probe, ...]:
     shared = LARGE if nodes <= AT_ONCE else SMALL
     return (
         Versions(),
-        System(),
-        Space(),
+        SystemProbe(),
+        FreeSpace(),
         DiskWrite(LARGE, shared),
         DiskRead(LARGE, shared),
         Accelerators(),
@@ -129,7 +137,7 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class SystemProbe:
     name: ClassVar[str] = "system"
     unit: ClassVar[str] = "text"
 

@@ -23,7 +23,7 @@ def folders(setting: Setting) -> dict[str, Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class FreeSpace:
     """Probe of the free space in bytes, and check that this node sees the same run folder as the driver (the main process)."""
 
     name: ClassVar[str] = "space"

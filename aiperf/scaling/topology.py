@@ -21,7 +21,7 @@ LARGEST_EDGE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class LinkNetwork:
     """A network of nodes and equal links. In a torus, an edge of 2 has two wires and an edge of 1 none."""
 
     kind: Kind
@@ -84,7 +84,7 @@ class Network:
                 return _torus_bisection(self._wired)
 
 
-def network_of(text: str) -> Network:
+def network_of(text: str) -> LinkNetwork:
     """Return the network that a text describes: 'torus:32x32', 'torus:8x8x8', 'ring:N', 'tree:N' or 'switch:N'.
 
     Raise BadConfiguration for another form, or for an edge outside 1 to 1,000,000.
@@ -98,10 +98,10 @@ def network_of(text: str) -> Network:
             f"the edges of a network are between 1 and {LARGEST_EDGE}, but found {text!r}: give such edges"
         )
     kind: Kind = found[1]  # type: ignore[assignment]  # the pattern admits the kinds alone
-    return Network(kind, edges)
+    return LinkNetwork(kind, edges)
 
 
-def bisection_seconds(network: Network, size: float, bytes_per_second: float) -> float | None:
+def bisection_seconds(network: LinkNetwork, size: float, bytes_per_second: float) -> float | None:
     """Return the least seconds of an all-reduce by the bisection: each half of the nodes must receive the other half's sum.
 
     `size`: bytes that each node contributes. `bytes_per_second`: rate of one link in one direction. None if the bisection has
@@ -111,7 +111,7 @@ def bisection_seconds(network: Network, size: float, bytes_per_second: float) ->
     return None if links is None else size / (links * bytes_per_second) if links else 0.0
 
 
-def links_seconds(network: Network, size: float, bytes_per_second: float) -> float:
+def links_seconds(network: LinkNetwork, size: float, bytes_per_second: float) -> float:
     """Return the least seconds in which the links of all nodes can send the 2(n−1)·size bytes of an all-reduce.
 
     `size`: bytes that each node contributes. `bytes_per_second`: rate of one link in one direction, β. With l links at each
@@ -122,7 +122,7 @@ def links_seconds(network: Network, size: float, bytes_per_second: float) -> flo
     return 2 * (network.nodes - 1) * size / (network.outgoing_links * bytes_per_second)
 
 
-def ring_seconds(network: Network, size: float, bytes_per_second: float, alpha: float) -> float:
+def ring_seconds(network: LinkNetwork, size: float, bytes_per_second: float, alpha: float) -> float:
     """Return the seconds of an all-reduce along a ring through all nodes.
 
     `size`: bytes that each node contributes. `bytes_per_second`: rate of one link in one direction. `alpha`: latency of a
@@ -132,7 +132,7 @@ def ring_seconds(network: Network, size: float, bytes_per_second: float, alpha: 
     return exchange_seconds(size, network.nodes, [LinkConf(network.nodes, alpha, ways * bytes_per_second)])
 
 
-def torus_seconds(network: Network, size: float, bytes_per_second: float, alpha: float) -> float | None:
+def torus_seconds(network: LinkNetwork, size: float, bytes_per_second: float, alpha: float) -> float | None:
     """Return the seconds of an all-reduce in a torus or ring that proceeds dimension by dimension. None for other networks.
 
     `size`: bytes that each node contributes. `bytes_per_second`: rate of one link in one direction. `alpha`: latency of a
@@ -143,7 +143,7 @@ def torus_seconds(network: Network, size: float, bytes_per_second: float, alpha:
     return seconds_by_dimensions(size, network._wired, LinkConf(0, alpha, bytes_per_second))
 
 
-def tree_seconds(network: Network, size: float, bytes_per_second: float, alpha: float) -> float:
+def tree_seconds(network: LinkNetwork, size: float, bytes_per_second: float, alpha: float) -> float:
     """Return the seconds of an all-reduce by a pipelined double binary tree: 2·log₂(n)·α + 2·size/β. 0 for one node.
 
     `size`: bytes that each node contributes. `bytes_per_second`: rate β of one link in one direction. `alpha`: latency α of a
@@ -154,7 +154,7 @@ def tree_seconds(network: Network, size: float, bytes_per_second: float, alpha: 
     return 2 * math.log2(network.nodes) * alpha + 2 * size / bytes_per_second
 
 
-def as_json(network: Network, bytes_per_second: float | None, alpha: float, size: float | None) -> dict[str, Any]:
+def as_json(network: LinkNetwork, bytes_per_second: float | None, alpha: float, size: float | None) -> dict[str, Any]:
     """Return the figures of a network as the JSON object of --json: nodes, links, diameter, bisection, all-reduce seconds.
 
     `bytes_per_second`: rate of one link in one direction. `alpha`: latency of a link in seconds. `size`: bytes that each node

@@ -22,7 +22,7 @@ from aiperf.train.stages import Stage
 class EpochMessage:
     """Message on the end of an epoch. Its `checkpoint` is set when the file is written."""
 
-    word: EpochDone
+    message: EpochDone
     file: Future[bool]
     is_last: bool
 
@@ -31,7 +31,7 @@ AttemptMessages = Generator["Message | EpochMessage | None", None, None]
 """Messages of an attempt. None after each step, so that a delayed message can be sent."""
 
 
-def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iterator[Message]:
+def in_order(messages: AttemptMessages, order: Train, context: RankContext) -> Iterator[Message]:
     """Yield the messages of an attempt in the sequence in which the driver receives them.
 
     The last epoch's message and all messages after it wait for its checkpoint file, because another trial can inherit from a
@@ -41,24 +41,24 @@ def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iter
     delayed: deque[Message | EpochMessage] = deque()
     corrupt = _Corrupt(order.worker, context.data)
     try:
-        for word in words:
+        for message in messages:
             yield from corrupt.new_images()
             while awaiting_file and awaiting_file[0].file.done():
                 yield from _checkpoint_result(awaiting_file.popleft())
-            match word:
+            match message:
                 case None:
                     pass
                 case EpochMessage(done, file, is_last) if not file.done() and not is_last:
                     yield done
-                    awaiting_file.append(word)
+                    awaiting_file.append(message)
                 case EpochMessage(_, file, _) if file.done() and not delayed:
-                    yield from _settled(word)
+                    yield from _settled(message)
                 case EpochMessage():
-                    delayed.append(word)
+                    delayed.append(message)
                 case _ if delayed:
-                    delayed.append(word)
+                    delayed.append(message)
                 case _:
-                    yield word
+                    yield message
     except DamagedData:  # report the image that exceeded the limit, too
         yield from corrupt.new_images()
         raise
@@ -78,9 +78,9 @@ def _waited_for(last: EpochMessage, context: RankContext, every: float) -> Itera
         context.liveness.enter(Stage.CHECKPOINT, every + context.conf.start_seconds)  # a slow disk is not a hung rank
         wait([last.file], timeout=every)
         if not last.file.done():
-            yield _with_wait(last.word, time.monotonic() - began).advanced
-    for word in _settled(last):
-        yield _with_wait(word, time.monotonic() - began) if isinstance(word, EpochDone) else word
+            yield _with_wait(last.message, time.monotonic() - began).advanced
+    for message in _settled(last):
+        yield _with_wait(message, time.monotonic() - began) if isinstance(message, EpochDone) else message
 
 
 class _Corrupt:
@@ -99,14 +99,14 @@ class _Corrupt:
 
 def _settled(epoch: EpochMessage) -> tuple[Message, ...]:
     result = _checkpoint_result(epoch)
-    if any(isinstance(word, CheckpointWritten) for word in result):
-        return (msgspec.structs.replace(epoch.word, checkpoint=True),)
-    return epoch.word, *result
+    if any(isinstance(message, CheckpointWritten) for message in result):
+        return (msgspec.structs.replace(epoch.message, checkpoint=True),)
+    return epoch.message, *result
 
 
 def _checkpoint_result(epoch: EpochMessage) -> tuple[Message, ...]:
     """A full or missing disk costs the checkpoint, not the trial."""
-    sums = epoch.word.advanced
+    sums = epoch.message.advanced
     try:
         is_written = epoch.file.result()
     except OSError as error:
@@ -114,7 +114,7 @@ def _checkpoint_result(epoch: EpochMessage) -> tuple[Message, ...]:
     return (CheckpointWritten(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch),) if is_written else ()
 
 
-def _with_wait(word: EpochDone, seconds: float) -> EpochDone:
-    sums = word.advanced
+def _with_wait(message: EpochDone, seconds: float) -> EpochDone:
+    sums = message.advanced
     waited = msgspec.structs.replace(sums, checkpoint_seconds=sums.checkpoint_seconds + seconds)
-    return msgspec.structs.replace(word, advanced=waited)
+    return msgspec.structs.replace(message, advanced=waited)

@@ -44,9 +44,9 @@ from aiperf.train.trainer_config import learning_rate
 class RankOutOfMemory(Exception):
     """Error of one of several ranks that ran out of memory within a step. The others wait for it, and must be restarted."""
 
-    def __init__(self, batch: int, said: str, word: BatchReduced | None) -> None:
+    def __init__(self, batch: int, said: str, message: BatchReduced | None) -> None:
         super().__init__(f"out of memory at batch {batch}{said}")
-        self.word = word
+        self.message = message
         """Reports the smaller batch for the next attempt. None if there is none."""
 
 
@@ -108,19 +108,19 @@ class _Attempt:
                 said = first_line(error)
             # the traceback holds the step's tensors, so leave the handler before trying again
             reduced = smaller(self._batch)
-            word = None
+            message = None
             if reduced is not None:
-                word = BatchReduced(**who, from_batch_size=self._batch, to_batch_size=reduced)
+                message = BatchReduced(**who, from_batch_size=self._batch, to_batch_size=reduced)
             if not agreed:
-                raise RankOutOfMemory(self._batch, said, word)
-            if word is None:
+                raise RankOutOfMemory(self._batch, said, message)
+            if message is None:
                 reason = f"out of memory even at batch {self._batch}{said}"
                 yield Crashed(**who, reason=reason, retry=False, cause="memory")
                 return
             if self._context.device.type == "cuda":
                 torch.cuda.empty_cache()
-            yield word
-            self._batch = word.to_batch_size
+            yield message
+            self._batch = message.to_batch_size
 
     def _from_here(self) -> AttemptMessages:
         ready = prepare(self._order, self._context, self._epoch, self._batch, self._snapshot)
@@ -316,13 +316,13 @@ class _Attempt:
             context.liveness.processed(*((step.images, 0) if step.is_training else (0, step.images)))
             trained, validated = self._newly_counted()
             images = trained if step.is_training else validated
-            word = clock.step(
+            message = clock.step(
                 StepTimes(begin - self._taken, end - self._taken, images, step.is_training, max(0.0, exchanged)),
                 is_asked=context.liveness.is_asked_for_sums(),
             )
             self._longest_step = max(self._longest_step, end - begin)
             context.liveness.beat(self._step, *self._patience())
-            yield word
+            yield message
 
     def _newly_counted(self) -> tuple[int, int]:
         before, now = self._counted, self._context.liveness.images()

@@ -19,7 +19,7 @@ from aiperf.verify.attempts import Attempts
 from aiperf.verify.check import Check, CheckResult, handlers
 from aiperf.verify.epochs import Images, LearningRates, Weights
 from aiperf.verify.machines import Machines, Presence, Rates
-from aiperf.verify.plan import Plan, PredictedScore, RecordedDataSet
+from aiperf.verify.plan import PlanCheck, PredictedScore, RecordedDataSet
 from aiperf.verify.times import Clocks, Edges, Intervals, Silences
 
 LAW = "every line has the hash that follows from the previous line, is an event of the schema, and keeps the rules of reading"
@@ -53,7 +53,7 @@ def read_lines(path: Path) -> Lines:
     rates = Rates()
     checks: tuple[Check, ...] = (
         RecordedDataSet(),
-        Plan(),
+        PlanCheck(),
         PredictedScore(),
         Presence(),
         Machines(),

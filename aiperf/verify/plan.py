@@ -97,7 +97,7 @@ class RecordedDataSet(Check):
             self._notes.add(line, f"{name} is {recorded!r}, expected {known!r}")
 
 
-class Plan(Check):
+class PlanCheck(Check):
     """Check the plan (start, budget, batch sizes) in the first line against the plan that its configuration gives."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from aiperf.__main__ import main as command_line
 from aiperf.bops import networks, roofline
 from aiperf.bops.page import added_ceiling, added_roof, compared, program_page, published
 from aiperf.bops.peak import processor_of, processors
-from aiperf.bops.roofline import Point, Roof
+from aiperf.bops.roofline import Roof, RooflinePoint
 from aiperf.bops.rules import table as rules_table
 from aiperf.cli.arguments import execute as carry_out
 from aiperf.errors import BadConfiguration
@@ -52,7 +52,7 @@ def test_efficiency_and_ceilings_of_the_paper() -> None:
 
 
 def test_labels_and_shares_of_table_12() -> None:
-    points = [Point(name, oi, rate * 1e9) for name, (rate, oi, *_) in TABLE_12.items()]
+    points = [RooflinePoint(name, oi, rate * 1e9) for name, (rate, oi, *_) in TABLE_12.items()]
 
     judged = {each.point: each for each in roofline.labels(points, E5645)}
 
@@ -64,7 +64,7 @@ def test_labels_and_shares_of_table_12() -> None:
 
 def test_wordcount_turns_to_calculation_under_the_ilp_ceiling() -> None:
     ceiling = Roof("ILP", roofline.ceiling(86.4e9, 0.5, 2, 4), "published")
-    judged = roofline.labels([Point("WordCount", 3.2, 3.8e9)], (*E5645, ceiling))
+    judged = roofline.labels([RooflinePoint("WordCount", 3.2, 3.8e9)], (*E5645, ceiling))
 
     assert roofline.ridge(ceiling.figure, 13.2e9) == pytest.approx(1.64, abs=0.005)
     assert [(each.roof, each.bottleneck) for each in judged] == [("adds", "memory"), ("ILP", "calculation")]
@@ -133,7 +133,7 @@ def test_convolutions_right_of_the_ridge() -> None:
 @pytest.mark.parametrize("name", ["resnet20", "resnet50_v1_5", "digits_small"])
 def test_operations_of_the_layers_add_up_to_flops(name: str) -> None:
     graph = start(name)
-    layers = networks.layers(graph, 1, "fp32", networks.Device("any", 1e12, 1e11, "given"))
+    layers = networks.layers(graph, 1, "fp32", networks.DeviceLimits("any", 1e12, 1e11, "given"))
 
     assert sum(each.flops for each in layers) == cost(graph).training_flops
 

@@ -8,11 +8,11 @@ import pytest
 
 from aiperf.errors import BadConfiguration
 from aiperf.hpl.cases import as_json, cases, fit_bandwidth
-from aiperf.hpl.model import Layer, Prediction, System, predict
+from aiperf.hpl.model import HplLayer, Prediction, System, predict
 from aiperf.hpl.output import Measured
 from aiperf.hpl.system_file import SystemFile, changed
 
-SYSTEM = System("two", 2, 5e10, (Layer("memory", 1, 1e-7, 1e10), Layer("node", 2, 1e-6, 2e9)))
+SYSTEM = System("two", 2, 5e10, (HplLayer("memory", 1, 1e-7, 1e10), HplLayer("node", 2, 1e-6, 2e9)))
 
 
 def run_of(made: Prediction | None, *, timers: dict[str, float] | None = None) -> Measured:

@@ -9,14 +9,14 @@ import pytest
 
 from aiperf.errors import BadConfiguration
 from aiperf.hpl.listing import as_json, half_width, hpl_dat, largest_order, predictions
-from aiperf.hpl.model import Layer, System
+from aiperf.hpl.model import HplLayer, System
 from aiperf.hpl.system_file import figures
 
 NODE = System(
     "node",
     8,
     1e12,
-    (Layer("memory", 1, 1e-7, 1e11), Layer("bus", 4, 1e-6, 2e10), Layer("net", 8, 2e-6, 1e10)),
+    (HplLayer("memory", 1, 1e-7, 1e11), HplLayer("bus", 4, 1e-6, 2e10), HplLayer("net", 8, 2e-6, 1e10)),
     peak_flops=1.2e12,
     memory_bytes=16e9,
 )
@@ -55,7 +55,7 @@ def test_json_has_the_documented_keys() -> None:
         (NODE, 100, None, r"N is at least NB .* = 320, but found 100"),
         (NODE, 10_000, (3, 4), "P x Q is at most 8, the ranks of 'node', but found 12"),
         (
-            replace(NODE, layers=(Layer("bus", 3, 0, 1e9), Layer("net", 8, 0, 1e9))),
+            replace(NODE, layers=(HplLayer("bus", 3, 0, 1e9), HplLayer("net", 8, 0, 1e9))),
             10_000,
             (2, 4),
             "form blocks of P x Q, but found 3 of 'bus', 8 of 'net' for 2x4: choose another --grid",
@@ -74,7 +74,7 @@ def test_memory_is_needed_without_n() -> None:
 
 def test_band_of_a_pure_rate_is_its_interval() -> None:
     """One rank without exchange: FLOPS are proportional to the rate."""
-    system = System("ideal", 1, 1e12, (Layer("memory", 1, 0.0, 1e300),))
+    system = System("ideal", 1, 1e12, (HplLayer("memory", 1, 0.0, 1e300),))
     (found,) = predictions(system, 10_000, 192)
 
     assert half_width(found, figures(system), {"gemm_flops": (0.9e12, 1.1e12)}) == pytest.approx(0.1)
@@ -91,7 +91,9 @@ def test_hpl_dat_holds_orders_and_grids() -> None:
 
 def test_all_grids_of_a_large_machine_within_seconds() -> None:
     """Goal: 1 s. The limit here allows for a loaded machine."""
-    system = System("Fugaku", 152_064, 3.4e12, (Layer("HBM2", 1, 1e-7, 1e11), Layer("TofuD", 152_064, 1e-6, 6.8e9)))
+    system = System(
+        "Fugaku", 152_064, 3.4e12, (HplLayer("HBM2", 1, 1e-7, 1e11), HplLayer("TofuD", 152_064, 1e-6, 6.8e9))
+    )
     began = time.perf_counter()
 
     assert len(predictions(system, 20_459_520, 384)) >= 70

@@ -14,7 +14,7 @@ from aiperf.hpl.model import (
     PMAPS,
     READINGS,
     Accelerator,
-    Layer,
+    HplLayer,
     Link,
     Prediction,
     Reading,
@@ -89,7 +89,7 @@ def cut(system: System, *ranks: int) -> System:
 @given(st.sampled_from([(2, 2), (2, 4), (4, 4), (1, 8), (8, 2)]), st.integers(1, 5000), st.integers(1, 300), links)
 def test_cutting_a_layer_leaves_panels_unaltered(grid: tuple[int, int], n: int, nb: int, link: Link) -> None:
     p, q = grid
-    last = Layer("net", p * q, link.alpha, 8 / link.beta)
+    last = HplLayer("net", p * q, link.alpha, 8 / link.beta)
     system = System("cut", p * q, 1e12, (last,))
     whole = exchange(predict(system, n, nb, p, q, reading="panels"))
 
@@ -101,7 +101,7 @@ def test_cutting_a_layer_leaves_panels_unaltered(grid: tuple[int, int], n: int, 
 @given(orders, sides, sides, links)
 def test_readings_agree_for_one_layer(order: tuple[int, int], p: int, q: int, link: Link) -> None:
     nb, n = order
-    system = System("one", p * q, 1e12, (Layer("net", p * q, link.alpha, 8 / link.beta),))
+    system = System("one", p * q, 1e12, (HplLayer("net", p * q, link.alpha, 8 / link.beta),))
     closed = model.compute_seconds(n, nb, p, q, 1e-12) + model.exchange_seconds(
         n, nb, p, q, Link(link.alpha, link.beta)
     )
@@ -122,7 +122,7 @@ def systems(draw: st.DrawFn) -> System:
         16,
         draw(st.floats(1e9, 1e13)),
         tuple(
-            Layer(name, ranks, draw(latency), draw(rate)) for name, ranks in (("ram", 1), ("bus", node), ("net", 16))
+            HplLayer(name, ranks, draw(latency), draw(rate)) for name, ranks in (("ram", 1), ("bus", node), ("net", 16))
         ),
         panel_flops=draw(st.floats(1e8, 1e13)),
         swap_bytes_per_second=draw(st.none() | rate),
@@ -179,7 +179,7 @@ def test_elasticity_is_the_slope_of_flops(system: System, n: int, grid: tuple[in
 
 
 def test_one_rank_without_exchange_tends_to_gemm_rate() -> None:
-    system = System("ideal", 1, 1e12, (Layer("memory", 1, 0.0, 1e300),))
+    system = System("ideal", 1, 1e12, (HplLayer("memory", 1, 0.0, 1e300),))
     rates = [predict(system, n, 192, 1, 1) for n in (10**4, 10**5, 10**7)]
 
     shortfalls = [1 - each.flops / 1e12 for each in rates if each is not None]
@@ -198,7 +198,7 @@ def test_p100_follows_from_its_accelerator() -> None:
 @pytest.mark.parametrize(("bandwidth", "gflops"), [(13.0e9, 3840.9), (13.075e9, 3844.4), (732.2e9, 4573)])
 def test_p100_printed_reading(bandwidth: float, gflops: float) -> None:
     """The paper prints 3840. Its 4347 for the total bandwidth does not follow from its equations."""
-    system = System("P100", 1, 4.76e12, (Layer("memory", 1, model.accelerator_link(P100).alpha, bandwidth),))
+    system = System("P100", 1, 4.76e12, (HplLayer("memory", 1, model.accelerator_link(P100).alpha, bandwidth),))
     found = predict(system, 44_000, 384, 1, 1, reading="printed")
 
     assert found is not None
@@ -216,7 +216,7 @@ def test_errata_third_term_has_n() -> None:
 
 
 def test_errata_layers_are_no_separate_matrices() -> None:
-    one = System("one", 4, 1e12, (Layer("net", 4, 5e-6, 13e9),))
+    one = System("one", 4, 1e12, (HplLayer("net", 4, 5e-6, 13e9),))
     two = cut(one, 1)
 
     def seconds(system: System, reading: Reading) -> float:
@@ -241,15 +241,15 @@ def test_blocks_are_the_placed_ranks(p: int, q: int, ranks: int, pmap: model.Pma
 
 
 def test_group_without_a_block_has_no_prediction() -> None:
-    system = System("odd", 12, 1e12, (Layer("bus", 4, 0.0, 1e9), Layer("net", 12, 0.0, 1e9)))
+    system = System("odd", 12, 1e12, (HplLayer("bus", 4, 0.0, 1e9), HplLayer("net", 12, 0.0, 1e9)))
 
     assert predict(system, 1000, 10, 2, 6, "row") is None
     assert predict(system, 1000, 10, 2, 6, "column") is not None
 
 
 def test_layers_grid_replaces_the_placement() -> None:
-    bus = Layer("bus", 4, 0.0, 1e9, grid=(2, 3))
-    system = System("odd", 12, 1e12, (bus, Layer("net", 12, 0.0, 1e9)))
+    bus = HplLayer("bus", 4, 0.0, 1e9, grid=(2, 3))
+    system = System("odd", 12, 1e12, (bus, HplLayer("net", 12, 0.0, 1e9)))
 
     assert predict(system, 1000, 10, 4, 3, "row", "panels") is not None
     assert predict(system, 1000, 10, 3, 4, "row", "panels") is None
@@ -269,7 +269,9 @@ def test_original_model_is_the_leading_terms() -> None:
 
 def test_swaps_within_a_rank_have_their_own_rate() -> None:
     """With a rate of row swaps, memory carries the swaps of each rank, and the column's layer the exchange."""
-    system = System("two", 2, 1e11, (Layer("ram", 1, 0.0, 1e10), Layer("bus", 2, 0.0, 1e9)), swap_bytes_per_second=1e9)
+    system = System(
+        "two", 2, 1e11, (HplLayer("ram", 1, 0.0, 1e10), HplLayer("bus", 2, 0.0, 1e9)), swap_bytes_per_second=1e9
+    )
     wide, high = predict(system, 4000, 200, 1, 2), predict(system, 4000, 200, 2, 1)
     assert wide is not None
     assert high is not None

@@ -16,7 +16,7 @@ import pytest
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.measure.all_probes import Accelerators, Data, Versions
 from aiperf.measure.all_reduce import AllReduce
-from aiperf.measure.disk import DiskRead, DiskWrite, Space
+from aiperf.measure.disk import DiskRead, DiskWrite, FreeSpace
 from aiperf.measure.probe import MARK, ProbeReading, Setting
 from aiperf.measure.prober import Prober
 from aiperf.system import processes
@@ -108,7 +108,7 @@ def test_one_that_is_stopped_from_outside_is_killed_too(prober: Prober) -> None:
 def test_quick_probes_report_every_repetition(prober: Prober, setting: Setting) -> None:
     readings = {
         probe.name: prober.measure(probe, PATIENCE)
-        for probe in (Versions(), Space(), DiskWrite(2**20, 2**20), DiskRead(2**20, 2**20), Accelerators(), Data())
+        for probe in (Versions(), FreeSpace(), DiskWrite(2**20, 2**20), DiskRead(2**20, 2**20), Accelerators(), Data())
     }
 
     assert {name: reading.failed for name, reading in readings.items()} == dict.fromkeys(readings)
@@ -126,7 +126,7 @@ def test_a_folder_that_the_driver_did_not_mark_is_not_shared(setting: Setting, t
     (tmp_path / MARK).write_text("another run's")
 
     with Prober(setting) as prober:
-        assert prober.measure(Space(), PATIENCE).facts["is_shared"] is False
+        assert prober.measure(FreeSpace(), PATIENCE).facts["is_shared"] is False
 
 
 def test_a_users_interface_of_nccl_is_kept(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_a_users_interface_of_nccl_is_kept(setting: Setting, monkeypatch: pytest
 
 
 def test_no_cheap_probe_loads_torch_or_ray(prober: Prober) -> None:
-    for probe in (Versions(), Space(), DiskWrite(2**20, 2**20), DiskRead(2**20, 2**20), Accelerators(), Data()):
+    for probe in (Versions(), FreeSpace(), DiskWrite(2**20, 2**20), DiskRead(2**20, 2**20), Accelerators(), Data()):
         prober.measure(probe, PATIENCE)
     maps = Path(f"/proc/{prober.pid}/maps").read_text()
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import ray
 
-from aiperf.measure.disk import DiskRate, Space
+from aiperf.measure.disk import DiskRate, FreeSpace
 from aiperf.measure.probe import Probe, ProbeReading, Setting
 
 DIES, HANGS, IS_FAST, OTHER = "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"
@@ -91,7 +91,7 @@ class Crowd(DiskRate):
 
 
 def crowded() -> tuple[Probe, ...]:
-    return (Space(), Crowd(1, 1))
+    return (FreeSpace(), Crowd(1, 1))
 
 
 def endless() -> tuple[Probe, ...]:
@@ -99,11 +99,11 @@ def endless() -> tuple[Probe, ...]:
 
 
 def without_hangs() -> tuple[Probe, ...]:
-    return (Space(), Fingerprint(), Planted(may_hang=False))
+    return (FreeSpace(), Fingerprint(), Planted(may_hang=False))
 
 
 def with_hangs() -> tuple[Probe, ...]:
-    return (Space(), Fingerprint(), Arithmetic(), Planted(may_hang=True))
+    return (FreeSpace(), Fingerprint(), Arithmetic(), Planted(may_hang=True))
 
 
 def clock() -> float:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
 from aiperf.scaling.topology import (
-    Network,
+    LinkNetwork,
     as_json,
     bisection_seconds,
     links_seconds,
@@ -28,7 +28,7 @@ TORI = [
 ]
 
 
-def wires(network: Network) -> list[tuple[int, int]]:
+def wires(network: LinkNetwork) -> list[tuple[int, int]]:
     """Draw each wire between two nodes. The switch is no node."""
     if network.kind == "tree":
         return [((node - 1) // 2, node) for node in range(1, network.nodes)]
@@ -42,7 +42,7 @@ def wires(network: Network) -> list[tuple[int, int]]:
     ]
 
 
-def smallest_cut(network: Network) -> int:
+def smallest_cut(network: LinkNetwork) -> int:
     """Try all halves."""
     drawn, nodes = wires(network), network.nodes
     return min(
@@ -52,7 +52,7 @@ def smallest_cut(network: Network) -> int:
     )
 
 
-def longest_way(network: Network) -> int:
+def longest_way(network: LinkNetwork) -> int:
     near = {node: set[int]() for node in range(network.nodes)}
     for left, right in wires(network):
         near[left].add(right)
@@ -71,7 +71,7 @@ def longest_way(network: Network) -> int:
 
 @pytest.mark.parametrize("edges", TORI)
 def test_the_closed_bisection_of_a_torus_is_the_smallest_cut(edges: tuple[int, ...]) -> None:
-    torus = Network("torus", edges)
+    torus = LinkNetwork("torus", edges)
 
     assert torus.bisection_links in (None, smallest_cut(torus))
     assert torus.links == len(wires(torus))
@@ -80,19 +80,21 @@ def test_the_closed_bisection_of_a_torus_is_the_smallest_cut(edges: tuple[int, .
 
 @pytest.mark.parametrize("nodes", range(2, 15))
 def test_a_tree_has_a_bisection_of_one_link_or_none(nodes: int) -> None:
-    tree = Network("tree", (nodes,))
+    tree = LinkNetwork("tree", (nodes,))
 
     assert tree.bisection_links == (1 if smallest_cut(tree) == 1 else None)
 
 
-@pytest.mark.parametrize("network", [*(Network("torus", each) for each in TORI), Network("ring", (7,))], ids=str)
-def test_the_diameter_of_a_torus_is_its_longest_way(network: Network) -> None:
+@pytest.mark.parametrize(
+    "network", [*(LinkNetwork("torus", each) for each in TORI), LinkNetwork("ring", (7,))], ids=str
+)
+def test_the_diameter_of_a_torus_is_its_longest_way(network: LinkNetwork) -> None:
     assert network.diameter == longest_way(network)
 
 
 @pytest.mark.parametrize("nodes", range(1, 40))
 def test_the_diameter_of_a_tree_is_its_longest_way(nodes: int) -> None:
-    assert Network("tree", (nodes,)).diameter == longest_way(Network("tree", (nodes,)))
+    assert LinkNetwork("tree", (nodes,)).diameter == longest_way(LinkNetwork("tree", (nodes,)))
 
 
 @pytest.mark.parametrize(
@@ -152,27 +154,29 @@ def test_the_link_bound_of_1024_nodes_explains_little_of_a_step() -> None:
 
 
 networks = st.one_of(
-    st.builds(lambda x, y: Network("torus", (x, y)), st.integers(1, 40), st.integers(1, 40)),
-    st.builds(lambda x, y, z: Network("torus", (x, y, z)), *[st.integers(1, 12)] * 3),
-    st.builds(lambda kind, n: Network(kind, (n,)), st.sampled_from(["ring", "tree", "switch"]), st.integers(1, 900)),
+    st.builds(lambda x, y: LinkNetwork("torus", (x, y)), st.integers(1, 40), st.integers(1, 40)),
+    st.builds(lambda x, y, z: LinkNetwork("torus", (x, y, z)), *[st.integers(1, 12)] * 3),
+    st.builds(
+        lambda kind, n: LinkNetwork(kind, (n,)), st.sampled_from(["ring", "tree", "switch"]), st.integers(1, 900)
+    ),
 )
 sizes, rates, latencies = st.floats(1, 1e12), st.floats(1e3, 1e12), st.floats(0, 1e-3)
 
 
-def models(network: Network, size: float, rate: float, alpha: float) -> list[float]:
+def models(network: LinkNetwork, size: float, rate: float, alpha: float) -> list[float]:
     times = [each(network, size, rate, alpha) for each in (ring_seconds, torus_seconds, tree_seconds)]
     return [each for each in times if each is not None]
 
 
 @given(networks, sizes, rates, latencies)
-def test_no_model_is_faster_than_a_bound(network: Network, size: float, rate: float, alpha: float) -> None:
+def test_no_model_is_faster_than_a_bound(network: LinkNetwork, size: float, rate: float, alpha: float) -> None:
     bounds = (links_seconds(network, size, rate), bisection_seconds(network, size, rate) or 0.0)
 
     assert min(models(network, size, rate, alpha)) >= max(bounds) * (1 - 1e-12)
 
 
 @given(networks, sizes, rates, latencies, st.floats(1, 10))
-def test_more_bandwidth_never_slows(network: Network, size: float, rate: float, alpha: float, more: float) -> None:
+def test_more_bandwidth_never_slows(network: LinkNetwork, size: float, rate: float, alpha: float, more: float) -> None:
     before, after = models(network, size, rate, alpha), models(network, size, rate * more, alpha)
 
     assert all(faster <= slower for faster, slower in zip(after, before, strict=True))
@@ -180,7 +184,7 @@ def test_more_bandwidth_never_slows(network: Network, size: float, rate: float, 
 
 @given(st.integers(2, 30), st.integers(2, 30), sizes, rates)
 def test_more_links_never_slow_an_all_reduce(x: int, y: int, size: float, rate: float) -> None:
-    torus, ring, switch = Network("torus", (x, y)), Network("ring", (x * y,)), Network("switch", (x * y,))
+    torus, ring, switch = LinkNetwork("torus", (x, y)), LinkNetwork("ring", (x * y,)), LinkNetwork("switch", (x * y,))
     times = [links_seconds(each, size, rate) for each in (torus, ring, switch)]
 
     assert times == sorted(times)
@@ -191,7 +195,7 @@ def test_more_links_never_slow_an_all_reduce(x: int, y: int, size: float, rate: 
 
 @given(st.integers(1, 500), sizes, rates, latencies)
 def test_a_torus_of_one_row_is_a_ring(nodes: int, size: float, rate: float, alpha: float) -> None:
-    torus, ring = Network("torus", (nodes, 1)), Network("ring", (nodes,))
+    torus, ring = LinkNetwork("torus", (nodes, 1)), LinkNetwork("ring", (nodes,))
 
     assert as_json(torus, rate, alpha, size) == as_json(ring, rate, alpha, size)
     assert torus_seconds(torus, size, rate, alpha) == pytest.approx(ring_seconds(ring, size, rate, alpha))

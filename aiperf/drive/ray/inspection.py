@@ -21,7 +21,7 @@ from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.ray.inspector import Clock, Inspector, clock_of, introduced, measure_all, recall, sent_to
 from aiperf.measure.all_probes import full, quick
 from aiperf.measure.all_reduce import AllReduce, rounds
-from aiperf.measure.disk import AT_ONCE, DiskRate, DiskWrite, Space
+from aiperf.measure.disk import AT_ONCE, DiskRate, DiskWrite, FreeSpace
 from aiperf.measure.probe import NodeReadings, Probe, ProbeReading, Setting, meeting
 from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, blamed, judge
 from aiperf.preflight.preflight_config import PreflightConf
@@ -117,7 +117,7 @@ class _Work:
 
     def _reaches_folder(self, one: Inspector) -> bool:
         """Return False after a failed access to the shared folder, so that a server that hangs delays few groups of nodes."""
-        earlier = [self._readings[one.node].get(name) for name in (Space.name, DiskWrite.name)]
+        earlier = [self._readings[one.node].get(name) for name in (FreeSpace.name, DiskWrite.name)]
         return all(reading is None or reading.failed is None for reading in earlier)
 
     def _meeting(self) -> list[Inspector]:

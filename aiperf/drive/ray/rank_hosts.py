@@ -79,7 +79,7 @@ class RankHost:
         `method`: name of the method. A report about a lost telemetry process is added to a result of type StartChanges.
         """
         answer = getattr(self._outpost, method)(*arguments)
-        return replace(answer, words=self._messages()) if isinstance(answer, StartChanges) else answer
+        return replace(answer, host_messages=self._messages()) if isinstance(answer, StartChanges) else answer
 
     def close(self) -> None:
         """End the training processes and the telemetry on this host."""

@@ -17,7 +17,7 @@ from typing import Any
 from aiperf.journal.messages import Message
 from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.host_ranks import DEATH_SECONDS, RankStart
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankStatus, Ready
+from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankStatus, Ready
 from aiperf.train.ranks.remote_ranks import StartChanges
 
 SILENCE_SECONDS = 20.0
@@ -54,7 +54,7 @@ class DistantHost:
     """Time that the host waits for a message before it answers, in seconds."""
     lost: str | None = None
     """Reason for giving it up. None if it is not given up."""
-    words: list[Message] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     """Messages of the host itself, not of its ranks."""
     ranks: tuple[RankStatus, ...] = ()
     answered: Connection = field(init=False)
@@ -73,13 +73,13 @@ class DistantHost:
         self._fire("start", number, start)
         self._ask(time.monotonic())
 
-    def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Message | Failed]]:
+    def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Message | FailureReport]]:
         """Return the messages that have arrived as (rank, message), and update the ranks' lines in `heartbeats`.
 
         `lost` is set if a call failed, if the host has ended its ranks by itself, or if it has not answered for 20 s.
         """
         begun = self._start
-        received: list[tuple[int, Ready | Message | Failed]] = []
+        received: list[tuple[int, Ready | Message | FailureReport]] = []
         while begun is not None and self.lost is None:
             try:
                 number, asked, future = self._answers.get_nowait()
@@ -135,7 +135,7 @@ class DistantHost:
         return left
 
     def _take_over(self, sight: StartChanges, heartbeats: HeartbeatFile, now: float) -> None:
-        self.words += sight.words
+        self.messages += sight.host_messages
         if sight.is_abandoned:
             self._lose("was not asked for so long that it has ended its ranks")
         self.ranks = sight.ranks or self.ranks

@@ -26,7 +26,7 @@ from aiperf.system.control_groups import usable_processors
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, Ready, seats
+from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, Ready, seats
 from aiperf.train.ranks.started_group import Ranks, StartFailed
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 
@@ -138,15 +138,15 @@ class RankGroup:
         """Wait up to `timeout` seconds for the first message. Raise WorkerEnded after the last one."""
         messages: list[Message] = []
         try:
-            word = self._messages.get(timeout=timeout)
+            message = self._messages.get(timeout=timeout)
             while True:
-                if isinstance(word, WorkerEnded):
-                    self._messages.put(word)
+                if isinstance(message, WorkerEnded):
+                    self._messages.put(message)
                     if messages:
                         return messages
-                    raise word
-                messages.append(word)
-                word = self._messages.get_nowait()
+                    raise message
+                messages.append(message)
+                message = self._messages.get_nowait()
         except queue.Empty:
             return messages
 
@@ -207,7 +207,7 @@ class RankGroup:
                 self._first.set_exception(AiperfError(str(error)) if error.failure.is_fixable else self._ended)
             if self._waiting is not None:
                 self._doing = self._waiting
-                self._report_end(Failed(reason))
+                self._report_end(FailureReport(reason))
             self._messages.put(self._ended)
         except BaseException as error:
             self._ended = WorkerEnded(
@@ -226,7 +226,9 @@ class RankGroup:
     def _await_end(self, ranks: Ranks) -> None:
         """Raise StartFailed if a rank cannot be ended, because its accelerator and memory remain in use."""
         for rank, how in ranks.end():
-            raise StartFailed(Failed(f"{ranks.named(rank)} cannot be killed: {how}", is_final=True), ranks.seats[rank])
+            raise StartFailed(
+                FailureReport(f"{ranks.named(rank)} cannot be killed: {how}", is_final=True), ranks.seats[rank]
+            )
 
     def _bring_up(self) -> Ranks:
         """Start as many ranks as possible. Raise StartFailed if none is left to try.
@@ -288,7 +290,7 @@ class RankGroup:
         try:
             ranks = Ranks(self._recipe, places, self._starts, self._host, self._address, self._others)
         except OSError as error:
-            raise StartFailed(Failed(str(error), is_final=True), places[0]) from error
+            raise StartFailed(FailureReport(str(error), is_final=True), places[0]) from error
         self._set_ranks(ranks)
         try:
             ranks.start()
@@ -309,21 +311,21 @@ class RankGroup:
                         missing.discard(rank)
                         if rank == 0:
                             ranks.ready = message
-                    case Failed():
+                    case FailureReport():
                         raise self._not_started(ranks, *ranks.cause(self._woken, self._report))
             if self._closing:
-                raise StartFailed(Failed("closed while it started"), ranks.seats[0])
+                raise StartFailed(FailureReport("closed while it started"), ranks.seats[0])
             if ranks.has_ended() or ranks.lost() is not None:
                 raise self._not_started(ranks, *ranks.cause(self._woken, self._report))
             if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
                 rank, how = hung
-                raise self._not_started(ranks, Failed(f"{ranks.named(rank)} {how}"), rank)
+                raise self._not_started(ranks, FailureReport(f"{ranks.named(rank)} {how}"), rank)
 
-    def _not_started(self, ranks: Ranks, failure: Failed, rank: int) -> StartFailed:
+    def _not_started(self, ranks: Ranks, failure: FailureReport, rank: int) -> StartFailed:
         refused = replace(failure, reason=failure.reason + ranks.refused)
         return StartFailed(refused, ranks.seats[rank], ranks.failed_devices())
 
-    def _serve(self, ranks: Ranks) -> tuple[Failed, int] | None:
+    def _serve(self, ranks: Ranks) -> tuple[FailureReport, int] | None:
         """Send orders down and messages up until something fails. Return the failure and its rank. None if the group closes."""
         while True:
             with self._lock:
@@ -341,19 +343,19 @@ class RankGroup:
             has_failed = False
             for _, message in ranks.receive(_LOOK_SECONDS, self._woken):
                 match message:
-                    case Failed():
+                    case FailureReport():
                         has_failed = True  # messages received with it are reported first
                     case Ready():
                         raise AssertionError("a rank was ready twice")
-                    case word:
-                        self._report(word)
-            for word in ranks.words_of_hosts():
-                self._messages.put(word)
+                    case _:
+                        self._report(message)
+            for message in ranks.host_messages():
+                self._messages.put(message)
             if has_failed or ranks.has_ended() or ranks.lost() is not None:
                 return ranks.cause(self._woken, self._report)
             if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
                 rank, how = hung
-                return Failed(f"{ranks.named(rank)} {how}"), rank
+                return FailureReport(f"{ranks.named(rank)} {how}"), rank
             self._show_life(ranks)
 
     def _show_life(self, ranks: Ranks) -> None:
@@ -366,20 +368,20 @@ class RankGroup:
         order = doing.order
         self._report(TrialHeartbeat(trial=order.trial, attempt=order.attempt, doing=f"{ranks.named(rank)} {what}"))
 
-    def _report(self, word: Message) -> None:
-        if isinstance(word, TrialDone | Crashed | CheckpointGone):
+    def _report(self, message: Message) -> None:
+        if isinstance(message, TrialDone | Crashed | CheckpointGone):
             with self._lock:
                 self._doing = None
         self._last_message = time.monotonic()
-        self._messages.put(word)
+        self._messages.put(message)
 
-    def _report_end(self, failure: Failed) -> None:
+    def _report_end(self, failure: FailureReport) -> None:
         with self._lock:
             doing, self._doing = self._doing, None
             self._waiting = None if doing is not None and self._waiting is doing else self._waiting
         if doing is not None:
-            for word in failure.words:
-                self._messages.put(word)
+            for message in failure.messages:
+                self._messages.put(message)
             order = doing.order
             self._messages.put(
                 Crashed(

@@ -18,7 +18,7 @@ from aiperf.scratch import MARK, Scratch, compiler_caches
 from aiperf.system.network import interface_of
 from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, RankStatus, Ready, Setup
+from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, RankStatus, Ready, Setup
 from aiperf.train.ranks.rendezvous import Directions, horovod_environment
 from aiperf.train.stages import Stage
 from aiperf.train.trainer_config import TrainerConf
@@ -113,7 +113,7 @@ class HostRanks:
         """Call it several times a second."""
         return tuple(process.look(self.heartbeats, now) for process in self.processes)
 
-    def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Message | Failed]]:
+    def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Message | FailureReport]]:
         """Return at most one new message per rank as (rank, message), waiting up to `timeout` seconds for the first.
 
         `wakes`: pipes that end the waiting when they become readable. They are emptied.
@@ -121,7 +121,7 @@ class HostRanks:
         by_pipe: dict[object, RankProcess] = {
             process.pipe: process for process in self.processes if not process.pipe.closed
         }
-        received: list[tuple[int, Ready | Message | Failed]] = []
+        received: list[tuple[int, Ready | Message | FailureReport]] = []
         for pipe in wait([*(process.pipe for process in by_pipe.values()), *wakes], timeout):
             if isinstance(pipe, Connection) and pipe in wakes:
                 while pipe.poll():

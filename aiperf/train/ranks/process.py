@@ -18,7 +18,7 @@ from aiperf.system import processes
 from aiperf.train.collectives.rendezvous_place import StoreAt
 from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.hang_watch import ProcessProgress
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankStatus, Setup
+from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankStatus, Setup
 
 LAST_LINES = 3
 LONGEST_LINE = 300
@@ -36,7 +36,7 @@ class RankProcess:
         """`environment`: added to the variables of this process. Raise OSError if the process cannot be started."""
         self.rank = setup.rank
         self.pipe, theirs = Pipe()
-        self._failed: Failed | None = None
+        self._failed: FailureReport | None = None
         self._log = log
         self._stopped_since: float | None = None
         threads = str(setup.threads)
@@ -84,7 +84,7 @@ class RankProcess:
         except (EOFError, ConnectionResetError):
             self.pipe.close()
             return None
-        if isinstance(message, Failed):
+        if isinstance(message, FailureReport):
             self._failed = message
         return message
 

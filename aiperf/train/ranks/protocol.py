@@ -110,11 +110,11 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailureReport:
     """Last message from a rank: the reason for its end."""
 
     reason: str
-    words: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
     """Messages to report before the attempt's end."""
     is_peer: bool = False
     """It ends because another rank is lost."""
@@ -141,7 +141,7 @@ class RankStatus:
     """Signal that ended it. None if it runs or ended without a signal."""
     end_in_words: str = "ended"
     """End of the process, with the last lines of its log."""
-    failed: Failed | None = None
+    failed: FailureReport | None = None
     stopped_seconds: float = 0.0
     """Seconds since the first of consecutive polls that found it stopped (state T of proc(5)). 0 while it runs."""
     quiet_seconds: float = 0.0

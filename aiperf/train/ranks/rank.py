@@ -26,7 +26,7 @@ from aiperf.files import host_name, read_bounded
 from aiperf.system.host import cpu_model, near_processors
 from aiperf.system.processes import signal_at_end_of_parent
 from aiperf.train.heartbeat import HeartbeatFile, RankHeartbeat
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready, Setup
+from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, Ready, Setup
 from aiperf.train.stages import Stage
 
 if TYPE_CHECKING:
@@ -150,9 +150,9 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     while True:
         liveness.beat(0, Stage.IDLE, inf)
         do = orders.get()
-        for word in loop.train(do.order, context, do.taken):
-            if is_first or isinstance(word, CorruptImagesFound):  # each rank reads other images
-                pipe.send(word)
+        for message in loop.train(do.order, context, do.taken):
+            if is_first or isinstance(message, CorruptImagesFound):  # each rank reads other images
+                pipe.send(message)
 
 
 def _warm_up(context: RankContext) -> None:
@@ -271,7 +271,7 @@ def _listen(pipe: Connection, orders: queue.SimpleQueue[ExecuteOrder], writer: W
     os._exit(0)
 
 
-def _failure(error: BaseException) -> Failed:
+def _failure(error: BaseException) -> FailureReport:
     from aiperf.errors import AiperfError
     from aiperf.train.collectives.collective import RankFailed, is_of_exchange
     from aiperf.train.device_errors import is_of_device
@@ -280,19 +280,19 @@ def _failure(error: BaseException) -> Failed:
 
     match error:
         case RankFailed():
-            return Failed(f"the exchange with the others broke: {error}", is_peer=True)
+            return FailureReport(f"the exchange with the others broke: {error}", is_peer=True)
         case RankOutOfMemory():
-            if error.word is not None:
-                return Failed(str(error), words=(error.word,))
-            return Failed(str(error), retry=False, cause="memory")
+            if error.message is not None:
+                return FailureReport(str(error), messages=(error.message,))
+            return FailureReport(str(error), retry=False, cause="memory")
         case IllegalMorph() | DamagedMorph():
-            return Failed(str(error), retry=False, cause="network")
+            return FailureReport(str(error), retry=False, cause="network")
         case AiperfError():
-            return Failed(str(error), is_fixable=True)
+            return FailureReport(str(error), is_fixable=True)
         case _ if is_of_exchange(error):
-            return Failed(f"the exchange with the others broke: {error}", is_peer=True)
+            return FailureReport(f"the exchange with the others broke: {error}", is_peer=True)
         case _:
-            return Failed("".join(traceback.format_exception_only(error)).strip(), is_device=is_of_device(error))
+            return FailureReport("".join(traceback.format_exception_only(error)).strip(), is_device=is_of_device(error))
 
 
 def _name_of(device: torch.device) -> str:

@@ -17,7 +17,7 @@ from aiperf.files import host_name
 from aiperf.journal.messages import Message
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankStatus, Ready
+from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankStatus, Ready
 
 ABANDONED_SECONDS = 30.0
 """Ranks are ended after this many seconds without a call. Above the leading host's limit for an answer
@@ -34,11 +34,11 @@ class HostProperties:
 class StartChanges:
     """Messages and states of a start's ranks since the last call."""
 
-    messages: tuple[tuple[int, Ready | Message | Failed], ...]
+    messages: tuple[tuple[int, Ready | Message | FailureReport], ...]
     """Messages with their rank."""
     ranks: tuple[RankStatus, ...]
     """State of each rank. Empty before they are started."""
-    words: tuple[Message, ...] = ()
+    host_messages: tuple[Message, ...] = ()
     """Messages of the host itself."""
     is_abandoned: bool = False
 

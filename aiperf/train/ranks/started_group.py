@@ -14,7 +14,7 @@ from aiperf.train.ranks import host_ranks
 from aiperf.train.ranks.distant_host import FRESH_SECONDS, DistantHost
 from aiperf.train.ranks.hang_watch import Watch
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, RankStatus, Ready
+from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, RankStatus, Ready
 from aiperf.train.ranks.rendezvous import OpenRendezvous
 from aiperf.train.stages import Stage
 
@@ -29,7 +29,7 @@ _KILLED, _FAILED, _ENDED, _NOTICED = range(4)
 class StartFailed(Exception):
     """Error of a start of a worker's ranks. It has the failure, and the place of the rank that caused it."""
 
-    def __init__(self, failure: Failed, seat: RankPlace, failed_devices: int = 0) -> None:
+    def __init__(self, failure: FailureReport, seat: RankPlace, failed_devices: int = 0) -> None:
         super().__init__(failure.reason)
         self.failure = failure
         self.seat = seat
@@ -93,7 +93,7 @@ class Ranks:
         """Return the name of a rank for messages: 'rank 0 of 4 on HOST'."""
         return f"rank {rank} of {len(self.seats)} on {self._names[self.seats[rank].host]}"
 
-    def receive(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Message | Failed]]:
+    def receive(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Message | FailureReport]]:
         """Return new messages as (rank, message), and poll all processes once.
 
         `wake` and answers of other hosts end the waiting.
@@ -110,11 +110,11 @@ class Ranks:
     def _look(self, now: float) -> None:
         self.statuses = (*self._local.look(now), *(status for other in self._distant for status in other.ranks))
 
-    def words_of_hosts(self) -> list[Message]:
+    def host_messages(self) -> list[Message]:
         """Return the new messages of the other hosts themselves, not of their ranks. They are returned once."""
-        messages = [word for other in self._distant for word in other.words]
+        messages = [message for other in self._distant for message in other.messages]
         for other in self._distant:
-            other.words = []
+            other.messages = []
         return messages
 
     def send(self, do: ExecuteOrder) -> None:
@@ -143,7 +143,7 @@ class Ranks:
     def slowest(self) -> tuple[int, str]:
         return self._watch.slowest(time.monotonic())
 
-    def cause(self, wake: Connection, say: Callable[[Message], None]) -> tuple[Failed, int]:
+    def cause(self, wake: Connection, say: Callable[[Message], None]) -> tuple[FailureReport, int]:
         """Return (failure, rank that caused it).
 
         It waits up to 10 s for failures of other ranks, and up to 20 s for other hosts. `say`: called with each message that
@@ -152,14 +152,14 @@ class Ranks:
         began = time.monotonic()
         while True:
             if (lost := self.lost()) is not None:
-                return Failed(lost[0]), lost[1]
+                return FailureReport(lost[0]), lost[1]
             passed, is_known = time.monotonic() - began, self._are_seen_since(began)
             if is_known and passed > _GRACE_SECONDS and is_clear(self.statuses):
                 break
             if is_known and passed > _CAUSE_SECONDS:
                 break
             for _, message in self.receive(0.05, wake):
-                if not isinstance(message, Ready | Failed):
+                if not isinstance(message, Ready | FailureReport):
                     say(message)
         first = culprit(self.statuses, self.heartbeats.meetings())
         return failure(first, self.named(first.rank)), first.rank
@@ -230,8 +230,8 @@ def culprit(ranks: Sequence[RankStatus], meetings: Sequence[int]) -> RankStatus:
     return min(ranks, key=lambda status: (suspicion(status), meetings[status.rank]))
 
 
-def failure(status: RankStatus, name: str) -> Failed:
+def failure(status: RankStatus, name: str) -> FailureReport:
     """Failure that a rank reported, otherwise the end of its process."""
     if status.failed is not None:
         return replace(status.failed, reason=f"{name} failed: {status.failed.reason}")
-    return Failed(f"{name} {status.end_in_words}")
+    return FailureReport(f"{name} {status.end_in_words}")

@@ -20,7 +20,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.train.heartbeat import HeartbeatFile, RankHeartbeat
 from aiperf.train.ranks.hang_watch import ProcessProgress, Watch
 from aiperf.train.ranks.process import ALLOCATOR, RankProcess
-from aiperf.train.ranks.protocol import Failed, RankStatus, Setup
+from aiperf.train.ranks.protocol import FailureReport, RankStatus, Setup
 from aiperf.train.ranks.started_group import culprit, failure, is_clear
 from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, Stage
 from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf
@@ -232,7 +232,7 @@ def test_a_killed_rank_is_blamed_before_a_failed_one(tmp_path: Path, victim: int
     os.kill(ranks[victim].pid, signal.SIGKILL)
     os.waitid(os.P_PID, ranks[victim].pid, os.WEXITED | os.WNOWAIT)
     seen = [rank.look(heartbeats, time.monotonic()) for rank in ranks]
-    seen[1 - victim] = replace(seen[1 - victim], failed=Failed("something within backward", is_peer=is_peer))
+    seen[1 - victim] = replace(seen[1 - victim], failed=FailureReport("something within backward", is_peer=is_peer))
 
     assert is_clear(seen)
     blamed = culprit(seen, heartbeats.meetings())
@@ -245,7 +245,7 @@ def test_a_killed_rank_is_blamed_before_a_failed_one(tmp_path: Path, victim: int
 
 
 def test_no_rank_is_blamed_if_all_report_a_lost_peer() -> None:
-    noticed = RankStatus(0, failed=Failed("the exchange broke", is_peer=True))
+    noticed = RankStatus(0, failed=FailureReport("the exchange broke", is_peer=True))
 
     assert not is_clear([noticed, RankStatus(1)])  # the kernel is still at ending the other
     assert is_clear([noticed, RankStatus(1, has_ended=True, signal=signal.SIGKILL)])

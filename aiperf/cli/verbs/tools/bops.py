@@ -19,7 +19,7 @@ from aiperf.units import duration, share, si, size
 
 if TYPE_CHECKING:
     from aiperf.bops.count import SourceCount
-    from aiperf.bops.peak import Peak
+    from aiperf.bops.peak import MachinePeak
 
 DESCRIPTION = """Counts basic operations (BOPs: arithmetic, logic, comparison and addressing, of integers and floating-point
 numbers), measures their rate and the peaks of this machine, and draws both as a roofline.
@@ -163,7 +163,7 @@ def _count_lines(counted: SourceCount) -> list[str]:
     return [*lines, f"counted with {counted.compiler}"]
 
 
-def _peak_text(measured: Peak) -> str:
+def _peak_text(measured: MachinePeak) -> str:
     nominal = "not known" if measured.nominal is None else si(measured.nominal, "BOPS")
     part = "" if measured.nominal is None else f" ({share(measured.measured / measured.nominal)} of nominal)"
     lines = [

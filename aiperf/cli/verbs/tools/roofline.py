@@ -142,7 +142,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _network(arguments: argparse.Namespace) -> None:
-    from aiperf.bops.networks import Device, as_json, device
+    from aiperf.bops.networks import DeviceLimits, as_json, device
     from aiperf.bops.page import network_page
 
     graph = graph_of(arguments)
@@ -155,7 +155,7 @@ def _network(arguments: argparse.Namespace) -> None:
         flops = peak.multiply_adds.get(arguments.precision)
         if flops is None:
             raise fault_of(arguments.peak, rule, "choose another --precision")(f"has no peak in {arguments.precision}")
-        on = Device(peak.model, flops, peak.memory_bytes_per_second, "measured")
+        on = DeviceLimits(peak.model, flops, peak.memory_bytes_per_second, "measured")
     elif arguments.device is not None:
         on = device(arguments.device, arguments.precision)
     else:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from aiperf.bops import roofline
-from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
 from aiperf.programs import ask
+from aiperf.system.control_groups import available_bytes
 from aiperf.units import share
 
 NATIVE = Path(__file__).parent / "native"

@@ -18,11 +18,11 @@ from aiperf.bops.count import SourceCount, count_sources
 from aiperf.bops.execute import execute
 from aiperf.bops.instructions import InstructionCount, NotMeasured, counted_by_callgrind, counted_by_perf
 from aiperf.bops.peak import NATIVE, MachinePeak, own_cores
-from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
 from aiperf.programs import ask
 from aiperf.statistics.estimate import of_repeats
+from aiperf.system.control_groups import available_bytes
 
 LEAST_REPEATS = 10
 _LONGEST_SECONDS = 3600.0

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from aiperf.data.batches import Batch, Batches, DataPass
-from aiperf.data.images.pixels import to_device
+from aiperf.data.pixels import to_device
 from aiperf.data.visiting_order import OrderStep, draws
 
 BOX_ROWS = 15

@@ -24,8 +24,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from aiperf.data.available_memory import available_bytes
 from aiperf.own_files import open_own, own_folder
+from aiperf.system.control_groups import available_bytes
 
 SHARING = "AIPERF_SHARED_IMAGES"
 """Environment variable with the folder of the processes that share their caches. Only this user can enter it. Nothing is shared

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from aiperf.data.batches import Batch, Batches, DataPass
-from aiperf.data.images.crops import shifts
-from aiperf.data.images.pixels import Normaliser, PixelNoise, shifted, to_device
+from aiperf.data.crops import shifts
+from aiperf.data.pixels import Normaliser, PixelNoise, shifted, to_device
 from aiperf.data.visiting_order import OrderStep
 
 # Share of an accelerator's memory that a set may take. Larger sets stay on the host and are copied batch by batch.

@@ -11,22 +11,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data.available_memory import available_bytes
+from aiperf.data.crops import CentreCrop, ResizedCrop
 from aiperf.data.dataset_config import DataSetConf, ImagesConf
+from aiperf.data.decode import decoding_threads
 from aiperf.data.description import DataSet
 from aiperf.data.errors import CorruptImages, DamagedData
 from aiperf.data.files.samples import Samples
 from aiperf.data.hostcache import LEAST_FREE, HostCache, is_held
-from aiperf.data.images.crops import CentreCrop, ResizedCrop
-from aiperf.data.images.decode import decoding_threads
-from aiperf.data.images.pixels import Normaliser
 from aiperf.data.inmemory import InMemory, PixelsInMemory
 from aiperf.data.opened import OpenData
+from aiperf.data.pixels import Normaliser
 from aiperf.data.streamed import Encoded, Streamed
 from aiperf.data.survey import listing, module_of
 from aiperf.errors import BadConfiguration
 from aiperf.files import host_name
-from aiperf.system.control_groups import usable_processors
+from aiperf.system.control_groups import available_bytes, usable_processors
 
 # Smaller sets are copied into each process.
 _WORTH_SHARING = 16 * 2**20

@@ -15,13 +15,12 @@ import torch
 from numpy.typing import NDArray
 
 from aiperf.data.batches import Batch, Batches, DataPass
+from aiperf.data.crops import Box, Crop, shifts
+from aiperf.data.decode import Corrupt, Jpeg, decode, decoded, jpeg, require_nvjpeg
 from aiperf.data.errors import CorruptImages, DamagedData
 from aiperf.data.files.samples import Samples
 from aiperf.data.hostcache import HostCache, MarkedCorrupt
-from aiperf.data.images.crops import Box, Crop, shifts
-from aiperf.data.images.decode import Corrupt, decode
-from aiperf.data.images.decode_gpu import Jpeg, decoded, jpeg, require_nvjpeg
-from aiperf.data.images.pixels import Normaliser, shifted
+from aiperf.data.pixels import Normaliser, shifted
 from aiperf.data.visiting_order import OrderStep
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aiperf.data.dataset_config import DATA_SETS, Cifar10Conf, DataSetConf, FilesConf, FolderConf, ImagesConf
-from aiperf.data.description import DataSet
+from aiperf.data.description import DataSet, PrepareReport
 from aiperf.data.errors import DamagedData, MissingData, OtherData
 from aiperf.data.files import cifar10, fingerprint, index
 from aiperf.data.files.index import Index
@@ -25,7 +25,6 @@ from aiperf.data.files.samples import (
     list_shards,
     tree,
 )
-from aiperf.data.prepare_report import PrepareReport
 from aiperf.errors import BadConfiguration
 from aiperf.files import host_name
 from aiperf.shell_command import command, option

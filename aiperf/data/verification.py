@@ -1,30 +1,42 @@
 """`python -m aiperf prepare`: check a data set before a run, and pack it into shards that other tools can read.
 
-Every file is read, hashed and decoded once. An interrupted check continues with the remaining files.
+Every file is read, hashed and decoded once. Its result is appended to aiperf-checksums.jsonl, from which an interrupted check
+continues: a line is valid while its file keeps its size and time of change. A sample of a shard is a pair of NAME.jpg and
+NAME.cls (the class's number as text), in WebDataset's format.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-from collections.abc import Iterator
+import io
+import os
+import tarfile
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import IO
 
+import msgspec
+import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from aiperf.atomic_files import replace_file
 from aiperf.data.dataset_config import DataSetConf, ImagesConf
+from aiperf.data.decode import Corrupt, check
+from aiperf.data.description import PrepareReport
+from aiperf.data.errors import DamagedData, DataError
 from aiperf.data.files import index
-from aiperf.data.files.checksums import FILE, Checksums, FileCheck, opened, set_checksum
-from aiperf.data.files.pack import pack as pack_shards
-from aiperf.data.files.samples import Samples
-from aiperf.data.images.decode import Corrupt, check
-from aiperf.data.prepare_report import PrepareReport
+from aiperf.data.files.samples import Samples, index_shards
 from aiperf.data.survey import index_path, listing, module_of, root_of
-from aiperf.files import name_text
+from aiperf.data.visiting_order import shuffled
+from aiperf.files import NO_LOCKS, name_of, name_text, require_file
 from aiperf.system.control_groups import usable_processors
 
 # Enough that no thread waits, few enough that Ctrl-C takes effect at once.
@@ -142,3 +154,144 @@ def _progress(out: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=out
     )
+
+
+FILE = "aiperf-checksums.jsonl"
+
+
+class FileCheck(msgspec.Struct, frozen=True, omit_defaults=True):
+    file: str
+    """Path below the set's root, with '/', as text (`files.name_text`). SHARD:MEMBER for a member of a shard."""
+    bytes: int
+    changed: int
+    sha256: str
+    """'' if the file could not be read."""
+    split: str
+    corrupt: str | None = None
+
+
+def set_checksum(lines: Iterable[FileCheck]) -> str:
+    """Return the SHA-256 of a data set over "SHA256 FILE" lines (as sha256sum prints them), sorted by file name."""
+    digest = hashlib.sha256()
+    for name, sha256 in sorted((name_of(line.file), line.sha256) for line in lines):
+        digest.update(os.fsencode(f"{sha256}  {name}\n"))
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Checksums:
+    path: Path
+    known: dict[str, FileCheck]
+    out: IO[bytes]
+
+    def add(self, line: FileCheck) -> None:
+        """Append the result of one file, or replace its earlier one. The line may reach the disk later."""
+        self.known[line.file] = line
+        self.out.write(msgspec.json.encode(line) + b"\n")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Checksums]:
+    """Open the checksums file `path` for appending by this process alone. An incomplete last line is removed.
+
+    Raise DataError if the file cannot be written or another process writes it, and DamagedData if its content is damaged.
+    """
+    try:
+        require_file(path)
+        out = path.open("a+b")  # never truncated here: another process may be writing it
+    except OSError as error:
+        raise DataError(
+            f"the checksums {str(path)!r} cannot be written in the set's folder ({error.strerror}): "
+            "allow writing during the check, or name another file with --checksums FILE"
+        ) from error
+    with out:
+        _require_alone(out, path)
+        yield Checksums(path, _known(out, path), out)
+
+
+def _require_alone(file: IO[bytes], path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise DataError(
+            f"only one `prepare` may write {str(path)!r} at a time, and another one is running: wait until it has ended"
+        ) from error
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+
+
+def _known(file: IO[bytes], path: Path) -> dict[str, FileCheck]:
+    file.seek(0)
+    content = file.read()
+    complete = content.rfind(b"\n") + 1
+    file.truncate(complete)
+    decoder, known = msgspec.json.Decoder(FileCheck), {}
+    for number, text in enumerate(content[:complete].splitlines(), 1):
+        try:
+            line = decoder.decode(text)
+        except msgspec.DecodeError as error:
+            raise DamagedData(
+                f"{str(path)!r} is damaged at line {number} ({error}): remove it, and all files are checked again"
+            ) from error
+        known[line.file] = line
+    return known
+
+
+_SEED = 0
+CLASSES = "aiperf-classes.json"
+"""File with the classes' names in the order of their numbers. Shards do not contain the names."""
+
+
+def pack_shards(
+    samples: dict[str, Samples],
+    corrupt: Collection[str],
+    folder: Path,
+    advance: Callable[[int], None],
+    images_of_a_shard: int = 1000,
+) -> int:
+    """Write the images by split, 'train' and 'val', into shards SPLIT-000000.tar, …. Return the number of shards.
+
+    `advance`: called after each shard with its number of images. Images are shuffled, because tools that read shards in order
+    need them mixed. Raise DataError if the folder is not empty.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise DataError(
+            f"shards must be packed into an empty folder, but {str(folder)!r} contains files: remove them, or name an empty "
+            "folder"
+        )
+    shards: list[Path] = []
+    for split, listed in samples.items():
+        order = [int(i) for i in shuffled(len(listed), _SEED, 0) if listed.name(int(i)) not in corrupt]
+        for number, start in enumerate(range(0, len(order), images_of_a_shard)):
+            members = order[start : start + images_of_a_shard]
+            shards.append(folder / f"{split}-{number:06d}.tar")
+            _write(shards[-1], listed, np.array(members, np.int64), len(str(len(listed))))
+            advance(len(members))
+    classes = next(iter(samples.values())).classes
+    replace_file(folder / CLASSES, msgspec.json.format(msgspec.json.encode([*map(name_text, classes)])) + b"\n")
+    index_shards([shards])
+    return len(shards)
+
+
+def _write(path: Path, samples: Samples, members: NDArray[np.int64], digits: int) -> None:
+    partial = path.with_suffix(".partial")
+    with tarfile.open(partial, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for member in members.tolist():
+            key = f"{member:0{digits}d}"
+            name = samples.keys[member] if samples.is_sharded else samples.paths[member].name
+            _add(tar, f"{key}.cls", str(int(samples.labels[member])).encode())
+            _add(tar, f"{key}{_extension(name)}", samples.read(member))
+    partial.replace(path)
+
+
+def _extension(name: str) -> str:
+    extension = Path(name).suffix.lower()
+    return ".jpg" if extension == ".jpeg" else extension
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    tar.addfile(entry, io.BytesIO(content))

@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from aiperf.data.available_memory import available_bytes
 from aiperf.errors import AiperfError, NoSuchRun
 from aiperf.journal.journal import NAME
 from aiperf.journal.sealed_log import ends
@@ -20,7 +19,7 @@ from aiperf.leaderboard.entry import Entry, entry_of
 from aiperf.leaderboard.leaderboard import UnreadableJournal
 from aiperf.reader_processes import interrupts_held, side_processes
 from aiperf.report.write import report_of
-from aiperf.system.control_groups import usable_processors
+from aiperf.system.control_groups import available_bytes, usable_processors
 
 
 def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], list[UnreadableJournal]]:

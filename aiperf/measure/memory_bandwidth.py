@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from aiperf.data.available_memory import available_bytes
 from aiperf.measure.matrix_product import devices_of, on_threads
 from aiperf.measure.probe import ProbeReading, Setting
+from aiperf.system.control_groups import available_bytes
 
 if TYPE_CHECKING:
     import torch

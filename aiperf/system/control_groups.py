@@ -9,6 +9,8 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from aiperf.system.host import meminfo
+
 _NO_LIMIT = 1 << 60  # cgroup 1 writes "no limit" as the largest page-aligned 63-bit number
 
 
@@ -141,3 +143,16 @@ def _text(path: Path) -> str | None:
         return path.read_text().strip()
     except OSError:  # the root group has no limit files
         return None
+
+
+def available_bytes(proc: Path = Path("/proc")) -> int:
+    """Return the bytes that this process can still allocate without swapping, on the host and within its container.
+
+    0 if the kernel does not report them.
+    """
+    try:
+        host = meminfo((proc / "meminfo").read_text()).get("MemAvailable", 0)
+        room = memory_room_here(proc)
+    except OSError:
+        return 0
+    return host if room is None else min(host, room)

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from PIL import Image
 from rich.console import Console
 
+from aiperf.data.crops import CentreCrop
 from aiperf.data.dataset_config import ImagesConf, WeatherConf, WeatherSyntheticConf
+from aiperf.data.decode import Corrupt, check, decode
+from aiperf.data.description import PrepareReport
 from aiperf.data.errors import DamagedData, DataError, MissingData
 from aiperf.data.files.samples import scan
 from aiperf.data.files.weather_files import YearFile
-from aiperf.data.images.crops import CentreCrop
-from aiperf.data.images.decode import Corrupt, check, decode
 from aiperf.data.opening import open_data
-from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.sets import weather_synthetic
 from aiperf.data.survey import describe, write_index
 from aiperf.data.verification import prepare

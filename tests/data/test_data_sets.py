@@ -24,13 +24,12 @@ from aiperf.data.dataset_config import (
 )
 from aiperf.data.description import DataSet
 from aiperf.data.errors import DataError, MissingData
-from aiperf.data.files.pack import pack
 from aiperf.data.files.samples import list_folder
 from aiperf.data.files.weather_files import BOX_ROWS
 from aiperf.data.opened import OpenData
 from aiperf.data.opening import open_data
 from aiperf.data.survey import describe
-from aiperf.data.verification import prepare
+from aiperf.data.verification import pack_shards, prepare
 from tests.builders.data_set import joined, training, validation
 from tests.data.conftest import open_caches
 
@@ -69,7 +68,7 @@ EXAMPLES: dict[str, Example] = {
 def shards(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shards")
     listed = {split: list_folder(small, split) for split in ("train", "val")}
-    pack(listed, (), folder, lambda images: None, images_of_a_shard=8)
+    pack_shards(listed, (), folder, lambda images: None, images_of_a_shard=8)
     return folder
 
 

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from aiperf.data.images.crops import Box, CentreCrop
-from aiperf.data.images.decode import Corrupt, check, decode
+from aiperf.data.crops import Box, CentreCrop
+from aiperf.data.decode import Corrupt, check, decode
 from tests.builders.data_set import make, picture
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
+from aiperf.data.crops import Box, CentreCrop
 from aiperf.data.dataset_config import ImagenetConf
-from aiperf.data.images.crops import Box, CentreCrop
-from aiperf.data.images.decode import decode
-from aiperf.data.images.decode_gpu import Jpeg, decoded, jpeg, require_nvjpeg
+from aiperf.data.decode import Jpeg, decode, decoded, jpeg, require_nvjpeg
 from aiperf.data.opening import open_data
 from aiperf.errors import BadConfiguration
 from tests.builders.data_set import CPU, make, picture, training

@@ -20,11 +20,11 @@ from aiperf.data.errors import DamagedData, DataError, MissingData, OtherData, S
 from aiperf.data.files import index
 from aiperf.data.files.class_folders import ClassFolders
 from aiperf.data.files.fingerprint import of_splits
-from aiperf.data.files.pack import pack
 from aiperf.data.files.samples import INDEX as SHARDS_INDEX
 from aiperf.data.files.samples import list_folder
 from aiperf.data.opening import open_data
 from aiperf.data.survey import data_fingerprint, describe, held_to, index_path, is_indexed, listing, write_index
+from aiperf.data.verification import pack_shards
 from tests.builders.data_set import joined, make, training, validation
 
 REPOSITORY = Path(__file__).parents[2]
@@ -306,7 +306,7 @@ def test_opening_an_indexed_set_lists_no_folder(
 
 def test_shards_that_others_packed_get_their_index_beside_them(root: Path, tmp_path: Path) -> None:
     shards = tmp_path / "shards"
-    pack({split: list_folder(root, split) for split in ("train", "val")}, (), shards, lambda _: None)
+    pack_shards({split: list_folder(root, split) for split in ("train", "val")}, (), shards, lambda _: None)
     conf = ImagesConf(root=str(shards), format="webdataset")
     packed, about = (shards / SHARDS_INDEX).read_bytes(), describe(conf)
     (shards / SHARDS_INDEX).unlink()

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.data.images.crops import CentreCrop, ResizedCrop, shifts
-from aiperf.data.images.pixels import Normaliser, PixelNoise, shifted
+from aiperf.data.crops import CentreCrop, ResizedCrop, shifts
+from aiperf.data.pixels import Normaliser, PixelNoise, shifted
 
 
 @given(st.integers(1, 9), st.integers(4, 12), st.sampled_from([1, 3]), st.integers(1, 4), st.integers(0, 2**32))

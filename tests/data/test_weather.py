@@ -20,10 +20,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from aiperf.data.boxed import targets_of, uncut_rolls
 from aiperf.data.dataset_config import WeatherConf, WeatherSyntheticConf
+from aiperf.data.description import PrepareReport
 from aiperf.data.errors import DamagedData, DataError, MissingData, StaleIndex
 from aiperf.data.files.weather_files import BOX_ROWS, CHANNELS, RECORD, YearFile, read_record
 from aiperf.data.opening import open_data
-from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.sets import weather_synthetic
 from aiperf.data.sets.weather import split
 from aiperf.data.sets.weather_synthetic import CYCLONE, RIVER, generated

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.data.available_memory import available_bytes
-from aiperf.system.control_groups import limits_here, memory_room_here
+from aiperf.system.control_groups import available_bytes, limits_here, memory_room_here
 from aiperf.system.describe import storage
 from tests.rigs.limits import group_with, inside
 
@@ -144,7 +143,7 @@ def half_a_gigabyte() -> Iterator[Path]:
 LIVING = """
 import os, sys, time
 from pathlib import Path
-from aiperf.data.available_memory import available_bytes
+from aiperf.system.control_groups import available_bytes
 
 fresh = available_bytes()
 print(fresh)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aiperf.data.dataset_config import Cifar10Conf
-from aiperf.data.description import DataSet
+from aiperf.data.description import DataSet, PrepareReport, require_images
 from aiperf.data.files import cifar10
 from aiperf.data.files.fingerprint import of_files
-from aiperf.data.prepare_report import PrepareReport, require_images
 from aiperf.data.sets import images
 from aiperf.data.survey import require_fingerprint, root_of
 
@@ -39,9 +38,9 @@ def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
         return images.open_data(conf, cores)
     import torch
 
-    from aiperf.data.images.pixels import Normaliser
     from aiperf.data.inmemory import InMemory, PixelsInMemory
     from aiperf.data.opened import OpenData
+    from aiperf.data.pixels import Normaliser
 
     description = describe(conf)
     labels = np.concatenate([cifar10.labels(folder / name) for name in FILES])

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiperf.data.dataset_config import DigitsConf
-from aiperf.data.description import DIGITS, DataSet
+from aiperf.data.description import DIGITS, DataSet, PrepareReport, require_images
 from aiperf.data.errors import MissingData
 from aiperf.data.files.fingerprint import of_options
-from aiperf.data.prepare_report import PrepareReport, require_images
 from aiperf.data.visiting_order import draws
 
 if TYPE_CHECKING:
@@ -62,9 +61,9 @@ def describe(conf: DigitsConf) -> DataSet:
 def open_data(conf: DigitsConf, cores: int | None) -> OpenData:
     import torch
 
-    from aiperf.data.images.pixels import Normaliser, PixelNoise
     from aiperf.data.inmemory import InMemory, PixelsInMemory
     from aiperf.data.opened import OpenData
+    from aiperf.data.pixels import Normaliser, PixelNoise
 
     images, labels = read()
     pixels = torch.from_numpy(np.rint(images * (255 / _GREYS)).astype(np.uint8))[..., None]

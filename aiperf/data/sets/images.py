@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.data.dataset_config import FilesConf
-from aiperf.data.description import DataSet
-from aiperf.data.prepare_report import PrepareReport
+from aiperf.data.description import DataSet, PrepareReport
 from aiperf.data.survey import listing
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import track
 
 from aiperf.data.dataset_config import WeatherConf
-from aiperf.data.description import DataSet
+from aiperf.data.description import DataSet, PrepareReport
 from aiperf.data.errors import DamagedData, DataError
 from aiperf.data.files.weather_files import (
     CHANNELS,
@@ -33,7 +33,6 @@ from aiperf.data.files.weather_files import (
     write_record,
     written_year,
 )
-from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.survey import require_fingerprint, root_of
 from aiperf.errors import BadConfiguration
 from aiperf.shell_command import command, option

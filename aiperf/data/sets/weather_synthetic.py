@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 
 from aiperf.data.dataset_config import WeatherSyntheticConf
-from aiperf.data.description import DataSet
+from aiperf.data.description import DataSet, PrepareReport
 from aiperf.data.files.fingerprint import of_options
 from aiperf.data.files.weather_files import (
     BOX_ROWS,
@@ -33,7 +33,6 @@ from aiperf.data.files.weather_files import (
     write_record,
     written_year,
 )
-from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.visiting_order import draws
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from aiperf.atomic_files import replace_file
-from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
 from aiperf.files import NO_LOCKS
 from aiperf.own_files import RUN, append_own, make_own_folder, read_own
+from aiperf.system.control_groups import available_bytes
 from aiperf.train.collectives.collective import Collective
 from aiperf.train.device_errors import first_line, is_out_of_memory
 from aiperf.train.memory.batch_sizes import largest, nothing_fits

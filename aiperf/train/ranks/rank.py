@@ -75,7 +75,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     import torch
 
     from aiperf.data.dataset_config import FilesConf
-    from aiperf.data.images.decode_gpu import require_nvjpeg
+    from aiperf.data.decode import require_nvjpeg
     from aiperf.data.opening import open_data
     from aiperf.journal.messages import CorruptImagesFound
     from aiperf.train import loop

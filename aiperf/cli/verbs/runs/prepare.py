@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from aiperf.data.dataset_config import DataSetConf
-    from aiperf.data.prepare_report import PrepareReport
+    from aiperf.data.description import PrepareReport
 
 DESCRIPTION = """Checks a data set: counts images and classes, decodes every image, writes the SHA-256 of each file
 (aiperf-checksums.jsonl) and an index of the class folders, which runs read instead of listing the folders

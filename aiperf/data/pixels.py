@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data.images.crops import Shifts
+from aiperf.data.crops import Shifts
 from aiperf.data.visiting_order import draws
 
 

@@ -1,1 +1,0 @@
-"""Operations on one image: decoding, crops, noise, transfer to a device."""

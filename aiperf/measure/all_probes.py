@@ -26,15 +26,7 @@ SMALL, LARGE = 2**22, 2**26
 
 def quick(nodes: int = 1) -> tuple[Probe, ...]:
     """Probes that do not import torch and usually take less than a second."""
-    return (
-        Versions(),
-        SystemProbe(),
-        FreeSpace(),
-        DiskWrite(SMALL, SMALL),
-        DiskRead(SMALL, SMALL),
-        Accelerators(),
-        Data(),
-    )
+    return _without_torch(SMALL, SMALL)
 
 
 def full(nodes: int = 1) -> tuple[Probe, ...]:
@@ -43,17 +35,12 @@ def full(nodes: int = 1) -> tuple[Probe, ...]:
     More than 16 nodes write files of 4 MiB to their shared folder: a file server of 100 MB/s takes 1 s for four nodes.
     """
     shared = LARGE if nodes <= AT_ONCE else SMALL
-    return (
-        Versions(),
-        SystemProbe(),
-        FreeSpace(),
-        DiskWrite(LARGE, shared),
-        DiskRead(LARGE, shared),
-        Accelerators(),
-        Data(),
-        MatrixProduct(),
-        MemoryBandwidth(),
-    )
+    return (*_without_torch(LARGE, shared), MatrixProduct(), MemoryBandwidth())
+
+
+def _without_torch(own_bytes: int, shared_bytes: int) -> tuple[Probe, ...]:
+    sizes = own_bytes, shared_bytes
+    return (Versions(), SystemProbe(), FreeSpace(), DiskWrite(*sizes), DiskRead(*sizes), Accelerators(), Data())
 
 
 SHARED_MEMORY = Path("/dev/shm")

@@ -1,7 +1,6 @@
-"""Accelerator-seconds of a run by activity (training, communication, waiting, …), from its work log (`WorkLog`).
+"""Accelerator-seconds of a run by activity. Each second of a present accelerator is in exactly one.
 
-Each second of a present accelerator is in exactly one activity. The time breakdown and the loss waterfall (`losses.py`) are
-views of this account. Both report the time without an activity as unexplained, which should be small.
+The time breakdown and the loss waterfall (`losses.py`) are views of this account.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from aiperf.accounting.work_log import WorkLog
 
 @dataclass(frozen=True, slots=True)
 class IntervalTime:
-    """Accelerator-seconds of work intervals. One accelerator in use for 1 s is one accelerator-second."""
+    """Accelerator-seconds of work intervals."""
 
     training: float
     """Training steps without the exchange of gradients."""
@@ -43,8 +42,7 @@ class AcceleratorTime:
     accelerators: int
     """Maximum number of simultaneously present accelerators."""
     present: Fraction
-    """Accelerator-seconds of present workers, by their accelerators at the start. Exact: workers that replace each other sum to
-    the window."""
+    """Of present workers, by their accelerators at the start. Workers that replace each other sum to the window."""
     counted: IntervalTime
     """Intervals whose work counts."""
     repeated: IntervalTime
@@ -64,8 +62,6 @@ class AcceleratorTime:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Accelerator-seconds of one activity."""
-
     name: str
     seconds: float
     share: float
@@ -97,11 +93,7 @@ _MEANINGS = {
 
 
 def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
-    """Return the accelerator-seconds of each activity inside a time window.
-
-    A worker with n accelerators (on processors: n ranks) adds n accelerator-seconds per second. Repeated work is separate.
-    `inside`: usually the valid window, from the end of the warm-up to the end of the run.
-    """
+    """A worker with n accelerators (on processors: n ranks) adds n accelerator-seconds per second."""
     rows = work_log.intervals
     inside_share = share_inside(rows.start, rows.end, inside)
     weight = inside_share * rows.ranks.astype(np.float64)
@@ -154,10 +146,9 @@ def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
 
 
 def time_breakdown(spent: AcceleratorTime) -> TimeBreakdown:
-    """Return accelerator-seconds and the share of all accelerator time, 0..1, of each activity. Repeated work is included.
+    """Shares are of (maximum of simultaneously present accelerators × window).
 
-    All accelerator time: maximum number of simultaneously present accelerators × length of the window. The last line is the
-    unexplained rest. It is negative if activities overlap.
+    The last line is the unexplained rest, negative if activities overlap.
     """
     whole = spent.accelerators * spent.window_seconds
     names = ("training", "communication", "validation", "input", "checkpoint")
@@ -175,10 +166,7 @@ def time_breakdown(spent: AcceleratorTime) -> TimeBreakdown:
 
 
 def seconds_present(presences: Iterable[WorkerPresence], inside: Window) -> dict[int, float]:
-    """Return the seconds that each worker was present inside a window, by worker number.
-
-    They are not multiplied by the worker's accelerators. Workers that were absent all the time are left out.
-    """
+    """Return the seconds inside a window by worker, not multiplied by its accelerators. Absent workers are left out."""
     present: dict[int, float] = {}
     for presence in presences:
         seconds = math.fsum(last - first for _, first, last in _parts(presence, inside.start, inside.end))
@@ -188,7 +176,6 @@ def seconds_present(presences: Iterable[WorkerPresence], inside: Window) -> dict
 
 
 def _interval_time(work_log: WorkLog, weight: Real) -> IntervalTime:
-    """Return the time of intervals. `weight`: counted accelerators of each interval, shape (intervals,)."""
     rows = work_log.intervals
 
     def total(seconds: Real) -> float:
@@ -205,7 +192,6 @@ def _interval_time(work_log: WorkLog, weight: Real) -> IntervalTime:
 
 
 def _training_flops(work_log: WorkLog) -> Real:
-    """Return the training operations of each interval: training images × operations of one image."""
     rows = work_log.intervals
     of_image = np.zeros(1 + max(work_log.trials, default=0))
     for number, record in work_log.trials.items():
@@ -214,7 +200,6 @@ def _training_flops(work_log: WorkLog) -> Real:
 
 
 def _parts(presence: WorkerPresence, start: float, end: float) -> Iterator[tuple[int, float, float]]:
-    """Yield (accelerators, start, end) for each part of a time in which a worker had a constant number of accelerators."""
     for since, left, ranks in presence.spans():
         first, last = max(start, since), end if left is None else min(end, left)
         if last > first:
@@ -236,19 +221,15 @@ PARTS: dict[Activity, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpan:
-    """Time span that a worker spent in one activity."""
-
     start: float
-    """Seconds since the start of the run."""
     end: float
     activity: Activity
 
 
 def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[WorkerSpan, ...]]:
-    """Return the activities of each worker over the run as time spans without overlap, in order of time, by worker number.
+    """Return the activities of each worker without overlap, also before `inside.start`. Open spans end at `inside.end`.
 
-    Spans begin at the start of the run, also before `inside.start`. Spans still open end at `inside.end`. In an overlap, caused
-    by a late message, the earlier span has priority.
+    If a late message makes two spans overlap, the earlier one has priority.
     """
     found: dict[int, list[WorkerSpan]] = {}
     for worker, start, end, is_again in zip(*_stretches(work_log), strict=True):

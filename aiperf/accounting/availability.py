@@ -1,7 +1,4 @@
-"""Number of present accelerators over a run, and the score adjusted to the planned number, from the run's work log.
-
-Definition: docs/benchmark.md, "Runs whose workers come and go".
-"""
+"""Accelerators present over a run, and the score adjusted to the planned number (docs/benchmark.md)."""
 
 from __future__ import annotations
 
@@ -19,8 +16,6 @@ from aiperf.journal.events import RunStarted
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Planned and present accelerators over a run. On machines without accelerators: training processes."""
-
     planned: int
     """Planned number, at least the maximum of simultaneously present ones."""
     is_declared: bool
@@ -34,11 +29,7 @@ class Availability:
 
 
 def availability(work_log: WorkLog, inside: Window, end: float, flops_per_second: float | None) -> Availability:
-    """Return the planned and the present accelerators of a run, and its score adjusted to the planned number.
-
-    `inside`: valid window, from the end of the warm-up to the end of the run. `end`: end of the run, or the time of its last
-    event, in seconds since its start. `flops_per_second`: score of the run in FLOPS, None if it has none.
-    """
+    """`end`: end of the run, or the time of its last event."""
     assert work_log.started is not None
     declared = planned_accelerators(work_log.started)
     planned = max(declared or 0, capacity(work_log))
@@ -56,11 +47,7 @@ def availability(work_log: WorkLog, inside: Window, end: float, flops_per_second
 
 
 def planned_accelerators(started: RunStarted) -> int | None:
-    """Return the number of accelerators that a run's configuration requests.
-
-    If workers train on processors only, their training processes are counted. None if the configuration requests no number,
-    or if the planned processes of a worker are unknown. `started`: first event of the journal, with the configuration.
-    """
+    """Return the configured number, on processors of ranks. None if it is not configured or not known."""
     cluster = started.config.get("cluster")
     if not isinstance(cluster, Mapping):
         return None
@@ -77,7 +64,6 @@ def planned_accelerators(started: RunStarted) -> int | None:
 
 
 def _of_nodes(nodes: int, each: int, ranks: int | None) -> int | None:
-    """Return the accelerators of `nodes` nodes. A node without accelerators is one worker."""
     if each:
         return nodes * each
     return None if ranks is None else nodes * ranks

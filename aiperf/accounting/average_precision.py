@@ -62,7 +62,7 @@ def mean_average_precision(images: Sequence[ImageDetections]) -> float:
 
 
 def _annotations(images: Sequence[NDArray[np.float64]]) -> Iterator[dict[str, Any]]:
-    """Yield boxes in COCO's form. Rows of 6 values are detections with a score."""
+    """Rows of 6 values are detections with a score."""
     number = 0
     for image, rows in enumerate(images, start=1):
         for x1, y1, x2, y2, *rest in rows.tolist():

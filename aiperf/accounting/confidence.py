@@ -1,9 +1,8 @@
-"""95 % confidence interval of a score, from the slowest variations of the cluster's FLOPS, with Student's t.
+"""95 % interval of a score, from the slowest variations of the cluster's FLOPS, with Student's t.
 
-Trials and disturbances of the machine make consecutive rates similar. The variance of the score is therefore estimated at the
-lowest frequencies of the window (equal-weighted cosine estimator of the long-run variance: Lazarus, Lewis, Stock and Watson,
-Journal of Business & Economic Statistics 36, 2018). Definition: docs/benchmark.md, "95 % interval". Measured coverage: `python
--m benchmarks.interval_coverage`.
+Trials and disturbances make consecutive rates similar. The variance is therefore estimated at the lowest frequencies of the
+window (equal-weighted cosine estimator of the long-run variance: Lazarus, Lewis, Stock and Watson, Journal of Business &
+Economic Statistics 36, 2018). Measured coverage: `python -m benchmarks.interval_coverage`.
 """
 
 from __future__ import annotations
@@ -54,25 +53,17 @@ class Work:
     start: Real
     end: Real
     flops: Real
-    """Counted floating-point operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evenness:
-    """95 % confidence interval of a score in FLOPS, or the reason for its absence."""
-
     interval: tuple[float, float] | None
     basis: str
     """Source of the error estimate. Without an interval: the reason."""
     freedom: int | None = None
-    """Student's degrees of freedom of the interval."""
 
 
 def evenness(work_log: WorkLog, inside: Window) -> Evenness:
-    """Return the 95 % confidence interval of a run's score in FLOPS, or the reason for its absence.
-
-    `inside`: valid window, from the end of the warm-up to the end of the run.
-    """
     assert work_log.started is not None
     rows = work_log.intervals
     is_one_trial = work_log.started.config.get("limits", {}).get("trials") == 1
@@ -81,11 +72,10 @@ def evenness(work_log: WorkLog, inside: Window) -> Evenness:
 
 
 def evenness_of(work: Work, inside: Window, down_seconds: float, units: str = "trials") -> Evenness:
-    """Return the 95 % confidence interval of a score (`work` inside the window ÷ its length, in FLOPS), or a reason for none.
+    """Return the interval of `work` inside the window ÷ its length, or a reason for none.
 
-    There is none without work, for a window below 10 h, for fewer than 8 consecutive units of the sample, or after a single
-    lasting change of the rate. `down_seconds`: time without a driver (the process that controls the run). Above 0 there is no
-    interval either. `units`: 'trials' or 'epochs', for the reason.
+    None without work, below 10 h, for fewer than 8 consecutive units, after a single lasting change of the rate, or with time
+    without a driver. `units`: 'trials' or 'epochs', for the reason.
     """
     if inside.seconds <= 0:
         return Evenness(None, "no valid window")
@@ -118,10 +108,9 @@ def evenness_of(work: Work, inside: Window, down_seconds: float, units: str = "t
 
 
 def units_in_a_row(work: Work, inside: Window) -> float:
-    """Return how many units of the sample (trials, or epochs) of typical length fit one after the other into the window.
+    """Return how many units of typical length fit into the window, one after the other.
 
-    Typical length: Σ length² ÷ Σ length over all units that overlap with the window. Long units therefore have more weight. 0
-    without a unit in the window.
+    Typical length: Σ length² ÷ Σ length over the units that overlap with the window. Long units therefore have more weight.
     """
     reaches = (work.end > inside.start) & (work.start < inside.end)
     if not reaches.any():
@@ -138,10 +127,7 @@ def units_in_a_row(work: Work, inside: Window) -> float:
 
 
 def rates(work: Work, inside: Window, blocks: int) -> Real:
-    """Return the rate of the whole cluster in FLOPS in each of `blocks` equal parts of the window, shape (blocks,).
-
-    An interval that overlaps with several parts is divided in proportion to its time.
-    """
+    """Return the cluster's FLOPS in each of `blocks` equal parts of the window, shape (blocks,)."""
     length = inside.seconds / blocks
     edges = inside.start + length * np.arange(blocks + 1)
     share = share_inside(work.start, work.end, inside)
@@ -157,11 +143,9 @@ def rates(work: Work, inside: Window, blocks: int) -> Real:
 
 
 def single_step(rate: Real) -> tuple[int, float] | None:
-    """Return (index of the first part after the step, change of the mean rate) if the rate has exactly one lasting step.
+    """Return (index of the first part after the step, change of the mean rate) of the only lasting step.
 
-    `rate`: rate in equal parts of the window, at least 6. The change has its unit and is negative for a decrease. A step is at
-    least 1 % of the mean and far larger than usual changes. None without a step, or with several: these are a repeated
-    disturbance, which the interval includes.
+    None without a step, or with several: these are a repeated disturbance, which the interval includes.
     """
     block = _step(rate)
     if block is None:
@@ -174,7 +158,6 @@ def single_step(rate: Real) -> tuple[int, float] | None:
 
 
 def _step(rate: Real) -> int | None:
-    """Return the block before which the rate changes far more than anywhere else."""
     pairs = (rate[1:] + rate[:-1]) / 2
     sizes = np.abs(pairs[2:] - pairs[:-2])
     largest = int(np.argmax(sizes))

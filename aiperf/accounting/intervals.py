@@ -1,7 +1,4 @@
-"""Compact table of a run's work intervals. A long run has two million of them.
-
-A row is appended with one call. Columns are read as vectors.
-"""
+"""Compact table of a run's work intervals, of which a long run has two million. Columns are read as vectors."""
 
 from __future__ import annotations
 
@@ -59,18 +56,14 @@ class _Column(Generic[_Kind]):
 
 @dataclass(slots=True)
 class IntervalTable:
-    """Table with one interval of work of a worker per row. A worker is a group of accelerators that trains one network."""
+    """One interval of work of a worker per row."""
 
     _rows: bytearray = field(default_factory=bytearray)
 
     worker = _Column(np.int64)
-    """Number of the worker."""
     ranks = _Column(np.int64)
-    """Number of participating accelerators."""
     trial = _Column(np.int64)
-    """Number of the trial."""
     epoch = _Column(np.int64)
-    """Epoch of the trial, from 1."""
     training_images = _Column(np.int64)
     """Images over all ranks, counted or wasted."""
     start = _Column(np.float64)
@@ -88,18 +81,13 @@ class IntervalTable:
     communication = _Column(np.float64)
     """Part of the busy seconds: gradient exchange that did not overlap with computation."""
     validation = _Column(np.float64)
-    """Part of the busy seconds: validation steps."""
     input = _Column(np.float64)
     """Seconds of one rank waiting for images."""
     checkpoint = _Column(np.float64)
     """Seconds of training stopped by a checkpoint."""
 
     def append(self, trial: int, epoch: int, work: Work, ranks: int, flops: int, tensor_flops: int) -> int:
-        """Append a work interval to the table, as counted work, and return its row index.
-
-        `trial`: number of the trained network. `epoch`: its epoch, from 1. `work`: worker, times in seconds and images.
-        `ranks`: number of accelerators. `flops`: counted operations. `tensor_flops`: those of convolutions and matrix products.
-        """
+        """Append a row as counted work, and return its index."""
         rows = self._rows
         index = len(rows) // _ROW_BYTES
         rows += _pack(
@@ -122,10 +110,7 @@ class IntervalTable:
         return index
 
     def waste(self, index: int) -> None:
-        """Move the operations of row `index` from `flops` (counted) to `wasted`, because its work was repeated.
-
-        A second call for a row changes nothing.
-        """
+        """Move the operations of a row from `flops` to `wasted`. A second call changes nothing."""
         at = index * _ROW_BYTES + _FLOPS_AT
         flops, wasted = _FLOPS_AND_WASTED.unpack_from(self._rows, at)
         _FLOPS_AND_WASTED.pack_into(self._rows, at, 0.0, flops + wasted)

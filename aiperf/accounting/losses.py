@@ -1,8 +1,7 @@
-"""Loss waterfall: division of the difference between the accelerators' peak FLOPS and a run's score into its causes.
+"""Loss waterfall: division of the difference between the accelerators' peak FLOPS and the score into its causes.
 
-Every second of every planned accelerator has the same price, its dense peak. Each part is therefore its time × that price, the
-order of the parts does not matter, and FLOPS and accelerator-seconds are equivalent. All sums are exact fractions that are
-rounded once for display. Definition: docs/report.md.
+Every second of every planned accelerator has the same price, its dense peak. The order of the parts therefore does not
+matter. Sums are exact fractions that are rounded once for display. Definition: docs/report.md.
 """
 
 from __future__ import annotations
@@ -15,15 +14,11 @@ from aiperf.accounting.accelerator_time import AcceleratorTime
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorPeak:
-    """Peak FLOPS of one accelerator, if known."""
-
     flops: float | None
     """FLOPS of one accelerator. None if unknown or not equal for all."""
     source: str | None
-    """Origin of the peak: data sheet or measurement."""
     clock_share: float | None = None
-    """Mean clock of the working accelerators ÷ the clock that `flops` is specified for. None if not measured or unspecified.
-    """
+    """Mean clock while working ÷ the clock that `flops` is specified for. None if not measured or unspecified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +32,7 @@ class Loss:
     after_flops_per_second: float
     """End of the bar. For the last bar this is the score to the last digit."""
     flops_per_second: float
-    """Loss by this cause in FLOPS."""
     accelerator_seconds: float
-    """Loss in accelerator-seconds at the peak rate."""
     share: float
     """Share of the first bar's start (the peak of all planned accelerators), 0..1."""
     why_negative: str | None = None
@@ -68,12 +61,10 @@ class Waterfall:
     top_source: str
     """Source of the peak rate. If none is known: the rate of this run's own training steps."""
     is_peak: bool
-    """True if the top is a dense peak or a measured matrix product. Otherwise losses of clocks and kernels are not included.
-    """
+    """True for a dense peak or a measured matrix product. Otherwise losses of clocks and kernels are not included."""
     accelerators: int
     """Planned number, at least the maximum of simultaneously present ones."""
     accelerator_seconds: float
-    """Seconds of the planned accelerators in the window."""
     flops_per_accelerator: float
     """Rate of one accelerator at the top in FLOPS: the price of one accelerator second."""
     losses: tuple[Loss, ...]
@@ -88,7 +79,6 @@ class Waterfall:
 
     @property
     def largest(self) -> tuple[Loss, ...]:
-        """Bars with a positive loss, the largest first."""
         return tuple(
             sorted((loss for loss in self.losses if loss.flops_per_second > 0), key=lambda loss: -loss.flops_per_second)
         )
@@ -128,12 +118,10 @@ WHY_NEGATIVE = {
 def waterfall(
     spent: AcceleratorTime, planned: int, flops_per_second: float | None, top: AcceleratorPeak
 ) -> Waterfall | None:
-    """Return the losses from the peak to the score of a run, by cause.
+    """Return the losses from the peak to the score.
 
-    `spent`: accelerator-seconds of the valid window by activity. `planned`: planned number of accelerators, at least the
-    maximum of simultaneously present ones. `flops_per_second`: score in FLOPS. `top`: peak of one accelerator. If it is
-    unknown, the rate of the run's own training steps replaces it. None without a score, a window or an accelerator, or if there
-    is neither a peak nor a timed training step.
+    An unknown peak is replaced by the rate of the run's own training steps. None without a score, a window or an accelerator,
+    or if there is neither a peak nor a timed training step.
     """
     if flops_per_second is None or spent.window_seconds <= 0 or planned <= 0:
         return None
@@ -160,10 +148,7 @@ def waterfall(
 
 
 def _seconds(spent: AcceleratorTime, planned: int) -> dict[str, Fraction]:
-    """Return the accelerator-seconds of each part except the training steps.
-
-    The sum of all parts and the training steps is the planned accelerators' time.
-    """
+    """All parts and the training steps add up to the planned accelerators' time."""
     length, counted = Fraction(spent.window_seconds), spent.counted
     seconds = {
         "input": Fraction(counted.input),
@@ -186,7 +171,7 @@ def _seconds(spent: AcceleratorTime, planned: int) -> dict[str, Fraction]:
 def _bars(
     rates: dict[str, Fraction], price: Fraction, planned: int, length: Fraction, score: float, top: AcceleratorPeak
 ) -> Waterfall:
-    """Return the waterfall with each figure rounded once. The edges of the bars are exact sums."""
+    """Each figure is rounded once. The edges of the bars are exact sums."""
     whole = price * planned
     assert whole - sum(rates.values()) == Fraction(score), "the parts add up"
     losses: list[Loss] = []

@@ -1,7 +1,4 @@
-"""Reasons for an invalid score and what the user can do, as text for the terminal, the page and report.json.
-
-Computed from the work log alone. Every end without a score has a reason here. A missing reason would mean a valid score.
-"""
+"""Reasons for an invalid score, and what the user can do. Every end without a score has a reason here."""
 
 from __future__ import annotations
 
@@ -25,8 +22,6 @@ _FIX = "fix what is named above (ranks write to logs/ in the run's folder), then
 
 @dataclass(frozen=True, slots=True)
 class NoScore:
-    """Reason for a missing score, and what the user can do."""
-
     why: str
     """`no worker came up. 10.0.0.7: …`."""
     remedy: str
@@ -34,15 +29,11 @@ class NoScore:
 
     @property
     def in_words(self) -> str:
-        """Text for the user: "not valid: " and the reason, without the remedy."""
         return f"not valid: {self.why}"
 
 
 def no_score(work_log: WorkLog, found: Score) -> NoScore | None:
-    """Return the reason for an invalid score and a remedy for the user. None if the score is valid.
-
-    `found`: score computed from `work_log`.
-    """
+    """Return the reason for an invalid score. None if it is valid."""
     assert work_log.started is not None
     if found.valid:
         return None
@@ -56,7 +47,6 @@ def no_score(work_log: WorkLog, found: Score) -> NoScore | None:
 
 
 def _end(work_log: WorkLog) -> str | None:
-    """Return the cause of an early end. None for the end of the declared time."""
     ended = work_log.ended
     if ended is None:
         if work_log.hosts_without_worker and not work_log.presences:
@@ -68,7 +58,6 @@ def _end(work_log: WorkLog) -> str | None:
 
 
 def _no_trial(work_log: WorkLog) -> str | None:
-    """Return the reason for the lack of finished trials."""
     if work_log.finished:
         return None
     if not work_log.presences:

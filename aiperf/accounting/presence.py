@@ -1,4 +1,4 @@
-"""Time that a worker (group of accelerators) was part of a run, with its number of accelerators and its idle times."""
+"""Time that a worker was part of a run, its number of accelerators and its idle times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class WorkerPresence:
-    """Time of a worker in a run, and its number of ranks. A rank is a training process with one accelerator."""
+    """Time of a worker in a run, and its number of ranks."""
 
     worker: int
     host: str
@@ -20,7 +20,6 @@ class WorkerPresence:
     trials: int = 0
     """Number of attempts (starts of a training) assigned to it."""
     trial: int | None = None
-    """Its current trial."""
     free_since: float | None = None
     """Time of its last trial's last image, or of its own start. None while it has a trial."""
     attempt_lost: float | None = None
@@ -29,11 +28,7 @@ class WorkerPresence:
     """(at, ranks from then on), if the worker lost a host or an accelerator and continued without it."""
 
     def prepared(self, at: float, ranks: int) -> None:
-        """Record that the worker is ready for a training with `ranks` ranks (training processes).
-
-        `at`: seconds since the start of the run. If ranks are missing, they count as absent from the loss of the previous
-        training, or from `at` if none was lost.
-        """
+        """Missing ranks count as absent from the loss of the previous attempt, or from `at` if none was lost."""
         now = self.changes[-1][1] if self.changes else self.ranks
         if ranks != now:
             since = at if self.attempt_lost is None or ranks > now else self.attempt_lost
@@ -41,10 +36,7 @@ class WorkerPresence:
         self.attempt_lost = None
 
     def spans(self) -> Iterator[tuple[float, float | None, int]]:
-        """Yield (start, end, number of ranks) for each time span with a constant number of ranks, in order.
-
-        Times are seconds since the start of the run. The last end is None if the worker has not left.
-        """
+        """Yield (start, end, ranks) with constant ranks, in order. The last end is None if the worker has not left."""
         begins = [(self.joined, self.ranks), *self.changes]
         ends = [*(at for at, _ in self.changes), self.left]
         for (start, ranks), end in zip(begins, ends, strict=True):
@@ -53,8 +45,6 @@ class WorkerPresence:
 
 @dataclass(frozen=True, slots=True)
 class IdleSpan:
-    """Time of a worker without completed images, with the kind of its cause."""
-
     kind: str
     """'gap': without a trial. 'lost': between the last message of an attempt and its loss."""
     worker: int

@@ -1,7 +1,6 @@
-"""Score of a run: counted floating-point operations over time, from its work log (work intervals of the journal).
+"""Score of a run: counted operations inside the valid window ÷ its length, from its work log (docs/benchmark.md).
 
-Score (FLOPS) = work inside the valid window / its length. The window extends from the end of the warm-up to the end of the run.
-An interval across an edge counts in proportion. Time while a killed run is down is included. Definition: docs/benchmark.md.
+An interval across an edge counts in proportion. Time while a killed run is down is included.
 """
 
 from __future__ import annotations
@@ -72,11 +71,7 @@ class CurvePoint:
 
 
 def score(work_log: WorkLog, at: float | None = None) -> Score:
-    """Return the score of a run in FLOPS with its other figures: interval, error, idle time and warnings.
-
-    `at`: for a run that has not ended, the moment of the score in seconds since the run's start. Default: the last event. It
-    has no effect on an ended run. The score is None before the end of the warm-up.
-    """
+    """`at`: moment of the score for a run that has not ended. Default: the last event."""
     assert work_log.started is not None
     valid_window, end = window(work_log, at), window(work_log, at).end
     busy = busy_share(work_log, valid_window)
@@ -119,8 +114,7 @@ def regulated(flops_per_second: float, error: float) -> float:
 def error_at(work_log: WorkLog, moment: float) -> float | None:
     """Return the error, 0..1: 1 − best top-1 accuracy of the counted evaluations that ended by `moment`.
 
-    `moment`: seconds since the start of the run. An evaluation counts if it ended by the run's declared end. The error is at
-    least 1/(2·validation images). None before the first evaluation, and for a metric other than top-1 accuracy.
+    At least 1/(2·validation images). None before the first evaluation, and for another metric.
     """
     assert work_log.started is not None
     best = quality_at(work_log, moment)
@@ -130,38 +124,29 @@ def error_at(work_log: WorkLog, moment: float) -> float | None:
 
 
 def quality_at(work_log: WorkLog, moment: float) -> float | None:
-    """Return the best quality, 0..1 in the run's metric, of the counted evaluations that ended by `moment`.
-
-    `moment`: seconds since the start of the run. An evaluation counts if it ended by the run's declared end. None before the
-    first one.
-    """
+    """Return the best quality of the counted evaluations that ended by `moment`. None before the first one."""
     return max((quality for at, quality in work_log.accuracies if at <= moment), default=None)
 
 
 def window_work(work_log: WorkLog, inside: Window) -> float:
-    """Return the counted floating-point operations inside a window. Intervals across an edge count in proportion."""
     return _total(work_log.intervals.flops, work_log, inside)
 
 
 def _total(amount: Real, work_log: WorkLog, inside: Window) -> float:
-    """Return the sum of an amount over all intervals, each weighted by its share inside a window."""
     rows = work_log.intervals
     return math.fsum((amount * share_inside(rows.start, rows.end, inside)).tolist())
 
 
 def busy_share(work_log: WorkLog, inside: Window) -> float | None:
-    """Return the share of accelerator time in a window, 0..1, that was spent in training or validation steps.
-
-    All accelerator time is the maximum number of simultaneously present accelerators × length of the window. None if it is 0.
-    """
+    """Return the share of (maximum of simultaneously present accelerators × window) spent in steps. None if it is 0."""
     whole, rows = capacity(work_log) * inside.seconds, work_log.intervals
     return _total(rows.busy * rows.ranks, work_log, inside) / whole if whole > 0 else None
 
 
 def capacity(work_log: WorkLog) -> int:
-    """Return the maximum number of accelerators (on processors: ranks) present at the same time in a run. 0 without a worker.
+    """Return the maximum number of accelerators (on processors: ranks) present at the same time.
 
-    A worker counts with the accelerators that it had when it joined, also after a loss of some of them.
+    A worker counts with the accelerators that it had when it joined.
     """
     changes = [(presence.joined, presence.ranks) for presence in work_log.presences]
     changes += [(presence.left, -presence.ranks) for presence in work_log.presences if presence.left is not None]
@@ -173,11 +158,7 @@ def capacity(work_log: WorkLog) -> int:
 
 
 def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
-    """Return the score up to each of `points` evenly spaced moments of the run.
-
-    The last moment is the end of the run, or its declared end if that is earlier. For a run that has not ended it is the last
-    event. Empty for a run of 0 s.
-    """
+    """Return the score up to `points` evenly spaced moments until the end or the declared end. Empty for a run of 0 s."""
     valid_window = window(work_log)
     if valid_window.end <= 0:
         return ()
@@ -217,7 +198,6 @@ class Settled:
     """Time from which the running score stays within a band around its final value."""
 
     share: float
-    """Half the band's width, as a share of the final score."""
     at: float
     """Seconds since the run's start from which the score stays inside the band. The curve's end if it never stays before."""
     part_of_window: float
@@ -227,9 +207,7 @@ class Settled:
 def settled(curve: Sequence[CurvePoint], inside: Window, shares: Sequence[float] = SHARES) -> tuple[Settled, ...]:
     """Return, for each share, the seconds from which the running score stays within ± that share of its final value.
 
-    `curve`: score over time, in order. `inside`: valid window of the run. `shares`: 0..1, such as 0.01 for ± 1 %. Times are
-    seconds since the run's start, in the order of `shares`. Empty without work in the window. The result does not prove that a
-    longer run would keep the value.
+    Empty without work in the window. The result does not prove that a longer run would keep the value.
     """
     points = [(point.at, point.flops_per_second) for point in curve if point.flops_per_second is not None]
     if not points or not points[-1][1]:
@@ -247,7 +225,6 @@ def settled(curve: Sequence[CurvePoint], inside: Window, shares: Sequence[float]
 
 
 def _accumulated(rows: IntervalTable, moments: Real) -> Real:
-    """Return the counted operations up to each moment."""
     if not len(rows):
         return np.zeros(len(moments))
     # An interval without length is given a microsecond: a curve cannot jump.
@@ -272,7 +249,6 @@ def _warnings(work_log: WorkLog, inside: Window, busy: float | None) -> tuple[Ru
 
 
 def _warning_texts(work_log: WorkLog, inside: Window, busy: float | None) -> Iterator[tuple[str, str]]:
-    """Yield the text and the remedy of each warning."""
     assert work_log.started is not None
     run, declared = work_log.started.run, work_log.started.duration_seconds
     if work_log.started.simulated:
@@ -383,7 +359,6 @@ _KERNELS_LOG = "find the cause in the kernel's log of that worker's host (dmesg:
 
 
 def _unlike(work_log: WorkLog) -> str | None:
-    """Return a text about workers with another number of ranks than planned. None if all are as planned, or without a plan."""
     assert work_log.started is not None
     planned = work_log.started.shape
     others = [] if planned is None else [one for one in work_log.presences if one.ranks != planned.ranks]

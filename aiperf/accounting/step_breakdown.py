@@ -1,4 +1,4 @@
-"""Time of a traced training step by class of kernels and phase of the gradient exchange, and numbers lost in 16-bit types."""
+"""Time of a traced training step by kernels and phases of the exchange, and numbers lost in 16-bit types."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ class StepPart:
 
     name: str
     seconds: float
-    """Seconds per step."""
     share: float
-    """Share of all parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +44,7 @@ class StepBreakdown:
     exchange_bytes_per_second: float | None
     """These bytes ÷ `reference_seconds` (HPC AI500, Figure 8)."""
     numbers: dict[str, dict[str, float | None]]
-    """Shares of lost numbers by kind of layer and by field of GradientCounts. Shares of updates for `lost_updates`, else of
-    gradient elements. None without such numbers."""
+    """Shares of lost numbers by kind of layer and field of GradientCounts. None without such numbers."""
 
     @property
     def slowdown(self) -> float | None:
@@ -56,10 +53,7 @@ class StepBreakdown:
 
 
 def step_breakdown(event: StepsProfiled) -> StepBreakdown:
-    """Return the mean seconds per traced step, and the seconds and share of each class of kernels and phase of the exchange.
-
-    The result also has the bytes of the gradient exchange per step. `event`: journal event with the totals of one trace.
-    """
+    """Return means per traced step."""
     reference = event.reference_seconds / max(1, event.reference_steps)
     sent = 2.0 * (event.ranks - 1) * event.exchange_bytes
     return StepBreakdown(
@@ -82,10 +76,7 @@ def step_breakdown(event: StepsProfiled) -> StepBreakdown:
 
 
 def parts(seconds: Mapping[str, float], steps: int) -> tuple[StepPart, ...]:
-    """Return the seconds per step and the share of all parts, 0..1, for each name in `seconds`, in the same order.
-
-    `seconds`: total seconds by name over `steps` steps. 0 steps (a trace without annotations) count as one.
-    """
+    """Return seconds per step and shares. 0 steps (a trace without annotations) count as one."""
     total = math.fsum(seconds.values())
     return tuple(StepPart(name, each / max(1, steps), each / total if total else 0.0) for name, each in seconds.items())
 

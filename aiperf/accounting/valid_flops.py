@@ -28,17 +28,13 @@ class Target:
     """Target quality of a run's workload, and exponent of its valid FLOPS."""
 
     quality: float
-    """0..1."""
     exponent: int
 
 
 @dataclass(frozen=True, slots=True)
 class EpochQuality:
-    """Quality of the network at the end of an epoch, 0..1."""
-
     epoch: int
     at: float
-    """Seconds since the start of the run."""
     quality: float
 
 
@@ -63,7 +59,6 @@ class FixedNetworkResult:
     seconds_to_quality: float | None
     """Seconds to the end of the first epoch that reached the target."""
     epochs_to_quality: int | None
-    """Epochs until then."""
     flops_per_second_to_last_epoch: float
     """Counted operations from the start of the run to the end of its last epoch ÷ that time, with evaluation and downtime."""
     training_flops_per_second: float | None
@@ -78,10 +73,7 @@ class FixedNetworkResult:
 
 
 def target_of(config: Mapping[str, Any]) -> Target | None:
-    """Return the target quality and the exponent of valid FLOPS from a run's configuration.
-
-    None if the configuration has no `benchmark` group: the run is a neural architecture search.
-    """
+    """Return quality and exponent in the configuration. None for a run that searches."""
     chosen = config.get("benchmark")
     return None if chosen is None else Target(chosen["target_quality"], chosen["exponent"])
 
@@ -114,10 +106,9 @@ def exchange_exponent(first: tuple[float, float], second: tuple[float, float]) -
 
 
 def sampling_share(quality: float, images: int, exponent: int) -> float | None:
-    """Return the half width of the 95 % interval of quality^exponent, as a share of its value (0.1 is ± 10 %).
+    """Return the half width of the 95 % interval of quality^exponent, as a share of its value.
 
-    `quality`: share of correct images, 0..1. `images`: number of independent validation images, above 0. Delta method on the
-    binomial distribution. None for a quality of 0.
+    Delta method on the binomial distribution of `images` independent images. None for a quality of 0.
     """
     if quality <= 0:
         return None
@@ -132,12 +123,9 @@ def fixed_network_result(
     *,
     is_published_workload: bool,
 ) -> FixedNetworkResult | None:
-    """Return the valid FLOPS, qualities (0..1) and times in seconds of a run that trains one network to a target quality.
+    """`fp32_peak`: of all accelerators, in FLOPS.
 
-    `target`: quality and exponent of the workload, or None. `epochs`: counted evaluations in the order of the journal.
-    `fp32_peak`: FP32 peak of all accelerators together in FLOPS, None if unknown. `is_published_workload`: False if the data
-    set or the starting network is not the published one. None without a target, before the first evaluation, or if that was at
-    0 s.
+    None without a target, before the first evaluation, or if that was at 0 s.
     """
     assert work_log.started is not None
     if target is None or not epochs:
@@ -178,7 +166,7 @@ def fixed_network_result(
 
 
 def _interval(value: float, *shares: float | None) -> tuple[float, float] | None:
-    """Return the interval around a value from the half widths of independent relative errors. None if one is unknown."""
+    """Half widths are independent relative errors. None if one is unknown."""
     known = [share for share in shares if share is not None]
     if len(known) < len(shares):
         return None
@@ -187,10 +175,7 @@ def _interval(value: float, *shares: float | None) -> tuple[float, float] | None
 
 
 def _epoch_share(work_log: WorkLog, epochs: Sequence[EpochFinished], flops: float) -> float | None:
-    """Return the half width of the 95 % interval of FLOPS ÷ FLOPS, with the epochs as the sample of a ratio.
-
-    The first epoch includes the start of the run. None for fewer than three epochs.
-    """
+    """Relative half width of FLOPS, with the epochs as the sample of a ratio. None for fewer than three."""
     edges = [0.0, *(event.at for event in epochs)]
     parts = [Window(start, end) for start, end in pairwise(edges) if end > start]
     if len(parts) < 3 or flops <= 0:
@@ -204,7 +189,6 @@ def _epoch_share(work_log: WorkLog, epochs: Sequence[EpochFinished], flops: floa
 
 
 def _training_rate(work_log: WorkLog) -> float | None:
-    """Return training operations ÷ time in training steps, over the counted intervals."""
     columns = work_log.intervals
     counted = columns.flops > 0
     operations = [work_log.trials[trial].operations.training for trial in columns.trial[counted].tolist()]

@@ -1,7 +1,7 @@
-"""Work log of a run: the work intervals, workers and trials in its journal. An interval is counted or wasted.
+"""Work log of a run: the work intervals, workers and trials in its journal.
 
-Each image of a (trial, epoch) counts once. When another attempt or a smaller batch restarts an epoch, the earlier work of the
-epoch becomes wasted. Work of an epoch that the end of the run cuts off counts.
+Each image of a (trial, epoch) counts once: when another attempt or a smaller batch restarts an epoch, its earlier work
+becomes wasted. Work of an epoch that the end of the run cuts off counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Operations:
 
 @dataclass(slots=True)
 class TrialRecord:
-    """Worker, time and outcome of a trial, which is the training of one network."""
+    """Worker, time and outcome of a trial."""
 
     operations: Operations
     proposed_for: int
@@ -45,24 +45,20 @@ class TrialRecord:
     reason: str | None = None
     """Reason of its last loss or of its failure."""
     worker: int | None = None
-    """Worker of its last attempt."""
     attempts: int = 0
     started: float | None = None
-    """Start of its first attempt."""
     ended: float | None = None
     """End of its last attempt. None while it waits or is trained."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """Time of an attempt (one start of a trial's training) before its first image."""
+    """Time of an attempt before its first image."""
 
     trial: int
     worker: int
     at: float
-    """End of the preparation."""
     started: float
-    """Time of the command to train."""
     start_seconds: float
     """Seconds for building the module and loading its weights."""
     compile_seconds: float
@@ -75,12 +71,9 @@ SMALLEST_STEP_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Open:
-    """Work of an unsettled trial."""
-
     record: TrialRecord
     worker: int
     ordered: float
-    """Time of the command to train."""
     ranks: int
     worked: float | None
     """End of the attempt's last interval, or time of its preparation or order. None while no attempt is running."""
@@ -89,18 +82,16 @@ class _Open:
     epochs: list[int] = field(default_factory=list)
     """Epoch of each interval. Restarting it turns the interval into wasted work."""
     rows: list[int] = field(default_factory=list)
-    """Row of each interval."""
     done_again: dict[int, int] = field(default_factory=dict)
     """Attempt number by epoch, for epochs started by a later attempt than the first."""
 
 
 @dataclass(slots=True)
 class WorkLog:
-    """Work intervals, workers and trials of a run, collected from the events of its journal by `take`."""
+    """Collected by `take` from the events of a journal."""
 
     started: events.RunStarted | None = None
     at: float = 0.0
-    """Time of the last line."""
     ended: events.RunEnded | None = None
     intervals: IntervalTable = field(default_factory=IntervalTable)
     presences: list[WorkerPresence] = field(default_factory=list)
@@ -137,19 +128,13 @@ class WorkLog:
     rollbacks: list[tuple[float, int]] = field(default_factory=list)
     """(at, lines) of every rollback of the journal."""
     trials: dict[int, TrialRecord] = field(default_factory=dict)
-    """All proposed trials."""
     present: dict[int, WorkerPresence] = field(default_factory=dict)
-    """Present workers by number."""
     _open: dict[int, _Open] = field(default_factory=dict)
     _asked: dict[int, int] = field(default_factory=dict)
     """Round of each open request."""
 
     def take(self, event: events.AnyEvent) -> None:
-        """Add one event of the journal to the log. Call it once for each event, in the journal's order.
-
-        The journal's reader must have checked the events. Only some contradictions between them raise LookupError or
-        AssertionError here.
-        """
+        """Add an event that the reader has checked: only some contradictions raise LookupError or AssertionError here."""
         match event:
             case events.Progress():
                 self._work(event, event)
@@ -327,13 +312,11 @@ class WorkLog:
         self._settle(event.trial)
 
     def _settle(self, trial: int) -> None:
-        """Settle a trial. A trial settled after a loss or before its start has no worker."""
         opened = self._open.pop(trial, None)
         if opened is not None and opened.worked is not None:
             self._free(opened, opened.worked)
 
     def _free(self, opened: _Open, since: float) -> None:
-        """End an attempt. Its worker is free since `since`. The time from its last image to then is lost."""
         presence = self.present[opened.worker]
         assert opened.worked is not None, "an attempt ends once"
         if since > opened.worked:
@@ -350,11 +333,7 @@ class WorkLog:
             _lose(opened.record, at, reason)
 
     def open_idle_spans(self, presence: WorkerPresence, at: float) -> list[IdleSpan]:
-        """Return the current idle span of a present worker, as if it ended at `at` (seconds since the run's start).
-
-        The kind is 'gap' without a trial, and 'lost' with one, from its last message. The list has one span. It is empty if the
-        span would have no length.
-        """
+        """Return the current idle span of a present worker, as if it ended at `at`: one, or none if it has no length."""
         since = presence.free_since
         kind = "gap"
         if since is None:
@@ -364,7 +343,6 @@ class WorkLog:
         return [IdleSpan(kind, presence.worker, since, at)] if at > since else []
 
     def _waste(self, opened: _Open, epoch: int) -> None:
-        """Turn all counted work of an epoch into wasted work."""
         # Searched on demand: few epochs are repeated, and a list per epoch would cost more than the rest of the log.
         for done, row in zip(opened.epochs, opened.rows, strict=True):
             if done == epoch:
@@ -376,19 +354,12 @@ def _lose(record: TrialRecord, at: float, reason: str) -> None:
 
 
 def counts(started: events.RunStarted, evaluation: events.EpochFinished) -> bool:
-    """Return True if an evaluation counts: it ended at or before the run's declared end.
-
-    `started`: first event of the journal, with the declared duration. Later evaluations exist, because the driver accepts late
-    messages and a run can be resumed late.
-    """
+    """Return True if an evaluation ended by the declared end. Later ones exist: a late message, or a late resume."""
     return evaluation.at <= started.duration_seconds
 
 
 def work_log(journal: Iterable[events.AnyEvent]) -> WorkLog:
-    """Return the work intervals, workers and trials of a run. `journal`: all its events, in order.
-
-    Raise JournalDamaged if an event of a journal file contradicts earlier ones.
-    """
+    """Fold all events. Raise JournalDamaged if an event of a journal file contradicts earlier ones."""
     kept = WorkLog()
     with folding(journal):
         for event in journal:

@@ -106,7 +106,7 @@ class PredictedFigures(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_numbers(name: str, value: object) -> None:
-    """Raise IllegalLine if a whole number in a JSON value does not fit into 64 bits. `name`: name of the value."""
+    """Raise IllegalLine if a whole number in a JSON value does not fit into 64 bits."""
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,):
         if isinstance(each, dict | list):
             check_numbers(name, each)
@@ -115,10 +115,7 @@ def check_numbers(name: str, value: object) -> None:
 
 
 def check_shape(name: str, value: object, shape: Any) -> None:
-    """Raise IllegalLine if `value` does not fit the msgspec type `shape`: a member is missing or has another type.
-
-    `name`: name of the value in the journal line, for the message.
-    """
+    """Raise IllegalLine if `value` does not fit the msgspec type `shape`. `name`: its name in messages."""
     try:
         check_numbers(name, value)
         msgspec.convert(value, shape)
@@ -130,18 +127,12 @@ _OF_THE_SCHEDULE = ("duration_seconds", "warmup_seconds")
 
 
 def config_hash(plain: dict[str, Any]) -> str:
-    """Return the SHA-256 (hexadecimal) of a configuration as canonical JSON: sorted keys, no spaces.
-
-    `plain`: the configuration as JSON values.
-    """
+    """Return the SHA-256 of a configuration as canonical JSON: sorted keys, no spaces."""
     return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
 
 
 def check_first_line(event: RunStarted) -> None:
-    """Raise IllegalLine if the first line of a journal contradicts its configuration, or if a value is out of range.
-
-    A value of another type is refused, too.
-    """
+    """Raise IllegalLine if the first line contradicts its configuration, or if a value is out of range."""
     must(event.at == 0, "the first line must have at=0", repr(event.at))
     must(
         0 <= event.started_unix < YEAR_10000,
@@ -190,7 +181,7 @@ def check_first_line(event: RunStarted) -> None:
 
 
 def _memory_share(config: dict[str, Any]) -> float:
-    """Check the configuration by the classes of the options, which packages above define. Return budget.memory_share."""
+    """The classes of the options are in a package above."""
     from aiperf.config import from_plain
 
     try:
@@ -200,7 +191,6 @@ def _memory_share(config: dict[str, Any]) -> float:
 
 
 def _shape(event: RunStarted, share: float) -> None:
-    """Check that the plan matches the workers that it names."""
     shape = event.shape
     if shape is None:
         return

@@ -1,8 +1,7 @@
-"""Journal of a run: append-only log of its events, one JSON object per line, each chained to the previous line by SHA-256.
+"""Journal of a run: append-only log of its events, each line chained to the previous one by SHA-256.
 
-Events that arrive together are committed together with one flush before any action follows from them. A torn last line (its
-driver was killed while writing) is dropped with a warning. Other damage is refused with the line's number and the remedy. A
-line that breaks a rule of `validator.py` is refused too.
+Events that arrive together are committed with one flush before any action follows from them. A torn last line (its driver was
+killed while writing) is dropped with a warning. Other damage is refused with the line's number and the remedy.
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ class JournalReading:
     """Result of reading a journal to its end or to a given line."""
 
     lines: int
-    """Number of whole lines read."""
     end: int
     """Total length of the whole lines in bytes."""
     chain: bytes
@@ -71,15 +69,11 @@ class JournalReading:
 
     @property
     def warning(self) -> RunWarning | None:
-        """Warning that an incomplete last line was dropped. None if the last line is complete."""
         return torn_warning(len(self.torn), self.lines)
 
 
 def torn_warning(torn_bytes: int, lines: int) -> RunWarning | None:
-    """Return the warning that an incomplete last line of a journal was dropped. None for 0 bytes: the last line is complete.
-
-    `torn_bytes`: length of the incomplete line in bytes. `lines`: number of complete lines before it.
-    """
+    """Return the warning that an incomplete last line was dropped. None for 0 bytes."""
     if not torn_bytes:
         return None
     return RunWarning(
@@ -175,10 +169,7 @@ class Reader:
             )
 
     def damage(self, lines: int, why: str) -> JournalDamaged:
-        """Return (do not raise) the error JournalDamaged for the line after the first `lines` lines, which are valid.
-
-        `why`: reason, as a part of the message. The journal is read again to count its lines.
-        """
+        """Return the error for the line after the first `lines` lines. The journal is read again to count its lines."""
         with self.path.open("rb") as file:
             total = sum(1 for line in bounded_lines(file, LONGEST_LINE) if line[-1] == 0x0A or len(line) < LONGEST_LINE)
         whole = (
@@ -189,10 +180,7 @@ class Reader:
         return JournalDamaged(f"journal damaged at line {lines + 1} of {total}: {why}. {whole}", lines + 1)
 
     def unfoldable(self, error: Exception) -> JournalDamaged:
-        """Return (do not raise) the error JournalDamaged for the last yielded event, which is valid but cannot be applied.
-
-        `error`: exception of the code that applied the event.
-        """
+        """Return the error for the last yielded event, which is valid but cannot be applied."""
         return self.damage(self._given - 1, f"the event cannot be applied ({type(error).__name__}: {error})")
 
 
@@ -204,7 +192,7 @@ _DEFAULTS_OF_EPOCH = (b'"regions":', b'"missing_regions":')
 
 
 def _decoded(body: bytes) -> AnyEvent:
-    """Return the event of a line that names each member once. One count proves it for nearly all lines."""
+    """One count of quotation marks proves for nearly all lines that each member is named once."""
     event = _decode(body)
     if len(body) > LONGEST_TEXT:
         check_object(body)
@@ -222,23 +210,18 @@ def _decoded(body: bytes) -> AnyEvent:
 
 
 def read(path: Path, until: int | None = None) -> Reader:
-    """Return a reader of a journal's events in order. `path`: the journal or the folder of its run.
+    """Return a reader of a journal or of a run's folder. `until`: lines to read, None for all.
 
-    `until`: number of lines to read, None for all. An incomplete last line is dropped. The iteration raises most errors.
-
-    Raises:
-        NoSuchRun: there is no journal, or its first line is incomplete.
-        NotAJournal: the path is no regular file, the file cannot be read, or it is no journal.
-        JournalDamaged: a line was changed, breaks a rule or is missing (`until`), or the schema is another one.
+    The iteration raises NoSuchRun (no journal or no complete first line), NotAJournal and JournalDamaged (a line was changed,
+    breaks a rule or is missing, or another schema).
     """
     return Reader(path / NAME if path.is_dir() else path, until)
 
 
 def read_again(path: Path, leave_out: type[AnyEvent]) -> Iterator[AnyEvent | None]:
-    """Yield the events of a journal once more, without checks, after a `Reader` has read it to its end.
+    """Yield the events once more, without checks, after a `Reader` has read them all.
 
-    `leave_out`: type of event that is not needed. None is yielded for its lines, which saves their decoding, and for an
-    incomplete last line.
+    None is yielded for events of type `leave_out`, whose lines are not decoded, and for an incomplete last line.
     """
     decode, tail = _decoder.decode, TAIL
     begins = b'{"event":"' + leave_out.__name__.encode() + b'"'
@@ -253,10 +236,9 @@ def read_again(path: Path, leave_out: type[AnyEvent]) -> Iterator[AnyEvent | Non
 
 @contextmanager
 def folding(events: Iterable[AnyEvent]) -> Iterator[None]:
-    """Convert errors of the block, which applies the events of a `Reader` to a state, to JournalDamaged with the line's number.
+    """Convert errors of a fold over a `Reader` to JournalDamaged with the line's number.
 
-    Used for values that the validator does not check, such as the limits of a configuration or a morph. Errors are unchanged
-    if `events` is no `Reader`.
+    Used for values that the validator does not check, such as the limits of a configuration or a morph.
     """
     try:
         yield
@@ -279,8 +261,6 @@ class Cut:
 
 
 class Journal:
-    """Journal (event log of a run) opened for writing by one driver at a time. Close it, or use it in a `with` block."""
-
     def __init__(
         self,
         path: Path,
@@ -288,13 +268,12 @@ class Journal:
         *,
         durable: bool = True,
     ) -> None:
-        """Create and lock a new journal, or continue the journal that was read with the result `reading`.
+        """Create and lock a new journal, or continue after `reading`.
 
-        A new journal has no name until its first lines are on disk, so that no reader finds it empty. `durable`: flush every
-        append to the disk (False for a simulated run). Bytes after the end of the reading are saved in a separate file (`cut`).
-        They are removed from the journal when the first append is on disk. A rollback therefore leaves either the old lines or
-        the new driver's line that records the rollback. Raise FileExistsError if a new journal exists already, JournalInUse if
-        another driver writes it, and JournalNotLocked if it cannot be locked.
+        A new journal has no name until its first lines are on disk, so that no reader finds it empty. Bytes after the end of
+        the reading are saved in a separate file (`cut`), and removed when the first append is on disk: a rollback leaves
+        either the old lines or the new driver's line that records it. `durable`: flush every append. Raise FileExistsError,
+        JournalInUse or JournalNotLocked.
         """
         self.path = path
         self._absolute = path.absolute()
@@ -332,10 +311,9 @@ class Journal:
         return Cut(rest.count(b"\n"), hashlib.sha256(rest).hexdigest(), kept)
 
     def append(self, events: Sequence[AnyEvent]) -> None:
-        """Write `events` in order, and return after they are on disk: all of them or none. An empty sequence writes nothing.
+        """Write `events`, and return after they are on disk: all of them or none.
 
-        Raise JournalNotWritten if the write failed, and JournalTakenAway if another program removed, replaced or changed the
-        file. After JournalNotWritten the lines are removed again, if the file system permits it.
+        Raise JournalNotWritten, or JournalTakenAway if another program removed, replaced or changed the file.
         """
         if not events:
             return
@@ -363,7 +341,6 @@ class Journal:
         self.lines += len(events)
 
     def _publish(self, draft: Path) -> None:
-        """Give the journal its name, now that its first lines are on disk. Raise JournalInUse if the name is taken."""
         try:
             os.link(draft, self._absolute)
         except OSError as error:
@@ -382,7 +359,7 @@ class Journal:
             sync_folder(self._absolute.parent)
 
     def continuation(self) -> str:
-        """Return the command that resumes this run, for messages about a journal that could not be written."""
+        """Return the command that resumes this run."""
         return resuming(self.path.parent)
 
     def _not_written(self, error: OSError) -> JournalNotWritten:
@@ -400,7 +377,6 @@ class Journal:
         )
 
     def _check_that_it_is_ours(self, written: bytearray) -> None:
-        """Raise JournalTakenAway if the file was removed, replaced or changed. The driver's further work would be lost."""
         opened = os.fstat(self._file.fileno())
         try:
             named = self._absolute.stat()
@@ -413,11 +389,7 @@ class Journal:
             raise self._taken_away(what, written, is_whole=False)
 
     def _taken_away(self, what: str, written: bytearray, *, is_whole: bool) -> JournalTakenAway:
-        """Save what can be saved of a journal that was taken away, and return the error to raise.
-
-        `is_whole`: True if the written file is still open here and can be saved completely. Otherwise only the new
-        lines are saved.
-        """
+        """Save what can be saved, and return the error. `is_whole`: the written file can be saved completely."""
         name = f"{self.path.name}.{'saved' if is_whole else 'unwritten'}-after-line-{self.lines}"
         content = (os.pread(self._file.fileno(), self._end, 0) if is_whole else b"") + bytes(written)
         kept = None
@@ -447,7 +419,6 @@ class Journal:
         )
 
     def close(self) -> None:
-        """Close the file and release its lock. A journal without a line is removed."""
         self._file.close()
         if self._draft is not None:
             self._draft.unlink(missing_ok=True)
@@ -465,10 +436,9 @@ _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPN
 
 
 def locked(file: IO[bytes], path: Path) -> bool:
-    """Lock an open file against other processes until it is closed. False if its file system has no locks, otherwise True.
+    """Lock an open file until it is closed. False if its file system has no locks.
 
-    `path`: name of the file in messages. Raise JournalInUse if another driver has locked it, and JournalNotLocked if the lock
-    failed for another reason.
+    Raise JournalInUse if another driver has locked it, and JournalNotLocked if the lock failed.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -487,10 +457,7 @@ def locked(file: IO[bytes], path: Path) -> bool:
 
 
 def keep(path: Path, content: bytes) -> Path:
-    """Write `content` to a new file at `path`, or at the first free path of PATH.2, PATH.3, …, and return the path used.
-
-    The file is on disk when the function returns. Raise OSError if it cannot be written.
-    """
+    """Write a new file at the first free of PATH, PATH.2, PATH.3, …, flush it to the disk and return its path."""
     number = 1
     while True:
         free = path if number == 1 else path.with_name(f"{path.name}.{number}")

@@ -1,8 +1,4 @@
-"""Legality of a journal event, given the state of the run: one table for the validator, `evolve` and `verify`.
-
-`LEGAL` has one row per event type: the required states of its trial, the required presence of its worker, and the ranges of
-its numbers. `check_state` and `check_ranges` apply a row. The state itself belongs to the caller (`StateView`).
-"""
+"""Legality of a journal event, given the state of the run: one table for the validator, `evolve` and `verify`."""
 
 from __future__ import annotations
 
@@ -26,16 +22,12 @@ class IllegalLine(ValueError):
 
 
 def must(holds: bool, law: str, value: str) -> None:
-    """Raise IllegalLine if `holds` is False. `law`: the rule. `value`: text of the offending value."""
     if not holds:
         raise IllegalLine(f"{law}. This line has {value}")
 
 
 def must_be_integer(name: str, value: object, least: int, most: int) -> None:
-    """Raise IllegalLine if `value` is no integer from `least` to `most`. `name`: name of the value, for the message.
-
-    True and False are no integers.
-    """
+    """Raise IllegalLine unless `value` is an integer from `least` to `most`. True and False are none."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise IllegalLine(f"{name} must be an integer from {least} to {most}. This line has {value!r}")
 
@@ -44,15 +36,11 @@ class TrialState(Enum):
     """State of a proposed network from its request to its end. REQUESTED and REJECTED precede or replace a trial."""
 
     REQUESTED = "requested"
-    """A proposal is requested."""
     REJECTED = "rejected"
-    """The request failed."""
     WAITING = "waiting"
     """Proposed, and waiting for its worker."""
     RUNNING = "running"
-    """A worker trains it."""
     LOST = "lost"
-    """Its attempt ended early, alone or with its worker. It is retried or ends."""
     FINISHED = "finished"
     FAILED = "failed"
     WITHDRAWN = "withdrawn"
@@ -63,26 +51,18 @@ class StateView(Protocol):
     """State of a run, as far as it decides which event may come next."""
 
     def state_of(self, number: int) -> TrialState | None:
-        """Return the state of proposal `number`: requested, rejected, waiting, running, … None if it was never requested."""
+        """None if it was never requested."""
         ...
 
     def attempt_of(self, trial: int) -> int:
-        """Return the number of the last attempt at a trial (try to train it). 0 before the first.
-
-        The trial must not be finished, failed or withdrawn.
-        """
+        """Return the number of the last attempt, 0 before the first. The trial is not finished, failed or withdrawn."""
         ...
 
     def made_for(self, trial: int) -> int:
-        """Return the number of the worker for which a trial was proposed.
-
-        The trial must not be finished, failed or withdrawn.
-        """
+        """Return the worker that it was proposed for. The trial is not finished, failed or withdrawn."""
         ...
 
-    def presence_of(self, worker: int) -> Presence:
-        """Return the state of a worker: 'idle', 'training', 'lost', or 'unknown' if it never joined."""
-        ...
+    def presence_of(self, worker: int) -> Presence: ...
 
 
 Presence = Literal["unknown", "lost", "idle", "training"]
@@ -197,7 +177,6 @@ _OF_NUMBERS = (events.ProposalRequested, events.TrialProposed, events.TrialRejec
 
 
 def check_ranges(event: Any) -> None:
-    """Raise IllegalLine if a number of the event is out of its range. `event`: any journal event."""
     for name, (least, most) in LEGAL[type(event)].ranges.items():
         value = getattr(event, name)
         for each in value.values() if isinstance(value, dict) else (value,):
@@ -206,10 +185,7 @@ def check_ranges(event: Any) -> None:
 
 
 def check_state(event: Any, run: StateView) -> None:
-    """Raise IllegalLine if the event does not fit the state of its trial, of its parent or of its worker.
-
-    RunStarted is always refused, since it is the first line. `run`: state before the event.
-    """
+    """Raise IllegalLine if the event does not fit the state of its trial, parent or worker, or is a second first line."""
     legal, kind = LEGAL[type(event)], type(event).__name__
     if legal.states is not None:
         number = event.number if type(event) in _OF_NUMBERS else event.trial

@@ -1,4 +1,4 @@
-"""Refusal of a file that is no journal (the event log of a run), by its first bytes."""
+"""Refusal of a file that is no journal, by its first bytes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ _PACKED = (
 
 
 def why_no_journal(head: bytes) -> str | None:
-    """Return the reason why a file is not a journal, as text after the words 'it is'. None if it may be a journal.
-
-    `head`: the first `HEAD` bytes of the file. The reason ends with what the user can do.
-    """
+    """Return why a file is no journal, to follow 'it is', and what to do. None if it may be one. `head`: its first bytes."""
     if not head:
         return "empty (0 bytes): start another run (python -m aiperf)"
     if _begins_as_a_journal(head):

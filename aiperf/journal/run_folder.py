@@ -1,4 +1,4 @@
-"""Search for the run that a command-line argument names: its folder, its name under runs/, or the path of its journal."""
+"""Search for the run that a command-line argument names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from aiperf.journal.other_files import HEAD, why_no_journal
 
 
 def run_folder(word: str, runs: str = "runs") -> Path:
-    """Return the folder of the run that `word` names.
+    """Return the folder of the run that `word` names: its folder, its journal, or a folder in `runs`.
 
-    `word`: path of the run's folder or of its journal, or name of a folder in the folder `runs`. The content of the journal
-    is not read. Raise NoSuchRun if there is no such run, and NotAJournal if `word` names another file.
+    Raise NoSuchRun if there is none, and NotAJournal if `word` names another file.
     """
     named = given_path(word)
     places = (named, given_path(runs) / word)
@@ -39,7 +38,6 @@ def run_folder(word: str, runs: str = "runs") -> Path:
 
 
 def _described(file: Path) -> str:
-    """Return the description of a file that is not named like a journal, to follow 'it is'."""
     try:
         with file.open("rb") as opened:
             why = why_no_journal(opened.read(HEAD))

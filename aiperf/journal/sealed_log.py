@@ -1,9 +1,6 @@
-"""Append-only log of JSON lines. Each line ends with a seal: the SHA-256 over the seal of the line before and its own JSON.
+"""Append-only log of JSON lines, each with the SHA-256 over the hash of the line before and its own JSON.
 
-    {"event":"RunStarted",…,"chain":"<64 hexadecimal digits>"}
-
-A reader gets the decoder of a record and the checks of the first record and of every record from its caller. The hashes of
-the first and the last line identify a log (`ends`) and show which copies belong to one run.
+{"event":"RunStarted",…,"chain":"<64 hexadecimal digits>"}
 """
 
 from __future__ import annotations
@@ -46,10 +43,7 @@ class LineRefused(Exception):
 
 
 def sealed(chain: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """Return (line of a record with its newline, seal of the line: a SHA-256 in hexadecimal).
-
-    `chain`: seal of the previous line, ORIGIN for the first. `body`: the record as a JSON object.
-    """
+    """Return (line with its newline, its seal). `chain`: seal of the previous line. `body`: the record as a JSON object."""
     seal = hashlib.sha256(chain + body).hexdigest().encode()
     return b'%b%b%b"}\n' % (body[:-1], _SEAL, seal), seal
 
@@ -79,9 +73,9 @@ def _check_texts(values: Iterable[Any]) -> None:
 
 
 class SealedLines(Generic[Record]):
-    """Iterator over the records of a sealed log, checked one by one.
+    """Checked records of a sealed log. lines, end, chain and torn describe the log after the iteration.
 
-    The attributes lines, end, chain and torn describe the log after the end of the iteration.
+    The iteration raises LineRefused for a line with a wrong seal, no record or a refused record.
     """
 
     def __init__(
@@ -94,13 +88,7 @@ class SealedLines(Generic[Record]):
         of: tuple[str, str],
         until: int | None = None,
     ) -> None:
-        """Prepare the reading of a log. `file`: open at its first line.
-
-        `decode`: converts the JSON of a line to a record. `check_first`: called with the first record. `check`: called with
-        each record, raises IllegalLine. `of`: names of the records and of their writer, for messages. `until`: maximum number
-        of lines to read, None for all. The iteration raises LineRefused for a line with a wrong seal, no record or a refused
-        record.
-        """
+        """`file`: open at its first line. `of`: names of the records and of their writer, for messages."""
         self._file = file
         self._decode = decode
         self._check_first = check_first
@@ -162,15 +150,11 @@ class JournalHashes:
     first: str
     """SHA-256 of the first line. Journals of one run have the same first line."""
     last: str
-    """SHA-256 of the last whole line, which depends on all lines before it. If both hashes are equal, the journals are equal.
-    """
+    """SHA-256 of the last whole line, which depends on all lines before it."""
 
 
 def ends(journal: Path) -> JournalHashes:
-    """Return the SHA-256 of the first line and of the last complete line of a journal.
-
-    The chain of hashes is not checked: the caller must have read the journal before.
-    """
+    """Return the hashes of the first and the last complete line of a journal that the caller has read before."""
     with journal.open("rb") as file:
         first = file.readline()
         file.seek(max(0, file.seek(0, os.SEEK_END) - 2 * LONGEST_LINE))

@@ -1,9 +1,7 @@
 """Rules that every line of a journal must satisfy, given the lines before it.
 
-The hash chain proves only that lines are unchanged since they were written. Anybody can write a complete chained file. These
-rules refuse lines that the driver's rules cannot have produced, before they are folded: values out of range, and unknown
-workers, trials, attempts and epochs. Each rule costs a few comparisons. The code is independent of `evolve` and `decide`. The
-rules cannot prove that the counted work was done.
+The hash chain proves only that lines are unchanged. These rules refuse lines that no driver can have written, before they are
+folded. The code is independent of `evolve` and `decide`. The rules cannot prove that the counted work was done.
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ from aiperf.journal.legality import (
 
 @dataclass(slots=True)
 class _Worker:
-    """Worker that is present."""
-
     ranks: int
     trial: int | None = None
     waiting: set[int] = field(default_factory=set)
@@ -61,7 +57,6 @@ class _Trial:
     saved: int = 0
     """Last epoch after which it can be resumed."""
     training_images: int = 0
-    """Images of the current epoch."""
     validation_images: int = 0
     worked: float = 0.0
     """Earliest start of its next interval."""
@@ -74,7 +69,7 @@ class _Trial:
 
 @dataclass(slots=True)
 class Validator:
-    """Validator of a journal. Call `check` with each event in the journal's order, the first line included."""
+    """Call `check` with each event in the journal's order, the first line included."""
 
     _lines: int = 0
     _at: float = 0.0
@@ -96,31 +91,21 @@ class Validator:
     """Names of the corrupt files since the last resume."""
 
     def state_of(self, number: int) -> TrialState | None:
-        """Return the state of proposal `number`: requested, rejected, waiting, running, … None if it was never requested."""
         return self._states.get(number)
 
     def attempt_of(self, trial: int) -> int:
-        """Return the number of the last attempt at a trial (try to train it), 0 before the first.
-
-        Raise KeyError if the trial is unknown or has ended.
-        """
         return self._trials[trial].attempt
 
     def made_for(self, trial: int) -> int:
-        """Return the number of the worker for which a trial was proposed. Raise KeyError for an ended or unknown trial."""
         return self._trials[trial].made_for
 
     def presence_of(self, worker: int) -> Presence:
-        """Return the state of a worker: 'idle', 'training', 'lost', or 'unknown' if it never joined."""
         if worker in self._workers:
             return "idle" if self._workers[worker].trial is None else "training"
         return "lost" if worker in self._seen_workers else "unknown"
 
     def check(self, event: events.AnyEvent) -> None:
-        """Check the next line of the journal, and update the state for the lines after it. Call it for each line, in order.
-
-        Raise IllegalLine if the line breaks a rule. The validator must not be used after an error.
-        """
+        """Check the next line. Raise IllegalLine if it breaks a rule. Do not use the validator after an error."""
         at = event.at
         if not self._at <= at <= LARGEST_SECONDS:
             raise IllegalLine(f"times must not decrease. The line before has {self._at!r} s, this line has {at!r} s")

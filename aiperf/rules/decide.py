@@ -1,8 +1,7 @@
-"""Next decisions of a run (start a trial, request a proposal, end the run, …), as a function of its state and the time.
+"""Next decisions of a run, as a function of its state and the time.
 
-It examines only the ordered sets that events maintain: lost trials, idle workers, workers with proposal demand, the trials
-longest without a message, unneeded checkpoints. It never iterates over all workers. A decision therefore costs the same for
-one worker and for four thousand.
+Only the ordered sets that events maintain are examined, never all workers: a decision costs the same for one worker and for
+four thousand.
 """
 
 from __future__ import annotations
@@ -19,12 +18,7 @@ from aiperf.rules.state import Run
 
 
 def decide(run: Run, now: float, replay: ReplayQueue | None = None) -> list[events.AnyEvent]:
-    """Return the next decisions of a run, as the journal events that record them. Empty if nothing is to be decided now.
-
-    `now`: seconds since the start of the run. `replay`: trials of an earlier run that this run has to train again, None if it
-    searches. The run is not changed. Apply the returned events to the run, then call again, because they may allow further
-    decisions.
-    """
+    """Return the events that record the next decisions. Apply them to the run, then call again: they may allow further ones."""
     if run.ended is not None:
         return []
     if (reason := _end(run, now, replay)) is not None:
@@ -69,10 +63,7 @@ def _start(run: Run, now: float, number: int, worker: int, epoch: int, round_: i
 
 
 def _requests(run: Run, now: float, taken: set[int], position: int) -> Iterator[events.ProposalRequested]:
-    """Yield the requests that are due. `taken`: idle workers that get a lost trial in this decision.
-
-    A worker that is about to start a trial is skipped. Its demand is known after the start.
-    """
+    """Yield the due requests. A worker that is about to start a trial is skipped: its demand is known after the start."""
     first, start_is_due = run.next_number, run.start_is_due
     number = first
     for name in run.with_demand:
@@ -99,10 +90,7 @@ def _requests(run: Run, now: float, taken: set[int], position: int) -> Iterator[
 def _next_to_follow(
     run: Run, now: float, taken: set[int], position: int, replay: ReplayQueue
 ) -> list[events.ProposalRequested]:
-    """Return the request of the first ready trial of the followed run for the first idle worker.
-
-    There is one request at a time. If a trial cannot be trained, its children become ready before later trials.
-    """
+    """One request at a time: if a trial cannot be trained, its children become ready before later trials."""
     wanted = replay.first
     name = next((name for name in run.idle if name in run.with_demand and name not in taken), None)
     if wanted is None or name is None:
@@ -136,7 +124,6 @@ def _end(run: Run, now: float, replay: ReplayQueue | None) -> str | None:
 
 
 def _is_anything_under_way(run: Run) -> bool:
-    """True if a trial or a proposal is in progress."""
     return bool(run.running or run.ready or run.lost or run.ending or run.requests)
 
 

@@ -1,9 +1,4 @@
-"""Application of one journal event to the state of a run, and the state of a run at each line of a journal.
-
-`evolve` works in place. Its cost depends neither on the number of workers nor on the length of the run. No other code may
-hold a Run during the change. The functions in `aiperf/rules/changes/` maintain the sets that decide reads (idle workers,
-workers with proposal demand, lost trials, droppable checkpoints), because decide must not scan all workers.
-"""
+"""Application of one journal event to the state of a run, in place, at a cost that depends on neither workers nor history."""
 
 from __future__ import annotations
 
@@ -18,10 +13,7 @@ from aiperf.rules.state import Run, begin
 
 
 def evolve(run: Run, event: events.AnyEvent) -> None:
-    """Apply the next journal event to the state `run`, which is changed in place.
-
-    Raise IllegalLine if the event does not fit the state of its trial, parent or worker. The run is then unchanged.
-    """
+    """Apply the next event. Raise IllegalLine if it does not fit the state. The run is then unchanged."""
     # Nearly all events pass with this one check.
     if not ((type(event) is events.EpochFinished or type(event) is events.Progress) and event.trial in run.running):
         check_state(event, run)
@@ -83,12 +75,7 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
 
 
 def replay(events: Iterable[AnyEvent]) -> Iterator[tuple[Run, AnyEvent]]:
-    """Yield (run, event) for each event of a journal, in order: the state of the run before the event, and the event.
-
-    The first event must be RunStarted. It is yielded with the state that it creates. The state is always the same object, and
-    the event is applied to it when the next pair is requested. Raise IllegalLine if an event does not fit the state, and
-    BadConfiguration if the first event has an impossible schedule.
-    """
+    """Yield (state before the event, event). The state is one object, to which the event is applied before the next pair."""
     lines = iter(events)
     first = next(lines, None)
     assert isinstance(first, RunStarted), "the journal's reader has checked that it begins with RunStarted"

@@ -37,7 +37,6 @@ class FollowedTrial:
     """Trial (a network in training) of the earlier run that is to be trained again."""
 
     number: int
-    """Number in the earlier run."""
     proposal: TrialProposed
     """Proposal in the earlier run. Its parent is a number of that run."""
     batch_size: int
@@ -46,29 +45,21 @@ class FollowedTrial:
 
     @property
     def is_start(self) -> bool:
-        """True if the trial is the starting network itself, without a parent and without changes."""
         return self.proposal.parent is None and not self.proposal.morphs
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedHistory:
-    """Part of an earlier run that another run follows: its trials and its workers."""
-
     first: RunStarted
     trials: tuple[FollowedTrial, ...]
     """Trials in the order of their start. A parent precedes its children."""
     left_out: dict[str, int]
     ranks: frozenset[int]
-    """Numbers of ranks of its workers."""
     devices: tuple[str, ...]
     workers: int
 
     def recorded(self, path: str, lines: int, last_hash: str) -> FollowedRun:
-        """Return the description of the followed run that goes into the first line of the following run's journal.
-
-        `path`: folder of the followed run. `lines`: number of lines read from its journal. `last_hash`: hash of the last of
-        them. Raise ValueError if the workers of the followed run had different numbers of ranks, or if it had no worker.
-        """
+        """Return its description for the first line. Raise ValueError for no or different numbers of ranks."""
         (ranks,) = self.ranks
         return FollowedRun(
             run=self.first.run,
@@ -82,12 +73,9 @@ class FollowedHistory:
 
 
 def followed(events: Iterable[AnyEvent]) -> FollowedHistory:
-    """Return the trials that another run can train again. `events`: all events of the earlier run's journal, in order.
+    """Return the trials that another run can train again. Rejected, failed and never started ones are left out.
 
-    A finished trial is followed with its number of epochs. A trial that the end of the run cut off is followed up to the
-    largest number of epochs of its round, because the epoch of an early stop is unknown. Proposals that were rejected, never
-    started or failed are left out. Raise IllegalLine if an event does not fit the run, and BadConfiguration if a limit or the
-    schedule of the run is out of range.
+    A trial that the end of the run cut off is followed up to the maximum of its round: the epoch of an early stop is unknown.
     """
     order: dict[int, None] = {}
     proposals: dict[int, TrialProposed] = {}
@@ -131,18 +119,13 @@ def _trial(run: Run, trial: Trial, proposal: TrialProposed, heirs: int) -> Follo
 
 
 def _left_out(run: Run) -> dict[str, int]:
-    """Return the number of proposals that are not followed, by reason."""
     left_out = Counter(WHY_LEFT_OUT[trial.state] for trial in run.trials.values() if trial.state in WHY_LEFT_OUT)
     left_out["rejected"] += run.next_number - len(run.trials)
     return {reason: count for reason, count in sorted(left_out.items()) if count}
 
 
 def check_followed(first: RunStarted, work: FollowedHistory, last_hash: str) -> FollowedHistory:
-    """Return `work` if it was read from the journal that the run with the first line `first` follows.
-
-    `last_hash`: hash of the last line of the journal that `work` was read from. Raise CannotFollow if it differs from the
-    hash in `first`.
-    """
+    """Return `work`. Raise CannotFollow if its journal is another one than the first line names, by `last_hash`."""
     assert first.follows is not None, "checked by the caller"
     followed = f"'{first.follows.run}' (hash {first.follows.last_hash[:12]}…)"
     if last_hash != first.follows.last_hash:

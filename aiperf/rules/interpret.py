@@ -1,8 +1,6 @@
-"""Conversion of messages from workers to journal events, by the state of the run and the clock of the driver (main process).
+"""Conversion of messages to journal events, by the state of the run and the driver's clock.
 
-Late messages of an ended attempt, repeated and outdated messages yield no event. Sums become intervals that tile the
-attempt's time: an interval ends when its message arrives and begins at the end of the previous interval. The worker's clock
-is not used.
+Sums become intervals that tile the attempt's time: an interval ends when its message arrives. The worker's clock is not used.
 """
 
 from __future__ import annotations
@@ -19,10 +17,9 @@ FILES_OF_A_LINE = 100
 
 
 def interpret(run: Run, message: messages.Message, now: float) -> list[events.AnyEvent]:
-    """Return the journal events of a message from a worker that arrives `now` seconds after the start of the run.
+    """Return the events of a message that arrives at `now`. Empty if it is late, repeated or reports nothing new.
 
-    Empty if the message is late or reports nothing new. The run is not changed. Answers to a request for a proposal
-    (ProposalReturned, ProposalFailed) are not accepted, because the driver checks them first.
+    Answers to a request for a proposal are not accepted: the driver checks them first.
     """
     match message:
         case messages.CorruptImagesFound():
@@ -59,7 +56,6 @@ def _of_attempt(
 
 
 def _is_news(run: Run, message: events.AnyEvent) -> bool:
-    """Return True if the message of a present worker or of a running attempt reports something for the first time."""
     try:
         check_state(message, run)
     except IllegalLine:
@@ -81,7 +77,6 @@ def _is_news(run: Run, message: events.AnyEvent) -> bool:
 
 
 def _current(run: Run, trial: int, attempt: int) -> Trial | None:
-    """Return the trial if this attempt is running."""
     found = run.trials.get(trial)
     if found is None or found.state is not TrialState.RUNNING or found.attempt != attempt:
         return None
@@ -99,7 +94,7 @@ def _advanced(trial: Trial, message: messages.Advanced, now: float) -> list[even
 
 
 def _unreported_reduction(trial: Trial, message: messages.Advanced, now: float) -> list[events.AnyEvent]:
-    """Return the batch reduction that this message is the first to report. The message BatchReduced has not arrived."""
+    """Return the batch reduction that this message is the first to report: BatchReduced has not arrived."""
     if message.batch_size >= trial.batch_size:
         return []
     before, after = trial.batch_size, message.batch_size
@@ -107,10 +102,6 @@ def _unreported_reduction(trial: Trial, message: messages.Advanced, now: float) 
 
 
 def _interval(trial: Trial, message: messages.Advanced, now: float, regions: int = 0) -> events.Interval | None:
-    """Return the work of the current epoch since the last message. None if it was reported before.
-
-    `regions`: regions of the epoch's evaluation. Their operations need an interval.
-    """
     images, validated = message.training_images, message.validation_images
     if message.batch_size >= trial.batch_size:  # otherwise the epoch was restarted
         images -= trial.training_images
@@ -190,11 +181,7 @@ def _done(run: Run, trial: Trial, message: messages.TrialDone, now: float) -> li
 
 
 def end(run: Run, trial: Trial, reason: str, now: float) -> list[events.AnyEvent]:
-    """Return the events that end a trial after its last epoch: TrialFinished, and CheckpointDropped if it was never saved.
-
-    `reason`: 'epochs' (all were trained), 'early stop', or 'followed' (the repeated trial of another run had no more epochs).
-    `now`: seconds since the start of the run. The run is not changed.
-    """
+    """Return TrialFinished, and CheckpointDropped if the trial was never saved."""
     result: list[events.AnyEvent] = [finish(run, trial, reason, now)]
     if not trial.saved_epoch:
         result.append(
@@ -204,10 +191,6 @@ def end(run: Run, trial: Trial, reason: str, now: float) -> list[events.AnyEvent
 
 
 def finish(run: Run, trial: Trial, reason: str, now: float) -> events.TrialFinished:
-    """Return the event with the result of a trial: its best accuracy, and the accuracy that is reported to the search.
-
-    `reason`: 'epochs', 'early stop' or 'followed'. `now`: seconds since the start of the run. The run is not changed.
-    """
     return events.TrialFinished(
         at=now,
         trial=trial.number,

@@ -1,7 +1,4 @@
-"""Options of the workload, of the schedule and of the limits of a run, as configured and as recorded in its journal.
-
-The journal alone therefore determines the decisions of a run.
-"""
+"""Options of the workload, schedule and limits of a run. The journal records them, and so determines its decisions."""
 
 from __future__ import annotations
 
@@ -71,11 +68,7 @@ class HpcAi500Conf(BenchmarkConf):
         hold(self, "benchmark")
 
     def with_target(self, dataset: str, start: str | None) -> HpcAi500Conf:
-        """Return these options with a target quality: the configured one, otherwise the published one.
-
-        `dataset`, `start`: names of the configured data set and starting network (None: not given). Raise BadConfiguration if
-        no target is configured and none is published for them.
-        """
+        """Return these options with the configured or the published target. Raise BadConfiguration if there is neither."""
         published = WORKLOADS[self.name]
         if self.target_quality is not None:
             return self
@@ -106,11 +99,7 @@ class HpcAi500EwaConf(HpcAi500Conf):
 
 
 def is_published_workload(benchmark: str | None, dataset: Mapping[str, Any], start: str | None) -> bool:
-    """Return True if data set and starting network are those that HPC AI500 publishes for `benchmark`.
-
-    `benchmark`: 'hpc_ai500_ic', 'hpc_ai500_ewa', or a benchmark without a published workload. `dataset`: description of the
-    data set in the journal's first line. `start`: name of the starting network.
-    """
+    """Return True if data set and start are those that HPC AI500 publishes for `benchmark`."""
     published = WORKLOADS.get(benchmark or "")
     if published is None or (dataset.get("name"), start) != (published.dataset, published.start):
         return False
@@ -187,26 +176,17 @@ class LimitsConf:
 
 
 def limits_of(started: RunStarted) -> LimitsConf:
-    """Return the limits of a run (attempts, silence, rejections, …) from the journal's first line.
-
-    Raise BadConfiguration if a value is out of range.
-    """
+    """Return the limits in the first line. Raise BadConfiguration if a value is out of range."""
     return msgspec.convert(started.config.get("limits", {}), LimitsConf)
 
 
 def schedule_of(started: RunStarted) -> ScheduleConf:
-    """Return the schedule of a run (duration, warm-up, epochs and patience of the rounds) from the journal's first line.
-
-    Raise BadConfiguration if a value is out of range or values contradict each other.
-    """
+    """Return the schedule in the first line. Raise BadConfiguration if it is out of range or contradicts itself."""
     schedule = msgspec.convert(started.config.get("schedule", {}), ScheduleConf)
     schedule.check()
     return schedule
 
 
 def progress_seconds(limits: LimitsConf, workers: int) -> float:
-    """Return the approximate seconds between two reports of work by one worker. Default: max(5 s, workers/50 s).
-
-    `workers`: number of workers of the run. A shorter epoch is reported once, at its end.
-    """
+    """Return the approximate seconds between two reports of one worker: max(5 s, workers/50 s) by default."""
     return max(limits.progress_seconds, workers / limits.progress_per_second)

@@ -23,11 +23,7 @@ from searchers.history import (
 
 
 def observations(run: Run, event: events.AnyEvent) -> list[Observation]:
-    """Return the observations that a journal event adds to the searchers' history, in order. Empty for most events.
-
-    `run`: state of the run before the event, which is not changed. Raise IllegalLine if the event does not fit the run.
-    Progress and EpochFinished are not checked.
-    """
+    """Return what an event adds to the searchers' history. `run`: state before it. Intervals and epochs are not checked."""
     match event:
         case events.Progress() | events.EpochFinished():
             return []  # nearly all events, therefore first
@@ -76,5 +72,4 @@ def observations(run: Run, event: events.AnyEvent) -> list[Observation]:
 
 
 def _withdrawals(worker: Worker) -> list[Observation]:
-    """Return the observations of a lost worker's waiting trials and open requests, which end with it."""
     return [*map(WithdrawnTrial, worker.waiting), *map(RequestWithoutTrial, sorted(worker.requested))]

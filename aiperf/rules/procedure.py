@@ -1,7 +1,4 @@
-"""Rules of one trial (a network in training): number of epochs, early stop, and accuracy reported to the search.
-
-Sources: docs/benchmark.md, "Procedure". All are pure functions. The trainer and the driver execute the results.
-"""
+"""Rules of one trial: epochs, early stop and reported accuracy, as pure functions (docs/benchmark.md, "Procedure")."""
 
 from __future__ import annotations
 
@@ -15,19 +12,12 @@ from aiperf.rules.limits import ScheduleConf
 
 
 def epoch_limit(schedule: ScheduleConf, round_: int) -> int:
-    """Return the maximum number of epochs of a trial.
-
-    `round_`: number of the trial in the series of its worker, from 1. The last limit of the schedule holds for all later
-    rounds.
-    """
+    """Return the maximum number of epochs of a trial."""
     return schedule.epochs[min(round_, len(schedule.epochs)) - 1]
 
 
 def patience(schedule: ScheduleConf, round_: int) -> int:
-    """Return the number of successive epochs without improvement that end a trial. Default: min(6 + 2·(round − 1), 20).
-
-    `round_`: number of the trial in the series of its worker, from 1.
-    """
+    """Return the number of successive epochs without improvement that end a trial. Default: min(6 + 2·(round − 1), 20)."""
     return min(schedule.patience + schedule.patience_step * (round_ - 1), schedule.largest_patience)
 
 
@@ -57,9 +47,7 @@ def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: flo
 def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float], epochs: int | None = None) -> str | None:
     """Return the reason for which a trial ends now: 'epochs', 'early stop' or 'followed'. None if it continues.
 
-    `round_`: number of the trial in the series of its worker, from 1. `losses`: loss of each epoch until now (`judged_loss`).
-    `epochs`: exact number of epochs of a trial that repeats one of an earlier run. It ends after them ('followed'), for any
-    losses. None for other trials.
+    `epochs`: exact number of epochs of a followed trial, which ends after them for any losses. None for other trials.
     """
     if epochs is not None:
         return "followed" if len(losses) >= epochs else None
@@ -71,11 +59,7 @@ def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float], e
 
 
 def nears_its_end(schedule: ScheduleConf, round_: int, losses: Sequence[float]) -> bool:
-    """Return True if a trial may end after the next epoch: it is the last one, or the patience ends if it improves nothing.
-
-    `round_`: number of the trial in the series of its worker, from 1. `losses`: loss of each epoch until now (`judged_loss`).
-    The proposal for the worker's next trial is then requested.
-    """
+    """Return True if a trial may end after the next epoch. The worker's next proposal is then requested."""
     epochs, still = len(losses) + 1, patience(schedule, round_)
     if epochs >= epoch_limit(schedule, round_):
         return True
@@ -96,13 +80,10 @@ def ends_interval(since: float, left: float, every: float) -> bool:
 
 
 def reported_accuracy(schedule: ScheduleConf, accuracies: Sequence[float]) -> float:
-    """Return the accuracy of a finished trial that is reported to the search, 0..1, at an epoch that is equal for all trials.
+    """Return the accuracy that is reported to the search, 0..1, at the last epoch of round 1 for all trials.
 
-    `accuracies`: validation accuracy of each epoch, 0..1, at least one value. The epoch is the last one of round 1 (first
-    trial of a worker), `schedule.epochs[0]`. The curve of `predicted_accuracy` is fitted to the epochs up to it and evaluated
-    there. The length of the trial does not matter: a prediction from 15 epochs and a measurement after 60 have different
-    scales, and comparing them would rank rounds instead of networks. With fewer than 5 epochs there is no fit, and the best
-    accuracy is reported.
+    It is read from the curve fitted to the epochs up to that one. A prediction from 15 epochs and a measurement after 60 have
+    different scales, and comparing them would rank rounds instead of networks. Below 5 epochs the best accuracy is reported.
     """
     seen = accuracies[: schedule.epochs[0]]
     fitted = predicted_accuracy(seen, schedule.epochs[0])
@@ -141,9 +122,7 @@ class _Curve:
     epochs: range
     mean: float
     deviations: list[float]
-    """y − mean."""
     squares: float
-    """Sum of squares of the deviations."""
     errors: float
     """Sum of squares of 1 − y."""
 

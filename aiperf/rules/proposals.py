@@ -1,7 +1,4 @@
-"""Proposals of networks to train: from a request to a proposal, and from a proposal to a journal event.
-
-Workers, the driver and the verification use these functions.
-"""
+"""Proposals: from a request to a proposal (on workers), and from a proposal to a journal event (driver, verification)."""
 
 from __future__ import annotations
 
@@ -43,20 +40,14 @@ class Proposer:
 
 
 def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
-    """Return the searcher and the tuner that the options describe. The call imports their libraries.
-
-    Raise BadConfiguration if a value is out of range.
-    """
+    """Return searcher and tuner, and import their libraries. Raise BadConfiguration if a value is out of range."""
     hold(searcher, "searcher")
     hold(hpo, "hpo")
     return Proposer(searcher.build(), hpo.build())
 
 
 def check_rules(first: RunStarted) -> None:
-    """Raise OtherRules if this installation has another version of the proposal rules than the run.
-
-    `first`: first line of the run's journal.
-    """
+    """Raise OtherRules if this installation has another version of the proposal rules than the run."""
     if first.proposal_rules != RULES:
         made_by = [f"{name} {first.versions[name]}" for name in ("aiperf-cluster", "optuna") if name in first.versions]
         raise OtherRules(
@@ -66,10 +57,7 @@ def check_rules(first: RunStarted) -> None:
 
 
 def make(proposer: Proposer, history: History, order: ProposalRequested) -> ProposalReturned | ProposalFailed:
-    """Return the proposal for the request `order`, or ProposalFailed with the reason if the search finds nothing new.
-
-    `history`: trials and results up to the request. The result depends only on the arguments, except for its `seconds`.
-    """
+    """Return a proposal, or ProposalFailed for nothing new. Only `seconds` depends on more than the arguments."""
     began = time.perf_counter()
     try:
         request = Request(order.number, order.round, order.seed, order.starting_network)
@@ -92,13 +80,7 @@ def make(proposer: Proposer, history: History, order: ProposalRequested) -> Prop
 def check(
     history: History, request: ProposalRequested, word: ProposalReturned, at: float
 ) -> TrialProposed | TrialRejected:
-    """Check a proposal: return TrialProposed with its counted operations, or TrialRejected with the reason.
-
-    `history`: trials and results before the proposal, which is not changed. `word`: answer to `request`. The network is
-    rebuilt from its ancestors. Rejected are proposals that are illegal, exceed the budget, inherit missing weights, have
-    kernels larger than their maps, or repeat the architecture of another trial. `at`: time of the event in seconds since the
-    start of the run.
-    """
+    """Return TrialProposed with the counted operations of the network, rebuilt from its ancestors, or TrialRejected."""
 
     def rejected(reason: str) -> TrialRejected:
         return TrialRejected(at=at, number=word.number, by="check", reason=reason)
@@ -128,7 +110,7 @@ def check(
 
 
 def returned(event: TrialProposed) -> ProposalReturned:
-    """Return the message with which a worker returned the proposal that is recorded as `event`."""
+    """Return the message that a recorded proposal came from."""
     values = {name: getattr(event, name) for name in ProposalReturned.__struct_fields__}
     return ProposalReturned(**values | {"morphs": tuple(event.morphs), "pruned": tuple(event.pruned)})
 
@@ -141,12 +123,7 @@ def described(
     at: float,
     follows: FollowedValues | None = None,
 ) -> TrialProposed:
-    """Return the journal event of a checked proposal, with the counted operations of its network.
-
-    `history`: its budget decides if the network can grow. `word`: the proposal. `network`: its rebuilt architecture. `at`:
-    time of the event in seconds since the start of the run. `follows`: values of the trial of an earlier run that it repeats,
-    None in a run that searches.
-    """
+    """Return the journal event of a checked proposal. `history`: its budget decides if the network can grow."""
     graph = network if isinstance(network, Graph) else None
     return recorded(
         TrialProposed,
@@ -164,10 +141,7 @@ def described(
 
 
 def counts_of(network: Architecture) -> dict[str, Any]:
-    """Return fingerprint, floating-point operations per image (and per region of a detector) and parameters of an architecture.
-
-    The keys are fields of TrialProposed: `fingerprint`, `validation_flops` and the names in COUNTS.
-    """
+    """Return fingerprint and counts of an architecture, by the names of the fields of TrialProposed."""
     counted = cost_of(network)
     costs = {name: getattr(counted, name) for name in COUNTS if name != "validation_flops"}
     return {"fingerprint": network.fingerprint, "validation_flops": counted.forward_validation_flops, **costs}

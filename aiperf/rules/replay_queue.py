@@ -1,11 +1,7 @@
-"""Queue of the trials of an earlier run (followed run) that this run still has to train again.
+"""Queue of the trials of a followed run that this run still has to train, as a function of this run's journal.
 
-It is a function of this run's journal. A trial is ready after its parent has finished or failed in this run, because it
-inherits the parent's weights. The next trial is the first ready one in the order of the followed run. One worker therefore
-trains them in the same order, and no worker waits while a trial is ready.
-
-The driver answers each request from the earlier journal (`answer`). A trial that would be different work is rejected with the
-reason in the journal.
+A trial is ready after its parent has finished or failed in this run, because it inherits the parent's weights. The next one
+is the first ready one in the order of the followed run. No worker therefore waits while a trial is ready.
 """
 
 from __future__ import annotations
@@ -27,14 +23,9 @@ from searchers.history import History
 
 @dataclass(slots=True)
 class ReplayQueue:
-    """Queue of the trials of a followed run that are still to be trained.
-
-    Call `take` with each event of this run after its first. `first` and `is_done` then describe the remaining trials. Trials
-    are identified by their numbers in the followed run, except in `here`.
-    """
+    """Call `take` with each event after the first. Trials have their numbers in the followed run, except in `here`."""
 
     trials: Sequence[FollowedTrial]
-    """Trials in the order of their start in the followed run."""
     ready: list[int] = field(default_factory=list, init=False)
     """Indices in `trials` of the ready trials, in order."""
     here: dict[int, int] = field(default_factory=dict, init=False)
@@ -64,18 +55,13 @@ class ReplayQueue:
 
     @property
     def first(self) -> FollowedTrial | None:
-        """First trial of the followed run that can be requested now. None if none can."""
         return self.trials[self.ready[0]] if self.ready else None
 
     def trial(self, number: int) -> FollowedTrial:
-        """Return the trial with this number in the followed run. Raise KeyError if it is not to be trained again."""
         return self.trials[self._places[number]]
 
     def take(self, event: events.AnyEvent) -> None:
-        """Update the queue by the next event of this run's journal.
-
-        Raise IllegalLine if the event requests a trial that is not ready.
-        """
+        """Update the queue. Raise IllegalLine if the event requests a trial that is not ready."""
         match event:
             case events.ProposalRequested():
                 assert event.follows is not None, "the validator has seen that a run that follows asks for nothing else"
@@ -115,7 +101,7 @@ class ReplayQueue:
             insort(self.ready, place)
 
     def _give_back(self, numbers: Sequence[int]) -> None:
-        """Return trials to the queue after the loss of their worker before their start."""
+        """Return trials to the queue: their worker was lost before their start."""
         for number in numbers:
             _, trial = self._asked.pop(number)
             self.here.pop(trial, None)
@@ -131,11 +117,10 @@ SAME = ("fingerprint", *COUNTS)
 def answer(
     replay: ReplayQueue, history: History, request: ProposalRequested, at: float
 ) -> TrialProposed | TrialRejected:
-    """Return the requested trial of the followed run as a proposal of this run, or a rejection with the reason.
+    """Return the requested trial of the followed run as a proposal of this run, or a rejection.
 
-    `history`: trials and results of this run before the request. Rejected if the parent's weights are missing, the batch
-    exceeds the measured largest batch, the morphs are illegal, or fingerprint or counts differ from those of the followed
-    run. `at`: time of the event in seconds since the start of the run. No argument is changed.
+    Rejected if the parent's weights are missing, the batch exceeds the measured largest batch, the morphs are illegal, or
+    fingerprint or counts differ from those of the followed run.
     """
     assert request.follows is not None, "a run that follows asks for nothing else"
     wanted = replay.trial(request.follows)
@@ -175,7 +160,6 @@ def answer(
 
 
 def _without_weights(replay: ReplayQueue, history: History, wanted: FollowedTrial) -> str | None:
-    """Return the reason for missing inherited weights. None if they are present or none are inherited."""
     followed_parent = wanted.proposal.parent
     if followed_parent is None:
         return None

@@ -23,19 +23,12 @@ def metric_of(network: Architecture) -> Metric:
 
 
 def recorded(space: Space) -> dict[str, Any]:
-    """Return the budget and the limits of the search space as JSON values, for the first line of the journal.
-
-    `space_of` reads them. The starting network is recorded separately.
-    """
+    """Return the budget and the limits of the search space for the first line. `space_of` reads them."""
     return {"budget": asdict(space.budget), **{name: getattr(space, name) for name in _NUMBERS}}
 
 
 def space_of(started: RunStarted) -> Space:
-    """Return the search space of a run (starting network, budget and batch sizes) from the first line of its journal.
-
-    Raise KeyError or TypeError if a member is missing, DamagedGraphFile if the starting network is damaged, and ValueError if
-    values contradict each other.
-    """
+    """Return the search space in the first line. Raise KeyError, TypeError, ValueError or DamagedGraphFile if it is damaged."""
     config: dict[str, Any] = started.config["space"]
     numbers = {name: config[name] for name in _NUMBERS}
     return Space(decode_architecture(json.dumps(started.start_graph)), Budget(**config["budget"]), **numbers)

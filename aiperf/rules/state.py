@@ -1,7 +1,4 @@
-"""State of a run after a line of its journal: the complete input of the next decisions (`decide`).
-
-It has no behaviour: `aiperf.rules.evolve` changes it by the functions in `aiperf/rules/changes/`.
-"""
+"""State of a run after a line of its journal: the complete input of `decide`. Only `evolve` changes it."""
 
 from __future__ import annotations
 
@@ -16,10 +13,7 @@ from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, schedule_of
 
 @dataclass(slots=True)
 class Worker:
-    """State of a worker (a group of accelerators that trains one network at a time).
-
-    A worker that returns after a loss has a new number.
-    """
+    """State of a present worker. One that returns after a loss has a new number."""
 
     number: int
     host: str
@@ -27,25 +21,20 @@ class Worker:
     """Data-parallel processes, one per accelerator."""
     device: str
     joined: float
-    """Seconds from the start of the run to its arrival."""
     round: int = 0
     """Number of trials that it has started. Retries do not count."""
     trial: int | None = None
-    """Trial that it trains. None if it is idle."""
     nears_end: bool = False
     """True if its trial may be over after the current epoch."""
     waiting: list[int] = field(default_factory=list)
     """Proposals made for it, in the order of their requests."""
     requested: set[int] = field(default_factory=set)
-    """Numbers of the proposals that are requested for it and not answered."""
     rejected_in_a_row: int = 0
     """Consecutive rejected requests since the last proposal."""
 
 
 @dataclass(slots=True)
 class Trial:
-    """State of a trial (a network that was proposed for training) and its progress."""
-
     number: int
     round: int
     """Round of the worker that starts it. Before the start: round of the request."""
@@ -55,9 +44,7 @@ class Trial:
     morphs: list[dict[str, Any]]
     batch_size: int
     can_grow: bool = True
-    """True if it may be a parent."""
     follows: FollowedValues | None = None
-    """Values of the trial that it follows."""
     state: TrialState = TrialState.REQUESTED
     """Changed by `aiperf.rules.changes.transitions.enter` alone."""
     attempt: int = 0
@@ -77,9 +64,7 @@ class Trial:
     reported_accuracy: float | None = None
     last_message: float = 0.0
     is_prepared: bool = False
-    """True if its attempt has reported that the module is ready."""
     has_worked: bool = False
-    """True if its attempt has reported work."""
     # Sums of the current epoch, from which intervals are computed.
     current_epoch: int = 0
     training_images: int = 0
@@ -105,7 +90,6 @@ class Run:
     at: float = 0.0
     ended: str | None = None
     workers: dict[int, Worker] = field(default_factory=dict)
-    """Present workers."""
     trials: dict[int, Trial] = field(default_factory=dict)
     requests: dict[int, ProposalRequested] = field(default_factory=dict)
     next_number: int = 0
@@ -143,13 +127,11 @@ class Run:
     start: int | None = None
     """Proposal of the starting network that is requested, waits, is trained or has finished. None if there is none."""
     start_failures: int = 0
-    """Failed trials of the starting network."""
     exhausted: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Workers that reached `limits.rejections` consecutive rejected proposals. They are skipped until a trial finishes."""
     finished: int = 0
     failed: int = 0
     settled: int = 0
-    """Number of finished, failed and withdrawn trials."""
     highest_round: int = 0
     ceiling: int | None = None
     best_accuracy: float | None = None
@@ -157,7 +139,6 @@ class Run:
     """Names of the images skipped since the start or the last resume. Files may be repaired in between."""
 
     def state_of(self, number: int) -> TrialState | None:
-        """Return the state of proposal `number`: requested, rejected, waiting, running, … None if it was never requested."""
         if (trial := self.trials.get(number)) is not None:
             return trial.state
         if number in self.requests:
@@ -165,25 +146,18 @@ class Run:
         return TrialState.REJECTED if 0 <= number < self.next_number else None
 
     def attempt_of(self, trial: int) -> int:
-        """Return the number of the last attempt at a trial (try to train it), 0 before the first.
-
-        Raise KeyError for an unknown trial.
-        """
         return self.trials[trial].attempt
 
     def made_for(self, trial: int) -> int:
-        """Return the number of the worker for which a trial was proposed. Raise KeyError for an unknown trial."""
         return self.trials[trial].made_for
 
     def presence_of(self, worker: int) -> Presence:
-        """Return the state of worker `worker`: 'idle', 'training', 'lost', or 'unknown' if it never joined."""
         if worker in self.workers:
             return "idle" if worker in self.idle else "training"
         return "lost" if worker in self.departed else "unknown"
 
     @property
     def duration(self) -> float:
-        """Seconds from the start of the run to its declared end."""
         return self.started.duration_seconds
 
     @property
@@ -194,18 +168,13 @@ class Run:
 
     @property
     def start_is_due(self) -> bool:
-        """True if the next request that is no spare must be for the starting network.
-
-        It is True until that request, and again after a rejection, withdrawal or failure, up to `limits.attempts` failures.
-        """
+        """True if the next request that is no spare must be for the starting network."""
         return self.start is None and self.start_failures < self.limits.attempts
 
     def short_of(self, worker: Worker) -> tuple[int, int]:
         """Return the number of proposals that a worker lacks: (for its next trial, as spares).
 
-        One for the next trial is due if the worker is idle, or if its trial may end after the current epoch. Spares are
-        proposals requested in advance, up to `limits.spares`, once a trial of the run has finished: before that a search has
-        no observations. A run that repeats an earlier run has no spares.
+        Spares follow the first finished trial: before that a search has no observations.
         """
         is_due = worker.trial is None or worker.nears_end
         held = len(worker.requested) + len(worker.waiting)
@@ -216,27 +185,18 @@ class Run:
 
     @property
     def room_for_trials(self) -> int | None:
-        """Number of further proposals that may be requested before `limits.trials` is reached. None if there is no limit.
-
-        Trials and requests in progress count as if they finished.
-        """
+        """Number of further proposals before `limits.trials`, those in progress counted. None without a limit."""
         if self.limits.trials is None:
             return None
         in_progress = len(self.requests) + len(self.trials) - self.settled
         return max(0, self.limits.trials - self.finished - in_progress)
 
     def next_of(self, worker: Worker) -> int:
-        """Return the number of the proposal that a worker trains next. The worker must have a waiting proposal.
-
-        It is the starting network if that waits, otherwise the latest request, which was made from the longest history.
-        """
+        """Return the starting network if it waits, otherwise the latest request, which was made from the longest history."""
         return self.start if self.start is not None and self.start in worker.waiting else worker.waiting[-1]
 
     def lineage(self, number: int | None) -> tuple[dict[str, Any], ...]:
-        """Return all morphs (changes of the network) from the starting graph to the graph of trial `number`, in order.
-
-        Empty for None. Raise KeyError for an unknown trial.
-        """
+        """Return all morphs from the starting graph to the graph of a trial. Empty for None."""
         morphs: list[dict[str, Any]] = []
         while number is not None:
             trial = self.trials[number]
@@ -246,8 +206,5 @@ class Run:
 
 
 def begin(event: RunStarted) -> Run:
-    """Return the state of a run after the first line of its journal.
-
-    Raise BadConfiguration if a limit or the schedule is out of range or contradicts itself.
-    """
+    """Return the state after the first line. Raise BadConfiguration if a limit or the schedule is out of range."""
     return Run(started=event, limits=limits_of(event), schedule=schedule_of(event), lines=1)

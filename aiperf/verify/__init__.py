@@ -1,8 +1,4 @@
-"""Verification of a journal (the event log of a run): recompute everything that follows from the rest, and compare.
-
-found = verify(Path("runs/20261121-120000-digits"))
-found.is_sound, found.findings
-"""
+"""Verification of a journal: recompute everything that follows from the rest, and compare."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""State of the running attempts (tries to train a network), line by line, for the checks of intervals.
-
-It is smaller and faster than the rules' state (`aiperf.rules.state`): a long run has two million intervals.
-"""
+"""Running attempts, line by line, for the checks of intervals: smaller and faster than `aiperf.rules.state`."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ def whole_epoch(images: int, batch_size: int, ranks: int) -> int:
 
 @dataclass(slots=True)
 class OpenAttempt:
-    """Attempt at a trial (one try to train it) that runs, or that was lost and is not retried yet."""
+    """Attempt that runs, or that was lost and is not retried yet."""
 
     worker: int
     ranks: int

@@ -1,9 +1,7 @@
-"""Check of the driver's decisions: each recorded decision is required by the rules, and each required decision is recorded.
+"""Check of the driver's decisions: each recorded one is required by the rules, and each required one is recorded.
 
-Decisions are a function of the run's state and the time (`aiperf/rules/decide.py`). The driver carries out all of them, in
-their order, before it receives the next message. An added, removed, exchanged or moved line leads to other decisions, and a
-changed worker, seed or option does as well. `times.py` checks decisions from silence, because this pass skips the intervals
-of work, which end a silence.
+The driver carries out all decisions, in their order, before it receives the next message. `times.py` checks those from
+silence, because this pass skips the intervals of work, which end a silence.
 """
 
 from __future__ import annotations
@@ -25,16 +23,11 @@ FROM_OUTSIDE = ("interrupted", "no workers")
 
 
 class Decisions(StateCheck):
-    """Check that the driver (main process of a run) carried out the decisions of its rules, and no others."""
+    """Check of the decisions. The state given to it loses its limit of silence."""
 
     looks_at_epochs = True
 
     def __init__(self, run: Run, replay: ReplayQueue | None, why_not: str | None) -> None:
-        """Begin with the state `run` after the first line of the journal. Its limit of silence is removed.
-
-        `replay`: queue of the earlier run's trials, None for a run that searches. `why_not`: reason for examining nothing,
-        None otherwise.
-        """
         self._agenda = replay
         # The intervals of work, which end a silence, are not passed to this check.
         run.limits.silence_seconds = math.inf
@@ -47,10 +40,6 @@ class Decisions(StateCheck):
         self._due_since: float | None = None
 
     def before(self, line: int, run: Run, event: events.AnyEvent) -> None:
-        """Examine an event, and add findings to the result.
-
-        `line`: its line in the journal, from 1. `run`: state of the run before the event.
-        """
         goes_with = self._goes_with
         if self._notes.not_checked is not None:
             return
@@ -75,7 +64,6 @@ class Decisions(StateCheck):
             self._received(line, run, event)
 
     def after(self, run: Run, event: events.AnyEvent) -> None:
-        """Update the replay queue and the time since which a decision is due. Call this after the event is applied to `run`."""
         if self._agenda is not None:
             self._agenda.take(event)
         if _is_due(run):
@@ -105,7 +93,6 @@ class Decisions(StateCheck):
         self._required = []
 
     def _decided(self, run: Run, at: float) -> list[events.AnyEvent]:
-        """Return the decisions at a time, without those that `before` accepts after the end of their trial."""
         decided = decide(run, at, self._agenda)
         return [
             one for one in decided if not (isinstance(one, events.CheckpointDropped) and one.cause == "not written")
@@ -131,7 +118,7 @@ class Decisions(StateCheck):
 
 
 def _is_from_silence(event: events.AnyEvent) -> bool:
-    """Return True if the driver decided the line from silence. Such a line comes before all other decisions (`times.py`)."""
+    """Such a line comes before all other decisions (`times.py`)."""
     if isinstance(event, events.WorkerLost):
         return event.cause == "silence"
     return isinstance(event, events.TrialRejected) and event.by == "silence"
@@ -168,7 +155,7 @@ _OF_DECISION: dict[type, tuple[str, ...]] = {
 
 
 def _are_one(decided: events.AnyEvent, recorded: events.AnyEvent) -> bool:
-    """Return True if the line records this decision. Times differ, since the driver decides before it writes."""
+    """Times differ, since the driver decides before it writes."""
     return type(decided) is type(recorded) and _decision(decided) == _decision(recorded)
 
 

@@ -31,10 +31,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def write_detections(path: Path, images: Sequence[ImageDetections]) -> None:
-    """Write the true and found boxes of images to a new JSON file at `path`.
-
-    Raise BadConfiguration if the file exists already, and OSError if it cannot be written.
-    """
+    """Write boxes to a new JSON file. Raise BadConfiguration if it exists."""
     if path.exists():
         raise BadConfiguration(
             f"detections are written to a new file, but found {str(path)!r}: name another, or remove it"
@@ -50,11 +47,7 @@ def write_detections(path: Path, images: Sequence[ImageDetections]) -> None:
 
 
 def read_detections(path: Path) -> list[ImageDetections]:
-    """Return the true and found boxes of each image from the JSON file that `write_detections` wrote.
-
-    Arrays of an image: `truth` with rows x1, y1, x2, y2, class, and `found` with rows x1, y1, x2, y2, score, class. Raise
-    BadConfiguration if the file cannot be read, has more than 256 MiB or another content.
-    """
+    """Return the boxes of each image. Raise BadConfiguration if the file is damaged or too large."""
     rule = (
         '--detections is {"images": [{"truth": [[x1, y1, x2, y2, class], …], '
         '"found": [[x1, y1, x2, y2, score, class], …]}, …]}'

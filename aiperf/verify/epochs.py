@@ -34,10 +34,7 @@ WEIGHTS = "a parent's weights were saved before its child was proposed"
 
 
 class Images(Check):
-    """Check the number of images of each epoch, its accuracy and its loss.
-
-    For simulated workers only the number of images is checked: curves generate their results.
-    """
+    """Check images, accuracy and loss of each epoch. Of simulated workers only the images: curves generate their results."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
@@ -47,10 +44,6 @@ class Images(Check):
         self._detector: Detector | None = None
 
     def checked(self) -> CheckResult:
-        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
-
-        Results of simulated workers are reported as not checked.
-        """
         if self._simulated:
             self._notes.not_checked = "accuracies and losses: they come from simulated curves"
         return self._notes.close()

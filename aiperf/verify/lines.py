@@ -1,7 +1,4 @@
-"""One pass over all lines of a journal: hashes, rules of reading, and the checks that examine each interval of work.
-
-The pass also returns the work log.
-"""
+"""One pass over all lines: hashes, rules of reading, the checks of intervals, and the work log."""
 
 from __future__ import annotations
 
@@ -27,28 +24,20 @@ LAW = "every line has the hash that follows from the previous line, is an event 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Result of the pass over all lines of a journal."""
-
     work_log: WorkLog
     """Work up to the last readable line."""
     chain: str
     """Hash of the last line. Empty if a line is damaged."""
     lines: int
-    """Number of valid lines."""
     answered: tuple[int, ...]
     """Numbers of the accepted and rejected proposals, in the journal's order."""
     is_whole: bool
     """True if no line is damaged."""
     checked: tuple[CheckResult, ...]
-    """Results of the checks."""
 
 
 def read_lines(path: Path) -> Lines:
-    """Read the journal at `path` to its end or to the first damaged line. Return its work log and the results of the checks.
-
-    A damaged line is a finding. Raise NoSuchRun if no journal exists or it has no complete line, NotAJournal if the file is no
-    journal or cannot be read, and JournalDamaged if it has another schema.
-    """
+    """Read to the end or to the first damaged line, which is a finding. Raise JournalDamaged for another schema."""
     attempts, work_log = Attempts(), WorkLog()
     rates = Rates()
     checks: tuple[Check, ...] = (
@@ -90,7 +79,6 @@ def _closed(reading: CheckResult, checks: Iterable[Check]) -> tuple[CheckResult,
 
 
 def _show(reader: Reader, checks: Iterable[Check], attempts: Attempts, work_log: WorkLog, answered: list[int]) -> int:
-    """Pass each event to the checks of its kind, then to the fold of attempts and to the work log."""
     shown: dict[type, list[Callable[[int, Any], None]]] = defaultdict(list)
     for check in checks:
         for kind, handle in handlers(check):

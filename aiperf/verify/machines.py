@@ -1,7 +1,6 @@
-"""Checks of machines in a journal: equal descriptions in all places, ranks, and training rates.
+"""Checks of machines: equal descriptions in all places, ranks, and training rates.
 
-The driver, its preflight and each worker describe their hosts independently. A device, version or data set that is changed in
-one place contradicts the others. A change in all places is not found here.
+The driver, its preflight and each worker describe their hosts independently. A change in all places is not found here.
 """
 
 from __future__ import annotations
@@ -161,10 +160,6 @@ class Presence(Check):
         """Number of workers whose host lists no accelerators."""
 
     def checked(self) -> CheckResult:
-        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
-
-        Workers of hosts without listed accelerators are reported as not checked.
-        """
         if self._without:
             self._notes.not_checked = (
                 f"{self._without} workers: their hosts list no accelerators (processors, or simulated)"
@@ -251,12 +246,6 @@ class Rates(Check):
         """Peak that the user declared."""
 
     def add_work(self, work_log: WorkLog) -> None:
-        """Check for each trial that its FLOPS per rank while busy do not exceed the peak of its accelerator or processor.
-
-        Call this once, after the last line. `work_log`: work of all lines. A rate above a measured peak is no contradiction,
-        but cannot be determined. Trials on devices with an unknown peak are reported as not checked. Trials shorter than
-        LEAST_SECONDS (1 s) are left out.
-        """
         rows = work_log.intervals
         trials, busy, tensor = rows.trial, rows.busy, rows.tensor_flops
         peaks = {number: self._peak(number, record.worker) for number, record in work_log.trials.items()}

@@ -122,7 +122,6 @@ class PlanCheck(Check):
                 self._notes.add(line, f"{name} is {recorded.get(name)!r}, but {value!r} by the rest of the line")
 
     def _check_build(self, line: int, event: RunStarted) -> None:
-        """Build searcher and tuning again: the driver built both before it wrote the first line."""
         self._notes.examined += 1
         if missing := [name for name in GROUPS if not isinstance(event.config.get(name), dict)]:
             self._notes.add(
@@ -145,7 +144,6 @@ class PlanCheck(Check):
 
 
 def _starting_graph(conf: RunConf, event: RunStarted) -> dict[str, Any]:
-    """Return the configured starting network, or an empty dict if the network comes from a file."""
     name, data = conf.start or conf.dataset.usual_start, event.dataset
     if name not in (*STARTS, *DETECTORS):
         return {}
@@ -154,7 +152,6 @@ def _starting_graph(conf: RunConf, event: RunStarted) -> dict[str, Any]:
 
 
 def _space(conf: RunConf, event: RunStarted) -> dict[str, Any]:
-    """Return budget and batch sizes, computed as in `aiperf/planning/plan.py`."""
     network = decode_architecture(json.dumps(event.start_graph))
     budget = Budget.of(network, factor=conf.budget.factor, memory_bytes=None, batch=conf.budget.batch)
     made: dict[str, Any] = {

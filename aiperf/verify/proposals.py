@@ -1,12 +1,9 @@
-"""Checks of proposals (networks chosen by the search): recompute a sample, or all, from seed and history.
+"""Checks of proposals: recompute a sample, or all, from seed and history, and rebuild architectures.
 
-Architectures are rebuilt from their lineage. The last bits of floating point differ between processors and library versions.
-A searcher may then choose otherwise, and an unequal proposal on such a machine is no contradiction. Choices are rounded to
-make this rare (docs/searchers.md). If most of a sample is unequal with equal versions, another processor is no explanation.
-
-An architecture takes 2 ms. In a long run a sample is rebuilt, and the others are compared with their parents and the budget,
-because morphs only add operations. The check of the driver is repeated for a searcher's architecture: legal morphs, existing
-weights, budget, no duplicate. All counts are whole numbers, without tolerance.
+The last bits of floating point differ between processors and library versions, so that a searcher may choose otherwise: an
+unequal proposal is a contradiction only with equal versions, and with another processor if most of a sample is unequal. An
+architecture takes 2 ms: in a long run a sample is rebuilt, and the others are compared with their parents, because morphs
+only add operations.
 """
 
 from __future__ import annotations
@@ -45,13 +42,9 @@ NOT_COMPARED = frozenset({"at", "seconds"})
 
 
 class Graphs(StateCheck):
-    """Check architectures, fingerprints and operation counts of proposals."""
+    """Check architectures, fingerprints and counts. `drawn`: trials to rebuild. `history` is updated by the caller."""
 
     def __init__(self, history: History, drawn: frozenset[int], *, is_searched: bool) -> None:
-        """Begin before the first line. `history`: trials before the current line, updated by the caller.
-
-        `drawn`: numbers of the trials to rebuild. `is_searched`: False for a run that repeats an earlier run.
-        """
         self._history = history
         self._drawn = drawn
         self._counts: dict[int | None, tuple[int, ...]] = {None: _counts(history.space.start)}
@@ -60,7 +53,6 @@ class Graphs(StateCheck):
         self._notes = CheckResult("graphs", ARCHITECTURE, "architectures")
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """Examine a proposed network. `line`: its line in the journal, from 1. `run`: state before the event."""
         if isinstance(event, TrialProposed):
             self._check_growth(line, event)
             if event.number not in self._drawn:
@@ -70,10 +62,6 @@ class Graphs(StateCheck):
                 self._notes.add(line, f"trial {event.number}: {name} {found}")
 
     def checked(self) -> CheckResult:
-        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
-
-        Architectures that were not rebuilt are reported as not checked.
-        """
         notes = self._notes
         notes.of = len(self._counts) - 1
         left_out = (
@@ -134,8 +122,6 @@ LIBRARIES = ("numpy", "scipy", "optuna", "scikit-learn")
 
 @dataclass(frozen=True, slots=True)
 class VerifiedProposal:
-    """Recorded answer to a request for a proposal, and the recomputed answer."""
-
     recorded: TrialProposed | TrialRejected
     again: TrialProposed | TrialRejected
     is_in_turn: bool = True
@@ -143,15 +129,11 @@ class VerifiedProposal:
 
     @property
     def number(self) -> int:
-        """Number of the proposal in its run."""
         return self.recorded.number
 
     @property
     def difference(self) -> str | None:
-        """First difference between the recorded and the recomputed answer, as text. None if they agree.
-
-        A recorded rejection for silence or for a lost generator process agrees with every recomputed answer.
-        """
+        """First difference, as text. A rejection for silence or for a lost generator agrees with every answer."""
         recorded, again = self.recorded, self.again
         if not self.is_in_turn:
             return "it follows a trial of the followed run out of turn"
@@ -166,7 +148,6 @@ class VerifiedProposal:
 
     @property
     def is_equal(self) -> bool:
-        """True if the recorded and the recomputed answer agree."""
         return self.difference is None
 
 
@@ -175,17 +156,9 @@ def _named(answer: TrialProposed | TrialRejected) -> str:
 
 
 class ProposalReplay:
-    """Recomputation of proposals, line by line. Call `take` with each event of the journal, in order.
-
-    The attribute `history` has the trials and results up to the current line.
-    """
+    """Recomputation of proposals, line by line. `proposer` None: only keep the history."""
 
     def __init__(self, started: RunStarted, proposer: Proposer | None, numbers: Container[int] | None = None) -> None:
-        """Begin before the first line, `started`. `numbers`: proposals to recompute, None for all.
-
-        `proposer`: searcher and tuner, None to recompute nothing and only keep the history. Raise OtherRules if this
-        installation has another version of the proposal rules.
-        """
         check_rules(started)
         self.history = History(space_of(started))
         self._proposer = proposer
@@ -193,10 +166,7 @@ class ProposalReplay:
         self._made: dict[int, ProposalReturned | ProposalFailed] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
-        """Process the next event. Return the recorded and the recomputed proposal if the event is one of the checked proposals.
-
-        None for all other events. `run`: state of the run before the event.
-        """
+        """Process the next event, and return the recorded and the recomputed answer if it is a checked proposal."""
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):
             if self._proposer is not None and (self._numbers is None or event.number in self._numbers):
@@ -207,7 +177,6 @@ class ProposalReplay:
         return verified
 
     def _again(self, run: Run, event: TrialProposed | TrialRejected) -> TrialProposed | TrialRejected:
-        """Return the driver's answer to the recomputed proposal, with the history at the recorded line."""
         made = self._made.pop(event.number)
         if isinstance(made, ProposalFailed):
             return TrialRejected(at=event.at, number=made.number, by="searcher", reason=made.reason)
@@ -215,23 +184,14 @@ class ProposalReplay:
 
 
 class FollowedReplay:
-    """Recomputation of the proposals of a run that repeats an earlier run, line by line, from the earlier run's trials.
-
-    Call `take` with each event of the journal, in order. The attribute `history` has the trials and results up to the current
-    line.
-    """
+    """The same for a run that follows another, from the earlier run's trials. It updates the queue."""
 
     def __init__(self, started: RunStarted, replay: ReplayQueue) -> None:
-        """Begin before the first line, `started`. `replay`: all trials of the earlier run. This object updates the queue."""
         self.history = History(space_of(started))
         self._agenda = replay
         self._turns: dict[int, bool] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
-        """Process the next event. If it answers a request, return the recorded and the recomputed answer.
-
-        None for other events. `run`: state of the run before the event.
-        """
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):
             due = self._agenda.first
@@ -250,10 +210,6 @@ class RecomputedProposals(StateCheck):
     def __init__(
         self, started: RunStarted, again: ProposalReplay | FollowedReplay, answered: int, why_not: str | None
     ) -> None:
-        """Begin before the first line `started`. `again`: recomputes the proposals.
-
-        `answered`: number of accepted and rejected proposals. `why_not`: reason for recomputing none, None otherwise.
-        """
         self._notes = CheckResult("proposals", LAW, "proposals")
         self._notes.of = answered
         self._notes.not_checked = why_not
@@ -263,14 +219,9 @@ class RecomputedProposals(StateCheck):
 
     @property
     def history(self) -> History:
-        """Trials and results up to the current line, as the searchers see them."""
         return self._again.history
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """Process an event, and compare a recorded proposal with the recomputed one.
-
-        `line`: its line in the journal, from 1. `run`: state before the event.
-        """
         if isinstance(event, WorkerJoined | RunResumed):
             self._machines.append(event.machine)
         verified = self._again.take(run, event)
@@ -280,11 +231,6 @@ class RecomputedProposals(StateCheck):
                 self._unequal.append((line, f"proposal {verified.number}: {verified.difference}"))
 
     def checked(self) -> CheckResult:
-        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
-
-        An unequal proposal is a contradiction. It cannot be determined if this machine's libraries differ from the run's, or
-        if its processor differs and at most half of the sample is unequal.
-        """
         notes = self._notes
         differs = _differences(self._machines)
         certainty = self._certainty(differs)
@@ -301,7 +247,6 @@ class RecomputedProposals(StateCheck):
 
 
 def _differences(machines: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the differences between the machines and this one that may change a proposal, as text."""
     here, model = versions(), cpu_model()
     differences: dict[str, None] = {}
     for machine in machines:

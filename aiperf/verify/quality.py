@@ -29,14 +29,11 @@ TOLERATED_REGIONS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class QualityAudit:
-    """Quality of a checkpoint in the journal and in a second evaluation."""
-
     run: str
     trial: int
     epoch: int
     metric: str
     images: int
-    """Validation images of the second evaluation."""
     precision: str
     device: str
     quality_in_journal: float
@@ -56,7 +53,6 @@ class QualityAudit:
 
     @property
     def is_confirmed(self) -> bool:
-        """True if qualities and evaluated regions are equal within the tolerances."""
         if self.differing_images is not None:
             return self.differing_images <= TOLERATED_IMAGES
         regions = abs(self.regions_again - self.regions_in_journal)
@@ -65,13 +61,10 @@ class QualityAudit:
 
 
 def audit(folder: Path, root: str | None = None, detections: Path | None = None) -> QualityAudit:
-    """Evaluate a checkpoint of the run in `folder` again. Return its quality in the journal and in the new evaluation.
+    """Evaluate the last checkpoint in the journal that still exists again.
 
-    The checkpoint is the last one in the journal that still exists. After the end of a run with storage.checkpoints=best this
-    is the best epoch. `root`: folder of the data set, None for the run's `dataset.root`. `detections`: path of a new file for
-    the boxes of a detector, None for no file. Raise NoCheckpoint if no checkpoint exists, DamagedCheckpoint if it cannot
-    be read, BadConfiguration if `root` or `detections` does not fit the run or the file exists, DataError if the data set
-    cannot be used (OtherData if it differs from the run's), and NoSuchRun or JournalDamaged if the journal cannot be read.
+    Raise NoCheckpoint, DamagedCheckpoint, BadConfiguration (another data set or start, or `detections` exists), DataError or
+    JournalDamaged.
     """
     epochs: dict[tuple[int, int], EpochFinished] = {}
     saved: list[EpochFinished] = []

@@ -1,7 +1,6 @@
-"""Second pass over a journal by the rules of its run, for the checks of decisions, networks, proposals and results.
+"""Second pass by the rules of the run, for the checks of decisions, networks, proposals and results.
 
-The accuracy reported to the search is the value of a fitted learning curve. In a long run it is recomputed for a sample. Most
-lines are intervals of work. They do not matter to these checks and are not decoded (`read_again`).
+Intervals of work, most lines, do not matter to these checks and are not decoded (`read_again`).
 """
 
 from __future__ import annotations
@@ -40,13 +39,11 @@ class Results(StateCheck):
     looks_at_epochs = True
 
     def __init__(self, sample: Container[int]) -> None:
-        """Begin before the first line. `sample`: numbers of the trials with a reported accuracy to recompute."""
         self._sample = sample
         self._notes = CheckResult("results", RESULTS, "trials")
         self._curves = 0
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """Examine the end of an epoch or of a trial. `line`: its line in the journal, from 1. `run`: state before the event."""
         if type(event) is EpochFinished:
             trial = run.trials[event.trial]
             assert trial.worker is not None, "checked by the reader"
@@ -60,10 +57,6 @@ class Results(StateCheck):
             self._finished(line, run, event)
 
     def checked(self) -> CheckResult:
-        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
-
-        Accuracies reported to the search are recomputed for a sample. The others are reported as not checked.
-        """
         notes = self._notes
         if self._curves < notes.examined:
             notes.not_checked = f"reported accuracies, except those of {self._curves} trials (use --all)"
@@ -106,23 +99,15 @@ class CostlySamples:
     chain: str
     """Last hash of the journal, which determines the samples."""
     answered: int
-    """Number of accepted and rejected proposals."""
     proposals: tuple[int, ...]
-    """Numbers of the proposals to recompute."""
     reported: tuple[int, ...]
-    """Trials whose reported accuracy is recomputed."""
     built: tuple[int, ...]
-    """Trials whose architectures are rebuilt."""
     followed: Path | None = None
     """Folder of the run that this run follows. None if not given, or if the run follows none."""
 
 
 def follow(path: Path, samples: CostlySamples) -> tuple[CheckResult, ...]:
-    """Apply the rules of a run to all lines of its journal at `path`, and return the results of the checks.
-
-    Every line must be readable. `samples`: proposals and trials for the costly checks. A line that the rules do not accept is
-    a finding, and the lines after it are not checked.
-    """
+    """Apply the rules to a readable journal. A line that they do not accept is a finding and ends the pass."""
     fitting = CheckResult("states", LAW, "lines")
     checks: Sequence[StateCheck] = ()
     line = 0
@@ -161,7 +146,7 @@ _OF_A_LINE = (
 
 
 def _checks(run: Run, samples: CostlySamples) -> tuple[Decisions, Sequence[StateCheck]]:
-    """Return the checks in their order. The last one updates the searcher's history with each line."""
+    """The last check updates the searcher's history."""
     started = run.started
     replay: ReplayQueue | None = None
     why_not: str | None = None
@@ -179,7 +164,6 @@ def _checks(run: Run, samples: CostlySamples) -> tuple[Decisions, Sequence[State
 
 
 def _agenda(started: RunStarted, follows: FollowedRun, folder: Path | None) -> tuple[ReplayQueue | None, str | None]:
-    """Return the replay queue from the followed run's journal, or None and the reason."""
     source = f"the run that it follows, '{follows.run}' (hash {follows.last_hash[:12]}…)"
     if folder is None:
         return None, f"not checkable without the journal of {source}. Pass it with --followed RUN"

@@ -1,13 +1,7 @@
-"""Checks of recorded times in a journal: intervals of work, start of the valid window, clock across restarts, silences.
+"""Checks of times: intervals of work, start of the valid window, clock across restarts, silences.
 
-The driver makes intervals exactly this way on its own clock (`aiperf/rules/interpret.py`): a removed, added, moved or
-stretched interval leaves two that do not meet.
-
-Workers know the edges of the window in advance and report at the first step after an edge. If an edge was moved afterwards,
-intervals contain it without an end there. This needs intervals that are long compared with a step.
-
-The first line and each resume record the host's boot clock next to the journal's. A change of the time between them must
-change both.
+Workers report at the first step after an edge of the window. If an edge was moved afterwards, intervals contain it without an
+end there. This needs intervals that are long compared with a step.
 """
 
 from __future__ import annotations
@@ -30,7 +24,6 @@ class Silences(Check):
     """Check that workers were declared lost, and proposals rejected, only after the configured time without a message."""
 
     def __init__(self, attempts: Attempts, work_log: WorkLog) -> None:
-        """Begin before the first line. `attempts`, `work_log`: results of the earlier lines, updated by the caller."""
         self._attempts = attempts.running
         self._present = work_log.present
         self._notes = CheckResult("silences", LAW, "decisions")
@@ -157,7 +150,10 @@ class Intervals(Check):
 
 
 class Edges(Check):
-    """Check that intervals of work end at the start of the valid window (the end of the warm-up)."""
+    """Check that intervals end at the start of the valid window.
+
+    Late ends are contradictions if they are most of the examined ones, and at least 3 are late or one by more than 10 s.
+    """
 
     def __init__(self, attempts: Attempts) -> None:
         self._running = attempts.running
@@ -168,11 +164,6 @@ class Edges(Check):
         """Late intervals: line, seconds and description."""
 
     def checked(self) -> CheckResult:
-        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
-
-        Intervals that end late are contradictions if they are most of the examined ones, and at least 3 are late or one by more
-        than 10 s. Otherwise they cannot be determined.
-        """
         notes, late = self._notes, self._late
         is_most = 2 * len(late) > notes.examined
         is_moved = is_most and (len(late) >= SEVERAL_LATE or max(seconds for _, seconds, _ in late) > STALL_SECONDS)
@@ -215,10 +206,6 @@ class Clocks(Check):
         self._other_boots = 0
 
     def checked(self) -> CheckResult:
-        """Return the result of the check (examined objects, findings). Call this once, after the last line of the journal.
-
-        Resumes on another boot are reported as not checked.
-        """
         if self._other_boots:
             self._notes.not_checked = (
                 f"{self._other_boots} resumes on another boot: only the wall clock measured the time between"

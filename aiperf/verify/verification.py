@@ -1,10 +1,7 @@
-"""Verification of a journal (the event log of a run) by everything in it that follows from the rest.
+"""Verification of a journal by everything in it that follows from the rest.
 
 One pass reads all lines (`lines.py`), another applies the rules (`replayed_rules.py`). For a long journal the two run in
-parallel, in a process each. `report.json` next to the journal is compared with the journal.
-
-Costly checks examine a sample, which the journal's last hash determines. The author of a journal does not know the sample
-before the last line is written.
+parallel. The journal's last hash determines the samples: its author does not know them before the last line is written.
 """
 
 from __future__ import annotations
@@ -59,11 +56,7 @@ _decoder = msgspec.json.Decoder(_Report)
 
 
 def scores(work_log: WorkLog, journal: Path, lines: int) -> CheckResult:
-    """Compare score, error and interval in report.json, next to the journal, with those of the lines that the report names.
-
-    Return the result. `journal`: path of the journal. `lines`: number of its lines. `work_log`: work of all these lines.
-    Without report.json nothing is compared.
-    """
+    """Compare report.json with the lines that it names. Without report.json nothing is compared."""
     notes = CheckResult("score", SCORE_LAW, "figures")
     file = journal.parent / REPORT_FILE
     if not file.is_file():
@@ -100,7 +93,7 @@ def _read_report(file: Path) -> _Report:
 
 
 def _prefix(journal: Path, lines: int, named: int) -> tuple[WorkLog, bool]:
-    """Return the fold of the first `lines` lines, and if a rollback among them cut lines that the report may be made from."""
+    """Return the fold of the first `lines` lines, and if a rollback cut lines that the report may be made from."""
     work_log, may_be_of_cut_lines = WorkLog(), False
     reader = read(journal, lines)
     with folding(reader):
@@ -112,7 +105,6 @@ def _prefix(journal: Path, lines: int, named: int) -> tuple[WorkLog, bool]:
 
 
 def _differing(reported: Score, again: Score) -> list[str]:
-    """Return the figures that differ, as text."""
     names = list(FIGURES)
     if reported.interval_method == again.interval_method:
         names.append("flops_per_second_interval")
@@ -138,11 +130,7 @@ _CHAIN = re.compile(rb'"chain":"([0-9a-f]{64})"\}\n$')
 
 
 def drawn(chain: str, numbers: Sequence[int], size: int | None) -> tuple[int, ...]:
-    """Return a sample of `size` of the numbers, ascending. Return all of them if `size` is None or not below their count.
-
-    `chain`: last hash of the journal, which determines the sample: the numbers with the smallest SHA-256 over hash and
-    number, both as text.
-    """
+    """Return the `size` numbers with the smallest SHA-256 over `chain` and number, ascending. All for None."""
     if size is None or size >= len(numbers):
         return tuple(sorted(numbers))
     return tuple(sorted(heapq.nsmallest(size, numbers, key=lambda number: _rank(chain, number))))
@@ -153,10 +141,9 @@ def _rank(chain: str, number: int) -> bytes:
 
 
 def expected(path: Path) -> tuple[str, list[int]]:
-    """Return (last hash, numbers of the answered proposals) of the journal at `path`, from a fast scan of its lines.
+    """Return (last hash, answered proposals) from a fast scan, right for every journal that a driver wrote.
 
-    The hash is '' without a complete line. The result is right for every journal that a driver wrote. The caller must compare
-    it with the parsed lines, because a forger can write lines in another form.
+    Compare it with the parsed lines: a forger can write lines in another form.
     """
     numbers: list[int] = []
     last = b""
@@ -182,12 +169,10 @@ REPORTED = 1000
 
 
 def verify(path: Path, sample: int | None = DEFAULT, followed: Path | None = None) -> Verification:
-    """Verify the journal of a run, and return the results of all checks. `path`: the journal or the folder of the run.
+    """Verify the journal or the run's folder. `sample`: proposals to recompute, None for all.
 
-    `sample`: number of proposals (networks chosen by the search) to recompute, None for all. `followed`: folder of the
-    earlier run that this run repeats, None if there is none or it is missing. All proposals are then recomputed from the
-    earlier run's journal. Raise NoSuchRun if no journal exists or it has no complete line, JournalDamaged if it has another
-    schema, and OtherRules if its proposals follow another version of the rules. A damaged line is a finding and no error.
+    `followed`: folder of the run that it follows. A damaged line is a finding. Raise NoSuchRun, JournalDamaged for another
+    schema, and OtherRules if its proposals follow another version of the rules.
     """
     journal = path / NAME if path.is_dir() else path
     with _following(journal, sample, followed) as by_rules:
@@ -211,11 +196,6 @@ def verify(path: Path, sample: int | None = DEFAULT, followed: Path | None = Non
 
 
 def samples_of(chain: str, answered: Sequence[int], sample: int | None, followed: Path | None = None) -> CostlySamples:
-    """Return the samples of the costly checks, drawn from the answered proposals.
-
-    `chain`: last hash of the journal. `answered`: numbers of the answered proposals. `sample`: number of proposals to
-    recompute, None to examine everything. `followed`: folder of the earlier run that this run repeats, if known.
-    """
     return CostlySamples(
         chain=chain,
         answered=len(answered),
@@ -230,10 +210,7 @@ def samples_of(chain: str, answered: Sequence[int], sample: int | None, followed
 def _following(
     journal: Path, sample: int | None, followed: Path | None
 ) -> Iterator[Callable[[CostlySamples], tuple[CheckResult, ...]]]:
-    """Yield the pass by the rules. For a long journal it starts at once in its own process, with the expected sample.
-
-    Its result is used only if the parsed lines give the same sample.
-    """
+    """For a long journal the pass starts at once, with the expected sample, and counts only if the lines give the same."""
     if not journal.is_file() or journal.stat().st_size < LONG or len(os.sched_getaffinity(0)) < 2:
         yield lambda samples: follow(journal, samples)
         return

@@ -1,4 +1,4 @@
-"""Changes of the state of a run by an attempt (one try to train a proposed network): start, work, epochs and messages."""
+"""Changes of a run's state by an attempt: start, work, epochs and messages."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ FromAttempt = (
 
 
 def started(run: Run, event: events.TrialStarted) -> None:
-    """Assign a trial to an idle worker. Training begins at epoch `event.epoch`.
-
-    Losses and accuracies of this epoch and later ones, from an earlier attempt, are removed.
-    """
+    """Losses and accuracies that an earlier attempt reported for its first and later epochs are removed."""
     trial, worker = run.trials[event.trial], run.workers[event.worker]
     if trial.state is TrialState.WAITING:
         trial.round = event.round
@@ -49,7 +46,6 @@ def started(run: Run, event: events.TrialStarted) -> None:
 
 
 def received(run: Run, event: FromAttempt) -> Trial:
-    """Record `event.at` (seconds since the start of the run) as the time of the last message of a trial. Return the trial."""
     trial = run.trials[event.trial]
     trial.last_message = event.at
     run.running.move_to_end(event.trial)
@@ -57,7 +53,6 @@ def received(run: Run, event: FromAttempt) -> Trial:
 
 
 def prepared(run: Run, event: events.TrialPrepared) -> None:
-    """Record that the worker of a trial has built the network and loaded its weights."""
     trial = received(run, event)
     trial.is_prepared = True
     if not trial.has_worked:
@@ -65,14 +60,12 @@ def prepared(run: Run, event: events.TrialPrepared) -> None:
 
 
 def batch_reduced(run: Run, event: events.BatchReduced) -> None:
-    """Set the smaller batch size of the event, and restart the current epoch of the trial with 0 images."""
     trial = received(run, event)
     trial.batch_size = event.to_batch_size
     _begin_epoch(trial, trial.current_epoch)
 
 
 def worked(run: Run, event: events.Progress) -> None:
-    """Add reported work to the sums of its trial: images of the epoch and seconds of the attempt."""
     _add(received(run, event), event.epoch, event)
 
 
@@ -93,10 +86,6 @@ def _add(trial: Trial, epoch: int, work: events.Work) -> None:
 
 
 def epoch_finished(run: Run, event: events.EpochFinished) -> None:
-    """Record loss, accuracy and checkpoint of a finished epoch, and add its last reported work to the sums of the trial.
-
-    The worker may need a proposal if its trial may end after the next epoch.
-    """
     trial, epoch, accuracy = received(run, event), event.epoch, event.accuracy
     if event.interval is not None:
         _add(trial, epoch, event.interval)

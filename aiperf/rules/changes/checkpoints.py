@@ -1,4 +1,4 @@
-"""Choice of the checkpoints that a run keeps: those of the best trained networks, and those that other networks inherit."""
+"""Choice of the kept checkpoints: those of the best trials, and those that children inherit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ best. In addition the best trial that cannot grow is kept."""
 
 
 def keep_if_among_the_best(run: Run, trial: Trial, reported_accuracy: float) -> None:
-    """Keep the checkpoint of a finished trial if its accuracy is among the best of the run.
-
-    `reported_accuracy`: its accuracy, 0..1. Of the trials that can grow, the RETAINED (32) best are kept, and of the others
-    the best one. The checkpoint of a displaced trial is marked for removal, unless a child needs it. A trial without a
-    checkpoint changes nothing.
-    """
+    """Keep the checkpoint if it is among the RETAINED best that can grow, or the best that cannot."""
     if not trial.saved_epoch:
         return  # it has no checkpoint
     rank = (reported_accuracy, -trial.number)
@@ -35,11 +30,7 @@ def keep_if_among_the_best(run: Run, trial: Trial, reported_accuracy: float) -> 
 
 
 def children_due(run: Run, event: TrialProposed) -> None:
-    """Count a proposed network as a child of its parent, which keeps the parent's checkpoint until the child has ended.
-
-    A child inherits the weights of its parent. In a run that repeats an earlier run, the proposal itself contains the number
-    of its future children.
-    """
+    """Count a trial as a child of its parent, whose checkpoint is kept until the child has ended."""
     parent = event.parent
     if event.follows is not None:
         if event.follows.heirs:
@@ -50,11 +41,7 @@ def children_due(run: Run, event: TrialProposed) -> None:
 
 
 def child_settled(run: Run, parent: int | None) -> None:
-    """Subtract one from the children of trial `parent` that may need its weights: one has finished, failed or was withdrawn.
-
-    After the last child, the parent's checkpoint is marked for removal, unless it is among the best. Nothing changes for
-    None.
-    """
+    """Count a child less. After the last one, the parent's checkpoint is marked for removal."""
     if parent not in run.children_due:
         return
     run.children_due[parent] -= 1
@@ -65,16 +52,12 @@ def child_settled(run: Run, parent: int | None) -> None:
 
 
 def drop_if_idle(run: Run, number: int) -> None:
-    """Mark the checkpoint of trial `number` for removal (`run.droppable`), unless it is missing or a child still needs it."""
     if number not in run.children_due and run.trials[number].saved_epoch:
         run.droppable[number] = None
 
 
 def dropped(run: Run, event: CheckpointDropped) -> None:
-    """Record that the checkpoint of a trial was dropped or is missing.
-
-    Waiting trials that would inherit from it are added to `run.orphaned`: they will fail.
-    """
+    """Waiting trials that would inherit from the checkpoint are added to `run.orphaned`: they will fail."""
     trial = run.trials[event.trial]
     trial.saved_epoch = 0
     run.droppable.pop(event.trial, None)
@@ -86,7 +69,6 @@ def dropped(run: Run, event: CheckpointDropped) -> None:
 
 
 def _release(run: Run, rank: tuple[float, int]) -> None:
-    """Release a finished trial's weights once its children no longer need them."""
     number = -rank[1]
     run.retained.discard(number)
     drop_if_idle(run, number)

@@ -1,4 +1,4 @@
-"""Changes of the state of a trial (a proposed network: waiting, running, lost, finished, …), and their effects."""
+"""Changes of the state of a trial, and their effects."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from aiperf.rules.state import Run, Trial
 
 
 def enter(run: Run, trial: Trial, state: TrialState) -> None:
-    """Set the state of a trial, and move it between the sets `run.running`, `run.lost` and `run.ending`.
-
-    No other function changes the state. A lost trial enters `run.ending` if it has no further epoch or attempt, otherwise
-    `run.lost`.
-    """
+    """Set the state of a trial, and move it between the sets of the run. No other function changes the state."""
     number = trial.number
     match trial.state:
         case TrialState.WAITING:
@@ -36,10 +32,6 @@ def enter(run: Run, trial: Trial, state: TrialState) -> None:
 
 
 def finished(run: Run, event: TrialFinished) -> None:
-    """Record the result of a finished trial and free its worker.
-
-    Its checkpoint is kept if it is among the best. Skipped workers may request a proposal again.
-    """
     trial = run.trials[event.trial]
     trial.reported_accuracy = event.reported_accuracy
     _free_worker(run, trial)
@@ -51,10 +43,6 @@ def finished(run: Run, event: TrialFinished) -> None:
 
 
 def failed(run: Run, event: TrialFailed) -> None:
-    """Record the failure of a trial, which is not retried, and free its worker.
-
-    A failed starting network is requested again, up to `limits.attempts` failures.
-    """
     trial = run.trials[event.trial]
     if trial.state is TrialState.WAITING:
         _take_back(run, trial)
@@ -70,10 +58,7 @@ def failed(run: Run, event: TrialFailed) -> None:
 
 
 def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> None:
-    """Record that the running attempt at trial `number` was lost, and free its worker. The trial is retried or ends.
-
-    `event`: the cause. The loss of the driver or of a released worker does not count as an attempt.
-    """
+    """`event`: the cause. The loss of the driver or of a released worker does not count as an attempt."""
     trial = run.trials[number]
     _free_worker(run, trial)
     # The loss of a driver or a released worker does not count against the trial.
@@ -84,10 +69,9 @@ def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> N
 
 
 def settle(run: Run, trial: Trial, state: TrialState) -> None:
-    """Move a trial to its final state: FINISHED, FAILED or WITHDRAWN. Its lists of losses and accuracies are emptied.
+    """Move a trial to its final state.
 
-    The count of children that need the parent's weights decreases by one. Exception: a withdrawn trial of a run that repeats
-    the trials of another run, because such a trial is trained again later.
+    The parent keeps a withdrawn child of a run that follows another: such a trial is trained later.
     """
     enter(run, trial, state)
     run.settled += 1
@@ -109,7 +93,6 @@ def _free_worker(run: Run, trial: Trial) -> None:
 
 
 def _take_back(run: Run, trial: Trial) -> None:
-    """Remove a failed trial from its worker's waiting proposals."""
     worker = run.workers[trial.made_for]
     worker.waiting.remove(trial.number)
     if not worker.waiting:

@@ -1,4 +1,4 @@
-"""Changes of the state of a run by workers (groups of accelerators) that join or are lost, and by proposals for them."""
+"""Changes of a run's state by workers that join or are lost, and by proposals for them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from aiperf.rules.state import Run, Trial, Worker
 
 
 def joined(run: Run, event: WorkerJoined) -> None:
-    """Add an idle worker to the run.
-
-    It continues the round (number of started trials) of a lost worker without a successor, of its own host if possible,
-    otherwise of the worker lost first. Without one, its round is 0.
-    """
+    """Add an idle worker, which continues the round of a lost worker without a successor."""
     worker = Worker(event.worker, event.host, event.ranks, event.device, event.at, round=_taken_over(run, event.host))
     run.workers[event.worker] = worker
     run.next_worker = max(run.next_worker, event.worker + 1)
@@ -25,10 +21,7 @@ def joined(run: Run, event: WorkerJoined) -> None:
 
 
 def removed(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
-    """Remove worker `number` from the run. `event`: the cause.
-
-    Its waiting proposals are withdrawn, its open requests are deleted, and its running trial is lost.
-    """
+    """`event`: the cause. Waiting proposals are withdrawn, open requests deleted, and the running trial is lost."""
     worker = run.workers.pop(number)
     run.idle.pop(number, None)
     run.ready.pop(number, None)
@@ -50,9 +43,7 @@ def removed(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
 
 
 def _taken_over(run: Run, host: str) -> int:
-    """Return the round of a new worker.
-
-    That of a worker lost on the same host, otherwise of the worker lost first, otherwise 0.
+    """Return the round of a worker lost on the same host, otherwise of the one lost first, otherwise 0.
 
     The host of the worker lost first may have returned under another name.
     """
@@ -68,7 +59,6 @@ def _taken_over(run: Run, host: str) -> int:
 
 
 def requested(run: Run, event: ProposalRequested) -> None:
-    """Record a request for a proposal (a network to train next) for a worker."""
     worker = run.workers[event.worker]
     run.requests[event.number] = event
     run.next_number = event.number + 1
@@ -79,14 +69,12 @@ def requested(run: Run, event: ProposalRequested) -> None:
 
 
 def rejected(run: Run, event: TrialRejected) -> None:
-    """Remove a rejected request, and count the rejection for its worker, which may then be skipped."""
     request = run.requests.pop(event.number)
     proposal_demand.reset_start(run, event.number)
     proposal_demand.count_rejection(run, run.workers[request.worker], event.number)
 
 
 def proposed(run: Run, event: TrialProposed) -> None:
-    """Add a proposed trial, which waits for the worker of its request."""
     request = run.requests.pop(event.number)
     worker = run.workers[request.worker]
     worker.requested.discard(event.number)

@@ -41,10 +41,9 @@ from aiperf.statistics.interleaved import Ratio, interleaved
 from aiperf.system.peaks import DataType, board_variant, peak
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.loop import train
-from aiperf.train.network.module import build
-from aiperf.train.network.weights import initialise
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext, keep_freed_memory
+from aiperf.train.torch_network import build, initialise
 from aiperf.train.trainer_config import TrainerConf
 from benchmarks.pairs import describe_machine, side_process
 from morphism import Graph, cost, start

@@ -26,7 +26,7 @@ from aiperf.data.sets.weather_synthetic import generated
 from aiperf.journal.messages import EpochDone
 from aiperf.statistics.interleaved import interleaved
 from aiperf.train.detection import Detection
-from aiperf.train.inprocess import train_here
+from aiperf.train.loop import train_here
 from aiperf.train.trainer_config import TrainerConf
 from benchmarks.collectives import order
 from benchmarks.pairs import describe_machine

@@ -19,8 +19,7 @@ from ray import tune
 from sklearn.datasets import load_digits
 from torch.nn.functional import cross_entropy
 
-from aiperf.train.network.module import build
-from aiperf.train.network.weights import carry_out, initialise
+from aiperf.train.torch_network import build, carry_out, initialise
 from morphism import Budget, Graph, apply, decode, decode_morph, start
 from searchers.history import Space
 from searchers.ray_tune import MorphismSearch

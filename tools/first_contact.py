@@ -124,7 +124,7 @@ DECISIONS = (
         "texts",
         "",
         1,
-        "do not release: every start of a worker runs into an unknown text (aiperf/train/device_errors.py)",
+        "do not release: every start of a worker runs into an unknown text (aiperf/train/device.py)",
     ),
 )
 SLOW = "give the device back and take another one later: it is slower than its kind"
@@ -195,11 +195,10 @@ def prepared(batch: int, precision: str, mode: ExecutionMode, *, in_regions: boo
     import torch
 
     from aiperf.train.execution import Execution
-    from aiperf.train.memory.ceiling import blank
-    from aiperf.train.network.module import build
-    from aiperf.train.network.weights import initialise
+    from aiperf.train.memory_limits import blank
     from aiperf.train.optimiser import give_momentum, sgd
     from aiperf.train.precision import Precision
+    from aiperf.train.torch_network import build, initialise
     from aiperf.train.trainer_config import TrainerConf
 
     device, graph = here(), network_graph()
@@ -286,7 +285,7 @@ def failed(name: str, error: Exception) -> tuple[str, None, str]:
 def look() -> Rows:
     import torch
 
-    from aiperf.train.device_timer import timeline_of
+    from aiperf.train.device import timeline_of
 
     count, device = torch.cuda.device_count(), here()
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(count)) or "no accelerator"
@@ -381,8 +380,8 @@ def compiled_graphs() -> Rows:
 def memory() -> Rows:
     import torch
 
-    from aiperf.train.device_errors import is_out_of_memory
-    from aiperf.train.memory.ceiling import largest_batch
+    from aiperf.train.device import is_out_of_memory
+    from aiperf.train.memory_limits import largest_batch
     from aiperf.train.precision import Precision
     from aiperf.train.trainer_config import TrainerConf
 
@@ -437,7 +436,7 @@ def loop() -> Rows:
 def loop_rate(name: str, conf: DataSetConf) -> Rows:
     from aiperf.data.opening import open_data
     from aiperf.journal.messages import EpochDone
-    from aiperf.train.inprocess import train_here
+    from aiperf.train.loop import train_here
     from aiperf.train.trainer_config import TrainerConf
     from morphism import start
 
@@ -607,7 +606,7 @@ def with_regions(graph: Graph) -> Callable[..., Tensor]:
     """Return a forward function of the graph in which each normalisation with its ReLU is a region."""
     import torch
 
-    from aiperf.train.network import module
+    from aiperf.train import torch_network
     from morphism import ops
 
     class Region(torch.autograd.Function):
@@ -652,9 +651,9 @@ def with_regions(graph: Graph) -> Callable[..., Tensor]:
     lines = ["def forward(self, v0):"]
     for index in range(1, len(graph.nodes) - 1):
         if index not in inside:
-            text = replaced.get(index) or module.expression(graph, index).replace(".relu_()", ".relu()")
+            text = replaced.get(index) or torch_network.expression(graph, index).replace(".relu_()", ".relu()")
             lines.append(f"    v{index} = {text}")
-    scope = dict(module.SCOPE, region=region)
+    scope = dict(torch_network.SCOPE, region=region)
     exec("\n".join([*lines, f"    return v{graph.nodes[-1].inputs[0]}"]), scope)
     return scope["forward"]  # type: ignore[no-any-return]
 

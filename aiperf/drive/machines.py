@@ -139,7 +139,7 @@ def _inline(conf: RunConf, folder: Path, state: SessionState, checked: Preflight
     from aiperf.data.opening import open_data
     from aiperf.drive.inline import InlineExecutor
     from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-    from aiperf.train.inprocess import train_here
+    from aiperf.train.loop import train_here
 
     space = state.history.space
     checkpoints = folder / "checkpoints"

@@ -27,7 +27,7 @@ from aiperf.planning.buildable import require_devices, require_memory
 from aiperf.planning.following import Following, following, require_same_work
 from aiperf.rules.limits import HpcAi500Conf
 from aiperf.rules.search_space import metric_of, recorded
-from aiperf.train.memory.batch_sizes import bounds
+from aiperf.train.batch_sizes import bounds
 from cluster.place import ClusterConf, ClusterError, Simulated, place_of
 from morphism import (
     DETECTORS,

@@ -19,7 +19,7 @@ from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation
 from aiperf.rules.replay_queue import FOLLOW
 from aiperf.rules.search_space import recorded
-from aiperf.train.memory.batch_sizes import bounds
+from aiperf.train.batch_sizes import bounds
 from morphism import DETECTORS, STARTS, Architecture, Budget, IllegalGraph, start_of
 from searchers.history import Space
 

@@ -1,21 +1,156 @@
-"""Sequence of an attempt's messages: an epoch's end is reported at once, its checkpoint when the file is written."""
+"""Messages of an attempt, in the driver's sequence, and the sums of seconds and images that they report.
+
+Time between two steps of a pass is input time, a step is busy time, and the rest of an epoch is neither.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import msgspec
 
 from aiperf.data.errors import DamagedData
 from aiperf.data.opened import OpenData
 from aiperf.journal.events import CheckpointNotWritten, CheckpointWritten
-from aiperf.journal.messages import CorruptImagesFound, EpochDone, Message, Train
+from aiperf.journal.messages import Advanced, CorruptImagesFound, EpochDone, Message, Train
+from aiperf.rules.procedure import ends_interval
+from aiperf.train.heartbeat import Stage
 from aiperf.train.rank_context import RankContext
-from aiperf.train.stages import Stage
+
+
+@dataclass(slots=True)
+class Sums:
+    """Images of all ranks since the epoch began, and seconds of rank 0 since the command to train was received."""
+
+    training_images: int = 0
+    validation_images: int = 0
+    busy_seconds: float = 0.0
+    communication_seconds: float = 0.0
+    validation_seconds: float = 0.0
+    input_seconds: float = 0.0
+    checkpoint_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """A finished step. Times are seconds since the command to train was received."""
+
+    begin: float
+    end: float
+    images: int
+    """Images that all ranks have processed since the previous step. Ranks are not exactly in step, and some may belong to other
+    steps. Padding and corrupt images are never counted."""
+    is_training: bool
+    communication_seconds: float = 0.0
+    """Gradient exchange within the step that the backward pass did not hide."""
+
+
+class Reports:
+    """Schedule of a trial's progress reports: about every `progress_seconds`, and at each edge of the measured window."""
+
+    def __init__(self, trial: int, attempt: int, progress_seconds: float, edges: tuple[float, ...]) -> None:
+        self.trial = trial
+        self.attempt = attempt
+        self._every = progress_seconds
+        self._edges = sorted(edges)
+        self._last = 0.0
+        self.sums = Sums()
+
+    def begin_epoch(self) -> Sums:
+        self.sums.training_images = self.sums.validation_images = 0
+        return self.sums
+
+    def is_due(self, now: float, left: float) -> bool:
+        """`left`: estimated seconds until the end of the epoch.
+
+        The driver's interval ends when it receives the report. The first step that ends after an edge of the window therefore
+        reports at once.
+        """
+        return ends_interval(now - self._last, left, self._every) or any(
+            self._last < edge <= now for edge in self._edges
+        )
+
+    def reported(self, now: float) -> None:
+        self._last = now
+
+
+class EpochClock:
+    """Sums of one epoch. Times are seconds since the order.
+
+    For each of the two passes, call `begin_pass`, then `step` for each step. Call `finish` at the end.
+    """
+
+    def __init__(self, reports: Reports, epoch: int, batch_size: int, images: int) -> None:
+        """`batch_size`: images per accelerator. `images`: of both passes, over all ranks."""
+        self._reports = reports
+        self._epoch = epoch
+        self._batch_size = batch_size
+        self._images = images
+        self._sums = reports.begin_epoch()
+        self._began: float | None = None
+        self._now = 0.0
+
+    def begin_pass(self, now: float) -> None:
+        """The time until the first step is input time."""
+        self._now = now
+        if self._began is None:
+            self._began = now
+
+    def step(self, span: StepTimes, *, is_asked: bool = False) -> Advanced | None:
+        """Return a progress report if one is due or if `is_asked`, otherwise None."""
+        sums, begin = self._sums, max(span.begin, self._now)
+        seconds = max(0.0, span.end - begin)
+        sums.input_seconds += begin - self._now
+        sums.busy_seconds += seconds
+        sums.communication_seconds += min(span.communication_seconds, seconds)
+        if span.is_training:
+            sums.training_images += span.images
+        else:
+            sums.validation_images += span.images
+            sums.validation_seconds += seconds
+        self._now = begin + seconds
+        return self._advanced() if is_asked or self._reports.is_due(self._now, self._left()) else None
+
+    def _left(self) -> float:
+        """Return remaining seconds, an upper bound: validation is faster than training."""
+        assert self._began is not None, "steps belong to a pass"
+        done = self._sums.training_images + self._sums.validation_images
+        return (self._now - self._began) * max(0, self._images - done) / done if done else math.inf
+
+    def trained(self, images: int) -> None:
+        """Add `images` training images of all ranks that no step has reported, at the end of the training pass."""
+        self._sums.training_images += images
+
+    def exchanged(self, seconds: float) -> None:
+        """Add seconds in which ranks averaged statistics or summed results. They are busy and communication time."""
+        self._sums.busy_seconds += seconds
+        self._sums.communication_seconds += seconds
+
+    def stood_still(self, seconds: float) -> None:
+        """Add seconds in which training was paused to copy a checkpoint."""
+        self._sums.checkpoint_seconds += seconds
+
+    def finish(self, now: float, training_images: int, validation_images: int) -> Advanced:
+        """A sum that was reported larger before is kept, because sums must never decrease."""
+        self._now = max(now, self._now)
+        self._sums.training_images = max(self._sums.training_images, training_images)
+        self._sums.validation_images = max(self._sums.validation_images, validation_images)
+        return self._advanced()
+
+    def _advanced(self) -> Advanced:
+        self._reports.reported(self._now)
+        return Advanced(
+            trial=self._reports.trial,
+            attempt=self._reports.attempt,
+            epoch=self._epoch,
+            batch_size=self._batch_size,
+            **asdict(self._sums),
+        )
 
 
 @dataclass(frozen=True, slots=True)

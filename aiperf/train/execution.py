@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from aiperf.own_files import PROGRAM, own_folder
 from aiperf.scratch import CODE_CACHES, Scratch, compiler_caches
 from aiperf.train.collectives.collective import is_of_exchange
-from aiperf.train.device_errors import first_line, is_of_device, is_out_of_memory
+from aiperf.train.device import first_line, is_of_device, is_out_of_memory
 from aiperf.train.execution_mode import EAGER, ExecutionMode
-from aiperf.train.memory.ceiling import DoesNotFit
-from aiperf.train.network.module import Network
+from aiperf.train.memory_limits import DoesNotFit
 from aiperf.train.precision import Precision, unsearched
 from aiperf.train.rank_context import RankContext
+from aiperf.train.torch_network import Network
 
 _TIMED_STEPS = 3
 

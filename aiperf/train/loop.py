@@ -13,32 +13,36 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from aiperf.data.batches import Batch
+from aiperf.data.opened import OpenData
 from aiperf.journal.events import BatchReduced
 from aiperf.journal.messages import CheckpointGone, Crashed, EpochDone, Message, Train, TrialDone
 from aiperf.rng import derive
 from aiperf.rules.procedure import has_stopped_improving, judged_loss
-from aiperf.train.attempt_messages import AttemptMessages, EpochMessage, in_order
-from aiperf.train.attempt_sums import EpochClock, Reports, StepTimes
+from aiperf.train.attempt_messages import AttemptMessages, EpochClock, EpochMessage, Reports, StepTimes, in_order
+from aiperf.train.batch_sizes import smaller
 from aiperf.train.checkpoints.checkpoint import Snapshot, copied
-from aiperf.train.device_errors import first_line, is_out_of_memory
-from aiperf.train.device_timer import Mark
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint_writer import Writer
+from aiperf.train.collectives.collective import SingleRank
+from aiperf.train.device import Mark, first_line, is_out_of_memory
 from aiperf.train.execution import ModeUnavailable
-from aiperf.train.memory.batch_sizes import smaller
-from aiperf.train.memory.ceiling import DoesNotFit
+from aiperf.train.heartbeat import Stage
+from aiperf.train.memory_limits import DoesNotFit
 from aiperf.train.optimiser import momentum_of, set_learning_rate
 from aiperf.train.precision import unsearched
 from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import CheckpointMissing, PreparedNetwork, prepare, walk
-from aiperf.train.stages import Stage
 from aiperf.train.task import ValidationSums
 from aiperf.train.tracing.step_trace import StepTrace, traced_steps
-from aiperf.train.trainer_config import learning_rate
+from aiperf.train.trainer_config import TrainerConf, learning_rate
+from morphism import Architecture
 
 
 class RankOutOfMemory(Exception):
@@ -367,3 +371,27 @@ class _Attempt:
 
     def _now(self) -> float:
         return time.monotonic() - self._taken
+
+
+def train_here(
+    order: Train,
+    conf: TrainerConf,
+    data: OpenData,
+    start: Architecture,
+    checkpoints: Path,
+    device: torch.device | None = None,
+    taken: float | None = None,
+) -> Iterator[Message]:
+    """Train one trial in this process and yield its messages. The last one is TrialDone, Crashed or CheckpointGone.
+
+    `taken`: time.monotonic() at which the command was received. Raise BadConfiguration for options that the device does not
+    support, and DataError for an unusable data set.
+    """
+    taken = time.monotonic() if taken is None else taken
+    writer = Writer(CheckpointFolder(checkpoints), conf.keep_checkpoints_seconds)
+    try:
+        context = RankContext.make(conf, data, start, device or torch.device("cpu"), SingleRank(), writer)
+        yield from train(order, context, taken)
+    finally:
+        writer.settle()
+        writer.close()

@@ -13,10 +13,10 @@ import torch
 from aiperf.data.opened import OpenData
 from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import Collective, Scaler
-from aiperf.train.device_timer import Timeline, timeline_of
+from aiperf.train.device import Timeline, timeline_of
 from aiperf.train.execution_mode import GUESSES, Expectations, modes_of
 from aiperf.train.heartbeat import RankHeartbeat
-from aiperf.train.memory.ceiling import memory_of_rank
+from aiperf.train.memory_limits import memory_of_rank
 from aiperf.train.precision import Precision, choose
 from aiperf.train.task import Classification, Task
 from aiperf.train.trainer_config import TrainerConf

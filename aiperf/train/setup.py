@@ -22,13 +22,20 @@ from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint,
 from aiperf.train.collectives.collective import Exchange, Scaler
 from aiperf.train.execution import Execution, fastest
 from aiperf.train.execution_mode import modes_of
-from aiperf.train.memory.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
-from aiperf.train.memory.footprint import CudaMemory, bytes_outside_a_step, shortage
-from aiperf.train.network.module import Network
-from aiperf.train.network.weights import break_symmetry, carry_out
+from aiperf.train.heartbeat import Stage
+from aiperf.train.memory_limits import (
+    CudaMemory,
+    DoesNotFit,
+    blank,
+    bytes_outside_a_step,
+    check,
+    rehearse,
+    rehearse_eager_passes,
+    shortage,
+)
 from aiperf.train.optimiser import give_momentum, momentum_of, sgd
 from aiperf.train.rank_context import RankContext
-from aiperf.train.stages import Stage
+from aiperf.train.torch_network import Network, break_symmetry, carry_out
 from morphism import Architecture, Graph, Lineage, WeightPlan, apply, decode_morph, rebuild
 
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from aiperf.accounting.average_precision import ImageDetections
 from aiperf.data.batches import Batch
-from aiperf.train.network.module import Network, build
-from aiperf.train.network.weights import initialise
+from aiperf.train.torch_network import Network, build, initialise
 from morphism import Architecture, Graph
 
 

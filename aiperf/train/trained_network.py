@@ -1,13 +1,27 @@
-"""Reader of a network trained by a run: its checkpoint, and the graph file in the same folder."""
+"""Networks of a run, read from checkpoints: as a torch module, and their quality on the validation images."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aiperf.train.checkpoints.checkpoint import NoCheckpoint
+import torch
+
+from aiperf.accounting.average_precision import ImageDetections
+from aiperf.data.dataset_config import DataSetConf
+from aiperf.data.opening import open_data
+from aiperf.train.checkpoints.checkpoint import NoCheckpoint, load
 from aiperf.train.checkpoints.checkpoint import load as load_snapshot
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_of
-from aiperf.train.network.module import Network, build
+from aiperf.train.collectives.collective import SingleRank
+from aiperf.train.rank_context import RankContext
+from aiperf.train.setup import walk
+from aiperf.train.task import Quality
+from aiperf.train.torch_network import Network, build
+from aiperf.train.trainer_config import TrainerConf
+from morphism import Architecture
 from morphism import load as load_graph
 
 
@@ -29,3 +43,57 @@ def trained_network(checkpoint: Path, graph: Path | None = None) -> Network:
     network = build(architecture)
     network.load_state_dict(dict(snapshot.weights))
     return network.eval()
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    quality: Quality
+    images: int
+    precision: str
+    """fp32, tf32, bf16 or fp16."""
+    device: str
+    """Type of the device: cpu or cuda."""
+    detections: Sequence[ImageDetections] = ()
+    """True boxes and detections of each image. Empty for classification."""
+
+
+def evaluate(
+    folder: CheckpointFolder,
+    trial: int,
+    epoch: int,
+    network: Architecture,
+    dataset: DataSetConf,
+    trainer: TrainerConf,
+    precision: str,
+    batch: int,
+) -> Evaluation:
+    """Return the quality of a checkpoint on all validation images: top-1 accuracy, or mean average precision.
+
+    `precision`: of the training. tf32 becomes fp32 on a processor. Raise NoCheckpoint or DamagedCheckpoint if the checkpoint
+    cannot be read, and DataError or BadConfiguration if the data set cannot be used.
+    """
+    weights = load(folder, trial, network.fingerprint, epoch, with_momentum=False).weights
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if precision == "tf32" and device.type == "cpu":
+        precision = "fp32"
+    conf = replace(trainer, precision=precision, compile="off", cuda_graphs="off")
+    with open_data(dataset) as data, torch.inference_mode():
+        context = RankContext.make(conf, data, network, device, SingleRank(), writer=None)
+        module = context.task.build(network)
+        module.load_state_dict(dict(weights))
+        module.to(device).eval()
+        if conf.channels_last:
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        sums, images = context.task.validation_sums(module, data.validation_images), 0
+        with closing(data.validation(batch, **walk(context))) as batches, context.precision.computing():
+            for each in batches:
+                sums.add(module, each)
+                images += each.count
+        values = sums.read()
+        return Evaluation(
+            context.task.quality(values, images),
+            images,
+            context.precision.name,
+            device.type,
+            context.task.detections(values),
+        )

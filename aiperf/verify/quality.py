@@ -15,7 +15,7 @@ from aiperf.rules.evolve import replay
 from aiperf.rules.search_space import space_of
 from aiperf.train.checkpoints.checkpoint import NoCheckpoint
 from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, CheckpointFolder
-from aiperf.train.evaluation import evaluate
+from aiperf.train.trained_network import evaluate
 from aiperf.verify.detections import write_detections
 from morphism import decode_morph, rebuilt
 

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aiperf.train.network.module import build
-from aiperf.train.network.weights import carry_out
+from aiperf.train.torch_network import build, carry_out
 from morphism import (
     STARTS,
     Add,

@@ -8,7 +8,7 @@ import msgspec
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.opening import open_data
 from aiperf.journal.messages import Advanced, CheckpointGone, Crashed, EpochDone, Message, Train, TrialDone
-from aiperf.train.inprocess import train_here
+from aiperf.train.loop import train_here
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Convolution, Dense, GlobalAveragePooling, Graph, Input, Node, Relu, Softmax, start

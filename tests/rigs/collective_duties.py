@@ -22,10 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from aiperf.train.collectives.collective import Collective, Exchange, Joining, is_of_exchange, join
-from aiperf.train.device_timer import HostTimeline
-from aiperf.train.network.module import build
-from aiperf.train.network.weights import initialise
+from aiperf.train.device import HostTimeline
 from aiperf.train.optimiser import EagerSgd
+from aiperf.train.torch_network import build, initialise
 from tests.builders.order import plain_graph
 
 IMAGES = 8

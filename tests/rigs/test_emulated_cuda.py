@@ -27,7 +27,7 @@ from aiperf.data.opening import open_data
 from aiperf.journal.events import BatchReduced
 from aiperf.journal.messages import Crashed, TrialDone
 from aiperf.train import execution, task
-from aiperf.train.inprocess import train_here
+from aiperf.train.loop import train_here
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import prepare
@@ -73,7 +73,7 @@ assert not fails and kinds == [BatchReduced, TrialDone], words
 """
 FULL_FOR_CUDNN = """
 from aiperf.errors import AiperfError
-from aiperf.train.memory.ceiling import largest_batch
+from aiperf.train.memory_limits import largest_batch
 from aiperf.train.precision import Precision
 from tests.train.test_device_errors import MEMORY
 real, full, text = torch.nn.functional.conv2d, 64, ""

@@ -13,8 +13,8 @@ from aiperf.accounting import score
 from aiperf.rules import procedure
 from aiperf.rules.limits import ScheduleConf
 from aiperf.rules.procedure import has_stopped_improving, predicted_accuracy, reported_accuracy
+from aiperf.train import batch_sizes
 from aiperf.train import trainer_config as train_conf
-from aiperf.train.memory import batch_sizes
 
 PROCEDURE = ScheduleConf()
 

@@ -30,8 +30,8 @@ from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.simulate.model.machine_state import memory_of
 from aiperf.simulate.session import open_run, world_of
-from aiperf.train.memory.batch_sizes import smaller
-from aiperf.train.memory.ceiling import largest_batch
+from aiperf.train.batch_sizes import smaller
+from aiperf.train.memory_limits import largest_batch
 from aiperf.train.precision import Precision
 from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
 from cluster.faults import FaultConf, MemoryRunsOutConf, WorkerLostConf

@@ -18,10 +18,10 @@ from aiperf.journal.events import WorkerShape
 from aiperf.planning.buildable import require_devices, require_memory, require_packages
 from aiperf.train.collectives.collective import choose as choose_collective
 from aiperf.train.execution_mode import modes_of
-from aiperf.train.memory.ceiling import largest_batch
-from aiperf.train.network.module import build
+from aiperf.train.memory_limits import largest_batch
 from aiperf.train.optimiser import set_learning_rate, sgd
 from aiperf.train.precision import choose
+from aiperf.train.torch_network import build
 from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf, learning_rate, ranks_of_worker
 from morphism import start
 from tests.builders.options import drawn

@@ -11,7 +11,7 @@ from aiperf.data.dataset_config import ImagesConf
 from aiperf.data.errors import DamagedData
 from aiperf.data.opening import open_data
 from aiperf.journal.messages import CorruptImagesFound, Crashed, Message, TrialDone
-from aiperf.train.inprocess import train_here
+from aiperf.train.loop import train_here
 from aiperf.train.ranks.group import RankGroup, WorkerEnded
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, encode, start

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from aiperf.train.network.module import build
-from aiperf.train.network.weights import initialise
+from aiperf.train.torch_network import build, initialise
 from morphism import (
     STARTS,
     BatchNormalisation,

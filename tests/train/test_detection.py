@@ -16,7 +16,7 @@ from aiperf.journal.messages import Crashed, EpochDone, Message, TrialDone
 from aiperf.train.checkpoints.checkpoint import load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.detection import Detection, DetectorNetwork
-from aiperf.train.inprocess import train_here
+from aiperf.train.loop import train_here
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Detector
 from morphism.detector import DETECTORS

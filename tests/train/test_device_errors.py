@@ -18,8 +18,7 @@ from aiperf.journal.messages import Crashed, TrialDone
 from aiperf.train import loop
 from aiperf.train.collectives import horovod_collective
 from aiperf.train.collectives.collective import SingleRank, is_of_exchange
-from aiperf.train.device_errors import is_of_device, is_out_of_memory
-from aiperf.train.device_timer import HostTimeline
+from aiperf.train.device import HostTimeline, is_of_device, is_out_of_memory
 from aiperf.train.optimiser import sgd
 from aiperf.train.rank_context import RankContext
 from aiperf.train.ranks import rank

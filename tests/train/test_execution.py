@@ -36,13 +36,12 @@ from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.execution import Execution, ModeUnavailable, fastest
 from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, Expectation, Expectations, modes_of
-from aiperf.train.inprocess import train_here
-from aiperf.train.memory.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
-from aiperf.train.network.module import Network, build
-from aiperf.train.network.weights import initialise
+from aiperf.train.loop import train_here
+from aiperf.train.memory_limits import DoesNotFit, blank, rehearse, rehearse_eager_passes
 from aiperf.train.optimiser import EagerSgd
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext
+from aiperf.train.torch_network import Network, build, initialise
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode_morph
 from tests.builders.network import random_morphs

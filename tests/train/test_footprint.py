@@ -18,7 +18,7 @@ import aiperf.train.loop
 from aiperf.train.checkpoints import checkpoint, checkpoint_writer
 from aiperf.train.checkpoints.checkpoint import Snapshot
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-from aiperf.train.memory.footprint import SNAPSHOTS, bytes_outside_a_step, peak_of, shortage
+from aiperf.train.memory_limits import SNAPSHOTS, bytes_outside_a_step, peak_of, shortage
 from morphism import cost, start
 from tests.builders.order import order, train
 

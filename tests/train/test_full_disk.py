@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
-import aiperf.train.inprocess
+import aiperf.train.loop
 from aiperf.data.opening import open_data
 from aiperf.journal.events import CheckpointNotWritten
 from aiperf.journal.messages import Message, TrialDone
 from aiperf.train.checkpoints.checkpoint import Snapshot, load, save
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, trial_of
 from aiperf.train.checkpoints.checkpoint_writer import Writer
-from aiperf.train.inprocess import train_here
+from aiperf.train.loop import train_here
 from aiperf.train.ranks.group import RankGroup
 from morphism import encode
 from tests.builders.order import CONF, IMAGES, epochs, follow, graph, order
@@ -79,7 +79,7 @@ def test_a_trial_on_a_full_disk_continues_and_saves_later(disk: Path, monkeypatc
             wait([file])  # no epoch is overtaken, however slow this machine is
             return file
 
-    monkeypatch.setattr(aiperf.train.inprocess, "Writer", Prompt)
+    monkeypatch.setattr(aiperf.train.loop, "Writer", Prompt)
     (disk / "checkpoints").mkdir()
     filler = fill(disk)
     words: list[Message] = []

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from aiperf.train.network.module import build
-from aiperf.train.network.weights import initialise, normal, stream
+from aiperf.train.torch_network import build, initialise, normal, stream
 from morphism import start
 from tests.builders.network import small_start
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aiperf.train.network.module import build
-from aiperf.train.network.weights import initialise
+from aiperf.train.torch_network import build, initialise
 from morphism import STARTS, Budget, Deepen, Graph, Skip, apply, legal
 from tests.builders.network import Step, grown_state, images_for, random_morphs, small_start
 

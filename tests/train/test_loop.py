@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-import aiperf.train.inprocess
+import aiperf.train.loop
 from aiperf.data.opening import open_data
 from aiperf.journal.events import BatchReduced, TrialPrepared
 from aiperf.journal.messages import Advanced, CheckpointGone, Crashed, EpochDone, Message, Train, TrialDone
 from aiperf.train.checkpoints.checkpoint import Snapshot, load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.checkpoints.checkpoint_writer import Writer
-from aiperf.train.inprocess import train_here
+from aiperf.train.loop import train_here
 from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode_morph, legal
 from morphism.legal import Budget
@@ -83,7 +83,7 @@ def test_an_epoch_with_a_written_checkpoint_is_one_message(tmp_path: Path, monke
             assert file.result(timeout=60.0)
             return file
 
-    monkeypatch.setattr(aiperf.train.inprocess, "Writer", Prompt)
+    monkeypatch.setattr(aiperf.train.loop, "Writer", Prompt)
 
     words = train(order(last_epoch=3), tmp_path)
 
@@ -98,7 +98,7 @@ def test_an_epoch_is_reported_while_its_checkpoint_is_written(tmp_path: Path, mo
             assert heard.wait(60.0), "the epoch's work was not said before its file stood"
             super()._write(snapshot, future)
 
-    monkeypatch.setattr(aiperf.train.inprocess, "Writer", Late)
+    monkeypatch.setattr(aiperf.train.loop, "Writer", Late)
 
     with open_data(IMAGES) as images:
         words: list[Message] = []

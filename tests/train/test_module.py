@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from aiperf.train.network.module import build, source
-from aiperf.train.network.weights import initialise
+from aiperf.train.torch_network import build, initialise, source
 from morphism import (
     STARTS,
     Add,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.train.memory.ceiling import CeilingKey, shared_ceiling
+from aiperf.train.memory_limits import CeilingKey, shared_ceiling
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode

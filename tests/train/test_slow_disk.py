@@ -12,7 +12,7 @@ from aiperf.journal.messages import Advanced, EpochDone, Message, Train, TrialDo
 from aiperf.train.checkpoints import checkpoint, checkpoint_writer
 from aiperf.train.checkpoints.checkpoint import Snapshot
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-from aiperf.train.inprocess import train_here
+from aiperf.train.loop import train_here
 from tests.builders.order import CONF, IMAGES, graph, order
 
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from aiperf.train.network.module import build
-from aiperf.train.network.weights import break_symmetry, carry_out
+from aiperf.train.torch_network import break_symmetry, build, carry_out
 from morphism import Budget, Deepen, Gather, Graph, WeightPlan, Widen, apply, legal
 from tests.builders.network import images_for, outputs, random_state, small_start
 

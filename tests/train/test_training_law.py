@@ -14,8 +14,8 @@ from torch import nn
 from aiperf.config import configure
 from aiperf.data.dataset_config import ImagenetConf, ImagesConf
 from aiperf.data.opening import open_data
-from aiperf.train.network.weights import break_symmetry, carry_out
 from aiperf.train.optimiser import sgd
+from aiperf.train.torch_network import break_symmetry, carry_out
 from aiperf.train.trainer_config import learning_rate
 from morphism import Gather, Widen, apply
 from tests.builders.data_set import joined, training, validation

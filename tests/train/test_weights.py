@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from aiperf.train.network.weights import carry_out
+from aiperf.train.torch_network import carry_out
 from morphism import STARTS, Divide, Fill, Gather, Lineage, Skip, WeightPlan, Widen, rebuild
 from tests.builders.network import described, grown_state, images_for, outputs, random_morphs, random_state, small_start
 

@@ -18,7 +18,7 @@ from aiperf.rules.procedure import ends_interval, has_stopped_improving
 from aiperf.simulate.model.learning_curves import Curve
 from aiperf.simulate.model.machine_state import Checkpoints
 from aiperf.simulate.model.pace import TrialTiming
-from aiperf.train.memory.batch_sizes import smaller
+from aiperf.train.batch_sizes import smaller
 
 SUMS = ("busy_seconds", "communication_seconds", "validation_seconds", "input_seconds", "checkpoint_seconds")
 """Sums that a message about an attempt contains."""

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from aiperf.errors import BadConfiguration
 from aiperf.train.collectives.rendezvous_place import MeetingPlace
-from aiperf.train.device_errors import is_out_of_memory
-from aiperf.train.device_timer import Mark, Timeline
+from aiperf.train.device import Mark, Timeline, is_out_of_memory
 from aiperf.train.trainer_config import COLLECTIVES, COLLECTIVES_IN_WORDS
 
 Scaler = torch.amp.GradScaler

@@ -23,7 +23,7 @@ from aiperf.train.collectives.collective import (
     in_one_piece,
     or_rank_failed,
 )
-from aiperf.train.device_timer import Mark, Timeline
+from aiperf.train.device import Mark, Timeline
 
 CYCLE_MILLISECONDS = "5"
 """Time between two rounds of Horovod's thread, on processors. The thread takes the cores of training, most of all between two

@@ -24,7 +24,7 @@ from aiperf.train.collectives.collective import (
     step,
 )
 from aiperf.train.collectives.rendezvous_place import MeetingPlace, StoreAt
-from aiperf.train.device_timer import Mark, Timeline
+from aiperf.train.device import Mark, Timeline
 from aiperf.train.trainer_config import PEER_SECONDS
 
 

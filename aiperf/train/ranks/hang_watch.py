@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from math import inf
 
 from aiperf.system import processes
-from aiperf.train.heartbeat import HeartbeatFile
+from aiperf.train.heartbeat import DOING, ON_DEVICE, OPEN_ENDED, STORAGE, HeartbeatFile, Stage
 from aiperf.train.ranks.protocol import RankStatus
-from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, STORAGE, Stage
 
 _BRIEF_SECONDS = 2.0
 """Shorter stages are not polled."""

@@ -16,11 +16,10 @@ from aiperf.journal.messages import Message
 from aiperf.own_files import make_own_folder, remove_own_folder
 from aiperf.scratch import MARK, Scratch, compiler_caches
 from aiperf.system.network import interface_of
-from aiperf.train.heartbeat import HeartbeatFile
+from aiperf.train.heartbeat import HeartbeatFile, Stage
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, RankStatus, Ready, Setup
 from aiperf.train.ranks.rendezvous import Directions, horovod_environment
-from aiperf.train.stages import Stage
 from aiperf.train.trainer_config import TrainerConf
 
 DEATH_SECONDS = 30.0

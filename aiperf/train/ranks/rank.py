@@ -25,15 +25,14 @@ from aiperf.errors import BadConfiguration
 from aiperf.files import host_name, read_bounded
 from aiperf.system.host import cpu_model, near_processors
 from aiperf.system.processes import signal_at_end_of_parent
-from aiperf.train.heartbeat import HeartbeatFile, RankHeartbeat
+from aiperf.train.heartbeat import HeartbeatFile, RankHeartbeat, Stage
 from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, Ready, Setup
-from aiperf.train.stages import Stage
 
 if TYPE_CHECKING:
     import torch
 
     from aiperf.train.checkpoints.checkpoint_writer import Writer
-    from aiperf.train.memory.ceiling import CeilingKey
+    from aiperf.train.memory_limits import CeilingKey
     from aiperf.train.rank_context import RankContext
 
 SWITCH_SECONDS = 0.0005
@@ -82,7 +81,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
     from aiperf.train.checkpoints.checkpoint_writer import Writer
     from aiperf.train.collectives.collective import Joining, join
-    from aiperf.train.memory.ceiling import largest_batch, shared_ceiling
+    from aiperf.train.memory_limits import largest_batch, shared_ceiling
     from aiperf.train.rank_context import RankContext
     from morphism import Graph, decode_architecture
 
@@ -205,7 +204,7 @@ def _require_accelerated_torch(version: str, cuda: str | None, hip: str | None) 
 def _kind(setup: Setup, context: RankContext) -> CeilingKey:
     import torch
 
-    from aiperf.train.memory.ceiling import CeilingKey
+    from aiperf.train.memory_limits import CeilingKey
 
     if context.device.type == "cuda":
         memory = f"{torch.cuda.get_device_properties(context.device).total_memory} bytes"
@@ -274,7 +273,7 @@ def _listen(pipe: Connection, orders: queue.SimpleQueue[ExecuteOrder], writer: W
 def _failure(error: BaseException) -> FailureReport:
     from aiperf.errors import AiperfError
     from aiperf.train.collectives.collective import RankFailed, is_of_exchange
-    from aiperf.train.device_errors import is_of_device
+    from aiperf.train.device import is_of_device
     from aiperf.train.loop import RankOutOfMemory
     from morphism import DamagedMorph, IllegalMorph
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from aiperf.journal.messages import Message
+from aiperf.train.heartbeat import Stage
 from aiperf.train.ranks import host_ranks
 from aiperf.train.ranks.distant_host import FRESH_SECONDS, DistantHost
 from aiperf.train.ranks.hang_watch import Watch
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, RankStatus, Ready
 from aiperf.train.ranks.rendezvous import OpenRendezvous
-from aiperf.train.stages import Stage
 
 _GRACE_SECONDS = 0.3
 """Waiting time after the first sign of a failure, so that the rank that caused it can be distinguished from the others."""

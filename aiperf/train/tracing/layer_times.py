@@ -8,7 +8,7 @@ from collections import Counter
 import torch
 from torch import nn
 
-from aiperf.train.network.module import build
+from aiperf.train.torch_network import build
 from aiperf.train.tracing.kernel_classes import layer_kind
 from aiperf.train.tracing.torch_profiler import operator_profile
 from morphism import Graph, Map

@@ -14,7 +14,7 @@ from torch.autograd.profiler import record_function
 
 from aiperf.journal.events import StepsProfiled
 from aiperf.journal.messages import Train
-from aiperf.train.device_timer import Mark
+from aiperf.train.device import Mark
 from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import PreparedNetwork
 from aiperf.train.tracing.exchange_timeline import SOURCE, exchange_times

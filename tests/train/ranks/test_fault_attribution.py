@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.errors import BadConfiguration
-from aiperf.train.heartbeat import HeartbeatFile, RankHeartbeat
+from aiperf.train.heartbeat import DOING, ON_DEVICE, OPEN_ENDED, HeartbeatFile, RankHeartbeat, Stage
 from aiperf.train.ranks.hang_watch import ProcessProgress, Watch
 from aiperf.train.ranks.process import ALLOCATOR, RankProcess
 from aiperf.train.ranks.protocol import FailureReport, RankStatus, Setup
 from aiperf.train.ranks.started_group import culprit, failure, is_clear
-from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, Stage
 from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf
 from tests.builders.rendezvous import on_one_host
 

@@ -30,7 +30,7 @@ from aiperf.journal.messages import Advanced, Crashed, Drop, EpochDone, Message,
 from aiperf.train.checkpoints.checkpoint import load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.horovod_collective import missing as horovod_missing
-from aiperf.train.inprocess import train_here
+from aiperf.train.loop import train_here
 from aiperf.train.ranks.group import RankGroup, WorkerEnded
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf

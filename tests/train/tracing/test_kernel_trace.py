@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
-from aiperf.train.network.module import build
-from aiperf.train.network.weights import initialise
 from aiperf.train.optimiser import sgd
+from aiperf.train.torch_network import build, initialise
 from aiperf.train.tracing.kernel_classes import ALL_REDUCE, CLASSES, FRAMEWORK, OTHER, PAPER_CLASSES, kernel_class
 from aiperf.train.tracing.kernel_trace import STEP, KernelTimes, kernel_times
 from aiperf.train.tracing.torch_profiler import operator_profile

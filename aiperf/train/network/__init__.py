@@ -1,1 +1,0 @@
-"""Network of a graph (the architecture of a trial) as a torch module, and its weights."""

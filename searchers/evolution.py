@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from random import Random
 
 from morphism import Morph
-from searchers.growth import copies_drawn, grown_at_random, grown_from_start
+from searchers.growth import chance, copies_drawn, grown_at_random, grown_from_start
 from searchers.history import History, Request
-from searchers.rng import chance
 
 
 @dataclass(frozen=True, slots=True)

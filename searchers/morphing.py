@@ -18,9 +18,8 @@ import numpy as np
 
 from morphism import Morph
 from searchers.gaussian import Posterior, posterior
-from searchers.growth import child, copies_drawn, drawn, grown_from_any
+from searchers.growth import chance, child, copies_drawn, drawn, grown_from_any
 from searchers.history import History, Request
-from searchers.rng import chance
 
 _DECIMALS: Final = 9  # floating point differs in the last bits between processors: differences below 1e-9 are ties
 

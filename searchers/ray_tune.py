@@ -11,7 +11,7 @@ from typing import Any, Final
 from ray.tune.search import Searcher as TuneSearcher
 
 from morphism import Morph, choices, decode_morph, encode, encode_morph
-from searchers.growth import NothingToPropose
+from searchers.growth import NothingToPropose, own_size
 from searchers.history import (
     FailedTrial,
     Finished,
@@ -23,7 +23,6 @@ from searchers.history import (
     Space,
     TrialInFlight,
 )
-from searchers.kernel_size import own_size
 from searchers.propose import propose
 from searchers.tpe import Tpe
 

@@ -24,9 +24,8 @@ from optuna.trial import FrozenTrial, TrialState
 from morphism import Graph, Lineage, Morph, cost, rebuild
 from searchers.distance import KINDS_OF_GROWTH, WITHOUT_KERNELS, Array
 from searchers.gaussian import one_blas_thread
+from searchers.growth import STEP, derived, enlarging, own_size, sizes_of
 from searchers.history import History, Request, TunedBy
-from searchers.kernel_size import STEP, enlarging, own_size, sizes_of
-from searchers.rng import derived
 
 _LEAST_ERROR: Final = 1e-3
 """Smaller errors are set to this value, since their logarithms would dominate."""

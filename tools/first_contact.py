@@ -328,7 +328,7 @@ def kernels() -> Rows:
     from torch.profiler import ProfilerActivity, profile
 
     from aiperf.train.execution_mode import EAGER
-    from aiperf.train.tracing.kernel_classes import kernel_class
+    from aiperf.train.tracing.kernel_trace import kernel_class
 
     on_cuda, steps = here().type == "cuda", 3
     for name, in_regions in (("kernels, eager", False), ("kernels, regions", True)):

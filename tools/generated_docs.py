@@ -1,20 +1,27 @@
-"""Tables of docs/ that are generated from the code: `python -m tools.generated_docs` writes them."""
+"""Files that are generated from the code: tables of docs/, and aiperf/report/report.schema.json.
+
+`python -m tools.generated_docs` writes them. Meanings are the docstrings of events and of fields.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 import msgspec
 
 from aiperf.cli.help import field_docstrings
 from aiperf.journal import events
 from aiperf.ranking.division import BUILT_IN, Division, Rule, division
+from aiperf.report.facts import SCHEMA, VERSION, Report
 from cluster.ports import LISTENING_PORTS
 
-DOCS = Path(__file__).parent.parent / "docs"
+PROJECT = Path(__file__).parent.parent
+DOCS = PROJECT / "docs"
 
 COMMON = {
     "schema": "Version of the journal's lines.",
@@ -163,6 +170,64 @@ def current(name: str) -> str:
     return "\n".join([before + begin, *lines(), end + rest.partition(end)[2]])
 
 
+SCHEMA_FILE = PROJECT / "aiperf" / "report" / "report.schema.json"
+REF = "#/$defs/{name}"
+
+
+def schema() -> dict[str, Any]:
+    _, parts = msgspec.json.schema_components([Report], ref_template=REF)
+    for name, owner in _dataclasses(Report).items():
+        _describe(parts[name], owner)
+    report = parts.pop("Report")
+    report["properties"]["schema"] = {"const": SCHEMA, "description": "Name of this format."}
+    report["properties"]["version"] = {"const": VERSION, "description": "Version of this format."}
+    report["required"] = sorted({*report["required"], "schema", "version"})
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"report.json of AIPerf, version {VERSION}",
+        **report,
+        "$defs": {name: parts[name] for name in sorted(parts)},
+    }
+
+
+def schema_text() -> str:
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _dataclasses(of: type) -> dict[str, type]:
+    types_by_name: dict[str, type] = {}
+    waiting: list[Any] = [of]
+    while waiting:
+        one = waiting.pop()
+        waiting += getattr(one, "__args__", ())
+        if (
+            isinstance(one, type)
+            and one.__name__ not in types_by_name
+            and (dataclasses.is_dataclass(one) or _is_struct(one))
+        ):
+            types_by_name[one.__name__] = one
+            waiting += inspect.get_annotations(one, eval_str=True).values()
+    return types_by_name
+
+
+def _is_struct(one: type) -> TypeGuard[type[msgspec.Struct]]:
+    return issubclass(one, msgspec.Struct)
+
+
+def _describe(part: dict[str, Any], owner: type) -> None:
+    """Add the docstrings of fields, and remove defaults: a report contains every field."""
+    descriptions = field_docstrings(owner)
+    for name, field in part["properties"].items():
+        field.pop("default", None)
+        if name in descriptions:
+            part["properties"][name] = {**field, "description": " ".join(descriptions[name].split())}
+    if not (_is_struct(owner) and owner.__struct_config__.omit_defaults):
+        part["required"] = sorted(part["properties"])
+    # Readers of this version also read reports of later releases, which may contain more fields.
+    part.pop("additionalProperties", None)
+
+
 if __name__ == "__main__":
     for name, (page, _) in TABLES.items():
         (DOCS / page).write_text(current(name))
+    SCHEMA_FILE.write_text(schema_text())

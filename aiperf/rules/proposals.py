@@ -21,9 +21,8 @@ from morphism import (
     encode_morph,
     unreached,
 )
-from searchers.growth import NothingToPropose
+from searchers.growth import NothingToPropose, own_size
 from searchers.history import History, Request, Searcher
-from searchers.kernel_size import own_size
 from searchers.propose import RULES, propose
 from searchers.searcher_config import HpoConf, SearcherConf
 

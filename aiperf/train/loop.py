@@ -27,9 +27,8 @@ from aiperf.rng import derive
 from aiperf.rules.procedure import has_stopped_improving, judged_loss
 from aiperf.train.attempt_messages import AttemptMessages, EpochClock, EpochMessage, Reports, StepTimes, in_order
 from aiperf.train.batch_sizes import smaller
-from aiperf.train.checkpoints.checkpoint import Snapshot, copied
+from aiperf.train.checkpoints.checkpoint import Snapshot, Writer, copied
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.device import Mark, first_line, is_out_of_memory
 from aiperf.train.execution import ModeUnavailable

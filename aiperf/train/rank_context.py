@@ -11,7 +11,7 @@ from typing import Final
 import torch
 
 from aiperf.data.opened import OpenData
-from aiperf.train.checkpoints.checkpoint_writer import Writer
+from aiperf.train.checkpoints.checkpoint import Writer
 from aiperf.train.collectives.collective import Collective, Scaler
 from aiperf.train.device import Timeline, timeline_of
 from aiperf.train.execution_mode import GUESSES, Expectations, modes_of

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from aiperf.simulate.model.learning_curves import Curve
 from morphism import Budget, Graph, Map, choices, start
 from morphism.grow import grow
-from searchers.growth import drawn
-from searchers.rng import chance
+from searchers.growth import chance, drawn
 from searchers.searcher_config import RandomConf
 from tests.builders.landscapes import LANDSCAPES, Landscape, OnLandscape, Setting, run
 

@@ -49,7 +49,7 @@ pytestmark = [
 PATIENCE_SECONDS = 900.0
 RANK = b"aiperf.train.ranks.rank"
 GIVEN_UP_SECONDS = 120.0
-"""`distant_host.SILENCE_SECONDS` is twenty seconds. The rest is for a loaded machine."""
+"""`remote_ranks.SILENCE_SECONDS` is twenty seconds. The rest is for a loaded machine."""
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ from aiperf.report import facts
 from aiperf.report.gather import gather
 from aiperf.report.write import report_of
 from tests.builders.report_journal import Shape, invented, many_workers
-from tools import report_schema
+from tools import generated_docs
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-SCHEMA = json.loads(report_schema.FILE.read_text())
-COMMAND = "python -m tools.report_schema"
+SCHEMA = json.loads(generated_docs.SCHEMA_FILE.read_text())
+COMMAND = "python -m tools.generated_docs"
 
 
 def following() -> list[AnyEvent]:
@@ -110,7 +110,7 @@ def test_no_field_of_the_whole_may_be_left_out(name: str) -> None:
 
 
 def test_the_schema_that_is_shipped_is_that_of_the_facts() -> None:
-    assert report_schema.FILE.read_text() == report_schema.text(report_schema.schema()), f"run `{COMMAND}`"
+    assert generated_docs.SCHEMA_FILE.read_text() == generated_docs.schema_text(), f"run `{COMMAND}`"
 
 
 def test_the_fields_that_docs_report_names_are_in_the_schema() -> None:

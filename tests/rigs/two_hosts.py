@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.remote_ranks import HostRankServer
+from aiperf.train.ranks.remote_ranks import DistantHost, HostRankServer
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, encode
 from tests.builders.order import IMAGES

@@ -31,6 +31,7 @@ from morphism import (
     unreached,
     useful_kernels,
 )
+from searchers.growth import enlarging, own_size, tunable
 from searchers.history import (
     Cause,
     CeilingKnown,
@@ -42,7 +43,6 @@ from searchers.history import (
     Space,
     TrialInFlight,
 )
-from searchers.kernel_size import enlarging, own_size, tunable
 from searchers.propose import propose
 from searchers.searcher_config import EvolutionConf, OffConf, RandomConf, TpeConf
 from searchers.tpe import _Joint, _trials, batch_range, residuals

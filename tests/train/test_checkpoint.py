@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from aiperf.train.checkpoints import checkpoint, checkpoint_writer
-from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, copied, load, save
+from aiperf.train.checkpoints import checkpoint
+from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, Writer, copied, load, save
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-from aiperf.train.checkpoints.checkpoint_writer import Writer
 
 
 def snapshot(trial: int = 3, epoch: int = 1, value: float = 1.0) -> Snapshot:
@@ -225,7 +224,7 @@ def test_an_overtaken_snapshot_is_not_written(tmp_path: Path, monkeypatch: pytes
         gate.wait()
         return whole(each, folder)
 
-    monkeypatch.setattr(checkpoint_writer, "save", slow)  # a slow disk
+    monkeypatch.setattr(checkpoint, "save", slow)  # a slow disk
     writer = Writer(CheckpointFolder(tmp_path), keep_seconds=1000.0)
     first = writer.submit(snapshot(epoch=1))
     while writer._waiting is not None:

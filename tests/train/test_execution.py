@@ -30,9 +30,8 @@ from aiperf.journal.messages import Crashed, Train, TrialDone
 from aiperf.own_files import NotOwn
 from aiperf.scratch import CODE_CACHES
 from aiperf.train import execution, loop
-from aiperf.train.checkpoints.checkpoint import load
+from aiperf.train.checkpoints.checkpoint import Writer, load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.execution import Execution, ModeUnavailable, fastest
 from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, Expectation, Expectations, modes_of

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import aiperf.train.loop
-from aiperf.train.checkpoints import checkpoint, checkpoint_writer
+from aiperf.train.checkpoints import checkpoint
 from aiperf.train.checkpoints.checkpoint import Snapshot
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.memory_limits import SNAPSHOTS, bytes_outside_a_step, peak_of, shortage
@@ -141,7 +141,7 @@ def test_snapshots_on_the_device_do_not_exceed_the_estimate(tmp_path: Path, monk
         return whole(snapshot, folder)
 
     monkeypatch.setattr(aiperf.train.loop, "copied", counting)
-    monkeypatch.setattr(checkpoint_writer, "save", slow)
+    monkeypatch.setattr(checkpoint, "save", slow)
 
     train(order(last_epoch=6), tmp_path)
 

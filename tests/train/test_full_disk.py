@@ -14,9 +14,8 @@ import aiperf.train.loop
 from aiperf.data.opening import open_data
 from aiperf.journal.events import CheckpointNotWritten
 from aiperf.journal.messages import Message, TrialDone
-from aiperf.train.checkpoints.checkpoint import Snapshot, load, save
+from aiperf.train.checkpoints.checkpoint import Snapshot, Writer, load, save
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, trial_of
-from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.loop import train_here
 from aiperf.train.ranks.group import RankGroup
 from morphism import encode

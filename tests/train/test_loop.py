@@ -12,9 +12,8 @@ import aiperf.train.loop
 from aiperf.data.opening import open_data
 from aiperf.journal.events import BatchReduced, TrialPrepared
 from aiperf.journal.messages import Advanced, CheckpointGone, Crashed, EpochDone, Message, Train, TrialDone
-from aiperf.train.checkpoints.checkpoint import Snapshot, load
+from aiperf.train.checkpoints.checkpoint import Snapshot, Writer, load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.loop import train_here
 from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode_morph, legal

@@ -9,7 +9,7 @@ import pytest
 from aiperf.data.opening import open_data
 from aiperf.journal.events import CheckpointWritten
 from aiperf.journal.messages import Advanced, EpochDone, Message, Train, TrialDone
-from aiperf.train.checkpoints import checkpoint, checkpoint_writer
+from aiperf.train.checkpoints import checkpoint
 from aiperf.train.checkpoints.checkpoint import Snapshot
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.loop import train_here
@@ -32,7 +32,7 @@ class SlowDisk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
     slow = SlowDisk()
-    monkeypatch.setattr(checkpoint_writer, "save", slow.save)
+    monkeypatch.setattr(checkpoint, "save", slow.save)
     yield slow
     slow.is_open.set()
 

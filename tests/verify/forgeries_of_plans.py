@@ -6,7 +6,7 @@ import json
 from random import Random
 
 from morphism import Budget, Deepen, cost, decode, decode_morph, encode_morph, grow, legal
-from searchers.kernel_size import own_size
+from searchers.growth import own_size
 from tests.builders.forged_journal import Line
 from tests.verify.forging import PROPOSING, Kinds, configure, drawn, naming, of_trial, places, work_of
 

@@ -23,9 +23,8 @@ from aiperf.journal.events import HelperLost
 from aiperf.journal.messages import Message
 from aiperf.system.log import path as telemetry_path
 from aiperf.system.recorder import Recorder, Recording
-from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.remote_ranks import HostProperties, HostRankServer, StartChanges
+from aiperf.train.ranks.remote_ranks import DistantHost, HostProperties, HostRankServer, StartChanges
 
 PLACE_SECONDS = 300.0
 """Maximum time for an actor on another host to get its place and to answer."""

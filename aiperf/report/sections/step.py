@@ -15,7 +15,7 @@ from aiperf.report.plots.figure import drawn
 from aiperf.report.plots.palette import AMBER, AXIS, BLUE, BLUE_PALE, GREEN, IDLE, MUTED, PURPLE, SKY, VERMILION
 from aiperf.report.section import DrawnFigure, Paragraph, Section
 from aiperf.report.tables import Cell, Column, Table, row_of
-from aiperf.train.tracing.exchange_timeline import PHASES, SOURCE
+from aiperf.train.tracing.trace_file import PHASES, SOURCE
 
 COLOURS = tuple(each.light for each in (BLUE, BLUE_PALE, GREEN, AMBER, PURPLE, SKY, VERMILION, IDLE, AXIS, MUTED))
 """Colours of the parts, in their order."""

@@ -17,7 +17,7 @@ import torch.distributed
 from torch import Tensor, nn
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.collectives.rendezvous_place import MeetingPlace
+from aiperf.train.collectives import MeetingPlace
 from aiperf.train.device import Mark, Timeline, is_out_of_memory
 from aiperf.train.trainer_config import COLLECTIVES, COLLECTIVES_IN_WORDS
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
+from aiperf.train.collectives import MeetingPlace, StoreAt
 from aiperf.train.collectives.collective import (
     Joining,
     Meet,
@@ -23,7 +24,6 @@ from aiperf.train.collectives.collective import (
     or_rank_failed,
     step,
 )
-from aiperf.train.collectives.rendezvous_place import MeetingPlace, StoreAt
 from aiperf.train.device import Mark, Timeline
 from aiperf.train.trainer_config import PEER_SECONDS
 

@@ -2,7 +2,7 @@
 
 A killed rank is detected within half a second, a hung one within `conf.hang_seconds`. The attempt then ends with a Crashed,
 the other ranks are killed, and a new group is started, with fewer ranks if an accelerator failed. Another host that does not
-answer for `distant_host.SILENCE_SECONDS` ends the attempt in the same way, and is excluded.
+answer for `remote_ranks.SILENCE_SECONDS` ends the attempt in the same way, and is excluded.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from aiperf.journal.events import CeilingMeasured, TrialHeartbeat
 from aiperf.journal.messages import CheckpointGone, Crashed, Drop, Message, Sum, Train, TrialDone
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, Ready, seats
+from aiperf.train.ranks.remote_ranks import DistantHost
 from aiperf.train.ranks.started_group import Ranks, StartFailed
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 

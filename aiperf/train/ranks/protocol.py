@@ -14,7 +14,7 @@ from pathlib import Path
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.journal.events import Cause
 from aiperf.journal.messages import Message, Train
-from aiperf.train.collectives.rendezvous_place import MeetingPlace
+from aiperf.train.collectives import MeetingPlace
 from aiperf.train.heartbeat import Sign
 from aiperf.train.trainer_config import TrainerConf
 

@@ -31,7 +31,7 @@ from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, Ready, Setu
 if TYPE_CHECKING:
     import torch
 
-    from aiperf.train.checkpoints.checkpoint_writer import Writer
+    from aiperf.train.checkpoints.checkpoint import Writer
     from aiperf.train.memory_limits import CeilingKey
     from aiperf.train.rank_context import RankContext
 
@@ -78,8 +78,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.data.opening import open_data
     from aiperf.journal.messages import CorruptImagesFound
     from aiperf.train import loop
+    from aiperf.train.checkpoints.checkpoint import Writer
     from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-    from aiperf.train.checkpoints.checkpoint_writer import Writer
     from aiperf.train.collectives.collective import Joining, join
     from aiperf.train.memory_limits import largest_batch, shared_ceiling
     from aiperf.train.rank_context import RankContext

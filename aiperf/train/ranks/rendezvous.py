@@ -17,7 +17,7 @@ from multiprocessing.connection import wait
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
 
-from aiperf.train.collectives.rendezvous_place import StoreAt
+from aiperf.train.collectives import StoreAt
 from aiperf.train.ranks.protocol import RankPlace
 from aiperf.train.trainer_config import PEER_SECONDS
 

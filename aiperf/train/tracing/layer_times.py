@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 
 import torch
 from torch import nn
+from torch.autograd.profiler import profile
 
 from aiperf.train.torch_network import build
-from aiperf.train.tracing.kernel_classes import layer_kind
-from aiperf.train.tracing.torch_profiler import operator_profile
+from aiperf.train.tracing.kernel_trace import layer_kind
 from morphism import Graph, Map
+
+
+def operator_profile(device: torch.device) -> profile:
+    """torch.profiler does the same, but imports torch's compiler first, which takes seconds (torch 2.13)."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise its library prints lines about its start and end
+    return profile(use_device="cuda" if device.type == "cuda" else None, use_kineto=True)
+
 
 OTHER = "other"
 """Kind of the time that no kernel of a layer covers."""

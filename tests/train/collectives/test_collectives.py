@@ -22,9 +22,8 @@ import torch
 from aiperf.train.collectives.collective import SingleRank, choose, module_of, nccl_transport
 from aiperf.train.collectives.torch_collective import PHASES, unsynced_buffers
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
-from aiperf.train.tracing import exchange_timeline
-from aiperf.train.tracing.exchange_timeline import exchange_times
-from aiperf.train.tracing.trace_file import read_trace
+from aiperf.train.tracing import trace_file
+from aiperf.train.tracing.trace_file import exchange_times, read_trace
 from aiperf.train.trainer_config import COLLECTIVES
 from tests.builders.rendezvous import on_one_host
 from tests.rigs.collective_duties import LATE_SECONDS, TRACED_STEPS, Training
@@ -160,7 +159,7 @@ def test_traced_steps_have_the_phases_of_their_exchange(answers: Answers, tmp_pa
             (tmp_path / "timeline").write_text(traced["timeline"])
             found = exchange_times(read_trace(tmp_path / "timeline"))
             assert found.steps == TRACED_STEPS
-            assert set(found.seconds) <= set(exchange_timeline.PHASES)
+            assert set(found.seconds) <= set(trace_file.PHASES)
             assert found.seconds["negotiation"] > 0 and found.seconds["all-reduce"] > 0
 
 

@@ -19,7 +19,7 @@ from aiperf.data.dataset_config import SyntheticConf
 from aiperf.errors import BadConfiguration
 from aiperf.train.heartbeat import DOING, ON_DEVICE, OPEN_ENDED, HeartbeatFile, RankHeartbeat, Stage
 from aiperf.train.ranks.hang_watch import ProcessProgress, Watch
-from aiperf.train.ranks.process import ALLOCATOR, RankProcess
+from aiperf.train.ranks.host_ranks import ALLOCATOR, RankProcess
 from aiperf.train.ranks.protocol import FailureReport, RankStatus, Setup
 from aiperf.train.ranks.started_group import culprit, failure, is_clear
 from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf

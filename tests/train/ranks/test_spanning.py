@@ -19,7 +19,7 @@ from aiperf.journal.events import TrialPrepared
 from aiperf.journal.messages import Crashed, Message, TrialDone
 from aiperf.system.network import interface_of
 from aiperf.train.collectives.horovod_collective import missing as horovod_missing
-from aiperf.train.ranks import distant_host, remote_ranks
+from aiperf.train.ranks import remote_ranks
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.protocol import seats
 from aiperf.train.ranks.remote_ranks import HostRankServer
@@ -150,7 +150,7 @@ def trains(group: object, trial: int) -> list[Message]:
 @pytest.mark.slow
 def test_a_lost_rank_or_host_is_named_and_the_trial_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed, stopped, cut off: one after the other, since a start takes its time."""
-    monkeypatch.setattr(distant_host, "SILENCE_SECONDS", 8.0)
+    monkeypatch.setattr(remote_ranks, "SILENCE_SECONDS", 8.0)
     with spanning_group(conf("torch"), tmp_path, plain_graph()) as (group, wire):
         group.start()
         group.messages(timeout=60.0)  # the ceiling

@@ -11,8 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.train.tracing.exchange_timeline import PHASES, ExchangeTimes, exchange_times, union_length
-from aiperf.train.tracing.trace_file import NoTrace, Trace, read_trace
+from aiperf.train.tracing.trace_file import (
+    PHASES,
+    ExchangeTimes,
+    NoTrace,
+    Trace,
+    exchange_times,
+    read_trace,
+    union_length,
+)
 
 REAL = Path(__file__).parent / "horovod_two_ranks.json"
 """Three steps of two ranks by Horovod 0.28.1 on Gloo."""

@@ -17,9 +17,18 @@ from torch.autograd.profiler import record_function
 
 from aiperf.train.optimiser import sgd
 from aiperf.train.torch_network import build, initialise
-from aiperf.train.tracing.kernel_classes import ALL_REDUCE, CLASSES, FRAMEWORK, OTHER, PAPER_CLASSES, kernel_class
-from aiperf.train.tracing.kernel_trace import STEP, KernelTimes, kernel_times
-from aiperf.train.tracing.torch_profiler import operator_profile
+from aiperf.train.tracing.kernel_trace import (
+    ALL_REDUCE,
+    CLASSES,
+    FRAMEWORK,
+    OTHER,
+    PAPER_CLASSES,
+    STEP,
+    KernelTimes,
+    kernel_class,
+    kernel_times,
+)
+from aiperf.train.tracing.layer_times import operator_profile
 from aiperf.train.tracing.trace_file import NoTrace, Trace, read_trace
 from aiperf.train.trainer_config import TrainerConf
 from morphism import start

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from aiperf.train.optimiser import give_momentum, sgd
-from aiperf.train.tracing.lost_numbers import LostNumbers, gradient_counts, sgd_update, update_counts
+from aiperf.train.tracing.step_trace import LostNumbers, gradient_counts, sgd_update, update_counts
 from aiperf.train.trainer_config import TrainerConf
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)

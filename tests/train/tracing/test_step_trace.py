@@ -15,7 +15,7 @@ from aiperf.train import loop
 from aiperf.train.collectives.collective import module_of
 from aiperf.train.collectives.torch_collective import PHASES
 from aiperf.train.ranks.group import RankGroup
-from aiperf.train.tracing.kernel_classes import ALL_REDUCE
+from aiperf.train.tracing.kernel_trace import ALL_REDUCE
 from aiperf.train.tracing.step_trace import AFTER_STEP, traced_steps
 from aiperf.train.trainer_config import COLLECTIVES
 from morphism import encode

@@ -79,9 +79,8 @@ def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], obje
     from aiperf.accounting.step_breakdown import parts
     from aiperf.files import given_path
     from aiperf.report.sections.step import exchange_table, kernel_table
-    from aiperf.train.tracing.exchange_timeline import SOURCE, exchange_times
     from aiperf.train.tracing.kernel_trace import kernel_times
-    from aiperf.train.tracing.trace_file import read_trace
+    from aiperf.train.tracing.trace_file import SOURCE, exchange_times, read_trace
 
     trace = read_trace(given_path(word))
     facts: dict[str, Any] = {"is_truncated": trace.is_truncated, "unreadable_events": trace.unreadable}

@@ -1,4 +1,4 @@
-from __future__ import annotations
+"""Exchange between the ranks of one worker: by Horovod, by torch's DistributedDataParallel, or none, and where they meet."""
 
 from dataclasses import dataclass
 from pathlib import Path

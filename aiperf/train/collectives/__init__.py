@@ -1,5 +1,7 @@
 """Exchange between the ranks of one worker: by Horovod, by torch's DistributedDataParallel, or none, and where they meet."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 

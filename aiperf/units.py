@@ -6,6 +6,8 @@ Reports, tables and terminal lines format all figures with these functions. Stor
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import NamedTuple
 
 NOT_MEASURED = "not measured"
 """Text for a missing figure. A missing figure is never printed as zero."""
@@ -16,6 +18,22 @@ _NARROW = "\u202f"  # narrow no-break space between groups of three digits
 
 _MOST_DIGITS = 7
 """Largest number of digits of the ends of an interval."""
+
+
+class Noun(NamedTuple):
+    """Noun of one sample of a data set, and of several."""
+
+    one: str
+    many: str
+
+
+IMAGE = Noun("image", "images")
+
+
+def noun(dataset: Mapping[str, object]) -> Noun:
+    """Return the noun of the samples of a data set, as a journal describes the set. Journals of images have none."""
+    one, many = dataset.get("sample"), dataset.get("samples")
+    return Noun(one, many) if isinstance(one, str) and isinstance(many, str) else IMAGE
 
 
 def _significant(value: float, digits: int) -> str:

@@ -17,7 +17,7 @@ from aiperf.accounting.valid_window import Window, share_inside, window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.run_warning import RunWarning
 from aiperf.shell_command import command
-from aiperf.units import count, share
+from aiperf.units import count, noun, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ def _warning_texts(work_log: WorkLog, inside: Window, busy: float | None) -> Ite
     if work_log.skipped:
         name, why = next(iter(work_log.skipped.items()))
         yield (
-            f"corrupt images left out: {len(work_log.skipped)}; first {name!r}: {why}",
+            f"corrupt {noun(work_log.started.dataset).many} left out: {len(work_log.skipped)}; first {name!r}: {why}",
             "repair or remove them: python -m aiperf prepare lists all",
         )
     if work_log.ended is not None and not work_log.start_finished:

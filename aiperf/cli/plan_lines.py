@@ -62,7 +62,7 @@ def _planned(plan: Plan, number: int) -> Iterator[Line]:
     yield "a worker", f"{accelerators}, {ranks}, batch {space.default_batch_size} each"
     yield "planned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"
     yield from _network(conf, plan.network, plan.dataset)
-    yield _budget(space.budget)
+    yield _budget(space.budget, plan.dataset)
     yield from _search(conf) if plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)
     yield _disk(plan, number)
 
@@ -74,7 +74,7 @@ def _joined(lines: Sequence[Line]) -> str:
 def _data_set(data: DataSet) -> Iterator[Line]:
     yield (
         "data set",
-        f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation images, "
+        f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation {data.noun.many}, "
         f"{data.size_in_words}, {data.classes} classes" + (f", {noise(data.noise)}" if data.noise else ""),
     )
     if data.note is not None:
@@ -96,18 +96,18 @@ def _network(conf: RunConf, network: Architecture, data: DataSet) -> Iterator[Li
     yield (
         "first graph",
         f"{start_network}: {count(counted.parameters)} parameters, "
-        f"{operations(counted.forward_flops)} forward, {operations(counted.backward_flops)} backward per image",
+        f"{operations(counted.forward_flops)} forward, {operations(counted.backward_flops)} backward per {data.noun.one}",
     )
     epoch = counted.epoch_flops(data.training_images, data.validation_images)
     limits = [epoch_limit(conf.schedule, round_) for round_ in range(1, len(conf.schedule.epochs) + 1)]
     yield "an epoch", f"{operations(epoch)}; rounds of {', '.join(map(str, limits))} epochs at most"
 
 
-def _budget(budget: Budget) -> Line:
+def _budget(budget: Budget, data: DataSet) -> Line:
     assert budget.forward_flops is not None and budget.parameters is not None and budget.memory_bytes is not None
     return (
         "budget",
-        f"{operations(budget.forward_flops)} forward per image, {count(budget.parameters)} parameters, "
+        f"{operations(budget.forward_flops)} forward per {data.noun.one}, {count(budget.parameters)} parameters, "
         f"{size(budget.memory_bytes)} of training memory at batch {budget.batch}",
     )
 

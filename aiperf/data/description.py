@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from aiperf.errors import BadConfiguration
+from aiperf.units import IMAGE, Noun
 
 IMAGENET_TRAINING_IMAGES = 1_281_167
 IMAGENET_VALIDATION_IMAGES = 50_000
@@ -42,6 +43,8 @@ class DataSet:
     width: int | None = None
     """Width of an image in pixels. None if it equals the height."""
     targets: Literal["classes", "boxes"] = "classes"
+    noun: Noun = IMAGE
+    """Noun of a sample, for screens and pages. Options, journal and report.json keep their names."""
     validation_years: tuple[int, ...] = ()
     note: str | None = field(default=None, compare=False)
     """Note on a problem of the set, to print before a run, with the fix. None without a problem."""
@@ -70,6 +73,8 @@ class DataSet:
         values = {name: getattr(self, name) for name in (*names, "fingerprint")}
         if self.targets == "boxes":
             values |= {"targets": self.targets, "width": self.width or self.image}
+        if self.noun != IMAGE:
+            values |= {"sample": self.noun.one, "samples": self.noun.many}
         if self.validation_years:
             values["validation_years"] = list(self.validation_years)
         return values
@@ -114,7 +119,7 @@ class PrepareReport:
     def lines(self) -> tuple[str, ...]:
         about = self.description
         lines = [
-            f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
+            f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation {about.noun.many}, "
             f"{about.classes:,} classes, {about.size_in_words}"
         ]
         if about.name == "imagenet":
@@ -132,7 +137,7 @@ class PrepareReport:
             if self.is_usable
             else f": more than dataset.corrupt_limit={self.corrupt_limit}, a run will refuse the set"
         )
-        lines.append(f"{len(self.corrupt)} corrupt images{verdict}")
+        lines.append(f"{len(self.corrupt)} corrupt {about.noun.many}{verdict}")
         lines += [f"  {name}: {reason}" for name, reason in self.corrupt]
         if about.fingerprint is not None:
             where = "" if self.index is None else f"; index of the class folders, which runs read: {self.index}"

@@ -316,13 +316,13 @@ def require_batches(plan: Plan, words: Sequence[str]) -> None:
     Raises:
         BadConfiguration: a typed batch size is larger than a rank's training images.
     """
-    images, ranks = plan.dataset.training_images, plan.shape.ranks
+    images, ranks, samples = plan.dataset.training_images, plan.shape.ranks, plan.dataset.noun.many
     typed = {word.lstrip("+").partition("=")[0] for word in words}
     for each in fields(plan.conf.batch):
         option, value = f"batch.{each.name}", getattr(plan.conf.batch, each.name)
         if value is not None and value > images // ranks and option in typed:
             raise BadConfiguration(
-                f"a batch holds images of one rank, and of {images} training images each of {ranks} ranks has "
+                f"a batch holds {samples} of one rank, and of {images} training {samples} each of {ranks} ranks has "
                 f"{images // ranks}, but found {option}={value}: take at most {images // ranks}, or fewer ranks"
             )
 
@@ -331,8 +331,8 @@ def _space(conf: RunConf, dataset: DataSet, network: Architecture, budget: Budge
     smallest = conf.batch.smallest
     if dataset.training_images < ranks:
         raise BadConfiguration(
-            f"each rank of a worker needs its own images. {dataset.name!r} has {dataset.training_images} training images for "
-            f"{ranks} ranks: use fewer ranks, or more images"
+            f"each rank of a worker needs its own {dataset.noun.many}. {dataset.name!r} has {dataset.training_images} training "
+            f"{dataset.noun.many} for {ranks} ranks: use fewer ranks, or more {dataset.noun.many}"
         )
     default, largest = bounds(conf.batch.default, smallest, conf.batch.largest, dataset.training_images, ranks)
     if not 1 <= (1 if smallest is None else smallest) <= largest:

@@ -125,6 +125,10 @@ def regulated(report: Report) -> str:
     return "no evaluation" if report.score.error is None else "no valid window"
 
 
+def noun(report: Report) -> units.Noun:
+    return units.noun(report.run.dataset)
+
+
 def error(report: Report) -> str:
     """Return the error of a run (1 − best top-1 accuracy) as text in percent. `no evaluation` without one.
 
@@ -150,7 +154,7 @@ def error_parts(value: float, run: RunFacts) -> tuple[str, str]:
     """
     images = run.dataset.get("validation_images")
     if isinstance(images, int) and images > 0 and value <= 1 / (2 * images):
-        return f"≤ {units.error(value)}", f"no error in {units.count(images)} images"
+        return f"≤ {units.error(value)}", f"no error in {units.count(images)} {units.noun(run.dataset).many}"
     return units.error(value), ""
 
 

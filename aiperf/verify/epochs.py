@@ -11,6 +11,7 @@ import msgspec
 from aiperf.errors import AiperfError
 from aiperf.journal.events import CheckpointWritten, EpochFinished, RunStarted, TrialProposed
 from aiperf.train.trainer_config import TrainerConf, learning_rate
+from aiperf.units import noun
 from aiperf.verify.attempts import Attempts, OpenAttempt, whole_epoch
 from aiperf.verify.check import Check, CheckResult, handles
 from morphism import DamagedGraphFile, Detector, decode_architecture
@@ -41,6 +42,7 @@ class Images(Check):
         self._notes = CheckResult("images", IMAGES, "epochs")
         self._training = self._validation = self._classes = 0
         self._simulated = False
+        self._samples = ""
         self._detector: Detector | None = None
 
     def checked(self) -> CheckResult:
@@ -52,6 +54,7 @@ class Images(Check):
     def _started(self, line: int, event: RunStarted) -> None:
         data = event.dataset
         self._training, self._validation = data["training_images"], data["validation_images"]
+        self._samples = noun(data).many
         classes = data.get("classes")
         self._classes = classes if isinstance(classes, int) else 0
         self._simulated = event.simulated
@@ -87,7 +90,7 @@ class Images(Check):
             self._notes.add(
                 line,
                 f"epoch {event.epoch} of trial {event.trial}, batch {attempt.batch_size} on {attempt.ranks} ranks: {done[0]} "
-                f"training and {done[1]} validation images, expected {' or '.join(map(str, sorted(wholes)))} and "
+                f"training and {done[1]} validation {self._samples}, expected {' or '.join(map(str, sorted(wholes)))} and "
                 f"{self._validation}" + (f", less at most {skipped} corrupt ones" if skipped else ""),
             )
 
@@ -118,8 +121,8 @@ class Images(Check):
         ):
             self._notes.add(
                 line,
-                f"epoch {event.epoch} of trial {event.trial}: accuracy {accuracy!r} of {self._validation} images is "
-                f"{accuracy * self._validation!r} images",
+                f"epoch {event.epoch} of trial {event.trial}: accuracy {accuracy!r} of {self._validation} {self._samples} is "
+                f"{accuracy * self._validation!r} {self._samples}",
                 law=ACCURACY,
             )
         if loss < (1.0 - accuracy) * math.log(2.0) * (1.0 - LOSS_ROUNDING):

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import replace
 from html import escape
+from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.journal.events import AnyEvent
+from aiperf.data.description import DIGITS
+from aiperf.drive.live import line
+from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.report import html, phrases
 from aiperf.report.facts import Hardware
 from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.plots.search import accuracy_against_operations
 from aiperf.report.text import closing_lines
+from aiperf.report.write import write
 from aiperf.run_warning import RunWarning
+from aiperf.units import Noun
 from tests.builders.journal import (
     begun,
     ended,
@@ -32,6 +39,7 @@ from tests.builders.journal import (
     started,
 )
 from tests.builders.report_journal import Shape, invented
+from tests.drive.test_live import VIEW
 from tests.report.test_written import Parsed
 
 GPU = "NVIDIA A100-SXM4-80GB"
@@ -135,3 +143,21 @@ def test_a_plot_of_one_trial_asks_for_no_axis_without_length() -> None:
         drawn = accuracy_against_operations(gather(run))
 
     assert drawn.png is not None
+
+
+def test_a_set_of_sequences_is_never_called_images(tmp_path: Path) -> None:
+    first, *rest = invented(Shape(duration=60.0, warmup=10.0))
+    assert isinstance(first, RunStarted)
+    data = replace(DIGITS, noun=Noun("sequence", "sequences"))
+    report = gather([msgspec.structs.replace(first, dataset=data.recorded), *rest])
+
+    write(report, tmp_path)
+    shown = (tmp_path / "report.html").read_text()
+    shown = re.sub(r"<details><summary>each rule.*?</details>", "", shown)  # the ranking's rules are those of ImageNet
+    visible = re.sub(r"<[^>]*>|image/svg.xml", "", shown, flags=re.DOTALL)
+    described = " ".join(re.findall(r'(?:title|aria-label|alt)="([^"]*)"', shown))
+
+    assert "validation sequences" in visible and "per sequence" in visible
+    text = f"{visible} {described} {' '.join(closing_lines(report))}".replace("dataset=imagenet", "")
+    assert "image" not in text.lower()
+    assert "image" not in line(VIEW)

@@ -44,7 +44,9 @@ def accuracy_against_operations(report: Report) -> DrawnFigure:
         return DrawnFigure(name, title, empty="No evaluation yet.")
     shown = _best_and_others(measured)
     best = next(trial for trial in measured if trial.number == report.best)
-    files = drawn(lambda figure: _scatter(figure, shown, best), name, 3.9, source(report))
+    files = drawn(
+        lambda figure: _scatter(figure, shown, best, units.noun(report.run.dataset).one), name, 3.9, source(report)
+    )
     if len(shown) == len(measured):
         rule = f"{count(len(measured))}, all of them"
     else:
@@ -52,7 +54,7 @@ def accuracy_against_operations(report: Report) -> DrawnFigure:
     caption = f"One point for each evaluated trial: {rule}. The accuracy axis is logarithmic in the error."
     described = (
         f"Scatter plot; the best is trial {best.number} with {share(_accuracy(best))} "
-        f"at {units.operations(operations(best))} per image."
+        f"at {units.operations(operations(best))} per {units.noun(report.run.dataset).one}."
     )
     return DrawnFigure(name, title, caption, described, *files)
 
@@ -62,7 +64,7 @@ def _accuracy(trial: TrialFacts) -> float:
     return trial.accuracy
 
 
-def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> None:
+def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts, sample: str) -> None:
     axes = figure.subplots()
     unit, unit_name = scale(float(max(operations(trial) for trial in shown)), "FLOP")
     # A logarithmic axis has no error of 0. A perfect accuracy is drawn half a step above the best other.
@@ -114,7 +116,7 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> N
     axes.set_yticks([1 - tick for tick in ticks], [f"{100 * tick:.4g} %" for tick in ticks])
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(axis="y", which="minor", length=0)
-    axes.set_xlabel(f"operations of one training image, forward and backward ({unit_name})")
+    axes.set_xlabel(f"operations of one training {sample}, forward and backward ({unit_name})")
     axes.set_ylabel("best top-1 accuracy")
     bar = figure.colorbar(dots, ax=axes, pad=0.01, aspect=24)
     bar.outline.set_visible(False)

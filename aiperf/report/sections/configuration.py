@@ -43,7 +43,9 @@ def _images(dataset: dict[str, object]) -> str:
     if not parts:
         return "sizes unknown"
     noise = phrases.noise(dataset)
-    return f"{' and '.join(parts)} images, {dataset.get('classes', '?')} classes" + (f", {noise}" if noise else "")
+    return f"{' and '.join(parts)} {units.noun(dataset).many}, {dataset.get('classes', '?')} classes" + (
+        f", {noise}" if noise else ""
+    )
 
 
 def option_table(report: Report) -> Table:

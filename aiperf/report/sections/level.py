@@ -8,7 +8,7 @@ from typing import Any
 from aiperf.config import as_plain, configure
 from aiperf.ranking.levels import MISSING, LayerDifference, layer_differences, levels_of, rules
 from aiperf.report.facts import Report
-from aiperf.report.phrases import flattened
+from aiperf.report.phrases import flattened, noun
 from aiperf.report.section import Section
 from aiperf.report.tables import Cell, Column, Table, row_of
 from aiperf.rules.limits import NOT_PUBLISHED
@@ -43,7 +43,7 @@ def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifferenc
     values = dict(flattened(as_plain(configure([f"benchmark={preset}"]))))
     own = dict(flattened(report.run.config))
     if report.fixed_network is not None and not report.fixed_network.is_published_workload:
-        own["data set's images"] = NOT_PUBLISHED
+        own[f"data set's {noun(report).many}"] = NOT_PUBLISHED
     return layer_differences(own, values)
 
 

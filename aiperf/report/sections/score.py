@@ -33,11 +33,12 @@ def fixed_network(report: Report) -> Section | None:
     at = found.seconds_to_quality
     reached = "not reached" if at is None else units.duration(at)
     rate = found.training_flops_per_second
+    chosen = f"chosen on the validation {phrases.noun(report).many}, so it is in no other figure"
     training = units.NOT_MEASURED if rate is None else units.flops_per_second(rate)
     interval = "fewer than three epochs" if between is None else units.interval(*between, "FLOPS")
     rows = [
         ("quality", units.quality(found.quality), f"{phrases.metric(report.run)} at the end of the last epoch"),
-        ("best quality", units.quality(found.best_quality), "chosen on the validation images, so it is in no other figure"),
+        ("best quality", units.quality(found.best_quality), chosen),
         ("target quality", units.quality(found.target_quality), "" if found.is_published_workload else NOT_PUBLISHED),
         ("time to quality", reached, "end of the first epoch that reached the target"),
         ("epochs to quality", "not reached" if found.epochs_to_quality is None else units.count(found.epochs_to_quality), ""),
@@ -88,7 +89,7 @@ def result(report: Report) -> Table:
         ("wasted work", units.operations(score.wasted_flops), "repeated after a loss; not in the score"),
         ("proposals", units.count(proposals.made), made),
         ("tuned at random", phrases.share(proposals.startup_share), _at_random(report)),
-        *_per_image(report),
+        *_per_sample(report),
         ("out of memory", units.count(proposals.batch_reductions), "times a trial continued with a smaller batch"),
     ]  # fmt: skip
     columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
@@ -97,7 +98,7 @@ def result(report: Report) -> Table:
 
 def _quality(report: Report) -> list[tuple[str, str, str]]:
     """Return the rows of the quality."""
-    name = f"best {phrases.measured(report.run)} {phrases.metric(report.run)} on the validation images"
+    name = f"best {phrases.measured(report.run)} {phrases.metric(report.run)} on the validation {phrases.noun(report).many}"
     if report.run.metric != "top1":
         return [("quality", phrases.quality(report), name)]
     return [
@@ -129,8 +130,8 @@ def _parts(report: Report) -> str:
     return f"median over parts of {units.duration(found.part_seconds)} of the window; 90 % of the parts are within {between}"
 
 
-def _per_image(report: Report) -> list[tuple[str, str, str]]:
-    """Return the operations of one training image for the starting network and the best network."""
+def _per_sample(report: Report) -> list[tuple[str, str, str]]:
+    """Return the operations of one training sample for the starting network and the best network."""
     by_number = {trial.number: trial for trial in report.trials}
     shown = [
         ("starting network", next((each for each in report.trials if each.parent is None and not each.morphs), None))
@@ -138,7 +139,7 @@ def _per_image(report: Report) -> list[tuple[str, str, str]]:
     shown.append(("best network", None if report.best is None else by_number[report.best]))
     return [
         (
-            f"operations per image, {name}",
+            f"operations per {phrases.noun(report).one}, {name}",
             "not trained" if trial is None else units.operations(operations(trial)),
             "" if trial is None
             else f"{units.operations(trial.forward_flops)} forward, {units.operations(trial.backward_flops)} backward",

@@ -85,7 +85,7 @@ def front(report: Report) -> Table | None:
     by_number = {trial.number: trial for trial in report.trials}
     columns = (
         Column("trial", True),
-        Column("operations per image", True, "forward and backward"),
+        Column(f"operations per {phrases.noun(report).one}", True, "forward and backward"),
         Column("vs. start", True, "operations ÷ operations of the starting network"),
         Column("error", True, "1 − its best accuracy", is_less_first=True),
         Column("parameters", True),
@@ -113,7 +113,7 @@ def trial_table(report: Report) -> Table:
     ranked = sorted(
         report.trials, key=lambda trial: (-(-1.0 if trial.accuracy is None else trial.accuracy), trial.number)
     )
-    shown = ranked[:MOST_TRIALS]
+    shown, sample = ranked[:MOST_TRIALS], phrases.noun(report)
     columns = (
         Column("trial", True),
         Column("accuracy", True, f"best {phrases.measured(report.run)} {phrases.metric(report.run)}"),
@@ -121,9 +121,9 @@ def trial_table(report: Report) -> Table:
         Column("round", True),
         Column("parent", True, "trial whose weights were inherited"),
         Column("change"),
-        Column("FLOP per image", True, "forward and backward"),
+        Column(f"FLOP per {sample.one}", True, "forward and backward"),
         Column("parameters", True),
-        Column("batch", True, "images per accelerator and step"),
+        Column("batch", True, f"{sample.many} per accelerator and step"),
         Column("epochs", True),
         Column("time", True),
         Column("outcome"),

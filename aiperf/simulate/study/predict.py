@@ -38,7 +38,7 @@ from aiperf.statistics.predicted_score import (
     read_prediction,
     release,
 )
-from aiperf.units import flops_per_second, interval, share
+from aiperf.units import flops_per_second, interval, noun, share
 from cluster.simulated import SimulatedConf
 
 
@@ -69,7 +69,9 @@ def data_of(recorded: Mapping[str, Any]) -> DataSet:
     `recorded`: name, numbers of images, classes, image size and channels.
     """
     channels = int(recorded["channels"])
-    return DataSet(**{name: recorded[name] for name in _DATA}, mean=(0.0,) * channels, std=(1.0,) * channels)
+    return DataSet(
+        **{name: recorded[name] for name in _DATA}, mean=(0.0,) * channels, std=(1.0,) * channels, noun=noun(recorded)
+    )
 
 
 SEEDS = 16

@@ -129,7 +129,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     noise and fingerprint. `noise`: standard deviation of the noise added to real images, as a share of a pixel's range
     (missing: 0). `fingerprint`: SHA-256 of the paths, labels and sizes of its files, or of the options that generate it.
     It is null if no files were read. Each worker's data set must have the same fingerprint. Sets with boxes also have targets
-    ('boxes') and width, and weather images in files have validation_years."""
+    ('boxes') and width, weather images in files have validation_years, and samples that are no images have their noun
+    (sample, samples)."""
     duration_seconds: float
     """Declared length of the run."""
     warmup_seconds: float

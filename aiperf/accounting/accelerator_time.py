@@ -62,6 +62,8 @@ class AcceleratorTime:
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """Accelerator-seconds of one activity."""
+
     name: str
     seconds: float
     share: float

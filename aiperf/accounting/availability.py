@@ -16,6 +16,8 @@ from aiperf.journal.events import RunStarted
 
 @dataclass(frozen=True, slots=True)
 class Availability:
+    """Planned and present accelerators over a run. On machines without accelerators: training processes."""
+
     planned: int
     """Planned number, at least the maximum of simultaneously present ones."""
     is_declared: bool

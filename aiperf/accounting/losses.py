@@ -32,7 +32,9 @@ class Loss:
     after_flops_per_second: float
     """End of the bar. For the last bar this is the score to the last digit."""
     flops_per_second: float
+    """Loss by this cause in FLOPS."""
     accelerator_seconds: float
+    """Loss in accelerator-seconds at the peak rate."""
     share: float
     """Share of the first bar's start (the peak of all planned accelerators), 0..1."""
     why_negative: str | None = None
@@ -65,6 +67,7 @@ class Waterfall:
     accelerators: int
     """Planned number, at least the maximum of simultaneously present ones."""
     accelerator_seconds: float
+    """Seconds of the planned accelerators in the window."""
     flops_per_accelerator: float
     """Rate of one accelerator at the top in FLOPS: the price of one accelerator second."""
     losses: tuple[Loss, ...]

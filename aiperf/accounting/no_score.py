@@ -22,6 +22,8 @@ _FIX = "fix what is named above (ranks write to logs/ in the run's folder), then
 
 @dataclass(frozen=True, slots=True)
 class NoScore:
+    """Reason for a missing score, and what the user can do."""
+
     why: str
     """`no worker came up. 10.0.0.7: …`."""
     remedy: str

@@ -198,6 +198,7 @@ class Settled:
     """Time from which the running score stays within a band around its final value."""
 
     share: float
+    """Half the band's width, as a share of the final score."""
     at: float
     """Seconds since the run's start from which the score stays inside the band. The curve's end if it never stays before."""
     part_of_window: float

@@ -15,7 +15,9 @@ class StepPart:
 
     name: str
     seconds: float
+    """Seconds per step."""
     share: float
+    """Share of all parts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class EpochQuality:
+    """Quality of the network at the end of an epoch, 0..1."""
+
     epoch: int
     at: float
+    """Seconds since the start of the run."""
     quality: float
 
 
@@ -59,6 +62,7 @@ class FixedNetworkResult:
     seconds_to_quality: float | None
     """Seconds to the end of the first epoch that reached the target."""
     epochs_to_quality: int | None
+    """Epochs until then."""
     flops_per_second_to_last_epoch: float
     """Counted operations from the start of the run to the end of its last epoch ÷ that time, with evaluation and downtime."""
     training_flops_per_second: float | None

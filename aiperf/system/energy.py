@@ -30,6 +30,7 @@ class Energy:
     measured_share: float
     """Measured share of the seconds in which the devices were present. Gaps are in no energy value."""
     watts: float | None
+    """Mean over the window: mean of each device over its measured time, weighted by its time of presence."""
     counted_joules: float | None
     """Energy by counters alone, over the seconds that counters and samples both cover."""
     sampled_joules: float | None
@@ -37,19 +38,25 @@ class Energy:
     disagreement: float | None
     """Samples ÷ counters − 1, over the same seconds. None unless both exist."""
     worst_disagreement: float | None
+    """Disagreement of the device with the largest difference."""
     worst_device: str | None
     counted_share: float | None
     """Share of the measured seconds that counters cover."""
     counter_restarts: int
     """Number of counter resets. Samples cover the time in between, or it is a gap."""
     flops_per_watt: float | None
+    """Score ÷ watts of this scope alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnergyFacts:
+    """Energy of a run by measured scope, and the EE HPC level of its best measurement."""
+
     scopes: tuple[Energy, ...]
+    """Widest scope first: meters, accelerators, processors."""
     level: Level
     of: str
+    """Scope of the level."""
 
     @property
     def best(self) -> Energy:

@@ -230,11 +230,15 @@ class HostLoad:
     host: str
     """Name of the machine, or names of its containers if there are several."""
     seconds: float
+    """Measured seconds of the window."""
     own: float
     """Share of this run's programs, as far as they are visible."""
     others: float
+    """Share of all other programs."""
     kernel: float
+    """Share of interrupts and kernel threads."""
     stolen: float
+    """Share taken by the hypervisor."""
     stalled: float | None
     """Share of the time in which a process waited for a processor. None if it was not measured."""
 

@@ -51,10 +51,14 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
+    """Finding for one aspect of the methodology in a measurement."""
+
     name: str
     level: int
+    """1 if its condition is met, else 0."""
     found: str
     missing: str | None
+    """Condition of Level 1. None if it is met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Level:
     """Level of a measurement: the lowest level of its aspects."""
 
     level: int
+    """0 or 1."""
     aspects: tuple[Aspect, ...]
 
 

@@ -16,6 +16,8 @@ NOT_THERE = "not there"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
+    """One part of the description that differs between nodes."""
+
     part: str
     """'accelerators.devices.NVIDIA 0.driver'."""
     usual: str
@@ -99,7 +101,10 @@ HASH, DESCRIPTION = "hash", "description"
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
+    """Nodes with equal descriptions."""
+
     hash: str
+    """SHA-256 of the description as JSON with sorted keys."""
     nodes: tuple[str, ...]
     description: Mapping[str, Any]
     """By part: maker, firmware, processors, memory, accelerators, pci, network, storage, kernel, libraries, container, limits,
@@ -108,12 +113,18 @@ class NodeKind:
 
 @dataclass(frozen=True, slots=True)
 class SystemDescription:
+    """System of a run, as its journal describes it."""
+
     form: Mapping[str, Any]
+    """Form of the site (system.*). None for an empty field."""
     unfinished: tuple[str, ...]
+    """Empty fields of the form."""
     kinds: tuple[NodeKind, ...]
     """Kinds of nodes, the most frequent first."""
     not_described: tuple[tuple[str, str], ...]
+    """(node, reason)."""
     differences: tuple[Difference, ...]
+    """Differences between the described nodes."""
 
     @property
     def nodes(self) -> int:

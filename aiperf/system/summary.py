@@ -22,8 +22,11 @@ GAP_INTERVALS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class ActivityEnergy:
+    """Energy of one device during one activity of its worker."""
+
     joules: float
     seconds: float
+    """Measured seconds of the activity."""
 
 
 MOST_DEVICE_COURSES = 64
@@ -31,9 +34,12 @@ MOST_DEVICE_COURSES = 64
 
 @dataclass(frozen=True, slots=True)
 class DeviceCourse:
+    """Utilization of one device over equal parts of the run."""
+
     worker: int
     host: str
     device: str
+    """Identifier of the device on its host."""
     utilisation: tuple[float | None, ...]
     """Mean of each part, 0..1. None if it was not measured."""
 
@@ -68,13 +74,17 @@ class DeviceTelemetry:
     no sample."""
     gone: str | None
     clock_mean_mhz: float | None = None
+    """Mean clock of the processing units, weighted by utilization."""
     energy_seconds: float = 0.0
+    """Seconds with measured energy, by counter or samples."""
     both_counted_joules: float | None = None
     """Energy by the counter in the seconds that power samples also cover."""
     both_sampled_joules: float | None = None
+    """Energy by power samples in the same seconds."""
     counter_restarts: int = 0
     """Number of times that the energy counter decreased. It was reset. Samples cover that time or it is a gap."""
     interval_seconds: float = 1.0
+    """Configured time between samples."""
 
     foreign: dict[str, float] | None = None
     """Foreign programs that computed on it in the window, with the time of the first sample. None if not sampled."""
@@ -103,11 +113,15 @@ class WorkerTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class DamagedFile:
+    """A telemetry file with skipped lines."""
+
     file: str
     line: int
     """First skipped line, from 1. 0 for the file itself."""
     why: str
+    """Reason for skipping the first."""
     lines: int
+    """Number of skipped lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +132,11 @@ class Telemetry:
     workers: tuple[WorkerTelemetry, ...]
     devices: tuple[DeviceTelemetry, ...]
     damaged: tuple[DamagedFile, ...] = ()
+    """Unreadable data, which no value includes."""
     courses: tuple[UtilizationSeries, ...] = ()
     """Utilization time series by kind of device, from the start of the run to the end of the window."""
     device_courses: tuple[DeviceCourse, ...] = ()
+    """Utilization over time of the first MOST_DEVICE_COURSES devices."""
     loads: tuple[HostLoad, ...] = ()
     """Processor load of each machine. Empty if no recorder measured it, as in releases up to 0.9."""
 

@@ -20,7 +20,9 @@ class UtilizationSeries:
     utilisation: tuple[float | None, ...]
     """0 to 1, as the device's vendor counts it."""
     utilisation_seconds: tuple[float, ...]
+    """Device-seconds with measured utilization."""
     memory: tuple[float | None, ...]
+    """Used memory as a share of the total."""
     memory_seconds: tuple[float, ...]
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import platform
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
-from aiperf.system.host import cpu_model
+from aiperf.system.host import processor_name
 
 Call = Callable[..., float]
 """call(METHOD, *ARGUMENTS)"""
@@ -50,5 +49,5 @@ def describe_machine() -> str:
         accelerator = ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
     else:
         accelerator = "no accelerator"
-    processor = re.sub(r"\s+(\d+-Core )?Processor$", "", cpu_model() or platform.processor() or platform.machine())
+    processor = re.sub(r"\s+(\d+-Core )?Processor$", "", processor_name())
     return f"{cores}-core {processor}, {accelerator}"

@@ -23,7 +23,7 @@ from aiperf.measure.probe import CLOCK, NodeReadings, Setting, clock_offset, mee
 from aiperf.measure.prober import Prober
 from aiperf.preflight.node_faults import NodeVerdict, judge
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.system.describe import HostDescription, describe_usable
+from aiperf.system.describe import describe_usable, kind_in_words
 from aiperf.system.of_run import HASH, PROBE, in_words, stored_once, system_description
 
 
@@ -69,12 +69,8 @@ def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
         with Prober(setting) as prober:
             probes = full() if is_full else quick()
             readings = {probe.name: prober.measure(probe, conf.preflight.seconds) for probe in probes}
-    host = host_name()
-    return NodeReadings(node="", address=host, host=host, kind=_kind(system), is_head=True, readings=readings)
-
-
-def _kind(system: HostDescription) -> str:
-    return f"{system.usable_processors} × {system.cpu_model or 'processor'}"
+    host, kind = host_name(), kind_in_words(system, processors, count)
+    return NodeReadings(node="", address=host, host=host, kind=kind, is_head=True, readings=readings)
 
 
 def node_checks(

@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from aiperf.errors import BadConfiguration
 from aiperf.hpl.model import HplLayer, System
-from aiperf.hpl.mpi import launch, node_hash
+from aiperf.hpl.mpi import launch
 from aiperf.hpl.system_file import SystemFile
 from aiperf.native import program
 from aiperf.statistics.estimate import quantile
-from aiperf.system.describe import describe
+from aiperf.system.describe import describe, hardware_hash
 from aiperf.units import share
 
 FLAGS = ("-O3", "-march=native", "-I/usr/include/x86_64-linux-gnu", "-lopenblas", "-ldl", "-lm")
@@ -160,7 +160,7 @@ def fitted(
     )
     calibration = {
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "node": node_hash(),
+        "node": hardware_hash(),
         "load": round(others_share, 4),
         "facts": {**facts, **bends},
         "intervals": {key: list(ends) for key, ends in intervals.items()},
@@ -259,7 +259,7 @@ def require_this_node(of: SystemFile, path: Path) -> None:
     `of`: content of SYSTEM.yaml. A file without a calibration is accepted. `path`: path of the file, for the message.
     """
     made_on = of.calibration.get("node")
-    if made_on is not None and made_on != node_hash():
+    if made_on is not None and made_on != hardware_hash():
         raise BadConfiguration(
             f"a calibration holds for its own node, but '{path}' is from another one (hash {made_on[:12]}…): run "
             "`hpl calibrate` here"

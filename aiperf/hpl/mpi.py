@@ -13,12 +13,10 @@ import psutil
 from aiperf.errors import BadConfiguration
 from aiperf.programs import Answer, ProgramFailed, ask
 from aiperf.scratch import Scratch
-from aiperf.system.describe import describe_node, hash_of
 from aiperf.system.load import LoadWatch, OwnProcesses
 
 LAUNCH = "mpirun -np {ranks}"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-_HARDWARE = ("maker", "firmware", "processors", "memory", "accelerators", "pci")
 _LONGEST_SHOWN = 500
 
 
@@ -34,12 +32,6 @@ class Launched:
 def default_ranks() -> int:
     """Return the number of physical cores of this host, or of logical ones if that is unknown. At least 1."""
     return psutil.cpu_count(logical=False) or os.cpu_count() or 1
-
-
-def node_hash() -> str:
-    """Return a hash of this host's hardware (64 hexadecimal digits), equal for equal nodes and for each call."""
-    described = describe_node({})
-    return hash_of({name: described[name] for name in _HARDWARE})
 
 
 def launch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -12,6 +13,10 @@ from aiperf.system.sampler import Device, DeviceSample, Unavailable
 def cpu_model(proc: Path = Path("/proc")) -> str | None:
     """Return the model name of the processors. None without /proc/cpuinfo, and on Arm, since its kernel gives none."""
     return _of_the_first(proc, "model name")
+
+
+def processor_name() -> str:
+    return cpu_model() or platform.processor() or platform.machine()
 
 
 def cpu_features(proc: Path = Path("/proc")) -> frozenset[str]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from aiperf.system.host import cpu_features, cpu_model, meminfo
 from aiperf.system.samplers import sampled_accelerators
+from aiperf.system.samplers.nvml import opened_nvml
 
 UNREAD = "not readable: "
 """Prefix of a value that could not be read. The reason follows."""
@@ -264,22 +265,22 @@ def accelerators() -> Part:
 def _nvidia() -> Part:
     import pynvml
 
-    pynvml.nvmlInit()
     try:
-        handles = []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            with suppress(pynvml.NVMLError):  # lost, or of another job
-                handles.append(pynvml.nvmlDeviceGetHandleByIndex(index))
-        return {
-            "cuda": _value(lambda: _version(pynvml.nvmlSystemGetCudaDriverVersion_v2())),
-            "nvml": _value(pynvml.nvmlSystemGetNVMLVersion),
-            "devices": [{"name": f"NVIDIA {index}"} | _device(pynvml, handle) for index, handle in enumerate(handles)],
-            "topology": _topology(pynvml, handles),
-        }
+        with opened_nvml() as nvml:
+            handles = []
+            for index in range(nvml.nvmlDeviceGetCount()):
+                with suppress(nvml.NVMLError):  # lost, or of another job
+                    handles.append(nvml.nvmlDeviceGetHandleByIndex(index))
+            return {
+                "cuda": _value(lambda: _version(nvml.nvmlSystemGetCudaDriverVersion_v2())),
+                "nvml": _value(nvml.nvmlSystemGetNVMLVersion),
+                "devices": [
+                    {"name": f"NVIDIA {index}"} | _device(nvml, handle) for index, handle in enumerate(handles)
+                ],
+                "topology": _topology(nvml, handles),
+            }
     except pynvml.NVMLError as error:
         return {"why_not": unread(error)}
-    finally:
-        pynvml.nvmlShutdown()
 
 
 def _device(nvml: Any, handle: Any) -> Part:

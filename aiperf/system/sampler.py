@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -105,6 +105,21 @@ class Sampler(Protocol):
 
     def close(self) -> None:
         """Release the vendor's library. Call it after the last sample."""
+
+
+class VendorSampler:
+    """Common part of the samplers of vendors: devices with their handles of the vendor's library (None: lost)."""
+
+    _handles: list[tuple[Any, Device]]
+
+    def devices(self) -> list[Device]:
+        return [device for _, device in self._handles]
+
+    def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
+        return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
+
+    def _look(self, handle: Any, device: Device) -> DeviceSample:
+        raise NotImplementedError
 
 
 @runtime_checkable

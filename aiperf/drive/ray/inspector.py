@@ -30,7 +30,7 @@ from aiperf.measure.probe import (
     failed,
 )
 from aiperf.measure.prober import Prober
-from aiperf.system.describe import describe
+from aiperf.system.describe import describe, kind_in_words
 
 GRACE_SECONDS = 15.0
 """Additional time for an answer, after the probe's own limit on the node."""
@@ -54,15 +54,8 @@ class _Actor:
     def who(self) -> tuple[str, str, str | None]:
         """Return host name, kind of the node (processors and accelerators), and boot identifier."""
         system = describe()
-        models = ", ".join(sorted({device.model or "?" for device in system.accelerators}))
-        accelerators = (
-            f"; {self._setting.accelerators} × {models or 'accelerator'}" if self._setting.accelerators else ""
-        )
-        return (
-            host_name(),
-            f"{self._setting.processors} × {system.cpu_model or 'processor'}{accelerators}",
-            system.boot_id,
-        )
+        kind = kind_in_words(system, self._setting.processors, self._setting.accelerators)
+        return host_name(), kind, system.boot_id
 
     def clock(self) -> tuple[float, float]:
         received = self._now()

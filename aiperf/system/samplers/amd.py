@@ -6,12 +6,12 @@ Written for the Python interface of amdsmi 6 and 7. Not tested on an AMD acceler
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from aiperf.system.peaks import board_variant
-from aiperf.system.sampler import Device, DeviceSample, Unavailable
+from aiperf.system.sampler import Device, DeviceSample, Unavailable, VendorSampler
 
 # amdsmi_get_violation_status: active limits, by amdsmi's names without the prefix.
 VIOLATIONS = ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm")
@@ -57,7 +57,7 @@ def load() -> Any:
         raise Unavailable(f"amdsmi cannot be loaded: {error!r}") from error
 
 
-class AmdSampler:
+class AmdSampler(VendorSampler):
     """Sampler of all AMD accelerators of this host by the module amdsmi. Each die of an MI250 is one device, as in ROCm."""
 
     def __init__(self, library: Any) -> None:
@@ -70,12 +70,6 @@ class AmdSampler:
             (handle, self._describe(handle, index))
             for index, handle in enumerate(library.amdsmi_get_processor_handles())
         ]
-
-    def devices(self) -> list[Device]:
-        return [device for _, device in self._handles]
-
-    def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
-        return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
 
     def close(self) -> None:
         self._smi.amdsmi_shut_down()

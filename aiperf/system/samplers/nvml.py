@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from aiperf.system.peaks import board_variant
-from aiperf.system.sampler import Device, DeviceSample, Unavailable
+from aiperf.system.sampler import Device, DeviceSample, Unavailable, VendorSampler
 
 T = TypeVar("T")
 
@@ -86,22 +87,28 @@ def _driver_fault(reason: str) -> str:
     )
 
 
-def slice_bytes(uuid: str) -> int | None:
+@contextmanager
+def opened_nvml() -> Iterator[Any]:
     import pynvml
 
+    pynvml.nvmlInit()
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
-    try:
-        return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid.encode())).total)
-    except pynvml.NVMLError:
-        return None
+        yield pynvml
     finally:
         pynvml.nvmlShutdown()
 
 
-class NvmlSampler:
+def slice_bytes(uuid: str) -> int | None:
+    import pynvml
+
+    try:
+        with opened_nvml() as nvml:
+            return int(nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByUUID(uuid.encode())).total)
+    except pynvml.NVMLError:
+        return None
+
+
+class NvmlSampler(VendorSampler):
     """Sampler of all NVIDIA accelerators of this host that NVML reports.
 
     Without a running persistence daemon, opening takes seconds per accelerator, because the driver initializes each.
@@ -123,7 +130,7 @@ class NvmlSampler:
             is_missing = error.value in {getattr(pynvml, name) for name in NO_DRIVER}
             is_fault = not (is_missing and not any(Path(sign).exists() for sign in DRIVER_SIGNS))
             raise Unavailable(str(error), fault=_driver_fault(str(error)) if is_fault else None) from error
-        self._handles: list[tuple[Any, Device]] = []
+        self._handles = []
         self._gone: dict[str, str] = {}
         for index in range(count):
             try:
@@ -145,12 +152,6 @@ class NvmlSampler:
                 self._gone[lost.id] = reason
             else:
                 self._handles.append((handle, self._describe(handle, index, driver)))
-
-    def devices(self) -> list[Device]:
-        return [device for _, device in self._handles]
-
-    def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
-        return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
 
     def health(self, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
         """Return health indicators by name for each device, by identifier. None for an indicator that cannot be read."""

@@ -10,7 +10,6 @@ import contextlib
 import importlib
 import io
 import os
-import platform
 import queue
 import signal
 import sys
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiperf.errors import BadConfiguration
 from aiperf.files import host_name, read_bounded
-from aiperf.system.host import cpu_model, near_processors
+from aiperf.system.host import near_processors, processor_name
 from aiperf.system.processes import signal_at_end_of_parent
 from aiperf.train.heartbeat import HeartbeatFile, RankHeartbeat, Stage
 from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, Ready, Setup
@@ -299,7 +298,7 @@ def _name_of(device: torch.device) -> str:
 
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return cpu_model() or platform.processor() or platform.machine()
+    return processor_name()
 
 
 def _die_with_parent() -> None:

@@ -36,13 +36,14 @@ test-long: setup ## run only the long tests (ARGS=tests/simulate: some of them)
 test-all: setup ## run all tests, the long ones included
 	@$(PYTEST) $(ARGS)
 
-lint: setup ## check with ruff, mypy --strict and the import contracts of pyproject.toml
+lint: setup ## check with ruff, mypy --strict, the import contracts and the budget of lines in pyproject.toml
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tools.size --budget
 
-size: setup ## print lines of code by package, modules by folder, and the median length of functions
+size: setup ## print lines of code by package, and their change since the parent commit
 	@$(BIN)/python -m tools.size
 
 mutants: setup ## change the code of score and rules piece by piece, and list the changes that no test detects (an hour)

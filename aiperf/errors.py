@@ -1,4 +1,4 @@
-"""Exceptions for errors that a user can fix. Each message names the rule, the offending value and the fix."""
+"""Exceptions for errors that a user can fix. A message names rule, value and fix, or what failed and why (CONTRIBUTING.md)."""
 
 from __future__ import annotations
 

@@ -158,10 +158,7 @@ def require_nvjpeg(device: torch.device) -> None:
 
 
 def jpeg(encoded: bytes, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | None:
-    """Return a JPEG file to be decoded by nvJPEG, with its rectangle. None if the CPU must decode the file.
-
-    The CPU decodes other formats, files with a damaged header, and colours other than YCbCr and grey.
-    """
+    """Return a file for nvJPEG with its rectangle. None for other formats, damaged headers, and colours but YCbCr and grey."""
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(encoded)
     except ValueError:
@@ -174,10 +171,7 @@ def jpeg(encoded: bytes, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | Non
 def decoded(
     jpegs: Sequence[Jpeg], side: int, channels: int, device: torch.device, waiting: Waiting = nullcontext
 ) -> list[torch.Tensor | None]:
-    """Return the rectangles of JPEG files, uint8 (side, side, channels), on `device`. None for a file that nvJPEG refuses.
-
-    `waiting`: gives a context manager for each wait for the device.
-    """
+    """Return the rectangles, uint8 (side, side, channels), on `device`. None for a file that nvJPEG refuses."""
     images: list[torch.Tensor | None] = []
     for start in range(0, len(jpegs), _AT_ONCE):
         some = jpegs[start : start + _AT_ONCE]

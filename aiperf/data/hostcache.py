@@ -45,10 +45,7 @@ class MarkedCorrupt(Exception):
 
 
 class HostCache:
-    """Cache of byte records of known sizes, shared between the processes of a run on a host.
-
-    Two processes that write the same record write the same bytes.
-    """
+    """Byte records of known sizes, shared by a run's processes on a host. Writers of one record write the same bytes."""
 
     def __init__(self, key: str, sizes: NDArray[np.int64], *, is_shared: bool = True) -> None:
         """Open the records, and create them if no process of the run has.

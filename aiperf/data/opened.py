@@ -51,10 +51,7 @@ class OpenData:
         return self._training.walk(self._training_pass(batch, epoch, seed, of_rank))
 
     def validation(self, batch: int, **of_rank: Unpack[RankBatches]) -> Batches:
-        """Return an iterator over this rank's validation batches, in the order of the images and without augmentation.
-
-        Each image is on exactly one rank, but corrupt ones are skipped. Raise the errors of `training`.
-        """
+        """Return this rank's batches. Each image is on exactly one rank, corrupt ones are skipped. Errors as in `training`."""
         self._last_validation = DataPass(batch=batch, is_training=False, augment=False, **of_rank)
         return self._validation.walk(self._last_validation)
 

@@ -287,10 +287,7 @@ class _StreamedBatches:
         return _Uploaded(batch, *on_device, copied)
 
     def _decoded_on_gpu(self, batch: _Ahead) -> dict[int, torch.Tensor]:
-        """Return the images by their place in the batch. The CPU decodes images that nvJPEG refuses.
-
-        Called by the thread that trains, since no other thread may call CUDA while a graph is captured.
-        """
+        """Called by the thread that trains: no other may call CUDA while a graph is captured. The CPU decodes the rest."""
         if not batch.jpegs:
             return {}
         walk, encoded = self._walk, self._split.encoded

@@ -222,10 +222,7 @@ def _indexed(conf: ImagesConf, root: Path, host: str | None) -> Index | None:
 
 
 def write_index(conf: DataSetConf) -> tuple[str, ...]:
-    """Write the index of a set, one in each folder of shards. Return lines of text for the user.
-
-    Raise BadConfiguration for a set without class folders or shards.
-    """
+    """Write the index of a set, one in each folder of shards. Return lines of text for the user."""
     if getattr(conf, "format", "folder") == "webdataset":
         assert isinstance(conf, FilesConf)
         root = root_of(conf)

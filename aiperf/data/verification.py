@@ -54,10 +54,7 @@ def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Pa
 
 
 def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Read, hash and decode every image. Unchanged files of an earlier check are not read again.
-
-    `checksums`: None: aiperf-checksums.jsonl in the set's folder.
-    """
+    """Read, hash and decode every image. Unchanged files of an earlier check are not read again."""
     root = root_of(conf)
     found = listing(conf, ignore_index=True)
     if not found.training.is_sharded:

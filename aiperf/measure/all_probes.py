@@ -30,10 +30,7 @@ def quick(nodes: int = 1) -> tuple[Probe, ...]:
 
 
 def full(nodes: int = 1) -> tuple[Probe, ...]:
-    """All probes but the all-reduce, which needs several nodes at the same time.
-
-    More than 16 nodes write files of 4 MiB to their shared folder: a file server of 100 MB/s takes 1 s for four nodes.
-    """
+    """More than 16 nodes write files of 4 MiB to their shared folder: a file server of 100 MB/s takes 1 s for four nodes."""
     shared = LARGE if nodes <= AT_ONCE else SMALL
     return (*_without_torch(LARGE, shared), MatrixProduct(), MemoryBandwidth())
 

@@ -105,10 +105,7 @@ def on_threads(threads: int) -> Iterator[None]:
 
 
 def _largest(precision: str, seconds: float, device: torch.device) -> tuple[_Product, list[float]]:
-    """Return the largest product of SIDES that should take less than half the time, and the rates of the smaller ones.
-
-    A CPU without native support for a type can be 500 times slower in it (FP16 without AVX512-FP16).
-    """
+    """Return the largest product that should take less than half the time: emulated FP16 is up to 500 times slower."""
     rates: list[float] = []
     for side in SIDES[device.type]:
         if rates and 2 * side**3 / rates[-1] > seconds / 2:

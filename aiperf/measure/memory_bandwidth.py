@@ -67,10 +67,7 @@ class TriadPass:
 
 
 def triad_passes(threads: int, device: torch.device, processes: int = 1) -> Iterator[TriadPass]:
-    """Yield, without end, passes with growing arrays. The caller stops at a pass with `is_final`.
-
-    `processes` of this host that measure at the same time share a quarter of the available memory.
-    """
+    """Yield passes without end. `processes` of this host that measure together share a quarter of the free memory."""
     size, largest = SMALLEST_BYTES[device.type], LARGEST_BYTES[device.type]
     if device.type == "cpu":
         largest = min(largest, int(available_bytes() * MEMORY_SHARE / 3 / processes))

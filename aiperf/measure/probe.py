@@ -85,10 +85,7 @@ class SharedFolderMark:
 
 @contextmanager
 def meeting(parent: Path) -> Iterator[SharedFolderMark]:
-    """Create a new folder in `parent` with a file MARK of random content, by which other nodes recognise it.
-
-    The folder is removed at the end.
-    """
+    """Create a folder in `parent` with a file MARK of random content, by which other nodes recognise it. Remove it then."""
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".preflight-", dir=parent.resolve()))
     try:

@@ -38,10 +38,7 @@ class Prober:
         return None if self._process is None else self._process.pid
 
     def measure(self, probe: Probe, seconds: float) -> ProbeReading:
-        """Run a probe in the child process. A timeout, a crash or an error of the probe gives a reading with the reason.
-
-        `seconds` includes the start of the process.
-        """
+        """Run a probe. A timeout, a crash or an error gives a reading with the reason. `seconds` includes its start."""
         began = time.monotonic()
         pipe = self._pipe or self._begin()
         try:

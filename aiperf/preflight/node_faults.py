@@ -42,10 +42,7 @@ class _Case:
 
 
 def judge(nodes: Sequence[NodeReadings], conf: PreflightConf) -> dict[str, NodeVerdict]:
-    """Return the faults and notes of each node, by node identifier (Ray's, or '' without Ray).
-
-    Versions and data set are compared with those of the head node, and speeds with the median of nodes with equal hardware.
-    """
+    """Return the verdict by node identifier. Versions and data set are compared with the head's, speeds with the median."""
     head = next((node for node in nodes if node.is_head), None)
     return {node.node: _verdict(node, head, nodes, conf) for node in nodes}
 

@@ -43,10 +43,7 @@ def limits_here(proc: Path = Path("/proc")) -> ControlGroupLimits:
 
 
 def control_group_limits(membership: str, mounts: str) -> ControlGroupLimits:
-    """Return the tightest limits of a process's control group and of all groups above it.
-
-    `membership`, `mounts`: texts of /proc/self/cgroup and /proc/self/mountinfo, which name the groups' folders.
-    """
+    """Return the tightest limits of all groups above. Arguments: texts of /proc/self/cgroup and /proc/self/mountinfo."""
     groups = _groups(membership, mounts)
     quotas = [quota for folder in groups.with_processors if (quota := _quota(folder)) is not None]
     memories = [limit for folder in groups.with_memory if (limit := _memory_limit(folder)) is not None]
@@ -146,10 +143,7 @@ def _text(path: Path) -> str | None:
 
 
 def available_bytes(proc: Path = Path("/proc")) -> int:
-    """Return the bytes that this process can still allocate without swapping, on the host and within its container.
-
-    0 if the kernel does not report them.
-    """
+    """Return the bytes that this process can still allocate without swapping. 0 if the kernel does not report them."""
     try:
         host = meminfo((proc / "meminfo").read_text()).get("MemAvailable", 0)
         room = memory_room_here(proc)

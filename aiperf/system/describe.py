@@ -73,10 +73,7 @@ class HostDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
-    """Return the description of this host, in under 50 ms if no driver must be started first.
-
-    `folders`: folders by purpose, such as 'run', with file systems to describe too.
-    """
+    """Return the description of this host. Takes under 50 ms if no driver must be started first."""
     proc = Path("/proc")
     limits = limits_here(proc)
     usable = usable_processors(limits)

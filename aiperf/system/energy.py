@@ -1,7 +1,4 @@
-"""Energy of a run from counters and from power samples, over the measured time. A gap adds no energy.
-
-Power is the mean over the measured time. FLOPS/W is the score divided by this power.
-"""
+"""Energy of a run from counters and from power samples, over the measured time. A gap adds no energy."""
 
 from __future__ import annotations
 

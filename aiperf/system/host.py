@@ -40,10 +40,7 @@ def _of_the_first(proc: Path, *names: str) -> str | None:
 
 
 def near_processors(pci: str, allowed: Collection[int], least: int, sys: Path = Path("/sys")) -> frozenset[int]:
-    """Return the `allowed` processors on the NUMA node of a PCI device, such as '0000:3b:00.0'.
-
-    All allowed ones if fewer than `least` of them are near, or if the kernel names none.
-    """
+    """Return the `allowed` processors on the NUMA node of a PCI device, or all if fewer than `least` are near."""
     path = sys / f"bus/pci/devices/{pci}/local_cpulist"
     near: set[int] = set()
     if path.exists():
@@ -58,10 +55,7 @@ HOST = "host"
 
 
 def busy_and_total(stat: str) -> tuple[int, int]:
-    """Return busy and total clock ticks since the boot, from the text of /proc/stat. I/O wait counts as idle.
-
-    User time already contains guest time (proc(5)).
-    """
+    """Return clock ticks since the boot. I/O wait counts as idle, and user time already contains guest time (proc(5))."""
     user, nice, system, idle, iowait, irq, softirq, steal = (int(word) for word in stat.split("\n", 1)[0].split()[1:9])
     busy = user + nice + system + irq + softirq + steal
     return busy, busy + idle + iowait

@@ -219,10 +219,7 @@ def container_of(environment: Mapping[str, str], root: Path) -> Part:
 
 
 def variables(environment: Mapping[str, str]) -> Part:
-    """Return the recorded environment variables: those of libraries such as NCCL, CUDA, OMP and Ray.
-
-    A secret is recorded as set, without its value. Passwords in URLs are replaced.
-    """
+    """Return the variables of libraries such as NCCL, CUDA, OMP and Ray. Secrets have no value, URLs no password."""
     chosen_variables: Part = {}
     for name, value in sorted(environment.items()):
         if VARIABLES.match(name) and not _OF_ONE_PROCESS.search(name) and not _OF_KUBERAY.match(name):

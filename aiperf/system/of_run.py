@@ -52,10 +52,7 @@ def differences(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Difference, ...
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return a description as rows of (dotted name, value as text).
-
-    Items of a list are named by their 'name' if all have one, otherwise they form one value.
-    """
+    """Return rows of (dotted name, text). Items of a list are named by their 'name' if all have one."""
     rows: list[tuple[str, str]] = []
     for name, value in tree.items():
         if isinstance(value, Mapping) and value:
@@ -74,10 +71,7 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
 
 
 def in_words(different: Sequence[Difference], nodes: int) -> list[str]:
-    """Return a line for each of the first five differing parts, and one with the number of further parts.
-
-    Example: `3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8, 6.1.0-8 on n9, else 6.1.0-10`.
-    """
+    """Return lines such as `3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8, 6.1.0-8 on n9, else 6.1.0-10`."""
     lines = [
         f"{len(each.nodes)} of {nodes} nodes differ: {each.part} {_others(each)}, else {each.usual}"
         for each in different[:MOST_PARTS]
@@ -152,10 +146,7 @@ def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked])
 
 
 def stored_once(readings: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """Return a node's readings without its description if `known` has its hash. A new hash is added to `known`.
-
-    A journal stores a description once, in the line of the first node that has it.
-    """
+    """Return a node's readings, without its description if `known` has its hash. A new hash is added to `known`."""
     reading = readings.get(PROBE)
     facts = {} if reading is None else reading.get("facts", {})
     hash = facts.get(HASH)

@@ -18,10 +18,7 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 
 def find(root: Path) -> Path | None:
-    """Return the folder of CIFAR-10's six binary files: `root` or cifar-10-batches-bin in it. None for class folders.
-
-    Raise MissingData if there is neither form, or if a binary file is missing.
-    """
+    """Return the folder of the six binary files, None for class folders. Raise MissingData without both, or without a file."""
     for folder in (root, root / "cifar-10-batches-bin"):
         present = [name for name in (*TRAINING_FILES, VALIDATION_FILE) if (folder / name).is_file()]
         if present:

@@ -95,10 +95,7 @@ def require_writable(path: Path) -> None:
 
 
 def write(path: Path, root: Path, training: Samples, validation: Samples, contents: str | None = None) -> Header:
-    """Write the index of a set in class folders atomically. `contents`: SHA-256 of all contents, None if they were not read.
-
-    Raise StaleIndex if the folders changed after the listing.
-    """
+    """Write the index atomically. Raise StaleIndex if the folders changed after the listing."""
     splits = (training, validation)
     header = Header(of_splits(root, splits), [_split_header(root, samples) for samples in splits], contents)
     for samples, split in zip(splits, header.splits, strict=True):

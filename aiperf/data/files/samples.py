@@ -316,10 +316,7 @@ def find_shards(root: Path, split: str) -> list[Path]:
 
 
 def agree(training: Samples, validation: Samples, root: Path) -> None:
-    """Raise DataError if the classes of training and validation do not fit.
-
-    Class folders must be the same. In shards every class needs a training image, but no validation image.
-    """
+    """Raise DataError if class folders differ between the splits, or a class of shards has no training image."""
     if training.is_sharded:
         beyond = set(np.unique(validation.labels)) - set(np.unique(training.labels))
         lacking = set(range(len(training.classes))) - set(np.unique(training.labels).tolist())

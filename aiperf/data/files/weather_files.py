@@ -308,10 +308,7 @@ class YearWriter:
 
 @contextmanager
 def written_year(path: Path, shape: YearShape, *, is_published_layout: bool = False) -> Iterator[YearWriter]:
-    """Write a weather file, which gets the name `path` at the end of the block.
-
-    `is_published_layout`: True: compressed chunks as published. False: one uncompressed piece.
-    """
+    """Write a weather file that gets the name `path` at the end: compressed chunks as published or one uncompressed piece."""
     with draft_of(path) as draft, h5py_module().File(draft, "w", locking=False) as file:
         yield YearWriter(file, shape, is_published_layout=is_published_layout)
 

@@ -42,10 +42,7 @@ def split(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return images (1797, 8, 8) with grey values 0..16, and labels, equal to sklearn.datasets.load_digits.
-
-    They are read from scikit-learn's own file, because importing the package takes each rank over a second.
-    """
+    """Return images (1797, 8, 8) and labels from scikit-learn's own file: importing the package takes a rank over a second."""
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         raise MissingData("the digits are part of scikit-learn, which is not installed: run `make setup`")

@@ -207,10 +207,7 @@ def _add_distractors(fields: _Fields, conf: WeatherSyntheticConf, image: int) ->
 
 
 def generated(conf: WeatherSyntheticConf, image: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Return a generated image, FP32 (channels, height, width) in its channels' units, and its boxes, int32 (BOX_ROWS, 5).
-
-    `image`: number of the image, from 0. Validation images follow the training images.
-    """
+    """Return image and boxes of a number from 0, in units of the channels. Validation follows the training images."""
     fields = _Fields(_background(conf, image))
     _add_distractors(fields, conf, image)
     boxes = np.full((BOX_ROWS, 5), -1, np.int32)

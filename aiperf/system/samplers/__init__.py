@@ -109,10 +109,7 @@ def slices(environment: Mapping[str, str]) -> tuple[str, ...]:
 def usable(
     devices: Sequence[Device], environment: Mapping[str, str], slice_bytes: Callable[[str], int | None]
 ) -> tuple[Device, ...]:
-    """Return the accelerators that a process with these environment variables may use. A slice is one device.
-
-    `slice_bytes`: returns the memory of a slice by its identifier, or None if it cannot be read.
-    """
+    """Return the accelerators that a process with this environment may use. A slice is one device of `slice_bytes(id)`."""
     parents = [device for device in devices if device.vendor == "NVIDIA"]
     parts = slices(environment) if parents else ()
     return visible(devices, environment) + tuple(

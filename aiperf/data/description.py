@@ -54,6 +54,11 @@ class DataSet:
         assert len(self.mean) == len(self.std) == self.channels, self
 
     @property
+    def counts(self) -> str:
+        samples = f"{self.training_images:,} training and {self.validation_images:,} validation {self.noun.many}"
+        return f"{self.name}: {samples}, {self.classes:,} classes"
+
+    @property
     def size_in_words(self) -> str:
         return f"{self.image}×{self.width or self.image}×{self.channels}"
 
@@ -118,10 +123,7 @@ class PrepareReport:
     @property
     def lines(self) -> tuple[str, ...]:
         about = self.description
-        lines = [
-            f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation {about.noun.many}, "
-            f"{about.classes:,} classes, {about.size_in_words}"
-        ]
+        lines = [f"{about.counts}, {about.size_in_words}"]
         if about.name == "imagenet":
             lines.append(
                 "all of ImageNet (ILSVRC-2012): may be ranked"

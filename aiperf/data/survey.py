@@ -239,8 +239,7 @@ def write_index(conf: DataSetConf) -> tuple[str, ...]:
     header = index.write(path, files.root, files.training, files.validation)
     about = files.describe(folders)
     return (
-        f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
-        f"{about.classes:,} classes",
+        about.counts,
         f"fingerprint {header.fingerprint}; index of the class folders, which runs read: {path} "
         f"({path.stat().st_size / 2**20:.1f} MiB)",
         *([] if about.note is None else [about.note]),

@@ -92,6 +92,27 @@ class Batches(Protocol):
         ...
 
 
+class StepBatches:
+    """Common part of the batches of a pass: the order of its images, its steps, and the images of this rank in a step."""
+
+    def __init__(self, walk: DataPass, images: int) -> None:
+        self._walk = walk
+        self._order = walk.order(images)
+        self._steps = walk.steps(images)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        raise NotImplementedError
+
+    def _mine(self, step: OrderStep) -> NDArray[np.int64]:
+        return self._order[step.share(self._walk.rank, self._walk.ranks)]
+
+
 class Split(Protocol):
     """Split of an opened data set: its training images or its validation images."""
 

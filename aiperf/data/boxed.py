@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
@@ -11,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data.batches import Batch, Batches, DataPass
+from aiperf.data.batches import Batch, Batches, DataPass, StepBatches
 from aiperf.data.pixels import to_device
-from aiperf.data.visiting_order import OrderStep, draws
+from aiperf.data.visiting_order import draws
 
 BOX_ROWS = 15
 _SALT_ROLL = 31
@@ -115,21 +114,13 @@ class BoxedSplit:
         return torch.from_numpy(np.roll(pixels, roll, axis=2)), torch.from_numpy(targets_of(boxes, roll, width))
 
 
-class _BoxedBatches:
+class _BoxedBatches(StepBatches):
     def __init__(self, split: BoxedSplit, walk: DataPass) -> None:
+        super().__init__(walk, split.images)
         self._split = split
-        self._walk = walk
-        self._order = walk.order(split.images)
-        self._steps = walk.steps(split.images)
         self._next = 0
         self._reading: deque[list[Future[tuple[torch.Tensor, torch.Tensor]]]] = deque()
         self._fill()
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self
 
     def __next__(self) -> Batch:
         if self._next == len(self._steps):
@@ -161,6 +152,3 @@ class _BoxedBatches:
             self._reading.append(
                 [self._split.pool.submit(self._split.image, number, self._walk) for number in mine.tolist()]
             )
-
-    def _mine(self, step: OrderStep) -> NDArray[np.int64]:
-        return self._order[step.share(self._walk.rank, self._walk.ranks)]

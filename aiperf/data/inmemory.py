@@ -6,17 +6,15 @@ ms (2-core AMD EPYC).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data.batches import Batch, Batches, DataPass
+from aiperf.data.batches import Batch, Batches, DataPass, StepBatches
 from aiperf.data.crops import shifts
 from aiperf.data.pixels import Normaliser, PixelNoise, shifted, to_device
-from aiperf.data.visiting_order import OrderStep
 
 # Share of an accelerator's memory that a set may take. Larger sets stay on the host and are copied batch by batch.
 _SHARE_OF_ACCELERATOR = 1 / 32
@@ -92,8 +90,7 @@ class InMemory:
     def close(self) -> None:
         """Do nothing, because the split holds memory only."""
 
-    def batch(self, walk: DataPass, order: NDArray[np.int64], step: OrderStep) -> Batch:
-        mine = order[step.share(walk.rank, walk.ranks)]
+    def batch(self, walk: DataPass, mine: NDArray[np.int64], of_all_ranks: int) -> Batch:
         numbers = torch.from_numpy(mine.copy())  # the order is shared, and read-only
         pixels = self._pixels.gather(numbers, walk.device)
         if walk.augment and self._padding:
@@ -104,28 +101,21 @@ class InMemory:
             pixels = self._noise.added(pixels, mine, walk.seed, walk.epoch)
         labels = to_device(self._labels[numbers], walk.device)
         images = self._normalise(pixels, walk.dtype, walk.channels_last)
-        return Batch(images, labels, len(mine), step.images)
+        return Batch(images, labels, len(mine), of_all_ranks)
 
 
-class _InlineBatches:
+class _InlineBatches(StepBatches):
     def __init__(self, split: InMemory, walk: DataPass) -> None:
+        super().__init__(walk, split.images)
         self._split = split
-        self._walk = walk
-        self._order = walk.order(split.images)
-        self._steps = walk.steps(split.images)
         self._next = 0
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self
 
     def __next__(self) -> Batch:
         if self._next == len(self._steps):
             raise StopIteration
         self._next += 1
-        return self._split.batch(self._walk, self._order, self._steps[self._next - 1])
+        step = self._steps[self._next - 1]
+        return self._split.batch(self._walk, self._mine(step), step.images)
 
     def close(self) -> None:
         self._next = len(self._steps)

@@ -6,7 +6,7 @@ A pass may begin long before it is used (`prime`). The first step of an epoch or
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data.batches import Batch, Batches, DataPass
+from aiperf.data.batches import Batch, Batches, DataPass, StepBatches
 from aiperf.data.crops import Box, Crop, shifts
 from aiperf.data.decode import Corrupt, Jpeg, decode, decoded, jpeg, require_nvjpeg
 from aiperf.data.errors import CorruptImages, DamagedData
@@ -174,26 +174,18 @@ class Streamed:
         self.encoded.close()
 
 
-class _StreamedBatches:
+class _StreamedBatches(StepBatches):
     def __init__(self, split: Streamed, walk: DataPass) -> None:
         if split.on_gpu:
             require_nvjpeg(walk.device)
+        super().__init__(walk, split.images)
         self._split = split
-        self._walk = walk
-        self._order = walk.order(split.images)
-        self._steps = walk.steps(split.images)
         self._crop = split.encoded.crop(walk)
         self._submitted = 0
         self._ahead: deque[_Ahead] = deque()
         self._uploaded: _Uploaded | None = None
         self._is_closed = False
         self._is_announced = False
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self
 
     def __next__(self) -> Batch:
         uploaded = self._next_uploaded()
@@ -237,7 +229,7 @@ class _StreamedBatches:
 
     def _submit(self, step: OrderStep) -> _Ahead:
         walk, encoded = self._walk, self._split.encoded
-        mine = self._order[step.share(walk.rank, walk.ranks)]
+        mine = self._mine(step)
         shape = (len(mine), encoded.image, encoded.image, encoded.channels)
         pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=walk.device.type == "cuda")
         rows = pixels.numpy()

@@ -111,7 +111,7 @@ class _File:
 def _files(root: Path, split: str, samples: Samples) -> Iterator[_File]:
     sizes, times = samples.sizes_and_times
     for number in range(len(samples)):
-        name = name_text(Path(samples.word(number)).relative_to(root).as_posix())
+        name = name_text(Path(samples.path_text(number)).relative_to(root).as_posix())
         yield _File(FileCheck(name, int(sizes[number]), int(times[number]), "", split), samples, number)
 
 

@@ -77,7 +77,7 @@ def test_names_that_are_no_text_are_indexed_too(root: Path) -> None:
     conf = indexed(root)
 
     found = listing(conf).training
-    assert [Path(found.word(number)).name for number in range(6)].count(odd) == 1
+    assert [Path(found.path_text(number)).name for number in range(6)].count(odd) == 1
     assert data_fingerprint(conf) == listing(conf, ignore_index=True).fingerprint
 
 

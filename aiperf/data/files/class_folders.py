@@ -48,7 +48,7 @@ class ClassFolders:
         """Return the file names of one class, sorted, without the folder."""
         return [self._name(index) for index in range(int(self._firsts[label]), int(self._firsts[label + 1]))]
 
-    def word(self, index: int) -> str:
+    def path_text(self, index: int) -> str:
         """Return the path of a file as text, FOLDER/CLASS/NAME. `index`: position of the file in the sequence, from 0."""
         label = int(np.searchsorted(self._firsts, index, side="right")) - 1
         return self._prefixes[label] + self._name(index)
@@ -70,7 +70,7 @@ class ClassFolders:
         return len(self.ends)
 
     def __getitem__(self, index: int) -> Path:
-        return Path(self.word(index))
+        return Path(self.path_text(index))
 
     def __iter__(self) -> Iterator[Path]:
         return (self[index] for index in range(len(self)))

@@ -21,7 +21,7 @@ from aiperf.data.files.samples import Samples
 def of_splits(root: Path, splits: Sequence[Samples]) -> str:
     cut = len(str(root)) + 1
     return of_lines(
-        (split.word(index)[cut:], label, size)
+        (split.path_text(index)[cut:], label, size)
         for split in splits
         for index, (label, size) in enumerate(zip(split.labels.tolist(), split.sizes().tolist(), strict=True))
     )

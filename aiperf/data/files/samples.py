@@ -84,19 +84,19 @@ class Samples:
 
     def name(self, index: int) -> str:
         """Return the path of an image's file, or SHARD:MEMBER, as text for messages and records."""
-        return name_text(self.word(index))
+        return name_text(self.path_text(index))
 
-    def word(self, index: int) -> str:
+    def path_text(self, index: int) -> str:
         """Return the path of an image's file, or SHARD:MEMBER, as in the file system."""
         if isinstance(self.paths, ClassFolders):
-            return self.paths.word(index)
+            return self.paths.path_text(index)
         return f"{self.paths[self.shard[index]]}:{self.keys[index]}"
 
     def read(self, index: int) -> bytes:
         """Return the encoded image. Raise OSError if it is cut short, and StaleIndex if its size differs from the index."""
         path: str | Path
         if isinstance(self.paths, ClassFolders):
-            path, offset, length = self.paths.word(index), 0, -1
+            path, offset, length = self.paths.path_text(index), 0, -1
         else:
             path, offset, length = self.paths[self.shard[index]], int(self.offset[index]), int(self.length[index])
         # O_NONBLOCK: do not wait for a FIFO that replaced an image
@@ -127,8 +127,8 @@ class Samples:
     def sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Bytes of each image, and time of change of its file or shard in nanoseconds. Examined once, at the first access."""
         with ThreadPoolExecutor(_THREADS) as pool:
-            words = (self.word(index) for index in range(len(self))) if not self.is_sharded else self.paths
-            stats = list(pool.map(os.stat, words, chunksize=64))
+            paths = (self.path_text(index) for index in range(len(self))) if not self.is_sharded else self.paths
+            stats = list(pool.map(os.stat, paths, chunksize=64))
         times = np.array([s.st_mtime_ns for s in stats], np.int64)
         if self.is_sharded:
             return self.length, times[self.shard]

@@ -1,7 +1,4 @@
-"""Options of the simulated faults: one class per fault, with the limits of each field.
-
-aiperf/simulate/faults.py implements them.
-"""
+"""Options of the simulated faults: one class per fault, with the limits of each field."""
 
 from __future__ import annotations
 
@@ -102,6 +99,5 @@ AnyFault = (
     | MemoryRunsOutConf
     | CheckpointsUnwrittenConf
 )
-"""Options of any fault."""
 FAULTS: tuple[type[AnyFault], ...] = get_args(AnyFault)
 """Option classes of all faults."""

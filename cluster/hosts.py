@@ -1,11 +1,4 @@
-"""Option +cluster=hosts: a run on hosts that are reached by ssh. Example: `+cluster=hosts 'cluster.hosts=[n1,n2]'`.
-
-No scheduler is needed, and nothing is installed on them.
-
-The machine on which the command is typed is the head. It runs Ray's head and the driver, and trains only if it is in the
-list. The driver connects to each other host by one ssh process with the user's keys, and the host joins through the run's
-folder. The commands are made here as lists of words. `aiperf.drive.ray.cluster.invited_hosts` runs them.
-"""
+"""Option +cluster=hosts: a run on hosts that are reached by ssh. Example: `+cluster=hosts 'cluster.hosts=[n1,n2]'`."""
 
 from __future__ import annotations
 
@@ -224,10 +217,7 @@ def expanded(word: str) -> list[str]:
 
 
 def fault_of(status: int, errors: Sequence[str]) -> str:
-    """Return a text on the reason why a host cannot join. It contains the last three lines of the error output.
-
-    `status`: exit status of `check_command`. `errors`: lines of its standard error.
-    """
+    """Return a text on the reason why a host cannot join."""
     own = [line.strip() for line in errors if line.strip()]
     words = " | ".join(own[-3:])
     if status == 255:  # ssh's own

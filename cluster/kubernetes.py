@@ -1,7 +1,4 @@
-"""Option +cluster=kubernetes: a run in pods of a Kubernetes cluster.
-
-`cluster.manifests` makes the manifests as values, and `cluster.kubernetes_job` applies and follows them.
-"""
+"""Option +cluster=kubernetes: a run in pods of a Kubernetes cluster."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Calls of the Kubernetes API that a run needs: create, read and delete objects, read logs, run commands in pods.
-
-It uses the official Python client, an extra of this package.
-"""
+"""Calls of the Kubernetes API that a run needs: create, read and delete objects, read logs, run commands in pods."""
 
 from __future__ import annotations
 
@@ -37,13 +34,10 @@ _KINDS = {
 
 
 class Api:
-    """Access to one namespace of the Kubernetes API, as the user's kubeconfig defines it. In a pod: as its service account."""
+    """Access to one namespace of the Kubernetes API, as the user's kubeconfig defines it."""
 
     def __init__(self, namespace: str) -> None:
-        """Connect to `namespace`.
-
-        Raise ClusterError if the Python client is not installed, or if there is no usable kubeconfig.
-        """
+        """Connect to `namespace`."""
         try:
             import kubernetes
             import yaml
@@ -71,41 +65,24 @@ class Api:
         self._client: Any = kubernetes.client
 
     def create(self, manifest: Manifest) -> Manifest:
-        """Create an object, and return it as the server stored it. The server rejects unknown fields.
-
-        Raises:
-            AlreadyThere: an object of this kind and name exists.
-            ClusterError: the server refused it (the message is the server's), or does not answer within 30 s.
-        """
+        """Create an object, and return it as the server stored it. The server rejects unknown fields."""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         return self._act("making", "create", kind, name, manifest, field_validation="Strict")
 
     def read(self, kind: str, name: str) -> Manifest | None:
-        """Return an object, for example kind 'Job', by its name. None if it does not exist.
-
-        Raises:
-            ClusterError: the server refuses the request, or does not answer within 30 s.
-        """
+        """Return an object, for example kind 'Job', by its name. None if it does not exist."""
         try:
             return {"kind": kind, **self._act("reading", "read", kind, name)}
         except _NotFound:
             return None
 
     def delete(self, kind: str, name: str) -> None:
-        """Request the deletion of an object and of all objects that it owns. Does not wait. A missing object is no error.
-
-        Raises:
-            ClusterError: the server refuses the request, or does not answer within 30 s.
-        """
+        """Request the deletion of an object and of all objects that it owns. Does not wait. A missing object is no error."""
         with suppress(_NotFound):
             self._act("deleting", "delete", kind, name, propagation_policy="Foreground")
 
     def await_deletion(self, kind: str, name: str) -> None:
-        """Wait until an object does not exist any more, at most 120 s. `kind`: kind as in a manifest, such as 'Pod' or 'Job'.
-
-        Raises:
-            ClusterError: it still exists then, or the server refuses the request or does not answer.
-        """
+        """Wait until an object does not exist any more, at most 120 s."""
         deadline = time.monotonic() + GONE_SECONDS
         while self.read(kind, name) is not None:
             if time.monotonic() > deadline:
@@ -116,13 +93,6 @@ class Api:
             time.sleep(LOOK_SECONDS)
 
     def own(self, manifests: Sequence[Manifest], owner: Manifest) -> None:
-        """Record `owner` as the owner of the objects in `manifests`. The server then deletes them together with their owner.
-
-        `owner`: an object as `create` returned it, with its uid.
-
-        Raises:
-            ClusterError: the server refuses the request, or does not answer within 30 s.
-        """
         reference = {
             "apiVersion": owner["apiVersion"],
             "kind": owner["kind"],
@@ -134,26 +104,14 @@ class Api:
             self._act("giving an owner to", "patch", manifest["kind"], manifest["metadata"]["name"], change)
 
     def pods(self, run: str) -> list[Manifest]:
-        """Return all pods of a run, as dictionaries with the server's fields.
-
-        `run`: name of the run's objects, which is a label of its pods.
-
-        Raises:
-            ClusterError: the server refuses the request, or does not answer within 30 s.
-        """
+        """Return all pods of a run, as dictionaries with the server's fields."""
         core = self._client.CoreV1Api()
         selector = f"{RUN_LABEL}={run}"
         answer = self._request("listing pods", core.list_namespaced_pod, self._namespace, label_selector=selector)
         return list(answer["items"])
 
     def warnings(self, run: str, names: Sequence[str] | None = None) -> list[Manifest]:
-        """Return the events of type Warning about objects with names that begin with `run`, as dictionaries.
-
-        `names`: only those about the objects of these names. The server then sends no events of others in the namespace.
-
-        Raises:
-            ClusterError: the server refuses the request, or does not answer within 30 s.
-        """
+        """Return the events of type Warning about objects with names that begin with `run`, as dictionaries."""
         found: list[Manifest] = []
         for about in [""] if names is None else [f",involvedObject.name={name}" for name in names]:
             listed, selector = self._client.CoreV1Api().list_namespaced_event, f"type=Warning{about}"
@@ -161,10 +119,7 @@ class Api:
         return [event for event in found if event["involvedObject"].get("name", "").startswith(run)]
 
     def last_lines(self, pod: str, container: str, count: int) -> list[str]:
-        """Return the last `count` lines of the log of a pod's container.
-
-        Empty if the server has no log of it, refuses the request or does not answer.
-        """
+        """Return the last `count` lines of the log of a pod's container."""
         read = self._client.CoreV1Api().read_namespaced_pod_log
         with suppress(ClusterError):
             body = self._answer(
@@ -174,11 +129,7 @@ class Api:
         return []
 
     def run_command(self, pod: str, container: str, command: Sequence[str]) -> str:
-        """Run a command in a container of a pod, wait up to 300 s for its end, and return its standard output.
-
-        Raises:
-            ClusterError: the command ended with another status than 0, did not end in time, or could not be started.
-        """
+        """Run a command in a container of a pod, wait up to 300 s for its end, and return its standard output."""
         from kubernetes.stream import stream
 
         core = self._client.CoreV1Api()
@@ -211,14 +162,7 @@ class Api:
         return str(output or "")
 
     def copy_folder(self, pod: str, container: str, folder: str, left_out: Sequence[str], to: Path) -> None:
-        """Copy the folder `folder` of a pod's container into the folder `to` of this machine.
-
-        `left_out`: names of files and folders directly in `folder` that are not copied.
-
-        Raises:
-            ClusterError: the copy failed. The original is unchanged.
-            OSError: a file cannot be written on this machine.
-        """
+        """Copy the folder `folder` of a pod's container into the folder `to` of this machine."""
         without = [f"--exclude=./{name}" for name in left_out]
         command = ["sh", "-c", 'cd "$0" && tar -czf - "$@" . | base64', folder, *without]
         try:
@@ -231,11 +175,7 @@ class Api:
             ) from error
 
     def await_running(self, pod: str) -> None:
-        """Wait until a pod is in the phase Running, at most 300 s.
-
-        Raises:
-            ClusterError: it ended, was deleted, or does not run after 300 s, or the server refuses or does not answer.
-        """
+        """Wait until a pod is in the phase Running, at most 300 s."""
         deadline = time.monotonic() + READER_SECONDS
         while True:
             state = self.read("Pod", pod)
@@ -299,10 +239,7 @@ class _NotFound(ClusterError):
 
 
 def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
-    """Write the files of an archive into `folder`, a link as a copy of its file. TarFile's filters exist from Python 3.11.4 on.
-
-    Raise TarError for a member that is outside of the folder or no file, and KeyError for a link to nothing in the archive.
-    """
+    """Write the files of an archive into `folder`, a link as a copy of its file."""
     for member in archive:
         if member.isdir():
             continue
@@ -317,10 +254,7 @@ def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
 
 
 def _status(call: Any, pod: str) -> int | None:
-    """Return the exit status of a command.
-
-    The server's last message has no number if it found no container to run the command in.
-    """
+    """Return the exit status of a command."""
     try:
         status: int | None = call.returncode
     except (ValueError, TypeError, LookupError) as error:
@@ -337,7 +271,6 @@ def _is_json(body: str | bytes | None) -> bool:
 
 
 def _server_message(status: int, body: str | bytes | None) -> str:
-    """Return the server's own message."""
     try:
         answer: Mapping[str, Any] = json.loads(body or "")
         return f"{status} {answer['reason']}: {answer['message']}"

@@ -41,8 +41,6 @@ def as_yaml(objects: Sequence[Manifest]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesJob:
-    """Run as a job of Kubernetes. The id of the job is the common name of the run's objects."""
-
     script: str
     folder: Path
     """Local folder of the run."""
@@ -75,14 +73,7 @@ class KubernetesJob:
         return False
 
     def submit(self, script: Path) -> str:
-        """Create all Kubernetes objects of the run, and return the job's id. Ended jobs of an earlier start are replaced.
-
-        `script`: not used.
-
-        Raises:
-            ClusterError: the API cannot be used, a job of this name still runs, or the server refused an object. Objects
-                created before the refused one are deleted.
-        """
+        """Create all Kubernetes objects of the run, and return the job's id."""
         api = self._api()
         jobs = self._jobs
         for job in jobs:
@@ -107,13 +98,7 @@ class KubernetesJob:
         raise AssertionError("a run on Kubernetes takes place in its own pods")
 
     def state(self, job: str) -> JobState:
-        """Return the state of the job: that of its RayJob, or of the Job of the head. A deleted one is over.
-
-        `job`: id of the job.
-
-        Raises:
-            ClusterError: the API refuses the request, or does not answer.
-        """
+        """Return the state of the job: that of its RayJob, or of the Job of the head."""
         api = self._api()
         kind, name = self._main
         job_object = api.read(kind, name)
@@ -131,23 +116,13 @@ class KubernetesJob:
         return replace(state, reason=f"{state.reason}. It waits without a limit. `{ends}` ends it")
 
     def cancel(self, job: str) -> None:
-        """Request the deletion of the job and of all objects that it owns. Does not wait. `job`: not used.
-
-        Raises:
-            ClusterError: the API refuses the request, or does not answer.
-        """
+        """Request the deletion of the job and of all objects that it owns. Does not wait. `job`: not used."""
         api = self._api()
         for each in self._jobs:
             api.delete(each["kind"], each["metadata"]["name"])
 
     def lines(self, job: str) -> Sequence[str]:
-        """Return the lines that `aiperf status` prints in the head's pod. Empty if no pod of the head answers.
-
-        `job`: id of the job.
-
-        Raises:
-            ClusterError: the API refuses the request, or does not answer.
-        """
+        """Return the lines that `aiperf status` prints in the head's pod."""
         api = self._api()
         for pod in api.pods(job):
             labels, phase = pod["metadata"].get("labels") or {}, (pod.get("status") or {}).get("phase")
@@ -159,15 +134,7 @@ class KubernetesJob:
         return ()
 
     def fetch(self, job: str) -> None:
-        """Copy the run's folder from the cluster into its local folder, without checkpoints. `job`: id of the job.
-
-        A temporary pod reads it, since the head's pod may have ended.
-
-        Raises:
-            NoReport: the run has no journal. The message has warnings and logs of its pods.
-            ClusterError: the copy failed.
-            OSError: a file cannot be written on this machine.
-        """
+        """Copy the run's folder from the cluster into its local folder, without checkpoints."""
         api = self._api()
         pod = self._reader()
         name: str = pod["metadata"]["name"]
@@ -274,11 +241,7 @@ LONGEST_REASON = 300
 def job_state(
     job: ApiObject, pods: Sequence[ApiObject], events: Sequence[ApiObject], most_workers: int = 0
 ) -> JobState:
-    """Return the state of a run's job from Kubernetes objects. No request is made.
-
-    `job`: the RayJob, or the Job of the head. `pods`: all pods of the run. `events`: warnings about its objects.
-    `most_workers`: pods of workers that the run asks for.
-    """
+    """Return the state of a run's job from Kubernetes objects."""
     heads = [pod for pod in pods if _role(pod) == "head"]
     running = [pod for pod in pods if _phase(pod) == "Running"]
     is_up = any(pod in running for pod in heads)

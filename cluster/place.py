@@ -1,9 +1,4 @@
-"""Interface of all kinds of cluster: classes of the option +cluster=KIND and the values that they return.
-
-A kind is a configuration class in its own file here, and is listed in `kinds.py`. It returns values: the Ray that the
-driver must use (`Place`), and the job to submit if a scheduler starts the machines (`BatchJob`). `aiperf.drive` carries
-them out. No other code depends on the kind.
-"""
+"""Interface of all kinds of cluster: classes of the option +cluster=KIND and the values that they return."""
 
 from __future__ import annotations
 
@@ -33,10 +28,7 @@ HEAD_LOST = 3
 
 
 def form(pattern: str, words: str) -> dict[str, tuple[str, str]]:
-    """Return the metadata of a dataclass field for an option: its text, or each text of a list, must match `pattern`.
-
-    `pattern`: regular expression for the whole text. `words`: the expected text in words, for error messages.
-    """
+    """Return the metadata of a dataclass field for an option: its text, or each text of a list, must match `pattern`."""
     return {"form": (pattern, words)}
 
 
@@ -113,7 +105,6 @@ class NodesAsked:
     most_nodes: int | None = None
     """Maximum number of nodes. None if it equals `nodes`."""
     accelerators: int | None = None
-    """Number of accelerators of each node."""
     accelerator: str | None = None
     """Model of the accelerators, or a part of its name."""
     accelerator_bytes: int | None = None
@@ -147,8 +138,6 @@ class JobSubmission:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """State of a job in its scheduler."""
-
     name: str
     """State in the scheduler's terms: PENDING, RUNNING, …"""
     reason: str
@@ -355,13 +344,7 @@ class SchedulerConf(NodesConf):
 
 
 def place_of(cluster: ClusterConf | None, environment: Mapping[str, str]) -> Place:
-    """Return the Ray that the driver must start or join. `cluster`: options of +cluster=. None: this machine alone.
-
-    `environment`: environment variables of this process.
-
-    Raises:
-        ClusterError: the allocation of the scheduler contradicts the options.
-    """
+    """Return the Ray that the driver must start or join."""
     return LocalPlace() if cluster is None else cluster.place(environment)
 
 

@@ -1,14 +1,11 @@
-"""Table of the network ports on which the processes of a run listen, for docs/security.md.
-
-`python -m tools.generated_docs` writes it there.
-"""
+"""Table of the network ports on which the processes of a run listen, for docs/security.md."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 HEAD_PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080}
-"""Fixed ports of Ray's head in a pod of KubeRay. Nodes have the metrics port only. The kernel chooses all other ports."""
+"""Fixed ports of Ray's head in a pod of KubeRay. Nodes have the metrics port only."""
 
 
 @dataclass(frozen=True, slots=True)

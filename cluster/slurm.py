@@ -1,8 +1,4 @@
-"""Option +cluster=slurm: a run on nodes of Slurm, by a batch script.
-
-Every run under Slurm uses the script. Outside an allocation sbatch submits it. Inside one (salloc) bash runs it. The script
-starts one step on the first node, with Ray's head and the driver, and one step on all other nodes, which join the head.
-"""
+"""Option +cluster=slurm: a run on nodes of Slurm, by a batch script. Every run under Slurm uses the script."""
 
 from __future__ import annotations
 
@@ -320,10 +316,7 @@ def quoted(value: str) -> str:
 
 
 def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
-    """Return the text of the bash script that runs a benchmark on all nodes of a job. Nothing is written.
-
-    `conf`: options of Slurm. `submission`: the run. sbatch submits the script, or bash runs it inside an allocation.
-    """
+    """Return the text of the bash script that runs a benchmark on all nodes of a job."""
     directives = [*conf._directives(submission.name, submission.folder, submission.seconds)]
     lines = [f"#SBATCH --{name}{f'={quoted(value)}' if value else ''}" for name, value in directives]
     for word in conf.extra:
@@ -441,11 +434,7 @@ class SlurmJob:
     program: str
 
     def submit(self, script: Path) -> str:
-        """Submit the script in the file `script` by sbatch. Return the job's id: JOB, or JOB;CLUSTER if sbatch names one.
-
-        Raises:
-            ClusterError: sbatch is not installed, refused the job (the message is that of sbatch), or printed no id.
-        """
+        """Submit the script in the file `script` by sbatch. Return the job's id: JOB, or JOB;CLUSTER if sbatch names one."""
         answer = _run("sbatch", "--parsable", str(script), keeps_locale=True)  # the job gets this environment
         ids = [line for line in answer if re.fullmatch(r"\d+(;\S+)?", line)]  # a site may print a greeting before
         if not ids:
@@ -455,11 +444,7 @@ class SlurmJob:
         return ids[-1]
 
     def run_in_allocation(self, script: Path) -> int:
-        """Run the file `script` by bash in the allocation of this process, and wait for its end. Return its exit status.
-
-        SIGINT, SIGTERM and SIGHUP are passed on: after the first one the script ends its run with a report, after the second
-        one at once.
-        """
+        """Run the file `script` by bash in the allocation of this process, and wait for its end."""
         started: list[subprocess.Popen[bytes]] = []
         asked: list[int] = []
 
@@ -484,12 +469,7 @@ class SlurmJob:
                 signal.signal(number, handler)
 
     def state(self, job: str) -> JobState:
-        """Return the state of the job with the id `job`, by squeue.
-
-        Raises:
-            UnknownJob: squeue does not know the job. Ended jobs are unknown after some minutes.
-            ClusterError: squeue is not installed or failed.
-        """
+        """Return the state of the job with the id `job`, by squeue."""
         number, on = _named(job)
         try:
             lines = _run("squeue", *on, "--noheader", "--states=all", f"--jobs={number}", "--format=%T|%r|%N")
@@ -509,7 +489,7 @@ class SlurmJob:
         return JobState(name, reason, nodes, OVER.fullmatch(name) is not None, is_hopeless)
 
     def cancel(self, job: str) -> None:
-        """End the job with the id `job` by scancel. Raise ClusterError if scancel is not installed or failed."""
+        """End the job with the id `job` by scancel."""
         number, on = _named(job)
         _run("scancel", *on, number)
 
@@ -560,11 +540,7 @@ def _named(job: str) -> tuple[str, list[str]]:
 
 
 def _run(*words: str, keeps_locale: bool = False) -> list[str]:
-    """Return the lines that a program of Slurm prints. `keeps_locale`: run it in the user's locale.
-
-    Raises:
-        ClusterError: it is missing, does not answer or fails. Contains its own message.
-    """
+    """Return the lines that a program of Slurm prints. `keeps_locale`: run it in the user's locale."""
     if shutil.which(words[0]) is None:
         raise ClusterError(
             f"+cluster=slurm needs Slurm's programs, but there is no {words[0]} here: log in to a node of the cluster, or "

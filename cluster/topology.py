@@ -1,7 +1,4 @@
-"""Time of an all-reduce (sum over all accelerators) in simulated networks, from latency and bandwidth of the links.
-
-The α–β model: a message of n bytes takes α + n/β.
-"""
+"""Time of an all-reduce (sum over all accelerators) in simulated networks, from latency and bandwidth of the links."""
 
 from __future__ import annotations
 

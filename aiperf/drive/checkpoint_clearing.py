@@ -1,12 +1,4 @@
-"""Removal of checkpoint files: during a run those of trials without further use, after its end all but the kept ones.
-
-A command to remove a checkpoint can be lost with a worker or driver. Files are chosen by their names and by the state of
-their trial in the journal (the event log of the run). Files of trials that are not in the journal are never removed.
-
-After the end of a run the best checkpoint is kept, or those that storage.checkpoints names. RunEnded is in the journal
-before any file is removed. If the driver is killed meanwhile, some or all files remain without a record in
-`aiperf.train.checkpoints.checkpoint_files`. Each remaining file is complete.
-"""
+"""Removal of checkpoint files: during a run those of trials without further use, after its end all but the kept ones."""
 
 from __future__ import annotations
 
@@ -48,9 +40,7 @@ class Best:
 def best_of(events: Iterable[AnyEvent | None], names: Iterable[str]) -> Best | None:
     """Return the checkpoint (trial, epoch, accuracy) with the best recorded accuracy among the files `names`.
 
-    `events`: lines of the journal. None means a skipped line. `names`: file names in the checkpoints folder. Among equal
-    accuracies, the earliest trial is returned. If an epoch was repeated, its latest accuracy counts. None if the journal
-    has no accuracy of these files.
+    None if the journal has no accuracy of these files.
     """
     existing = set(filter(None, map(checkpoint_of, names)))
     found: dict[tuple[int, int], Best] = {}
@@ -62,11 +52,7 @@ def best_of(events: Iterable[AnyEvent | None], names: Iterable[str]) -> Best | N
 
 @dataclass(slots=True)
 class BestEpoch:
-    """Hard link to the checkpoint of the run's best epoch so far. It keeps the weights after a worker removes the file.
-
-    Workers remove the file of an epoch when the next epoch is written, and all files of a trial without further use. On a
-    file system without hard links the best of the remaining checkpoints is kept at the end.
-    """
+    """Hard link to the checkpoint of the run's best epoch so far."""
 
     folder: CheckpointFolder
     best: Best | None = None
@@ -77,7 +63,7 @@ class BestEpoch:
     def of_run(cls, run_folder: Path) -> BestEpoch:
         """Return the link to the best checkpoint that an earlier driver (main process of a run) left in `run_folder`.
 
-        Its `best` is None if there is no such link. Links to any other checkpoint are removed.
+        Its `best` is None if there is no such link.
         """
         path = run_folder / CHECKPOINTS
         links = {file.name.removeprefix(BEST): file for file in path.glob(f"{BEST}*")}
@@ -88,10 +74,7 @@ class BestEpoch:
         return cls(CheckpointFolder(path), best)
 
     def take(self, events: Sequence[AnyEvent]) -> None:
-        """Make a hard link to the checkpoint of each epoch with a better accuracy than all epochs before it.
-
-        `events`: new events of the journal, in order. The link of the previous best epoch is removed.
-        """
+        """Make a hard link to the checkpoint of each epoch with a better accuracy than all epochs before it."""
         for event in events:
             if isinstance(event, EpochFinished):
                 place = (event.trial, event.epoch)
@@ -137,11 +120,9 @@ def _unlinked(folder: Path) -> None:
 
 
 def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
-    """Remove the checkpoint files of an ended run that `keep` does not keep. Return the record of kept and removed files.
+    """Remove the checkpoint files of an ended run that `keep` does not keep.
 
-    `keep`: 'best', 'all' or 'none' (option storage.checkpoints). The journal in `run_folder` must be complete. The record
-    and the network of the best checkpoint are written into the checkpoints folder, if the disk has space. A file that cannot
-    be removed is counted in the record. Return None and remove nothing if the run can be resumed or has no checkpoints.
+    Return None and remove nothing if the run can be resumed or has no checkpoints.
     """
     folder = run_folder / CHECKPOINTS
     if run.ended != CANNOT_BE_RESUMED or not folder.is_dir():
@@ -181,7 +162,7 @@ def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
 def forget(run_folder: Path) -> str | None:
     """Remove the record of kept checkpoints in `run_folder`, because the run continues after its end.
 
-    Return a warning for the user. Return None if there is no record.
+    Return None if there is no record.
     """
     record = run_folder / CHECKPOINTS / KEPT
     if not record.exists():
@@ -216,10 +197,7 @@ _OVER = frozenset({TrialState.FINISHED, TrialState.FAILED, TrialState.REJECTED, 
 
 
 def sweep(run: Run, folder: Path) -> None:
-    """Remove the checkpoint files of ended trials (trainings of one network) that no later trial inherits.
-
-    `run`: state of the run. `folder`: folder of its checkpoints. A file that cannot be removed remains, without an error.
-    """
+    """Remove the checkpoint files of ended trials (trainings of one network) that no later trial inherits."""
     names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
     numbers = {trial_of(name) for name in names if not name.startswith(BEST)}
     for trial in [trial for number, trial in run.trials.items() if number in numbers]:

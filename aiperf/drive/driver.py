@@ -1,8 +1,4 @@
-"""Main loop of a run: read messages of the workers, append events to the journal, decide, and send commands to workers.
-
-A command is sent only after the events that lead to it are on disk. Each turn of the loop writes to the disk once, however
-many events it appends.
-"""
+"""Main loop of a run: read messages of the workers, append events to the journal, decide, and send commands to workers."""
 
 from __future__ import annotations
 
@@ -47,7 +43,6 @@ class Driver:
     executor: Executor
     clock: Clock
     after_turn: Callable[[Driver], None] = lambda driver: None
-    """Called after every turn. Updates the live table."""
     after_commit: Callable[[Sequence[AnyEvent]], None] = lambda events: None
     """Called with the events of a turn once they are in the journal."""
     first_worker_seconds: float = 300.0
@@ -166,10 +161,7 @@ class Driver:
                 pass
 
     def _end(self, reason: str) -> None:
-        """Process the last reports of the workers, then write RunEnded.
-
-        At the end of the declared time workers report without a request. Before it they are asked to report.
-        """
+        """Process the last reports of the workers, then write RunEnded. Before it they are asked to report."""
         self._commit()
         last, run = self.run.duration, self.run
         if reason != "duration":
@@ -195,10 +187,7 @@ class Driver:
 
 
 def train_order(run: Run, start: events.TrialStarted) -> Train:
-    """Return the command to train that belongs to the event `start`, by which a trial is assigned to a worker.
-
-    `run`: the state of the run after this event. A trial is the training of one network.
-    """
+    """Return the command to train that belongs to the event `start`, by which a trial is assigned to a worker."""
     trial, schedule = run.trials[start.trial], run.schedule
     edges = [edge - start.at for edge in (run.started.warmup_seconds, run.duration) if edge > start.at]
     epochs = epoch_limit(schedule, trial.round) if trial.epochs is None else trial.epochs

@@ -21,18 +21,12 @@ Training = Callable[[Train], Iterator[Message]]
 
 
 class InlineExecutor:
-    """Executor (backend of the driver) with one worker in the driver's process.
-
-    It makes proposals at once, and trains while the driver waits for messages.
-    """
+    """Executor (backend of the driver) with one worker in the driver's process."""
 
     def __init__(
         self, proposer: Proposer, space: Space, train: Training, drop: Callable[[int], None], worker: int
     ) -> None:
-        """Create an executor. `proposer`: makes proposals. `space`: search space. `worker`: number of the worker.
-
-        `train`: runs a command to train and yields its messages. `drop`: removes the checkpoints of a trial by its number.
-        """
+        """Create an executor."""
         self._proposer = proposer
         self._history = History(space)
         self._train = train
@@ -64,10 +58,7 @@ class InlineExecutor:
         self._history.observe(observations)
 
     def send(self, order: Order) -> None:
-        """Carry out a command. A proposal is made at once. Training begins at the next call of `words`.
-
-        A command for another worker number is ignored. After the command Release the worker has the next number.
-        """
+        """Carry out a command. After the command Release the worker has the next number."""
         match order:
             case Drop():
                 self._drop(order.trial)
@@ -87,10 +78,7 @@ class InlineExecutor:
                 pass  # waiting for words trains on to the next one, which has them
 
     def messages(self, timeout: float) -> list[Message]:
-        """Return all waiting messages. If there are none, train until the next message, and return it.
-
-        Training may take longer than `timeout`. If nothing is being trained, wait at most 0.01 s and return an empty list.
-        """
+        """Return all waiting messages. If there are none, train until the next message, and return it."""
         if not self._unread:
             word = next(self._training, None)
             if word is None:

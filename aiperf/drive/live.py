@@ -1,9 +1,4 @@
-"""Display of a running run: a table in a terminal, or one line per minute if the output is not a terminal.
-
-The driver passes a function that makes a LiveView. It is called only when a refresh is due: at most twice a second, and
-within 2 % of the driver's time. No thread is started. The table shows the worst workers as far as the terminal has lines,
-and counts the others. rich fits it into the width.
-"""
+"""Display of a running run: a table in a terminal, or one line per minute if the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -37,17 +32,13 @@ OTHER_LINES = 13
 
 
 def terminal() -> Console:
-    """Return the output console (class of the library rich) for standard output.
-
-    It is treated as a file, without cursor control, if standard output is no terminal or TERM is 'dumb', 'unknown' or
-    missing.
-    """
+    """Return the output console (class of the library rich) for standard output."""
     can_move = sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
     return SanitizedConsole(force_terminal=can_move)
 
 
 class Live:
-    """Display of a run in progress, used in a `with` block. Other lines that are printed meanwhile appear above the table."""
+    """Display of a run in progress, used in a `with` block."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: returns a time in seconds. Only differences are used."""
@@ -58,11 +49,7 @@ class Live:
         """From the first refresh on, in a terminal."""
 
     def show(self, make: Callable[[], LiveView], *, is_last: bool = False) -> bool:
-        """Show the run if a refresh is due: every 0.5 s in a terminal, every 60 s otherwise. Return True if it was shown.
-
-        Refreshes are rarer if they would take more than 2 % of the time. `make`: returns the current state. It is called only
-        if the run is shown. `is_last`: show the run in any case. Its table then remains on the screen.
-        """
+        """Show the run if a refresh is due: every 0.5 s in a terminal, every 60 s otherwise."""
         before = self._clock()
         if before < self._next and not is_last:
             return False
@@ -104,10 +91,7 @@ def line(view: LiveView) -> str:
 
 
 def table(view: LiveView, height: int) -> Group:
-    """Return the table that shows a run in a terminal, for the library rich: heading, figures and one line per worker.
-
-    `height`: lines of the terminal. If the workers need more lines, only the worst are shown and the others counted.
-    """
+    """Return the table that shows a run in a terminal, for the library rich: heading, figures and one line per worker."""
     head, blank = Text.assemble((sanitize(view.run), "bold"), "  ", _left(view)), Text()
     figures = Columns(map(Text, _figures(view)), padding=(0, 3))  # a line of text would break groups of digits
     return Group(head, blank, figures, blank, *_workers(view, height), Text(_counts(view), "dim"))

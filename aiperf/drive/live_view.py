@@ -39,11 +39,7 @@ class WorkerView:
 
     @property
     def badness(self) -> tuple[int, float, int]:
-        """Sort key of a worker. Smaller keys have more problems: waiting first, then preparing, then long silent.
-
-        Members: state (0 waiting, 1 preparing, 2 training), negative seconds of silence (0 below 60 s), number of the
-        worker.
-        """
+        """Sort key of a worker."""
         silent = self.silent_seconds if self.silent_seconds >= SILENT_SECONDS else 0.0
         return (("waiting", "preparing").index(self.doing) if self.doing != "training" else 2, -silent, self.worker)
 
@@ -91,11 +87,7 @@ NOW_SECONDS = 30.0
 
 
 def live_view(run: Run, work_log: WorkLog, now: float) -> LiveView:
-    """Return the current state of a run for display, with rates in FLOPS and up to 100 workers.
-
-    `run`: state of the run. `work_log`: work intervals of the run so far. `now`: seconds since the run began, on the run's
-    clock.
-    """
+    """Return the current state of a run for display, with rates in FLOPS and up to 100 workers."""
     so_far = score(work_log, now)
     # Work is known up to the last report alone: a window that ended now would hold time without its work.
     last_report = max((run.trials[trial].interval_end for trial in islice(run.running, MOST_WORKERS)), default=now)

@@ -27,25 +27,14 @@ UNCHECKED = PreflightResult()
 class MachinesExecutor(Protocol):
     """Function that starts an executor (backend of the driver) on machines that are already running."""
 
-    def __call__(self, conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = ...) -> Executor:
-        """Return the executor. `folder`: the run's folder. `state`: the state of the run. `checked`: result of preflight."""
-        ...
+    def __call__(
+        self, conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = ...
+    ) -> Executor: ...
 
 
 @contextmanager
 def machines(conf: RunConf, folder: Path | None = None) -> Iterator[MachinesExecutor]:
-    """Start or join the machines of a run for a `with` block. Stop or leave them at its end.
-
-    Yield a function that starts an executor (backend of the driver) on them. `folder`: folder of an existing run, in which
-    other hosts find the address to join. None is allowed if no other host joins.
-
-    Raises:
-        BadConfiguration: the environment is not usable for Ray.
-        RuntimeNotStarted: Ray did not start, or an existing Ray cluster cannot be joined.
-        HostNotReached: a host cannot be reached by ssh or cannot run the benchmark.
-        NoWorkers: too few nodes joined in time.
-        ClusterError: the allocation of the scheduler contradicts the options.
-    """
+    """Start or join the machines of a run for a `with` block. None is allowed if no other host joins."""
     if conf.executor == "inline":
         yield _inline
         return
@@ -80,12 +69,10 @@ def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
 
 
 def publisher(conf: RunConf) -> Callable[[Driver], None]:
-    """Return a function that exports the run's metrics to Prometheus. The driver calls it after each turn of its loop.
+    """Return a function that exports the run's metrics to Prometheus.
 
-    The function does nothing unless the run uses an existing Ray cluster, because only this has an endpoint for metrics.
-
-    Raises:
-        ClusterError: the allocation of the scheduler contradicts the options.
+    The driver calls it after each turn of its loop. The function does nothing unless the run uses an existing Ray cluster,
+    because only this has an endpoint for metrics.
     """
     if not isinstance(place_of(conf.cluster, os.environ), Existing):
         return lambda driver: None
@@ -95,15 +82,7 @@ def publisher(conf: RunConf) -> Callable[[Driver], None]:
 
 
 def check(conf: RunConf, folder: Path | None, show: Callable[[str], None]) -> PreflightResult:
-    """Measure the running machines, compare them with limits (preflight), and return the events and the excluded nodes.
-
-    The result is empty with preflight.probes=none. `show`: called with the name of each probe on a cluster.
-    `folder`: folder of an existing run, in which test files are written. None: the folder of all runs (option runs).
-
-    Raises:
-        NoWorkers: all nodes that could hold a worker are excluded, or a node has a fault and preflight.broken=stop.
-        OSError: the folder cannot be written.
-    """
+    """Measure the running machines, compare them with limits (preflight), and return the events and the excluded nodes."""
     if (deep := depth(conf)) == "none":
         return UNCHECKED
     parent = folder or Path(conf.runs)
@@ -120,14 +99,7 @@ def check(conf: RunConf, folder: Path | None, show: Callable[[str], None]) -> Pr
 
 
 def worker_shape(conf: RunConf, checked: PreflightResult = UNCHECKED) -> WorkerShape:
-    """Return the accelerators, memory and cores of the workers (process groups that train networks) for the plan of a run.
-
-    `checked`: result of preflight. Its excluded nodes are ignored.
-
-    Raises:
-        NoWorkers: no node can hold a worker, or none answers.
-        BadConfiguration: the nodes do not match the options.
-    """
+    """Return the accelerators, memory and cores of the workers (process groups that train networks) for the plan of a run."""
     if conf.executor == "inline":
         return this_machine(conf)
     from aiperf.drive.ray.discovery import learn
@@ -161,10 +133,9 @@ def _data_set_of(conf: RunConf, state: SessionState) -> DataSetConf:
 
 
 def on_ray(conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
-    """Return an executor (backend of the driver) on the Ray cluster of this process. Its workers are not yet started.
+    """Return an executor (backend of the driver) on the Ray cluster of this process.
 
-    `folder`: the run's folder. `state`: the state of the run. `checked`: result of preflight (measurement of nodes).
-    A node that it found faulty gets no worker. `ray.init` must have been called.
+    Its workers are not yet started. `ray.init` must have been called.
     """
     from aiperf.drive.ray.ray_executor import RayExecutor
     from aiperf.drive.ray.worker_host import WorkerPlan

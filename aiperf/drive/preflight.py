@@ -1,8 +1,4 @@
-"""Measurement of nodes before a run (preflight): probes to run, nodes to exclude, and events for the journal.
-
-Nodes that are up are checked before the plan is made. Nodes that join later are checked by `drive/ray/node_admission.py`
-before a worker starts on them. On a single machine the driver's own process runs the probes, without Ray.
-"""
+"""Measurement of nodes before a run (preflight): probes to run, nodes to exclude, and events for the journal."""
 
 from __future__ import annotations
 
@@ -32,7 +28,6 @@ class PreflightResult:
     """Result of preflight (measurement of nodes before a run): one event per node, and the excluded nodes."""
 
     events: tuple[NodeChecked, ...] = ()
-    """One event per node, with `at` = 0."""
     excluded: frozenset[str] = frozenset()
     """Ray's identifiers of nodes that must hold no worker."""
     gate: Any = None
@@ -40,24 +35,14 @@ class PreflightResult:
 
 
 def depth(conf: RunConf) -> str:
-    """Return the extent of preflight: 'full', 'quick' (fewer and shorter probes) or 'none' (no measurement).
-
-    It is the option preflight.probes. For 'auto' it is 'quick' on one machine and 'full' on a cluster.
-    """
+    """Return the extent of preflight: 'full', 'quick' (fewer and shorter probes) or 'none' (no measurement)."""
     if conf.preflight.probes != "auto":
         return conf.preflight.probes
     return "quick" if conf.cluster is None else "full"
 
 
 def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
-    """Run the preflight probes on this machine without Ray, and return the measurements.
-
-    `parent`: folder for temporary test files. `is_full`: run the full list of probes, not the quick one. A probe that fails
-    or exceeds preflight.seconds has a failed measurement.
-
-    Raises:
-        OSError: `parent` cannot be written.
-    """
+    """Run the preflight probes on this machine without Ray, and return the measurements."""
     system = describe_usable()
     count = len(system.accelerators)
     with meeting(parent) as place:
@@ -76,14 +61,7 @@ def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
 def node_checks(
     new: Sequence[NodeReadings], known: Sequence[NodeReadings], conf: PreflightConf
 ) -> tuple[NodeChecked, ...]:
-    """Return one event for the journal per node in `new`, in the same sequence, with its measurements and faults.
-
-    `new`: nodes measured now. `known`: all measured nodes, including `new`. They are the basis of comparisons. `conf`:
-    limits, and the reaction to a fault.
-
-    Raises:
-        NoWorkers: a node in `new` has a fault, and preflight.broken=stop.
-    """
+    """Return one event for the journal per node in `new`, in the same sequence, with its measurements and faults."""
     verdicts = judge(known, conf)
     if conf.broken == "stop" and (faulty := [one for one in new if verdicts[one.node].faults]):
         faults = "; ".join(f"{one.host} ({one.address}): {', '.join(verdicts[one.node].faults)}" for one in faulty)
@@ -103,10 +81,6 @@ def _hash(one: NodeReadings) -> str | None:
 
 
 def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, described: set[str]) -> NodeChecked:
-    """Return the event of one node.
-
-    `described`: hashes of descriptions that the journal already contains. The hash of this node is added.
-    """
     measured = one.readings.get(CLOCK)
     off = clock_offset(measured) if measured is not None and measured.failed is None else None
     return NodeChecked(
@@ -125,11 +99,7 @@ def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, describ
 def nobody_left(
     places: Mapping[str, str], excluded: Collection[str], events: Sequence[NodeChecked]
 ) -> NoWorkers | None:
-    """Return the error to raise if all nodes that could hold a worker are excluded. None if a node is left.
-
-    `places`: address of each node that could hold a worker, by node identifier. `excluded`: identifiers of excluded nodes.
-    `events`: results of preflight, for the text of the error. None is also returned if `places` is empty.
-    """
+    """Return the error to raise if all nodes that could hold a worker are excluded. None if a node is left."""
     if not places or not set(places) <= set(excluded):
         return None
     addresses = set(places.values())
@@ -141,10 +111,7 @@ def nobody_left(
 
 
 def lines(events: Sequence[NodeChecked]) -> Iterator[str]:
-    """Yield the lines that are printed about preflight: a count of nodes, each fault, and differences between nodes.
-
-    `events`: one per node. No line if it is empty.
-    """
+    """Yield the lines that are printed about preflight: a count of nodes, each fault, and differences between nodes."""
     if not events:
         return
     excluded = sum(event.excluded for event in events)

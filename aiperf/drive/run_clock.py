@@ -35,10 +35,7 @@ def host_time() -> HostTime:
 
 
 class WallClock:
-    """Clock based on the time since the host booted.
-
-    It cannot be set, and it includes the time in which the host is suspended.
-    """
+    """Clock based on the time since the host booted."""
 
     def __init__(self, already: float = 0.0) -> None:
         """`already`: seconds from the beginning of the run to the creation of this object."""

@@ -43,8 +43,7 @@ from cluster.place import HEAD_FILE
 from searchers.history import History, Observation
 
 END_REQUEST = "end-requested"
-"""Name of a file in the run's folder that requests the same end as Ctrl-C, from any host that shares the folder. A
-batch script writes it before the time limit, since a signal would also reach Ray's processes."""
+"""Name of a file in the run's folder that requests the same end as Ctrl-C, from any host that shares the folder."""
 
 
 LOCK_SECONDS = 1.0
@@ -64,11 +63,7 @@ class SessionState:
 
     @classmethod
     def at(cls, first: RunStarted, follows: Following | None = None) -> SessionState:
-        """Return the state after the first event of a journal. `first`: this event.
-
-        `follows`: an earlier run with trials (trainings of one network) that this run repeats. None if this run searches by
-        itself.
-        """
+        """Return the state after the first event of a journal. None if this run searches by itself."""
         replay = None if follows is None else ReplayQueue(follows.work.trials)
         state = cls(begin(first), WorkLog(), History(space_of(first)), replay=replay)
         state.work_log.take(first)
@@ -96,22 +91,7 @@ def run_session(
     folder: Path | None = None,
     checks: Sequence[NodeChecked] = (),
 ) -> Path:
-    """Execute a new run from its beginning to its end. Return the folder with its journal.
-
-    `plan`: options, data set and starting network. `executor_of`: starts an executor (backend of the driver) for the run.
-    `after_turn`: called after each turn of the driver's loop. `folder`: an existing empty folder. None: a new one.
-    `checks`: results of preflight, written after the first event. Ctrl-C once ends the run and completes its files.
-    Checkpoints are removed at the end as storage.checkpoints requires.
-
-    Raises:
-        BadConfiguration: the file of option predict= is no prediction, or was made for other options, nodes or another
-            release.
-        NotAsAnnounced, AnnouncementsDamaged, AnnouncementsNotWritten, KeyUnusable: the announcement cannot be used.
-        RunStopped: no worker could be started or used, or a process of Ray was lost. The run can be resumed.
-        JournalNotLocked: the file system of the journal has no locks, or locking failed.
-        JournalNotWritten: an event could not be written, for example on a full disk.
-        JournalTakenAway: another program removed, replaced or changed the journal.
-    """
+    """Execute a new run from its beginning to its end."""
     sealed: list[AnyEvent] = [*checks, *_sealed_prediction(plan.conf, checks)]
     began = host_time()
     folder = folder or new_folder(plan.conf, began.unix)
@@ -133,11 +113,7 @@ def run_session(
 
 
 def _sealed_prediction(conf: RunConf, checks: Iterable[NodeChecked]) -> list[ScorePredicted]:
-    """Return the event of the prediction that `conf.predict` names, none without it.
-
-    Raises:
-        BadConfiguration: the prediction was made for other options, another release or other nodes.
-    """
+    """Return the event of the prediction that `conf.predict` names, none without it."""
     if conf.predict is None:
         return []
     content = read_prediction(Path(conf.predict))
@@ -172,16 +148,7 @@ class Resumable:
 
 
 def resumable(conf: RunConf) -> Resumable:
-    """Return the run of option resume=RUN, with its state at the end of its journal. Nothing is started or written.
-
-    `conf`: options. conf.resume must be set. conf.resume_until limits the lines of the journal.
-
-    Raises:
-        CannotResume: its declared time is over, it is simulated, or its journal has no complete line.
-        OtherRules: its proposals were made by another version of the proposal rules.
-        CannotFollow: the earlier run that it repeats has changed.
-        JournalDamaged, NoSuchRun: the journal cannot be read, or has no complete line.
-    """
+    """Return the run of option resume=RUN, with its state at the end of its journal."""
     assert conf.resume is not None
     folder = run_folder(conf.resume, conf.runs)
     reader = read(folder, conf.resume_until)
@@ -218,15 +185,7 @@ def resumable(conf: RunConf) -> Resumable:
 
 
 def require_free(folder: Path, patience_seconds: float = 0.0) -> None:
-    """Wait up to `patience_seconds` until no driver (main process of a run) writes the journal in `folder`.
-
-    The journal is not locked afterwards. On a file system without locks, return at once. The wait helps after a driver was
-    cut off from the cluster: it ends by itself when another driver has replaced its head file.
-
-    Raises:
-        JournalInUse: another driver still writes it.
-        JournalNotLocked: locking failed for another reason.
-    """
+    """Wait up to `patience_seconds` until no driver (main process of a run) writes the journal in `folder`."""
     deadline = time.monotonic() + patience_seconds
     while True:
         try:
@@ -245,19 +204,7 @@ def resume(
     after_turn: Callable[[Driver], None],
     checks: Sequence[NodeChecked] = (),
 ) -> Path:
-    """Continue a run that was killed or ended early, until its end. Return its folder.
-
-    `found`: the run and its state. `executor_of`: starts an executor (backend of the driver). `after_turn`: called after
-    each turn of the driver's loop. `checks`: results of preflight. Damaged or rolled-back lines are moved to a separate
-    file.
-
-    Raises:
-        JournalInUse: another driver writes the journal.
-        JournalNotLocked: its file system has no locks, or locking failed.
-        RunStopped: no worker could be started or used, or a process of Ray was lost. The run can be resumed again.
-        JournalNotWritten: an event could not be written.
-        JournalTakenAway: another program removed, replaced or changed the journal.
-    """
+    """Continue a run that was killed or ended early, until its end."""
     state = found.state
     with Journal(found.folder / NAME, found.reading) as journal:
         resumed = resumption(state.run, found.session, host_time(), journal.cut)
@@ -279,14 +226,7 @@ def resume(
 
 
 def resumption(run: Run, session: RunStarted | RunResumed, now: HostTime, cut: Cut | None = None) -> RunResumed:
-    """Return the event that records a resumption, with the time on the run's clock at which the run continues.
-
-    `run`: state at the end of the journal. `session`: event by which the last driver began. `now`: current time of this
-    host. `cut`: removed end of the journal. None: nothing was removed.
-
-    On the same boot of the same host the run's clock continues by the time since boot, independent of wall-clock changes.
-    Otherwise it continues by the wall clock. It never decreases.
-    """
+    """Return the event that records a resumption, with the time on the run's clock at which the run continues."""
     by_wall = now.unix - run.started.started_unix
     by_boot = None
     if session.boot_id is not None and session.boot_id == now.boot_id and session.boot_seconds is not None:
@@ -364,10 +304,7 @@ def _content(path: Path) -> bytes | None:
 
 @contextmanager
 def ending_on_interrupt(driver: Driver) -> Iterator[None]:
-    """Catch Ctrl-C, SIGTERM and a closed terminal in a `with` block, and end the run.
-
-    The first signal ends the run at the driver's next turn, with complete files. A second signal ends the process at once.
-    """
+    """Catch Ctrl-C, SIGTERM and a closed terminal in a `with` block, and end the run."""
 
     def end() -> None:
         driver.interrupted = True

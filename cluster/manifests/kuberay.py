@@ -1,11 +1,4 @@
-"""Kubernetes objects of a run with KubeRay (a RayJob, ray.io/v1).
-
-KubeRay's operator starts Ray's head, submits the driver there as a job, and starts workers when Ray's autoscaler requests
-them.
-
-KubeRay provides Ray's commands, addresses and token. It writes `ray start` with the head's address into each pod, and a
-Secret with its own token into the environment.
-"""
+"""Kubernetes objects of a run with KubeRay (a RayJob, ray.io/v1)."""
 
 from __future__ import annotations
 
@@ -30,7 +23,6 @@ from cluster.manifests.parts import (
 from cluster.ports import HEAD_PORTS
 
 GROUP = "workers"
-"""Name of the only worker group."""
 
 
 def objects(run: KubernetesRun) -> list[Manifest]:
@@ -44,10 +36,7 @@ def objects(run: KubernetesRun) -> list[Manifest]:
 
 
 def ray_job(run: KubernetesRun) -> Manifest:
-    """Return the manifest (a dictionary) of the RayJob: Ray's head, its workers, and the command of the driver.
-
-    The options are in an environment variable of the head. No shell between KubeRay and the driver interprets them.
-    """
+    """Return the manifest (a dictionary) of the RayJob: Ray's head, its workers, and the command of the driver."""
     spec: Manifest = {
         "entrypoint": f"python -m aiperf drive --supervised --options-in {OPTIONS} {run.folder}",
         "submissionMode": "K8sJobMode",

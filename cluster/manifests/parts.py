@@ -1,7 +1,4 @@
-"""Parts of the Kubernetes manifests of a run: names, labels, pods, resources, and network policies.
-
-A run has one head without accelerators and workers with them. The values come from `cluster.kubernetes.KubernetesConf`.
-"""
+"""Parts of the Kubernetes manifests of a run: names, labels, pods, resources, and network policies."""
 
 from __future__ import annotations
 
@@ -21,8 +18,7 @@ Manifest = dict[str, Any]
 RUN_LABEL, ROLE_LABEL = "aiperf-run", "aiperf-role"
 """Labels of a run's objects: the run's name, and the role of a pod (head, worker, submitter, reader)."""
 LONGEST_NAME = 40
-"""Maximum length of a run's name. KubeRay allows 47 characters for a RayJob, and Kubernetes 63 for derived names. This
-package appends at most seven."""
+"""Maximum length of a run's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +45,10 @@ class KubernetesRun:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Kubernetes labels that every object of the run has, by key."""
         return {RUN_LABEL: self.object_name, "app.kubernetes.io/part-of": "aiperf"}
 
     def metadata(self, suffix: str = "") -> Manifest:
-        """Return the metadata of one Kubernetes object: name, namespace, labels and annotations.
-
-        `suffix`: appended to the common name of the run's objects, for example '-head'.
-        """
+        """Return the metadata of one Kubernetes object: name, namespace, labels and annotations."""
         return {
             "name": f"{self.object_name}{suffix}",
             "namespace": self.choices.namespace,
@@ -108,12 +100,6 @@ OPTIONS = "AIPERF_OPTIONS"
 
 
 def template(run: KubernetesRun, role: str, container: Manifest, *, on: Sequence[str], account: str | None) -> Manifest:
-    """Return the template of a pod with one container.
-
-    `role`: 'head', 'worker', 'submitter' or 'reader', stored as a label. `container`: manifest of the container. `on`:
-    labels KEY=VALUE that the pod's node must have. `account`: service account. None: the pod may not use the Kubernetes
-    API.
-    """
     choices = run.choices
     spec: Manifest = {"restartPolicy": "Never"}
     if account is None:
@@ -175,10 +161,7 @@ def requirement(word: str) -> Manifest:
 
 
 def container(run: KubernetesRun, name: str, **parts: object) -> Manifest:
-    """Return the manifest of a container with the run's image and without any privilege.
-
-    `name`: name of the container. `parts`: its other fields, such as command, env and resources.
-    """
+    """Return the manifest of a container with the run's image and without any privilege."""
     return {
         "name": name,
         "image": run.choices.image,
@@ -194,10 +177,7 @@ def locked() -> Manifest:
 
 
 def mounts(run: KubernetesRun, role: str) -> list[Manifest]:
-    """Return the volume mounts of a container: folder of runs, data set (with cluster.data_claim), and /dev/shm.
-
-    `role`: role of the pod. Only 'head' and 'worker' have /dev/shm.
-    """
+    """Return the volume mounts of a container: folder of runs, data set (with cluster.data_claim), and /dev/shm."""
     choices = run.choices
     mounts_of_pod: list[Manifest] = [{"name": "runs", "mountPath": choices.runs_path}]
     if choices.data_claim is not None:
@@ -218,10 +198,7 @@ def _volumes(run: KubernetesRun, role: str) -> list[Manifest]:
 
 
 def environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> list[Manifest]:
-    """Return the environment variables of a container: those of all pods, those of cluster.env, and `more`.
-
-    `more`: values by name. Of equal names the last one counts.
-    """
+    """Return the environment variables of a container: those of all pods, those of cluster.env, and `more`."""
     own = {
         "HOME": "/tmp",  # the image has no home folder for an arbitrary user
         "USER": "aiperf",
@@ -235,7 +212,7 @@ def environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> li
 
 
 def token(secret: str) -> list[Manifest]:
-    """Return the environment variables that give Ray its token. `secret`: name of a Secret with the token under auth_token."""
+    """Return the environment variables that give Ray its token."""
     return [
         {"name": "RAY_AUTH_MODE", "value": "token"},
         {"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "auth_token"}}},
@@ -282,10 +259,7 @@ OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 
 
 def runs_claim(run: KubernetesRun) -> list[Manifest]:
-    """Return the PersistentVolumeClaim for the folder of runs, as a list of one. Empty without cluster.runs_size.
-
-    The end of a run does not delete the claim.
-    """
+    """Return the PersistentVolumeClaim for the folder of runs, as a list of one. Empty without cluster.runs_size."""
     choices = run.choices
     if choices.runs_size is None:
         return []
@@ -300,11 +274,7 @@ def runs_claim(run: KubernetesRun) -> list[Manifest]:
 
 
 def network_policies(run: KubernetesRun, *, has_operator: bool) -> list[Manifest]:
-    """Return the network policies of a run: only its own pods may connect to its pods.
-
-    `has_operator`: also allow KubeRay's operator to reach the dashboard port of the head. Pods in cluster.metrics_namespace
-    may reach the metrics port. Outgoing traffic (DNS, the API, data registries) is not limited.
-    """
+    """Return the network policies of a run: only its own pods may connect to its pods."""
     own: Manifest = {"podSelector": {"matchLabels": {RUN_LABEL: run.object_name}}}
     ingress: list[Manifest] = [{"from": [own]}]
     if (metrics := run.choices.metrics_namespace) is not None:
@@ -322,10 +292,7 @@ def network_policies(run: KubernetesRun, *, has_operator: bool) -> list[Manifest
 
 
 def account_of_head(run: KubernetesRun) -> list[Manifest]:
-    """Return ServiceAccount, Role and RoleBinding of a head with an autoscaler, with the rights that KubeRay chooses.
-
-    Empty if cluster.service_account names an account.
-    """
+    """Return ServiceAccount, Role and RoleBinding of a head with an autoscaler, with the rights that KubeRay chooses."""
     if run.choices.service_account is not None:
         return []
     rules: list[Manifest] = [

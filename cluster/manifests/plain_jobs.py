@@ -1,10 +1,4 @@
-"""Kubernetes objects of a run without KubeRay: one Job for the head, and one indexed Job for the workers.
-
-The head's pod has Ray's head and the driver. The pods of the workers join it.
-
-The workers read the head's address and Ray's token from a file in the run's folder (docs/clusters.md). The head's driver
-writes and removes it. There is no autoscaling: Kubernetes keeps the number of pods of the second Job.
-"""
+"""Kubernetes objects of a run without KubeRay: one Job for the head, and one indexed Job for the workers."""
 
 from __future__ import annotations
 
@@ -38,11 +32,7 @@ def objects(run: KubernetesRun) -> list[Manifest]:
 
 
 def head_job(run: KubernetesRun) -> Manifest:
-    """Return the manifest (a dictionary) of the Job of the head: one pod with Ray's head and the driver.
-
-    It is restarted after a failure, up to cluster.restarts times. Evictions and losses of a node are not counted. The
-    driver then resumes the run from its journal.
-    """
+    """Return the manifest (a dictionary) of the Job of the head: one pod with Ray's head and the driver."""
     choices = run.choices
     command = [*PYTHON, "drive", "--supervised", run.folder, *run.words]
     head = container(
@@ -65,10 +55,7 @@ def head_job(run: KubernetesRun) -> Manifest:
 
 
 def workers_job(run: KubernetesRun) -> Manifest:
-    """Return the manifest (a dictionary) of the Job of the workers: cluster.max_workers pods, one Ray node each.
-
-    Each pod ends when the run is over. A failed pod is restarted, up to 16 times without evictions and losses of a node.
-    """
+    """Return the manifest (a dictionary) of the Job of the workers: cluster.max_workers pods, one Ray node each."""
     choices = run.choices
     patience = f"{choices.join_seconds:.0f}"
     worker = container(

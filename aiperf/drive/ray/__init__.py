@@ -1,7 +1,4 @@
-"""Use of Ray for the workers of a run: the cluster, the actors on its nodes, and the messages between them.
-
-The selection of AMD devices is completed here, since Ray reads it when it is imported.
-"""
+"""Use of Ray for the workers of a run: the cluster, the actors on its nodes, and the messages between them."""
 
 import os
 

@@ -1,9 +1,4 @@
-"""Rules for repeated starts of workers after failures, and for the end of a run without workers. Independent of Ray.
-
-A place (node resources for one worker) is tried again without limit, after pauses that double. Before the first worker is
-up, the run ends when each place has used its tries or has failed with an error that the user can fix. Then no work is lost,
-and the user is informed at once. After the first worker is up, a failure at one place never ends the work at others.
-"""
+"""Rules for repeated starts of workers after failures, and for the end of a run without workers. Independent of Ray."""
 
 from __future__ import annotations
 
@@ -29,8 +24,7 @@ class StartLaw:
     """Limit for a worker's actor to get its place, from its request or from the last start of another actor on its
     node."""
     start_seconds: float = 3600.0
-    """Limit for the start of a worker's ranks. The ranks have shorter limits of their own. This limit is for a stopped
-    process."""
+    """Limit for the start of a worker's ranks."""
     alone_seconds: float = 600.0
     """Maximum time of a run without any worker after all are lost."""
 
@@ -61,10 +55,7 @@ class Failure:
 
 
 class Starts:
-    """Record of failed starts at each place (node resources for one worker), for all workers of a run.
-
-    All times `now` are seconds of one clock with any origin.
-    """
+    """Record of failed starts at each place (node resources for one worker), for all workers of a run."""
 
     def __init__(self, law: StartLaw, now: float) -> None:
         """`law`: limits. `now`: current time. The time without a worker is counted from it."""
@@ -82,9 +73,8 @@ class Starts:
     def failed(
         self, slot: Slot, now: float, reason: str, error: AiperfError | None = None, *, is_final: bool = False
     ) -> Failure:
-        """Record a failed start at the place `slot`. Return the number and reason of consecutive failures there.
+        """Record a failed start at the place `slot`.
 
-        Call it if a worker did not come up, was refused, or was lost after a short time. `reason`: text for messages.
         `error`: error that the user can fix, None otherwise. `is_final`: the place must never be tried again.
         """
         before = self._failures.get(slot)
@@ -95,18 +85,14 @@ class Starts:
     def lost(self, slot: Slot, now: float, lived: float, reason: str, error: AiperfError | None) -> None:
         """Record the loss of a worker that was up for `lived` seconds, as a failed start at its place `slot`.
 
-        After `long_life_seconds` the earlier failures at this place are forgotten first. `error`: error that the user can
-        fix, or None.
+        `error`: error that the user can fix, or None.
         """
         if lived >= self._law.long_life_seconds:
             self._failures.pop(slot, None)
         self.failed(slot, now, reason, error)
 
     def may(self, slot: Slot, now: float) -> bool:
-        """Return True if a worker may be started at the place `slot` at `now`, in seconds of the clock of all calls.
-
-        The last failure there must not be final, and the pause after it must be over.
-        """
+        """Return True if a worker may be started at the place `slot` at `now`, in seconds of the clock of all calls."""
         failure = self._failures.get(slot)
         if failure is None:
             return True
@@ -116,12 +102,7 @@ class Starts:
         return not failure.is_final and now - failure.at >= self._law.pause(failures)
 
     def hopeless(self, wanted: Collection[Slot], now: float) -> NoWorkers | None:
-        """Return the error that ends the run because no worker can be started. None if the run may continue.
-
-        `wanted`: all existing places for workers. Before the first worker is up, it is the error if each place has used its
-        tries, has a final failure, or failed with an error that the user can fix. Without places it is None. Later, it is the
-        error if no worker was up for `alone_seconds`.
-        """
+        """Return the error that ends the run because no worker can be started. None if the run may continue."""
         if self._has_been_up:
             return self._left_alone(now)
         if not wanted or not all(self._is_given_up(slot) for slot in wanted):

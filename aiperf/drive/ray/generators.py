@@ -1,8 +1,4 @@
-"""Ray actors that make proposals of networks in advance (generators), one per node.
-
-A proposal takes about 50 ms, independent of the length of the run. A worker needs one every few minutes, and one process
-serves all workers of its node. A process per worker would hold the same history several times.
-"""
+"""Ray actors that make proposals of networks in advance (generators), one per node."""
 
 from __future__ import annotations
 
@@ -27,10 +23,8 @@ from aiperf.rules.proposals import Proposer, make
 from searchers.history import History, Observation, Space
 
 GENERATOR_NICENESS = 10
-"""Niceness of generators. Training has priority on shared cores: the next proposal is requested while a trial is being
-prepared."""
 MOST_LOOSE = 1000
-"""Maximum number of packets that a new generator receives with its first order. More are stored once for all of them."""
+"""Maximum number of packets that a new generator receives with its first order."""
 
 
 class UpdateLog:
@@ -53,11 +47,7 @@ class UpdateLog:
         self._packets.append(pickle.dumps(list(observations), protocol=pickle.HIGHEST_PROTOCOL))
 
     def since(self, known: int) -> tuple[Any, list[bytes]]:
-        """Return the packets after the first `known` ones, as (stored, others), in sequence.
-
-        `stored`: the earlier part as a reference in Ray's object store, or an empty list. `others`: the rest as bytes. A
-        stored part is used for a new generator (`known` is 0) if there are more than 1,000 packets.
-        """
+        """Return the packets after the first `known` ones, as (stored, others), in sequence."""
         if known or self.count <= MOST_LOOSE:
             return [], self._packets[known:]
         if self.count - self._stored[0] > MOST_LOOSE:
@@ -83,10 +73,7 @@ class Generator:
         self._sender = Sender(mailbox)
 
     def propose(self, stored: list[bytes], loose: list[bytes], order: ProposalRequested) -> None:
-        """Add new results of trials to the history, make one proposal, and send it to the mailbox.
-
-        `stored`, `loose`: packets of an UpdateLog that this generator does not have, in sequence. `order`: the request.
-        """
+        """Add new results of trials to the history, make one proposal, and send it to the mailbox."""
         self._history.observe(observed([*stored, *loose]))
         self._sender.put([make(self._proposer, self._history, order)])
         self._sender.flush()
@@ -99,7 +86,6 @@ class _OfNode:
     actor: Any
     """Actor handle. Typed Any, since Ray's stubs (2.60) declare every method of an actor as never returning."""
     workers: set[int]
-    """Numbers of the workers on the node."""
     sent: int = 0
     """Number of history packets that it has received."""
     asked: dict[ray.ObjectRef[Any], ProposalRequested] = field(default_factory=dict)
@@ -111,10 +97,7 @@ class Generators:
     def __init__(
         self, making: WorkerParameters, runtime: Runtime, mailbox: ActorHandle[Any], updates: UpdateLog
     ) -> None:
-        """`making`: proposer and search space. `runtime`: Ray's processes. `mailbox`: actor that receives the proposals.
-
-        `updates`: all results of trials, from which each generator receives the part that it does not have.
-        """
+        """`making`: proposer and search space."""
         self._making = making
         self._runtime = runtime
         self._mailbox = mailbox
@@ -124,22 +107,13 @@ class Generators:
         """Node by open call. Pass finished calls to `look_at`."""
 
     def serve(self, node: str, worker: int) -> None:
-        """Assign worker number `worker` to the generator of its node. Start the generator if the node has none.
-
-        `node`: Ray's identifier of the node.
-        """
+        """Assign worker number `worker` to the generator of its node. Start the generator if the node has none."""
         if node not in self._of_node:
             self._of_node[node] = _OfNode(self._new(node), set())
         self._of_node[node].workers.add(worker)
 
     def leave(self, node: str, worker: int) -> None:
-        """Remove worker number `worker` from the generator of its node. Nothing if the node has no generator.
-
-        With the last worker of a node, the generator is killed and its open requests are dropped.
-
-        Raises:
-            RuntimeLost: Ray ended or did not answer.
-        """
+        """Remove worker number `worker` from the generator of its node."""
         generator = self._of_node.get(node)
         if generator is None:
             return
@@ -151,10 +125,7 @@ class Generators:
             self._runtime.call(partial(ray.kill, generator.actor), "ending a generator")
 
     def propose(self, node: str, order: ProposalRequested) -> None:
-        """Send a request for a proposal to a node's generator, with the results of trials that it does not have.
-
-        Return at once. `node`: Ray's identifier of a node with a worker. `order`: the request.
-        """
+        """Send a request for a proposal to a node's generator, with the results of trials that it does not have."""
         generator = self._of_node[node]
         call = generator.actor.propose.remote(*self._updates.since(generator.sent), order)
         generator.sent = self._updates.count
@@ -162,15 +133,7 @@ class Generators:
         self.calls[call] = node
 
     def look_at(self, done: Collection[ray.ObjectRef[Any]]) -> list[Message]:
-        """Process finished calls. Return the messages for the driver about generators that have failed.
-
-        `done`: finished calls, of which unknown ones are ignored. A generator that has died or raised an error is replaced.
-        For it the result has one HelperLost message, and one ProposalFailed message per open request of a worker that is
-        still on its node. Proposals themselves arrive in the mailbox.
-
-        Raises:
-            RuntimeLost: Ray ended or did not answer.
-        """
+        """Process finished calls."""
         failed: dict[str, list[tuple[ProposalRequested, str]]] = {}
         for call in done:
             node = self.calls.pop(call, None)

@@ -1,9 +1,4 @@
-"""Preflight of a Ray cluster's nodes (measurement before a run): sequence of the probes on all nodes.
-
-`aiperf.preflight` judges the results. Each node is measured alone, all nodes at the same time. Then pairs exchange data
-round by round, then all nodes together. A node that hangs or dies is left out of later probes. A slow node is measured
-again while the others are idle, since nodes that share hardware disturb each other.
-"""
+"""Preflight of a Ray cluster's nodes (measurement before a run): sequence of the probes on all nodes."""
 
 from __future__ import annotations
 
@@ -51,9 +46,7 @@ class NodeInspection:
     """Identifier of the driver's own node."""
     is_full: bool
     probes: Probes | None = None
-    """Probes of single nodes. Default: those of `probes.all_probes`."""
     clock: Clock = time.time
-    """Clock of the nodes. A test may replace it."""
     _begun: list[Inspector] = field(default_factory=list)
     """Nodes of the check in progress."""
     _is_over: threading.Event = field(default_factory=threading.Event)
@@ -67,11 +60,7 @@ class NodeInspection:
         recall(list(self._begun))
 
     def of(self, nodes: Sequence[Node], show: Show = silent) -> list[NodeReadings]:
-        """Measure these nodes and return the measurements of each, in the same sequence. Takes seconds to minutes.
-
-        `nodes`: entries of ray.nodes(). A node that does not answer has failed measurements. Raise OSError if the shared
-        folder cannot be written.
-        """
+        """Measure these nodes and return the measurements of each, in the same sequence. Takes seconds to minutes."""
         with meeting(self.parent) as place:
             setting = Setting("", place.folder, place.mark, Path(), 0, 1, self.dataset, self.trainer.precision)
             self._begun.extend(
@@ -159,7 +148,6 @@ class _Work:
                 self._readings[one.node][PAIRS] = _added(before, other.address, readings[one.node])
 
     def _reduced(self, groups: Sequence[Sequence[Inspector]]) -> list[dict[str, ProbeReading]]:
-        """Run an all-reduce in each group. Return the readings by node."""
         limit = self._conf.seconds
         probes: dict[str, Probe] = {}
         for group in groups:

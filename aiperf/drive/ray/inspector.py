@@ -1,7 +1,4 @@
-"""One node during preflight (measurement before a run): a Ray actor that runs the probes there.
-
-Every answer has a time limit. A node that hangs yields a failed measurement with the name of the probe.
-"""
+"""One node during preflight (measurement before a run): a Ray actor that runs the probes there."""
 
 from __future__ import annotations
 
@@ -84,10 +81,7 @@ class Inspector:
     """True if it did not answer in time or its actor is lost. It receives no more probes."""
 
     def measured(self, readings: Mapping[str, ProbeReading]) -> NodeReadings:
-        """Return all measurements of this node with its name, address and kind.
-
-        `readings`: measurement by name of the probe.
-        """
+        """Return all measurements of this node with its name, address and kind."""
         return NodeReadings(
             node=self.node,
             address=self.address,
@@ -100,11 +94,7 @@ class Inspector:
 
 
 def sent_to(node: Mapping[str, Any], setting: Setting, now: Clock, *, is_head: bool) -> Inspector:
-    """Request a Ray actor for probes (measurements) on a node. Return at once, before the actor runs.
-
-    `node`: entry of ray.nodes(). `setting`: input of the probes. `now`: clock function of the node. `is_head`: the node is
-    the head.
-    """
+    """Request a Ray actor for probes (measurements) on a node. Return at once, before the actor runs."""
     identifier, address = str(node["NodeID"]), str(node["NodeManagerAddress"])
     accelerators = int(node["Resources"].get("GPU", 0))
     processors = max(1, int(node["Resources"].get("CPU", 0)))
@@ -116,10 +106,7 @@ def sent_to(node: Mapping[str, Any], setting: Setting, now: Clock, *, is_head: b
 
 
 def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, ProbeReading]:
-    """Wait up to `seconds` + 15 s until each node has described itself, and store host name, kind and boot in its inspector.
-
-    Return a failed measurement for each node that did not answer, by node identifier. Empty if all answered.
-    """
+    """Wait up to `seconds` + 15 s until each node has described itself, and store host name, kind and boot in its inspector."""
     missing: dict[str, ProbeReading] = {}
     for one, answer, why in _answers({one.actor.who.remote(): one for one in inspectors}, seconds + GRACE_SECONDS):
         if why is None:
@@ -133,11 +120,7 @@ def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, Pro
 def measure_all(
     probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds: float, at_once: int | None = None
 ) -> dict[str, ProbeReading]:
-    """Run one probe (measurement) per node, all or `at_once` at the same time. Return the measurement by node identifier.
-
-    `probes`: probe by node identifier. `seconds`: limit of each probe. Nodes without a probe, and nodes that did not answer
-    an earlier call, are left out. A node that does not answer within `seconds` + 15 s has a failed measurement.
-    """
+    """Run one probe (measurement) per node, all or `at_once` at the same time."""
     asked = [one for one in inspectors if not one.is_silent and one.node in probes]
     readings: dict[str, ProbeReading] = {}
     size = at_once or max(1, len(asked))
@@ -164,11 +147,7 @@ def _answers(calls: Mapping[Any, Inspector], limit: float) -> Iterator[tuple[Ins
 
 
 def clock_of(inspector: Inspector, now: Clock, seconds: float) -> ProbeReading:
-    """Measure the offset of a node's clock by up to 8 messages to it and back, one after the other.
-
-    `now`: clock function of the head. `seconds`: time after which no further message is sent. The measurement has failed if
-    the node does not answer a message within 5 s.
-    """
+    """Measure the offset of a node's clock by up to 8 messages to it and back, one after the other."""
     trips: list[RoundTrip] = []
     deadline = time.monotonic() + seconds
     while len(trips) < ROUND_TRIPS and time.monotonic() < deadline:

@@ -50,10 +50,9 @@ class Mailbox:
 
 
 class Sender:
-    """Sender of messages of one process to the mailbox. It keeps their sequence.
+    """Sender of messages of one process to the mailbox.
 
-    Ray starts the calls of an asynchronous actor in no fixed sequence. A call is therefore made only after the previous one
-    has been answered.
+    A call is therefore made only after the previous one has been answered.
     """
 
     def __init__(self, mailbox: ActorHandle[Any]) -> None:
@@ -67,14 +66,7 @@ class Sender:
         return not self._unsent and self._under_way is None
 
     def put(self, words: list[Message]) -> None:
-        """Send these messages, after earlier ones that are still unsent. An empty list sends the earlier ones.
-
-        Waits at most 0.5 s for the previous call. If it has not ended then, the messages are kept for the next call of
-        `put`. Repeat it until `is_done`.
-
-        Raises:
-            RayError: the mailbox has died.
-        """
+        """Send these messages, after earlier ones that are still unsent."""
         self._unsent += map(_encode, words)
         if self._under_way is not None:
             if not ray.wait([self._under_way], timeout=PATIENCE_SECONDS)[0]:
@@ -85,13 +77,13 @@ class Sender:
             self._under_way, self._unsent = self._mailbox.put.remote(self._unsent), []
 
     def flush(self) -> None:
-        """Wait, without limit, until all messages are in the mailbox. Raise RayError if the mailbox has died."""
+        """Wait, without limit, until all messages are in the mailbox."""
         while not self.is_done:
             self.put([])
 
 
 def open_mailbox() -> Any:
-    """Start a new, empty mailbox on the head node and return its actor. Typed Any, since Ray's stubs (2.60) misread actors."""
+    """Start a new, empty mailbox on the head node and return its actor."""
     head = ray.get_runtime_context().get_node_id()
     return Mailbox.options(  # type: ignore[attr-defined]
         scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False)
@@ -99,9 +91,5 @@ def open_mailbox() -> Any:
 
 
 def received(mailbox: Any, timeout: float) -> list[Message]:
-    """Remove and return all messages in a mailbox. Wait up to `timeout` seconds for the first. Empty if none arrived.
-
-    Raises:
-        RayError: the mailbox has died, or does not answer within `timeout` + 60 s (GetTimeoutError).
-    """
+    """Remove and return all messages in a mailbox. Wait up to `timeout` seconds for the first. Empty if none arrived."""
     return [_decode(word) for word in ray.get(mailbox.take.remote(timeout), timeout=timeout + ANSWER_SECONDS)]

@@ -1,10 +1,4 @@
-"""Export of a run's metrics to the Prometheus endpoint of an existing Ray cluster.
-
-They are the values of the live table, set every few seconds.
-
-Ray adds the prefix "ray_". All metrics are gauges: after a resume the driver counts from the journal, and a counter would
-start at 0. An unknown value (the score during the warm-up) is not exported.
-"""
+"""Export of a run's metrics to the Prometheus endpoint of an existing Ray cluster."""
 
 from __future__ import annotations
 
@@ -39,11 +33,7 @@ RUN, STATE = "run", "state"
 
 
 def figures(driver: Driver) -> dict[tuple[str, str], float]:
-    """Return the current values of the metrics in METRICS. Key: (name of the metric, state), or (name, '') without states.
-
-    Rates are in FLOPS, times in seconds, shares and errors 0..1. Values that are not known yet, such as the score during
-    the warm-up, are left out. `driver`: main process of the run.
-    """
+    """Return the current values of the metrics in METRICS."""
     from aiperf.drive.live_view import live_view
 
     run, work_log = driver.run, driver.work_log
@@ -76,10 +66,9 @@ def figures(driver: Driver) -> dict[tuple[str, str], float]:
 
 
 def publisher(clock: Callable[[], float] = time.monotonic) -> Callable[[Driver], None]:
-    """Return a function that sets Ray's metrics of a run every 5 s. The driver calls it after each turn of its loop.
+    """Return a function that sets Ray's metrics of a run every 5 s.
 
-    `clock`: returns seconds with any origin. `ray.init` must have been called. If Ray's endpoint is missing (Ray without
-    its extra 'default'), the values are not exported.
+    The driver calls it after each turn of its loop. `ray.init` must have been called.
     """
     from ray.util.metrics import Gauge
 

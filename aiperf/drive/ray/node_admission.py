@@ -1,7 +1,4 @@
-"""Admission of Ray nodes to a run: a node may hold a worker only if preflight found no fault.
-
-Nodes that join later are checked during training, in a thread. The executor polls the result and never waits for it.
-"""
+"""Admission of Ray nodes to a run: a node may hold a worker only if preflight found no fault."""
 
 from __future__ import annotations
 
@@ -31,14 +28,7 @@ Inspect = Callable[[Sequence[Node], Show], list[NodeReadings]]
 
 
 def check_nodes(conf: RunConf, parent: Path, show: Show, *, is_full: bool) -> PreflightResult:
-    """Measure all nodes of the connected Ray cluster and judge them (preflight). Return events and excluded nodes.
-
-    `parent`: shared folder for test files. `show`: called with the name of each probe. `is_full`: run the full list of
-    probes, not the quick one.
-
-    Raises:
-        NoWorkers: all nodes that could hold a worker are excluded, or a node has a fault and preflight.broken=stop.
-    """
+    """Measure all nodes of the connected Ray cluster and judge them (preflight)."""
     head = ray.get_runtime_context().get_node_id()
     inspection = NodeInspection(conf.preflight, conf.dataset, conf.trainer, parent, head, is_full)
     nodes: list[dict[str, Any]] = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
@@ -53,14 +43,7 @@ def checked_by(
     stop: Callable[[], None] = lambda: None,
     show: Show = silent,
 ) -> PreflightResult:
-    """Measure `nodes` by the function `inspect` and judge them. Return events, excluded nodes and the check of later nodes.
-
-    `nodes`: entries of ray.nodes(). `conf`: limits, and the reaction to a fault. `accelerators_per_worker`: the option of
-    this name. `stop`: ends `inspect` from another thread.
-
-    Raises:
-        NoWorkers: all nodes that could hold a worker are excluded, or a node has a fault and preflight.broken=stop.
-    """
+    """Measure `nodes` by the function `inspect` and judge them."""
     measured = inspect(nodes, show)
     events = node_checks(measured, measured, conf)
     excluded = frozenset(one.node for one, event in zip(measured, events, strict=True) if event.excluded)
@@ -82,10 +65,7 @@ def _unmeasured(node: Node, why: str) -> NodeReadings:
 
 
 class NodeAdmission:
-    """Check of nodes that join the Ray cluster during a run, before workers are placed on them.
-
-    It is used by the driver's thread only.
-    """
+    """Check of nodes that join the Ray cluster during a run, before workers are placed on them."""
 
     def __init__(
         self,
@@ -95,10 +75,6 @@ class NodeAdmission:
         excluded: Collection[str],
         stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """`inspect`: measures nodes. `measured`: nodes measured before. `excluded`: identifiers of excluded nodes.
-
-        `stop`: ends `inspect` from another thread.
-        """
         self._inspect = inspect
         self._conf = conf
         self._measured = {one.node: one for one in measured}
@@ -112,8 +88,7 @@ class NodeAdmission:
     def look(self, nodes: Sequence[Node], slots: Slots) -> tuple[Slots, list[NodeChecked]]:
         """Return (places on checked nodes that are not excluded, events of nodes checked since the last call).
 
-        `nodes`: entries of ray.nodes(). `slots`: places for workers on all nodes. Nodes with a place that were never checked
-        are measured in a background thread, unless a check is in progress. Does not wait.
+        Nodes with a place that were never checked are measured in a background thread, unless a check is in progress.
         """
         inspected = self._results(slots)
         unknown = {share.node for slot in slots.wanted for share in slot.shares} - self._measured.keys()
@@ -125,10 +100,7 @@ class NodeAdmission:
         return replace(slots, wanted=tuple(allowed)), inspected
 
     def close(self) -> None:
-        """End the check in progress, if any, and wait up to 30 s for it.
-
-        Call it before `ray.shutdown`: a later call from the background thread would start another Ray.
-        """
+        """End the check in progress, if any, and wait up to 30 s for it."""
         if self._readings is not None:
             self._stop()
             wait([self._readings], CLOSE_SECONDS)

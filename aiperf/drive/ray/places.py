@@ -1,7 +1,4 @@
-"""Free and used places for workers on the current nodes. A place is the share of one or several nodes for one worker.
-
-The places are recomputed only when a node was added, lost or excluded. A worker keeps its place while its node lives.
-"""
+"""Free and used places for workers on the current nodes. A place is the share of one or several nodes for one worker."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ class Places:
     """Places (node resources for one worker each) of one executor, with the worker at each."""
 
     def __init__(self, holds: Holds) -> None:
-        """`holds`: function that returns the places on given nodes. It is `slots` with the parameters of the run."""
         self._holds = holds
         self._nodes: Sequence[Mapping[str, Any]] = ()
         self.held = holds(())
@@ -44,10 +40,6 @@ class Places:
         self.free = {slot: None for slot in allowed.wanted if slot not in self._taken}
 
     def exclude(self, node: str, reason: str) -> None:
-        """Exclude a node from new workers. Workers that are on it are returned by `to_release`.
-
-        `node`: Ray's identifier. `reason`: text for messages.
-        """
         self.excluded[node] = reason
         self._compute()
 
@@ -61,10 +53,7 @@ class Places:
         self.free.pop(slot, None)
 
     def leave(self, slot: Slot, worker: int) -> None:
-        """Record that worker number `worker` has left the place `slot`. Nothing if this worker is not there.
-
-        If the place spanned several nodes, or nodes with accelerators hold no worker, the places are computed again.
-        """
+        """Record that worker number `worker` has left the place `slot`. Nothing if this worker is not there."""
         if self._taken.get(slot) != worker:
             return
         del self._taken[slot]
@@ -74,10 +63,7 @@ class Places:
             self._compute()
 
     def to_release(self) -> list[int]:
-        """Return the numbers of the workers that must be ended.
-
-        Their leading node is alive, and one of their nodes is excluded.
-        """
+        """Return the numbers of the workers that must be ended."""
         return [
             worker
             for slot, worker in self._taken.items()

@@ -1,8 +1,4 @@
-"""Additional hosts of a worker that spans several nodes. The worker's first host creates a Ray actor on each other host.
-
-`aiperf.train.ranks.remote_ranks` runs inside the actor. Calls and messages use Ray's own channel, which requires the run's
-token. The actors end with the first host.
-"""
+"""Additional hosts of a worker that spans several nodes. The worker's first host creates a Ray actor on each other host."""
 
 from __future__ import annotations
 
@@ -29,8 +25,7 @@ from aiperf.train.ranks.remote_ranks import DistantHost, HostProperties, HostRan
 PLACE_SECONDS = 300.0
 """Maximum time for an actor on another host to get its place and to answer."""
 LOOKS_PER_SECOND = 200.0
-"""Maximum polls per second of all other hosts together. With more than 40 hosts, each is polled less than five times a
-second."""
+"""Maximum polls per second of all other hosts together."""
 RECORDER_SECONDS = 10.0
 """Minimum interval between two recorders, as on the leading host."""
 
@@ -44,11 +39,6 @@ class RankHost:
     """Ray actor on an additional host of a worker. It starts training processes (ranks) there, and ends with the worker."""
 
     def __init__(self, recipe: Recipe, host: int, accelerators: int, started_unix: float, driver: str | None) -> None:
-        """`recipe`: parameters of the ranks. `host`: number of this host in the worker, from 1.
-
-        `accelerators`: number on this host. `started_unix`: start of the run in seconds since 1970. `driver`: identity of
-        the driver's process, for the telemetry.
-        """
         self._recipe = recipe
         self._host = host
         self._accelerators = accelerators
@@ -57,13 +47,7 @@ class RankHost:
         self._recorder_began = 0.0
 
     def hello(self, word: str | None) -> HostProperties:
-        """Prepare this host for training processes and telemetry. Return its name and the number of cores for the worker.
-
-        `word`: content of the file by which the driver marked the run's folder, awaited for up to 65 s. None: no check.
-
-        Raises:
-            NotShared: the run's folder is another one on this host.
-        """
+        """Prepare this host for training processes and telemetry."""
         if word is not None:
             check_shared(self._recipe.run_folder, word)
         self._outpost = HostRankServer(self._recipe)
@@ -73,10 +57,7 @@ class RankHost:
         return hello
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of `HostRankServer`, which controls the training processes on this host. Return its result.
-
-        `method`: name of the method. A report about a lost telemetry process is added to a result of type StartChanges.
-        """
+        """Call a method of `HostRankServer`, which controls the training processes on this host."""
         answer = getattr(self._outpost, method)(*arguments)
         return replace(answer, host_messages=self._messages()) if isinstance(answer, StartChanges) else answer
 
@@ -108,7 +89,7 @@ class RankHost:
 
 
 class RankHosts:
-    """Additional hosts of one worker that spans several nodes, each with its Ray actor. Created on the worker's first host."""
+    """Additional hosts of one worker that spans several nodes, each with its Ray actor."""
 
     def __init__(
         self,
@@ -118,16 +99,7 @@ class RankHosts:
         word: str | None,
         driver: str | None = None,
     ) -> None:
-        """Start an actor on each additional host, and return when all have answered.
-
-        `recipe`: parameters of the ranks on the first host. `shares`: accelerators and cores of each additional host.
-        `started_unix`: start of the run in seconds since 1970. `word`: content of the driver's marker file, checked on each
-        host. `driver`: identity of the driver's process.
-
-        Raises:
-            HostNotThere: a host did not answer within 300 s.
-            NotShared: the run's folder is another one on a host.
-        """
+        """Start an actor on each additional host, and return when all have answered."""
         self._actors: list[Any] = []
         try:
             for number, share in enumerate(shares, 1):

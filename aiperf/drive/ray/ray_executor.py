@@ -1,9 +1,4 @@
-"""Backend of a run on Ray: each worker is an actor on one node, and the driver sends it commands.
-
-Nodes that join later get workers too. A worker that dies is replaced under a new number while its node lives. Ray holds no
-state of trials: the journal is the only record, and the actors only train and propose. The cost of a poll grows with the
-number of workers (one wait for all open calls) and of nodes (one query of ray.nodes). All other work depends on changes.
-"""
+"""Backend of a run on Ray: each worker is an actor on one node, and the driver sends it commands."""
 
 from __future__ import annotations
 
@@ -68,13 +63,7 @@ class RayExecutor:
         law: StartLaw | None = None,
         gate: NodeAdmission | None = None,
     ) -> None:
-        """Create an executor. `ray.init` must have been called.
-
-        `plan`: parameters of all workers. Place and number are set for each. `first_worker`: number of the first worker.
-        `only_accelerators`: nodes without accelerators hold no workers, since the plan is for accelerators. `terms`: limits
-        of the plan for each worker. `open_group`: starts a worker's ranks. `law`: limits of starts. `gate`: check of nodes
-        that join later. None: all nodes may hold workers.
-        """
+        """Create an executor. `ray.init` must have been called."""
         self._making = WorkerParameters(replace(plan, word=leave_word(plan.folder)), proposer, space, open_group)
         self._law = law or StartLaw()
         self._gate = gate
@@ -98,13 +87,7 @@ class RayExecutor:
         self._generators = Generators(self._making, self._runtime, self._mailbox, self._updates)
 
     def start(self) -> None:
-        """Request a worker at each place (node resources for one worker) that may be used. Return before they are ready.
-
-        Each sends WorkerJoined when its training processes are ready.
-
-        Raises:
-            RuntimeLost: a process of Ray ended or did not answer.
-        """
+        """Request a worker at each place (node resources for one worker) that may be used. Return before they are ready."""
         with self._runtime.watched():
             self._look_for_places(time.monotonic())
 
@@ -114,13 +97,9 @@ class RayExecutor:
             self._updates.observe(observations)
 
     def send(self, order: Order) -> None:
-        """Send a command (propose, train, report, remove a checkpoint, release a worker). Does not wait for its result.
+        """Send a command (propose, train, report, remove a checkpoint, release a worker).
 
-        A command for a lost worker is ignored, because a message about the loss follows. The command to remove a checkpoint
-        waits until any worker is up.
-
-        Raises:
-            RuntimeLost: a process of Ray ended or did not answer.
+        Does not wait for its result. A command for a lost worker is ignored, because a message about the loss follows.
         """
         match order:
             case ProposalRequested() if order.worker in self._workers:
@@ -140,14 +119,9 @@ class RayExecutor:
                 assert_never(order)
 
     def messages(self, timeout: float) -> list[Message]:
-        """Remove and return the messages that have arrived. Wait up to `timeout` seconds for the first. Empty if none arrived.
+        """Remove and return the messages that have arrived.
 
-        Dead workers and new nodes are detected every 1 to 5 s, and workers are started on free places. The message about a
-        worker's death follows all its earlier messages.
-
-        Raises:
-            NoWorkers: no worker is up, and none can be started.
-            RuntimeLost: a process of Ray or the mailbox has died, or does not answer.
+        Wait up to `timeout` seconds for the first. Empty if none arrived.
         """
         try:
             with self._runtime.watched():
@@ -178,10 +152,7 @@ class RayExecutor:
         return words + own
 
     def close(self) -> None:
-        """End the check of new nodes, if any, and all workers. Wait up to 30 s for the check and 5 s for the workers.
-
-        If a process of Ray is lost, return without an error.
-        """
+        """End the check of new nodes, if any, and all workers. If a process of Ray is lost, return without an error."""
         with suppress(RuntimeLost):
             self._runtime.check()
             self._close()
@@ -228,10 +199,7 @@ class RayExecutor:
             self._drops = []
 
     def _look_at_drops(self, done: Collection[Call]) -> None:
-        """Repeat orders to remove a checkpoint that were lost with their worker.
-
-        Files that cannot be removed are reported at the end of the session (`checkpoint_clearing.py`).
-        """
+        """Repeat orders to remove a checkpoint that were lost with their worker."""
         for call in self._dropping.keys() & done:
             order = self._dropping.pop(call)
             try:
@@ -246,10 +214,7 @@ class RayExecutor:
     # --- looking
 
     def _look_at_calls(self, now: float) -> dict[int, str | None]:
-        """Return the workers that have ended (None) or whose start is given up (reason).
-
-        Remove released workers that have ended.
-        """
+        """Return the workers that have ended (None) or whose start is given up (reason)."""
         done = _done([*self._workers.calls(), *self._generators.calls, *self._dropping])
         self._look_at_drops(done)
         self._workers.answered(done, now)

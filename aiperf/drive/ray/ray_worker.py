@@ -45,7 +45,6 @@ class RayWorker:
     ping: Call
     """Ray call that ends when the worker's actor is placed on its node."""
     life: Call
-    """Ray call that ends when the worker has ended."""
     began: float
     """Time of the request, on the executor's clock."""
     up: float | None = None
@@ -54,10 +53,7 @@ class RayWorker:
 
 
 class ExecutorWorkers(dict[int, RayWorker]):
-    """Workers of one executor by number: those that are starting or up.
-
-    Released workers that have not ended are kept separately. All times `now` are seconds of the executor's monotonic clock.
-    """
+    """Workers of one executor by number: those that are starting or up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,10 +68,7 @@ class ExecutorWorkers(dict[int, RayWorker]):
         return [worker for worker in self.values() if worker.up is not None]
 
     def calls(self) -> list[Call]:
-        """Return the open Ray calls of all workers. Each ends when an actor has been placed or a worker has ended.
-
-        Released workers that have not ended are included.
-        """
+        """Return the open Ray calls of all workers. Released workers that have not ended are included."""
         waiting = (worker.ping for worker in self.values() if not worker.has_place)
         return [*(worker.life for worker in self.values()), *waiting, *self._leaving]
 
@@ -87,18 +80,11 @@ class ExecutorWorkers(dict[int, RayWorker]):
                 self._placed[worker.slot.node] = now
 
     def waited(self, worker: RayWorker, now: float) -> float:
-        """Return the seconds for which a worker has waited for its actor to be placed on a node.
-
-        The wait begins when the worker was requested, or when the last other worker was placed on its node if that is
-        later, since a node starts its actors one after the other.
-        """
+        """Return the seconds for which a worker has waited for its actor to be placed on a node."""
         return now - max(worker.began, self._placed.get(worker.slot.node, worker.began))
 
     def remove(self, number: int, now: float) -> RayWorker:
-        """Request the end of worker `number`, move it to the released workers, and return it. Does not wait for its end.
-
-        The worker first completes a checkpoint that it is writing.
-        """
+        """Request the end of worker `number`, move it to the released workers, and return it. Does not wait for its end."""
         worker = self.pop(number)
         worker.host.end.remote()
         self._leaving[worker.life] = (worker, now)
@@ -119,10 +105,10 @@ class ExecutorWorkers(dict[int, RayWorker]):
 
 
 def bring_up(making: WorkerParameters, number: int, slot: Slot, mailbox: ActorHandle[Any], now: float) -> RayWorker:
-    """Request a worker at the place `slot`. Return it at once, before its training processes are ready.
+    """Request a worker at the place `slot`.
 
-    `number`: number of the worker. `mailbox`: actor that receives its messages. `now`: time of the request. The actor is
-    bound to the place's node by node affinity. A placement group is not needed, since the actor fits on one node.
+    Return it at once, before its training processes are ready. A placement group is not needed, since the actor fits on one
+    node.
     """
     plan = replace(making.plan, worker=number, accelerators=slot.accelerators, cores=slot.cores)
     plan = replace(plan, address=slot.address, others=slot.others)
@@ -142,7 +128,7 @@ def remove(workers: Sequence[RayWorker]) -> None:
 
 
 def end_of(worker: RayWorker) -> tuple[str, AiperfError | None]:
-    """Return the reason of a worker's end as text, and the error that the user can fix, or None. Wait if it has not ended."""
+    """Return the reason of a worker's end as text, and the error that the user can fix, or None."""
     where = f"on {worker.slot.address}"
     try:
         ray.get(worker.life)
@@ -156,5 +142,4 @@ def end_of(worker: RayWorker) -> tuple[str, AiperfError | None]:
 
 
 def last_line(error: RayError) -> str:
-    """Return the last line of the text of a Ray error. For an error raised in an actor: its type and message."""
     return str(error).strip().splitlines()[-1]

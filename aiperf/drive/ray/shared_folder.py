@@ -1,8 +1,4 @@
-"""Check that a run's folder is the same folder on all hosts, by a marker file.
-
-The driver writes the marker file, and each worker's host reads it. Without this check, a host with another file system at
-that path would create a folder of the same name, and its checkpoints and telemetry would be lost.
-"""
+"""Check that a run's folder is the same folder on all hosts, by a marker file."""
 
 from __future__ import annotations
 
@@ -24,10 +20,7 @@ LOOK_SECONDS = 0.2
 
 
 def leave_word(folder: Path) -> str:
-    """Write a new random text into the marker file of the run's folder, and return the text.
-
-    The file is replaced atomically.
-    """
+    """Write a new random text into the marker file of the run's folder, and return the text."""
     word = secrets.token_hex(16)
     with draft_of(folder / NONCE) as draft, draft.open("w") as file:
         file.write(word)
@@ -37,11 +30,7 @@ def leave_word(folder: Path) -> str:
 
 
 def check_shared(folder: Path, word: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait until the marker file in the run's folder contains `word`, the text that the driver wrote. Create nothing.
-
-    Raises:
-        NotShared: the text is not visible after `patience_seconds`. The folder is then another one on this host.
-    """
+    """Wait until the marker file in the run's folder contains `word`, the text that the driver wrote. Create nothing."""
     deadline = time.monotonic() + patience_seconds
     while (found := _read(folder)) != word:
         if time.monotonic() >= deadline:

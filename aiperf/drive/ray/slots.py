@@ -1,9 +1,4 @@
-"""Places for workers on the nodes of a Ray cluster. A place is the share of one or several nodes for one worker.
-
-A worker larger than a node takes whole nodes, in the sequence of their addresses. It keeps them while its leading node
-lives. A node that joins later, or comes back, is not added to a running worker, since that would require a restart. It is
-used when a worker next starts.
-"""
+"""Places for workers on the nodes of a Ray cluster. A place is the share of one or several nodes for one worker."""
 
 from __future__ import annotations
 
@@ -43,7 +38,6 @@ class Slot:
     """Number of accelerators on this node. `cores` is the number of its cores."""
     cores: int
     others: tuple[Share, ...] = ()
-    """Shares of other nodes."""
 
     @property
     def shares(self) -> tuple[Share, ...]:
@@ -51,10 +45,7 @@ class Slot:
         return (Share(self.node, self.address, self.accelerators, self.cores), *self.others)
 
     def bundle(self) -> dict[str, float]:
-        """Return the amounts of Ray's resources of this place on its leading node, by name of the resource.
-
-        They are CPU (cores), GPU (accelerators, left out if 0) and `node:ADDRESS` (0.001, which binds to this node).
-        """
+        """Return the amounts of Ray's resources of this place on its leading node, by name of the resource."""
         wanted: dict[str, float] = {"CPU": self.cores, f"node:{self.address}": 0.001}
         if self.accelerators:
             wanted["GPU"] = self.accelerators
@@ -80,14 +71,9 @@ def slots(
     held: Collection[Slot] = (),
     excluded: Collection[str] = frozenset(),
 ) -> Slots:
-    """Return the places for workers on `nodes`, entries of ray.nodes(). Nodes that are not alive have none.
+    """Return the places for workers on `nodes`, entries of ray.nodes().
 
-    `accelerators_per_worker`: None gives one place per node with all its accelerators. A number gives a place for each
-    group of that many accelerators, on several equal nodes if a node has fewer. 'all' gives one place on all nodes. `held`:
-    places with workers. Those on several nodes keep them. `excluded`: Ray's identifiers of nodes without workers.
-
-    Nodes without accelerators have places only if no node has any, and if neither a number nor `only_accelerators` requires
-    them. They then need at least one CPU in Ray. The head node then has a place only if it is the only node.
+    Nodes that are not alive have none. `accelerators_per_worker`: None gives one place per node with all its accelerators.
     """
     alive = [node for node in nodes if node["Alive"]]
     usable = [node for node in alive if node["NodeID"] not in excluded]
@@ -131,10 +117,7 @@ def _one_of_all(nodes: Sequence[Node], held: Collection[Slot]) -> tuple[list[Slo
 
 
 def _of_several(nodes: Sequence[Node], accelerators: int, held: Collection[Slot]) -> tuple[list[Slot], dict[str, str]]:
-    """Return places of `accelerators` accelerators each, on nodes that have fewer each, and the reason for unused nodes.
-
-    The nodes of a place have equally many accelerators, since its ranks wait for each other in every step.
-    """
+    """Return places of `accelerators` accelerators each, on nodes that have fewer each, and the reason for unused nodes."""
     node_ids = {node["NodeID"] for node in nodes}
     found = [slot for slot in held if slot.others and slot.node in node_ids]
     addresses = {share.address for slot in found for share in slot.shares}

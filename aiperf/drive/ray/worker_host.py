@@ -38,9 +38,7 @@ class WorkerPlan:
     trainer: TrainerConf
     dataset: DataSetConf
     start_graph: str
-    """Start graph as JSON."""
     folder: Path
-    """Run folder, the same for all workers."""
     accelerators: int
     cores: int
     started_unix: float
@@ -51,7 +49,6 @@ class WorkerPlan:
     driver: str | None = None
     """Identity of the driver's process. Recorders count its time as time of the run."""
     others: tuple[Share, ...] = ()
-    """Shares of other nodes. `accelerators` and `cores` are those of the leading node."""
 
 
 class Group(Protocol):
@@ -85,18 +82,11 @@ class Group(Protocol):
 
 
 OpenGroup = Callable[[WorkerPlan], Group]
-"""Function that makes a worker's group in the host's process. It must be a module-level function, since Ray sends it by
-reference."""
+"""Function that makes a worker's group in the host's process."""
 
 
 def open_ranks(plan: WorkerPlan) -> Group:
-    """Return the ranks (training processes) of a worker on all its hosts, not yet started. Additional hosts have answered.
-
-    Raises:
-        HostNotThere: an additional host does not answer within 300 s, or its actor ended.
-        NotShared: the run's folder is another one on a host.
-        BadConfiguration: the worker has more ranks than accelerators, or they cannot be divided among its hosts.
-    """
+    """Return the ranks (training processes) of a worker on all its hosts, not yet started."""
     from aiperf.drive.ray.rank_hosts import RankHosts
     from aiperf.train.ranks.group import RankGroup
     from aiperf.train.ranks.host_ranks import Recipe
@@ -119,7 +109,7 @@ def open_ranks(plan: WorkerPlan) -> Group:
 
 @ray.remote
 class WorkerHost:
-    """Ray actor that hosts one worker (process group that trains networks). It reports to the driver through the mailbox."""
+    """Ray actor that hosts one worker (process group that trains networks)."""
 
     def __init__(self, plan: WorkerPlan, mailbox: ActorHandle[Any], open_group: OpenGroup) -> None:
         # Nothing here can fail: an error of a constructor reaches the driver without its type.
@@ -136,14 +126,7 @@ class WorkerHost:
         """Do nothing. The call ends as soon as the actor is placed on its node and its process runs."""
 
     def run(self) -> None:
-        """Start the worker's training processes, and forward their messages to the mailbox until `end` is called.
-
-        All messages are in the mailbox before it returns or raises.
-
-        Raises:
-            NotShared: the run's folder is another one on this host.
-            AiperfError: another error that the user can fix. The training processes cannot continue.
-        """
+        """Start the worker's training processes, and forward their messages to the mailbox until `end` is called."""
         assert self._plan.word is not None, "the executor leaves its word before it asks for a worker"
         check_shared(self._plan.folder, self._plan.word)
         self._recorder = self._new_recorder()
@@ -211,11 +194,7 @@ class WorkerHost:
                 self._sender.put(words)
 
     def order(self, order: Train | Drop | Sum) -> None:
-        """Send a command (train, remove a checkpoint, report) to the worker's training processes.
-
-        Any error of the command is raised. A failed command to train also ends the worker, since its trial would wait
-        without end.
-        """
+        """Send a command (train, remove a checkpoint, report) to the worker's training processes."""
         assert self._group is not None, f"worker {self._plan.worker} received an order before it was up"
         try:
             self._group.order(order)
@@ -225,8 +204,5 @@ class WorkerHost:
             raise
 
     def end(self) -> None:
-        """Request the end of the worker. `live` returns after its ranks have ended: a checkpoint being written takes up to 5 s.
-
-        A worker whose training processes still start ends after their start.
-        """
+        """Request the end of the worker. A worker whose training processes still start ends after their start."""
         self._ended.set()

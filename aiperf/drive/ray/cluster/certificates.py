@@ -1,8 +1,4 @@
-"""TLS certificates with which the processes of a run's Ray recognize each other.
-
-Ray 2.60 reads a request before it looks at the token. One request without a token (StartSync) ends its gcs or a raylet. TLS
-with certificates of both sides refuses a stranger before the first request.
-"""
+"""TLS certificates with which the processes of a run's Ray recognize each other."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 BEFORE, AFTER = timedelta(days=1), timedelta(days=3660)
-"""Validity of certificates before and after the start of a head. Clocks of hosts may differ. Each resumption starts a head."""
+"""Validity of certificates before and after the start of a head."""
 CA, CERTIFICATE, KEY = "RAY_TLS_CA_CERT", "RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY"
 
 
@@ -38,11 +34,7 @@ def new_authority() -> Authority:
 
 
 def tls_environment(authority: Authority, folder: Path, address: str) -> dict[str, str]:
-    """Make a node's certificate, and return the environment variables by which Ray uses it and requires one of others.
-
-    `folder`: private folder for the files. `address`: address that Ray uses on this node. Without it in the certificate, Ray
-    waits for its gcs without giving a reason.
-    """
+    """Make a node's certificate, and return the environment variables by which Ray uses it and requires one of others."""
     key = ec.generate_private_key(ec.SECP256R1())
     signer = serialization.load_pem_private_key(authority.key.encode(), None)
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
@@ -61,7 +53,7 @@ def tls_environment(authority: Authority, folder: Path, address: str) -> dict[st
 def refusal(address: str, environment: Mapping[str, str], seconds: float) -> str | None:
     """Return the reason why TLS with the server at `address` (HOST:PORT) fails, in the words of OpenSSL.
 
-    None if it succeeds, or without an answer within `seconds`. `environment`: as `tls_environment` returns it.
+    None if it succeeds, or without an answer within `seconds`.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.maximum_version = ssl.TLSVersion.TLSv1_2  # a server refuses a client's certificate within the handshake

@@ -1,8 +1,4 @@
-"""Observation of Ray's own processes that this process has started, to end a run soon after one of them is lost.
-
-Ray notices the death of its raylet (process that starts workers on a host) after about 15 s. About 60 s after the death of
-its gcs (server of the cluster's state), Ray aborts the process that uses it. Calls to the gcs block until then. (Ray 2.60)
-"""
+"""Observation of Ray's own processes that this process has started, to end a run soon after one of them is lost."""
 
 from __future__ import annotations
 
@@ -30,8 +26,7 @@ LOOK_SECONDS = 0.2
 STOPPED_SECONDS = 10.0
 """A process that has been stopped for this time counts as lost, since it may never be continued."""
 ANSWER_SECONDS = 150.0
-"""Limit of a call to Ray's head, which normally takes milliseconds. Ray itself gives up its gcs after 61 s. (Ray
-2.60)"""
+"""Limit of a call to Ray's head, which normally takes milliseconds."""
 GRACE_SECONDS = 2.0
 """Maximum time between an error of Ray and the visible end of the process that caused it."""
 
@@ -73,13 +68,7 @@ class Runtime:
                 self._lose(name, f"has been stopped (SIGSTOP) for {STOPPED_SECONDS:.0f} s")
 
     def call(self, call: Callable[[], T], what: str, limit_seconds: float = ANSWER_SECONDS) -> T:
-        """Execute `call`, which waits for an answer of Ray, in a background thread, and return its result.
-
-        `what`: name of the call for error messages. An error of `call` is raised again.
-
-        Raises:
-            RuntimeLost: a process of Ray ended or was stopped for 10 s, or there was no answer within `limit_seconds`.
-        """
+        """Execute `call`, which waits for an answer of Ray, in a background thread, and return its result."""
         answer, began = in_background(call, "asking-ray"), time.monotonic()
         while not wait([answer], LOOK_SECONDS).done:
             self.check()
@@ -93,11 +82,7 @@ class Runtime:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Replace errors of Ray in a `with` block by RuntimeLost if a process of Ray has ended or been stopped for 10 s.
-
-        The processes are checked before the block, which may also raise RuntimeLost, and for 2 s after an error of Ray. Other
-        errors are not changed.
-        """
+        """Replace errors of Ray in a `with` block by RuntimeLost if a process of Ray has ended or been stopped for 10 s."""
         self.check()
         try:
             yield
@@ -109,10 +94,7 @@ class Runtime:
             raise
 
     def kill_if_lost(self) -> None:
-        """Kill all of Ray's processes and their descendants if one of them has ended or is stopped. Nothing otherwise.
-
-        Children of a process that has ended are not found. Ray's own agents would notice the loss only after 43 s.
-        """
+        """Kill all of Ray's processes and their descendants if one of them has ended or is stopped. Nothing otherwise."""
         if any(process.poll() is not None or is_stopped(process.pid) for process in self._processes.values()):
             living = [process.pid for process in self._processes.values() if process.poll() is None]
             for pid in [pid for each in living for pid in family(each)]:

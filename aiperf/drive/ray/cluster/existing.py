@@ -1,8 +1,4 @@
-"""Use of an existing Ray cluster: this process joins it for the length of a run, and leaves it unchanged.
-
-An autoscaler adds nodes for tasks, actors and placement groups that no node can hold. A run's workers are tied to existing
-nodes, and the autoscaler does not react to them. A run requests all its nodes at once, independent of waiting work.
-"""
+"""Use of an existing Ray cluster: this process joins it for the length of a run, and leaves it unchanged."""
 
 from __future__ import annotations
 
@@ -35,22 +31,14 @@ _REMEDY = (
 MOST_NAMED = 8
 """Maximum number of nodes in an error."""
 CONNECT_SECONDS, ANSWER_SECONDS, NODE_SECONDS = 2.0, 4.0, 2.0
-"""Limits for the connection to Ray's gcs, for its first answer, and until a raylet of this host is listed. Ray's own limits are
-30 to 40 s, and its error is the same for all of them (Ray 2.60)."""
+"""Limits for the connection to Ray's gcs, for its first answer, and until a raylet of this host is listed."""
 FIRST_NODE_SECONDS = 30.0
 """Limit until the gcs lists its first node. `ray start` starts the gcs first."""
 
 
 @contextmanager
 def existing_ray(place: Existing) -> Iterator[None]:
-    """Join an existing Ray cluster for a `with` block, and wait at its beginning until enough nodes are up.
-
-    Nodes are requested from Ray's autoscaler if `place.demand` is set. The cluster is left running at the end.
-
-    Raises:
-        RuntimeNotStarted: no Ray answers, the token is missing or wrong, or this host is no node of the cluster.
-        NoWorkers: fewer than `place.fewest_nodes` nodes are up after `place.patience_seconds`, or others use them.
-    """
+    """Join an existing Ray cluster for a `with` block, and wait at its beginning until enough nodes are up."""
     read_environment_anew()
     _check(place.address)
     offence = f"the run could not join the existing Ray at {place.address}"
@@ -72,11 +60,7 @@ def existing_ray(place: Existing) -> Iterator[None]:
 
 
 def await_free_nodes(number: int, patience_seconds: float) -> None:
-    """Wait until `number` nodes that can hold a worker are free. A run takes whole nodes.
-
-    Raises:
-        NoWorkers: too few are free in time. The message names the resources in use.
-    """
+    """Wait until `number` nodes that can hold a worker are free. A run takes whole nodes."""
     deadline = time.monotonic() + patience_seconds
     while True:
         available = available_resources_per_node()  # type: ignore[no-untyped-call]
@@ -130,7 +114,7 @@ def _check(address: str) -> None:
 
 
 def _nodes(address: str) -> dict[str, str]:
-    """Return the living nodes' addresses by Ray's identifier. Raises RuntimeNotStarted if Ray does not answer, or refuses."""
+    """Return the living nodes' addresses by Ray's identifier."""
 
     def ask() -> dict[str, str]:
         found = GcsClient(address=address).get_all_node_info(timeout=ANSWER_SECONDS, state_filter=GcsNodeInfo.ALIVE)
@@ -154,10 +138,7 @@ def _nodes(address: str) -> dict[str, str]:
 
 @contextmanager
 def requested_nodes(demand: Demand | None) -> Iterator[None]:
-    """Request nodes from Ray's autoscaler for a `with` block, and withdraw the request at its end.
-
-    `demand`: number of nodes and resources of each. None: no request. `ray.init` must have been called.
-    """
+    """Request nodes from Ray's autoscaler for a `with` block, and withdraw the request at its end."""
     if demand is None:
         yield
         return

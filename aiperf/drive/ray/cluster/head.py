@@ -1,9 +1,4 @@
-"""Ray's head process for a run on several hosts. It runs next to the driver (main process of the run).
-
-A file in the run's folder contains the head's address, Ray's token and the key for certificates. Only the user can read it,
-and it is removed at the end of the run. Any process that reads it can join (`join_node.py`): a step of a batch job, a separate
-job, or a command typed by the user.
-"""
+"""Ray's head process for a run on several hosts. It runs next to the driver (main process of the run)."""
 
 from __future__ import annotations
 
@@ -34,7 +29,7 @@ from cluster.place import HEAD_FILE, HeadPlace
 LOOK_SECONDS = 0.2
 GIVE_UP_SECONDS = (30.0, 120.0)
 """Duration of a start that Ray gives up after its own limit of 30 s, with its imports and its end (Ray 2.60, without an
-option). Only such a start is tried again: what fails earlier would fail again."""
+option)."""
 
 
 class HeadAddress(msgspec.Struct, frozen=True):
@@ -48,16 +43,7 @@ class HeadAddress(msgspec.Struct, frozen=True):
 
 @contextmanager
 def head_ray(folder: Path, place: HeadPlace) -> Iterator[None]:
-    """Start Ray's head on this host for a `with` block, and wait until the other nodes have joined.
-
-    Its address and token are written into a file in `folder`, the run's folder. At the end of the block the head ends, and
-    the nodes leave.
-
-    Raises:
-        BadConfiguration: the environment requests a Ray without a token, or RAY_TMPDIR is unusable.
-        RuntimeNotStarted: Ray did not start.
-        NoWorkers: fewer than `place.fewest_nodes` nodes have joined after `place.patience_seconds`.
-    """
+    """Start Ray's head on this host for a `with` block, and wait until the other nodes have joined."""
     (folder / HEAD_FILE).unlink(missing_ok=True)  # of a driver that was killed
     authority, address = new_authority(), place.address or own_address()
     address = services.resolve_ip_for_localhost(address or "localhost")  # the rule of ray.init (Ray 2.60)
@@ -75,10 +61,7 @@ def head_ray(folder: Path, place: HeadPlace) -> Iterator[None]:
 
 @contextmanager
 def _started(folder: Path, patience_seconds: float, options: Mapping[str, Any]) -> Iterator[None]:
-    """Start Ray's head.
-
-    A start that Ray gave up is tried again until the patience is over: a slow first node must not cost the allocation.
-    """
+    """Start Ray's head."""
     deadline = time.monotonic() + patience_seconds
     with ExitStack() as stack:
         while True:
@@ -98,10 +81,7 @@ def _started(folder: Path, patience_seconds: float, options: Mapping[str, Any]) 
 
 
 def own_address() -> str | None:
-    """Return the IP address that belongs to this host's name. Other hosts of the cluster reach this host by it.
-
-    None if the name has no IPv4 address or a loopback address.
-    """
+    """Return the IP address that belongs to this host's name. None if the name has no IPv4 address or a loopback address."""
     try:
         address = socket.gethostbyname(socket.gethostname())
     except OSError:
@@ -110,11 +90,7 @@ def own_address() -> str | None:
 
 
 def await_nodes(nodes: int, fewest: int, patience_seconds: float) -> None:
-    """Wait until `nodes` nodes are in the Ray cluster, or `patience_seconds` have passed and `fewest` nodes are in it.
-
-    Raises:
-        NoWorkers: fewer than `fewest` nodes have joined in time.
-    """
+    """Wait until `nodes` nodes are in the Ray cluster, or `patience_seconds` have passed and `fewest` nodes are in it."""
     deadline = time.monotonic() + patience_seconds
     while len(alive := _alive()) < nodes:
         if time.monotonic() >= deadline:
@@ -147,11 +123,7 @@ def _published_address(path: Path, authority: Authority) -> Iterator[None]:
 
 
 def read_head(path: Path) -> HeadAddress | None:
-    """Return the address and secrets of a run's Ray from its file `path` in the run's folder. None if it does not exist.
-
-    Raises:
-        NotOwn: another user owns the file or may read it.
-    """
+    """Return the address and secrets of a run's Ray from its file `path` in the run's folder. None if it does not exist."""
     try:
         return msgspec.json.decode(read_own(path), type=HeadAddress)
     except FileNotFoundError:

@@ -1,8 +1,4 @@
-"""Hosts that join the driver's Ray cluster over ssh: checked before the run, reconnected during it, ended with it.
-
-Each host has one ssh process, and the driver keeps its standard input open. When the driver ends in any way, the input
-closes and the host leaves (`join --tied`). The output of each host is stored in a file of the run's logs/ folder.
-"""
+"""Hosts that join the driver's Ray cluster over ssh: checked before the run, reconnected during it, ended with it."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ AT_ONCE = 32
 LOOK_SECONDS = 180.0
 """Limit of a host's check. It imports torch and Ray from a file system that many hosts may be reading."""
 STEADY_SECONDS = 60.0
-"""A connection that lasted this long was steady. A host is given up `again_seconds` after its last steady connection."""
+"""A connection that lasted this long was steady."""
 PAUSE_SECONDS = 10.0
 """Pause before a lost host is connected again."""
 WATCH_SECONDS = 0.5
@@ -41,16 +37,7 @@ END_SECONDS = 40.0
 
 @contextmanager
 def invited_ray(folder: Path, place: InvitedPlace) -> Iterator[None]:
-    """Check hosts over ssh, connect them and start Ray's head here for a `with` block. End all of them after it.
-
-    `folder`: the run's folder. Lost hosts are connected again during the block.
-
-    Raises:
-        HostNotReached: too many hosts cannot be reached, or lack something that a run needs. Contains ssh's error for each.
-        NoWorkers: too few hosts have joined in time.
-        BadConfiguration: the environment requests a Ray without a token, or RAY_TMPDIR is unusable.
-        RuntimeNotStarted: Ray did not start here.
-    """
+    """Check hosts over ssh, connect them and start Ray's head here for a `with` block. End all of them after it."""
     others = [host for host in place.hosts if not is_this_host(host)]
     trains = len(others) < len(place.hosts)
     away = len(place.hosts) - place.head.fewest_nodes
@@ -127,10 +114,7 @@ class Invitations:
 
     @contextmanager
     def kept(self) -> Iterator[Invitations]:
-        """Connect all hosts over ssh for a `with` block, and reconnect lost ones. End all connections after it.
-
-        A host that stays lost for `place.again_seconds` is not connected again.
-        """
+        """Connect all hosts over ssh for a `with` block, and reconnect lost ones. End all connections after it."""
         if not self.hosts:
             yield self
             return
@@ -145,10 +129,7 @@ class Invitations:
             connection.result()
 
     def last_output(self) -> str:
-        """Return the last line of each host's output with the path of its log file, for the text of an error.
-
-        Each host has one line, which begins with a line break and the host's name.
-        """
+        """Return the last line of each host's output with the path of its log file, for the text of an error."""
         lines_of_hosts = []
         for host in self.hosts:
             lines = [line for line in self._log(host).read_text(errors="replace").splitlines() if line.strip()]

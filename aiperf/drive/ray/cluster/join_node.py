@@ -1,4 +1,4 @@
-"""Membership of this host in the Ray cluster of a run. It joins when the head's file appears, and leaves when the head ends."""
+"""Membership of this host in the Ray cluster of a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANSWER_SECONDS = 5.0
 PORT_SECONDS = 30.0
 """Interval at which a node tries the port of its head."""
 PORT_FAILURES = 3
-"""Failures in a row after which the head is lost. Ray itself would notice a head that was cut off after four minutes."""
+"""Failures in a row after which the head is lost."""
 SHORT_LIVES = 3
 """Lives of Ray in a row, each shorter than GIVE_UP_SECONDS, after which a node ends: they have a cause that stays."""
 PAUSE_SECONDS = 5.0
@@ -60,17 +60,7 @@ class ParentConnection:
 
 
 def join(folder: Path, patience_seconds: float, *, rejoins: bool = False, tie: ParentConnection | None = None) -> None:
-    """Join the Ray cluster of the run in `folder`, and stay in it until its head ends or this process is asked to end.
-
-    `patience_seconds`: maximum wait for a head that answers. `rejoins`: stay until the run is over, and join again if the
-    head is started again. `tie`: connection to the parent process. This host leaves when it is cut.
-
-    Raises:
-        NoSuchRun: no head answers in time.
-        HeadLost: the head does not answer any more but has not ended its run, and `rejoins` is False.
-        RuntimeNotStarted: Ray ended on this host three times in a row, each within 30 s, while the head was up.
-        BadConfiguration: the environment requests a Ray without a token, or RAY_TMPDIR is unusable.
-    """
+    """Join the Ray cluster of the run in `folder`, and stay in it until its head ends or this process is asked to end."""
     again, tie = False, tie or ParentConnection(None)
     while _joined(folder, patience_seconds, tie, rejoins=rejoins, again=again) and rejoins:
         again = True
@@ -173,11 +163,7 @@ not answer."""
 def _stay(
     path: Path, head: HeadAddress, command: list[str], environment: dict[str, str], tie: ParentConnection
 ) -> Stay:
-    """Keep Ray running until this node has to leave.
-
-    It leaves when the head's file is gone or replaced, the head's port stays silent, this process is asked to end, the
-    connection to its parent is cut, or Ray ends by itself.
-    """
+    """Keep Ray running until this node has to leave."""
     failures, tried = 0, time.monotonic()
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
     asked = False

@@ -1,9 +1,4 @@
-"""Ray on this machine alone, for one run. No other user can reach it, and it ends with the run.
-
-A process that reaches Ray's ports with its token can run code as the user. The ports are therefore on the loopback
-interface, and require a certificate and a token that are made for this run. Ray's folder belongs to the user alone and is
-removed with the run.
-"""
+"""Ray on this machine alone, for one run. No other user can reach it, and it ends with the run."""
 
 from __future__ import annotations
 
@@ -20,12 +15,7 @@ from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_
 
 @contextmanager
 def local_ray() -> Iterator[None]:
-    """Start Ray on this machine for a `with` block, independent of other Ray clusters, and end it after the block.
-
-    Raises:
-        BadConfiguration: the environment requests a Ray without a token, or RAY_TMPDIR is unusable.
-        RuntimeNotStarted: Ray did not start. All its processes have ended.
-    """
+    """Start Ray on this machine for a `with` block, independent of other Ray clusters, and end it after the block."""
     with (
         ray_folder(os.environ) as (folder, variables),
         environment_of_process(variables | tls_environment(new_authority(), folder, "127.0.0.1")),
@@ -39,11 +29,7 @@ def local_ray() -> Iterator[None]:
 
 @contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Let Ray listen on the loopback interface only.
-
-    Ray uses the host's outer address even if 127.0.0.1 is given, and then listens on all addresses. It uses the
-    loopback interface only if no other machine can join, which is its default on macOS and Windows. (Ray 2.60)
-    """
+    """Let Ray listen on the loopback interface only."""
     from ray._private import ray_constants
 
     before = ray_constants.ENABLE_RAY_CLUSTER
@@ -57,11 +43,7 @@ def _on_loopback() -> Iterator[None]:
 
 @contextmanager
 def fewer_daemons() -> Iterator[None]:
-    """Let `ray.init` in a `with` block start fewer processes: no dashboard, autoscaler, log monitor or agent servers.
-
-    They take half of Ray's start time. Another release of Ray may start them in another way. All of them are then started,
-    and the run begins later. (Ray 2.60)
-    """
+    """Let `ray.init` in a `with` block start fewer processes: no dashboard, autoscaler, log monitor or agent servers."""
     from ray._private import node, services, utils
 
     with ExitStack() as stack:
@@ -79,7 +61,7 @@ def fewer_daemons() -> Iterator[None]:
 
 
 def _assert_closed() -> None:
-    """Assert that Ray listens on the loopback interface only and requires a token. Another release may behave differently."""
+    """Assert that Ray listens on the loopback interface only and requires a token."""
     import ray
 
     addresses = [node["NodeManagerAddress"] for node in ray.nodes()]  # type: ignore[no-untyped-call]

@@ -18,13 +18,7 @@ PARENT_BYTES = 107 - len(f"/{PREFIX}12345678/r/session_2026-11-22_00-00-00_00000
 
 
 def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables by which Ray and its processes require a token.
-
-    `environment`: current variables. A token in it is used, otherwise a random one is made.
-
-    Raises:
-        BadConfiguration: `environment` requests a Ray without a token (RAY_AUTH_MODE).
-    """
+    """Return the environment variables by which Ray and its processes require a token."""
     mode = environment.get(MODE)
     if mode is not None and mode.lower() != "token":
         raise BadConfiguration(
@@ -43,11 +37,7 @@ def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def ray_parent(environment: Mapping[str, str]) -> Path:
-    """Return the folder in which Ray's folder is made: RAY_TMPDIR in `environment`, or /tmp.
-
-    Raises:
-        BadConfiguration: the path is too long for Ray's socket names below it.
-    """
+    """Return the folder in which Ray's folder is made: RAY_TMPDIR in `environment`, or /tmp."""
     parent = environment.get("RAY_TMPDIR") or "/tmp"
     if len(os.fsencode(parent)) > PARENT_BYTES:
         raise BadConfiguration(
@@ -59,14 +49,7 @@ def ray_parent(environment: Mapping[str, str]) -> Path:
 
 @contextmanager
 def ray_folder(environment: Mapping[str, str]) -> Iterator[tuple[Path, dict[str, str]]]:
-    """Create a folder for Ray's files for a `with` block. Yield (folder, environment variables for Ray's processes).
-
-    After the block the folder is removed.
-
-    Raises:
-        BadConfiguration: the environment requests a Ray without a token, or the folder cannot be made in RAY_TMPDIR.
-        RuntimeNotStarted: the loopback interface is down. Ray would wait for its gcs without a word.
-    """
+    """Create a folder for Ray's files for a `with` block. After the block the folder is removed."""
     guarded, parent = guarded_environment(environment), ray_parent(environment)
     _require_loopback()
     try:

@@ -19,13 +19,7 @@ from aiperf.system.samplers import slices
 
 @contextmanager
 def started_ray(folder: Path, **options: Any) -> Iterator[None]:
-    """Start Ray's head for a `with` block with its files in `folder`, and end it after the block.
-
-    `options`: additional arguments of ray.init.
-
-    Raises:
-        RuntimeNotStarted: Ray did not start. Some of its processes may still run.
-    """
+    """Start Ray's head for a `with` block with its files in `folder`, and end it after the block."""
     import ray
 
     from aiperf.drive.ray.cluster.daemons import Runtime
@@ -60,10 +54,7 @@ def started_ray(folder: Path, **options: Any) -> Iterator[None]:
 
 
 def without_working_folder() -> Any:
-    """Return a JobConfig of Ray with a module path of the workers that does not include the working folder.
-
-    Otherwise a `cluster.py` or `searchers/` in the user's working folder would hide modules of this program.
-    """
+    """Return a JobConfig of Ray with a module path of the workers that does not include the working folder."""
     from ray.job_config import JobConfig
 
     config = JobConfig()
@@ -95,12 +86,7 @@ def assert_token() -> None:
 
 @contextmanager
 def named_if_not_started(offence: str, remedy: str) -> Iterator[None]:
-    """Convert any error in a `with` block around the start of Ray to RuntimeNotStarted, and shut Ray down.
-
-    `offence`, `remedy`: first and last part of the error's text. Ray's own message is between them.
-
-    Ray raises various types, a bare Exception after its own limit of 30 s, and leaves its processes running. (Ray 2.60)
-    """
+    """Convert any error in a `with` block around the start of Ray to RuntimeNotStarted, and shut Ray down."""
     import ray
 
     try:

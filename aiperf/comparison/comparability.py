@@ -1,8 +1,4 @@
-"""Differences of runs in benchmark, configuration, rules, system and versions.
-
-Equal runs have the same configuration except for name, folder and seed, and the same data set, proposal rules, versions and
-system. Only a difference of the benchmark makes the figures of two runs incomparable.
-"""
+"""Differences of runs in benchmark, configuration, rules, system and versions."""
 
 from __future__ import annotations
 
@@ -35,11 +31,7 @@ class RunDifference:
 
 
 def differing(first: Report, second: Report) -> tuple[RunDifference, ...]:
-    """Return the differences of two runs in benchmark, configuration, system and versions, in this order.
-
-    Options that only identify a run, such as `name`, are left out. Each has the name of the property and its value in both runs
-    as text, '—' if a run lacks it. Empty if the runs are equal.
-    """
+    """Return the differences of two runs in benchmark, configuration, system and versions, in this order."""
     return tuple(
         RunDifference(kind, name, before, after)
         for (kind, one), (_, other) in zip(_described(first), _described(second), strict=True)
@@ -93,10 +85,7 @@ def _unlike(first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[tup
 
 
 def unequal(runs: Sequence[Report]) -> tuple[RunDifference, ...]:
-    """Return the differences of each further run from the first run, except for the seed.
-
-    `runs`: reports of at least one run. Empty if all are repeats of one run.
-    """
+    """Return the differences of each further run from the first run, except for the seed."""
     return tuple(
         each
         for other in runs[1:]

@@ -21,7 +21,7 @@ from aiperf.statistics.work_mix import Pairs, RunWork, ScoreFactor, TrialWork, p
 VERSION = 3
 """Version of the output of --json."""
 UNLIKE_TOPS = 0.005
-"""Smallest relative difference of the accelerators' peaks that causes a warning. Processors measure their peak in each run."""
+"""Smallest relative difference of the accelerators' peaks that causes a warning."""
 PRECISIONS = (0.02, 0.01, 0.005)
 """Precisions for which a number of runs is suggested: half the interval of the mean, as a share of the mean."""
 
@@ -58,7 +58,6 @@ class Comparison:
     warnings: tuple[RunWarning, ...]
     figures: tuple[Compared, ...]
     factors: tuple[ScoreFactor, ...]
-    """Factors of the ratio of the scores. Empty if a run has no work in its window."""
     pairs: Pairs | None
     """Comparison of equal trials. None if there are none, or if a side has several runs."""
     losses: tuple[LossChange, ...]
@@ -91,12 +90,7 @@ class Repeats:
 def compare(
     first: Side, second: Side, largest_regression: float | None = None, figure: str = OF_SCORE.name
 ) -> Comparison:
-    """Return the differences, results with tests, and losses of two sides. A side is one run, or several equal runs.
-
-    `largest_regression`: accepted relative deterioration of `second` against `first`, 0..1. With it, the comparison has a
-    verdict on the result with the name `figure`, such as 'score'. None: no verdict. Raise CannotCompare if the sides have
-    different benchmarks or share a run.
-    """
+    """Return the differences, results with tests, and losses of two sides."""
     require_one_benchmark(first, second)
     require_each_once((*first.journals, *second.journals))
     figures = tuple(compared(each, first.runs, second.runs) for each in figures_of((*first.runs, *second.runs)))
@@ -125,11 +119,7 @@ def compare(
 
 
 def repeats(side: Side) -> Repeats:
-    """Return mean and spread of the results of equal runs, such as score and error.
-
-    Also return how many further runs give a 95 % interval of the mean score of ± 2 %, ± 1 % and ± 0.5 %, except for a single
-    run. `side`: the runs.
-    """
+    """Return mean and spread of the results of equal runs, such as score and error."""
     figures = tuple((each.name, of_side(each, side.runs)) for each in figures_of(side.runs))
     of_score = figures[0][1].spread
     return Repeats(
@@ -143,10 +133,7 @@ def repeats(side: Side) -> Repeats:
 
 
 def work_of(report: Report) -> RunWork:
-    """Return the work of a run inside its valid window, by trial (training of one network) in order of start.
-
-    A trial has its operations, also repeated ones, and the accelerator-seconds in steps. Trials without work are left out.
-    """
+    """Return the work of a run inside its valid window, by trial (training of one network) in order of start."""
     trials = sorted(
         (trial for trial in report.trials if trial.in_window.operations > 0 < trial.in_window.busy_seconds), key=_start
     )

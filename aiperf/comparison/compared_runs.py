@@ -32,7 +32,6 @@ class Side:
 
     runs: tuple[Report, ...]
     journals: tuple[RunJournal, ...]
-    """Journals in order of the runs."""
 
     @property
     def name(self) -> str:
@@ -42,11 +41,7 @@ class Side:
 
 
 def folders(words: Sequence[str]) -> list[Path]:
-    """Return the folders of the runs that the words of a command line name.
-
-    Each word is the name or folder of a run, or a folder of runs. Runs of one folder are in order of their names. Raise
-    NoSuchRun if a word is neither.
-    """
+    """Return the folders of the runs that the words of a command line name."""
     found: list[Path] = []
     for word in words:
         held = sorted(path.parent for path in Path(word).glob(f"*/{NAME}"))
@@ -56,7 +51,7 @@ def folders(words: Sequence[str]) -> list[Path]:
 
 
 def require_each_once(journals: Sequence[RunJournal]) -> None:
-    """Raise CannotCompare if two journals belong to one run, that is, if their first lines are equal. One may be shorter."""
+    """Raise CannotCompare if two journals belong to one run, that is, if their first lines are equal."""
     seen: dict[str, RunJournal] = {}
     for journal in journals:
         if (known := seen.setdefault(journal.ends.first, journal)) is not journal:
@@ -67,12 +62,7 @@ def require_each_once(journals: Sequence[RunJournal]) -> None:
 
 
 def side(words: Sequence[str]) -> Side:
-    """Read the runs of one side of a comparison and check that they are repeats of one configuration.
-
-    Each word is the name or folder of a run, or a folder of runs. Raise NoSuchRun if a word names no run, and JournalDamaged or
-    BadPower if a journal (event file) or a power meter file is invalid. Raise CannotCompare if a run has no valid score or is
-    given twice, or if the runs differ in more than the seed, the system and the versions.
-    """
+    """Read the runs of one side of a comparison and check that they are repeats of one configuration."""
     given = folders(words)
     runs = tuple(map(report_of, given))  # refuses what is no journal, such as a FIFO
     journals = tuple(RunJournal(folder, ends(folder / NAME)) for folder in given)
@@ -90,10 +80,7 @@ def side(words: Sequence[str]) -> Side:
 
 
 def require_one_benchmark(first: Side, second: Side) -> None:
-    """Raise CannotCompare if two sides (one run, or several equal runs, each) have different benchmarks.
-
-    The benchmark is the data set, the declared length, the warm-up, and whether the runs are simulated.
-    """
+    """Raise CannotCompare if two sides (one run, or several equal runs, each) have different benchmarks."""
     apart = [each for each in differing(first.runs[0], second.runs[0]) if each.kind == "benchmark"]
     if apart:
         raise CannotCompare(
@@ -104,9 +91,6 @@ def require_one_benchmark(first: Side, second: Side) -> None:
 
 
 def in_words(apart: Sequence[RunDifference]) -> str:
-    """Return up to three differences as text: `name (value of the first run; value of the second)`, separated by commas.
-
-    The text ends with `and N more` if there are more than three.
-    """
+    """Return up to three differences as text: `name (value of the first run; value of the second)`, separated by commas."""
     named = [f"{each.name} ({each.first}; {each.second})" for each in apart[:MOST_NAMED]]
     return ", ".join(named) + (f" and {len(apart) - MOST_NAMED} more" if len(apart) > MOST_NAMED else "")

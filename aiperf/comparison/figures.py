@@ -101,16 +101,13 @@ FIXED_NETWORK = (
 
 
 def figures_of(runs: Sequence[Report]) -> tuple[Figure, ...]:
-    """Return the definitions of the results to compare, in order of display.
-
-    Results of a fixed network (quality, valid FLOPS, …) are included only if every run has them.
-    """
+    """Return the definitions of the results to compare, in order of display."""
     has_target = all(run.fixed_network is not None for run in runs)
     return (*FIGURES, *FIXED_NETWORK) if has_target else FIGURES
 
 
 def by_name(name: str) -> Figure:
-    """Return the definition of a result by its name, such as 'score' or 'MFU'. Raise StopIteration for an unknown name."""
+    """Return the definition of a result by its name, such as 'score' or 'MFU'."""
     return next(figure for figure in (*FIGURES, *FIXED_NETWORK) if figure.name == name)
 
 
@@ -141,8 +138,7 @@ class Compared:
 def of_side(figure: Figure, runs: Sequence[Report]) -> SideFigure:
     """Return the mean of a result over the runs of one side, its uncertainty and its spread.
 
-    `figure`: definition of the result. All three are None if a run lacks it. For one run, there is no spread, and only a score
-    with an interval has an uncertainty.
+    All three are None if a run lacks it.
     """
     found = [figure.value(run) for run in runs]
     values = [value for value in found if value is not None]
@@ -163,8 +159,7 @@ def _scored(run: Report) -> ScoredRun:
 def compared(figure: Figure, first: Sequence[Report], second: Sequence[Report]) -> Compared:
     """Return a result of both sides, with the relative change from the first side to the second and its test.
 
-    `figure`: definition of the result. `first`, `second`: reports of the runs of each side. The change is None if a side has no
-    value, or if that of the first side is not positive.
+    The change is None if a side has no value, or if that of the first side is not positive.
     """
     one, other = of_side(figure, first), of_side(figure, second)
     apart = None

@@ -9,11 +9,7 @@ from aiperf.report.phrases import flattened
 
 
 def differences_by_layer(run: Report, reference: Report) -> tuple[LayerDifference, ...]:
-    """Return the differences of a run from a reference run, in order of the layers of HPC AI500 (1: hardware, …, 9: data).
-
-    Each has the values of both runs as text. Options of the data set are compared too. Names that may differ at every level are
-    left out.
-    """
+    """Return the differences of a run from a reference run, in order of the layers of HPC AI500 (1: hardware, …, 9: data)."""
     found = differing(run, reference)
     own, other = (dict(flattened({"dataset": each.run.config["dataset"]})) for each in (run, reference))
     own |= {_name(each): each.first for each in found}
@@ -22,7 +18,7 @@ def differences_by_layer(run: Report, reference: Report) -> tuple[LayerDifferenc
 
 
 def _name(each: RunDifference) -> str:
-    """Return the name in the rules. Hosts of several kinds are numbered ("2: os"). A version ends with "+" and its build."""
+    """Return the name in the rules."""
     if each.kind == "versions" and each.first.partition("+")[0] == each.second.partition("+")[0]:
         return each.name if each.name.startswith("source") else f"build of {each.name}"
     return each.name.rpartition(": ")[2]

@@ -17,7 +17,6 @@ class ClusterSize:
 
     accelerators: int
     runs: tuple[str, ...]
-    """Names of the runs."""
     flops_per_second: float
     """Mean score in FLOPS."""
     regulated_flops_per_second: float
@@ -26,12 +25,7 @@ class ClusterSize:
 
 
 def cluster_sizes(words: Sequence[str]) -> tuple[ClusterSize, ...]:
-    """Read runs and return them grouped by number of accelerators, the smallest first, with mean score and efficiency.
-
-    Each word is the name or folder of a run, or a folder of runs. Raise NoSuchRun if a word names no run, and JournalDamaged or
-    BadPower if a file of a run is invalid. Raise CannotCompare if a run has no valid score or is given twice, if the runs have
-    different benchmarks, or if all have the same number of accelerators.
-    """
+    """Read runs and return them grouped by number of accelerators, the smallest first, with mean score and efficiency."""
     sides = [side([str(folder)]) for folder in folders(words)]
     require_each_once([journal for each in sides for journal in each.journals])
     by_size: dict[int, list[Side]] = {}
@@ -60,11 +54,7 @@ def _size(accelerators: int, sides: Sequence[Side], alone: float) -> ClusterSize
 
 
 def scaling_lines(found: Sequence[ClusterSize]) -> list[str]:
-    """Return a table of score and efficiency by number of accelerators as lines of text, the heading first.
-
-    `found`: sizes of the cluster, in the order of the lines. The efficiency of one run per size includes the difference between
-    two searches.
-    """
+    """Return a table of score and efficiency by number of accelerators as lines of text, the heading first."""
     head = f"{'accelerators':>12}  {'runs':>4}  {'score':>14}  {'regulated':>14}  {'efficiency':>10}"
     rows = [
         f"{count(each.accelerators):>12}  {len(each.runs):>4}  {flops_per_second(each.flops_per_second):>14}  "

@@ -22,7 +22,7 @@ MOST_RUNS = 1000
 SMALLEST_LOSS = 0.0005
 """Smallest printed change as a share of the top. --json has all changes."""
 REPEATS_WIDTHS = (16, -12, -26, -9, -17)
-"""Widths of the columns of equal runs, 80 in all. Negative: aligned to the right. '1 min 50 s to 2 min 43 s' must fit."""
+"""Widths of the columns of equal runs, 80 in all. '1 min 50 s to 2 min 43 s' must fit."""
 
 
 def comparison_lines(found: Comparison) -> tuple[str, ...]:
@@ -31,10 +31,7 @@ def comparison_lines(found: Comparison) -> tuple[str, ...]:
 
 
 def repeats_lines(found: Repeats) -> tuple[str, ...]:
-    """Return mean and spread of equal runs as lines of text for a terminal, with warnings.
-
-    The lines include the number of further runs for a more exact score.
-    """
+    """Return mean and spread of equal runs as lines of text for a terminal, with warnings."""
     return tuple(sanitize(line) for line in _repeats(found))
 
 

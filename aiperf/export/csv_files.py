@@ -37,11 +37,7 @@ not measured, or not defined. A text that a spreadsheet would read as a formula 
 
 
 def write(record: RunRecord, folder: Path) -> None:
-    """Write the tables of a run as CSV files into an existing folder, with a README.md that explains the columns.
-
-    The files are run, trials, workers, epochs and intervals.csv, and telemetry.csv if device samples were recorded. Existing
-    files are replaced. `record`: the run, read from its folder.
-    """
+    """Write the tables of a run as CSV files into an existing folder, with a README.md that explains the columns."""
     trials = [field.name for field in dataclasses.fields(TrialFacts) if field.name != "in_window"]
     trials += [f"in_window.{field.name}" for field in dataclasses.fields(InWindow)]
     epochs = [name for name in EpochFinished.__struct_fields__ if name != "interval"]

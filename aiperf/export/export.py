@@ -17,10 +17,7 @@ TOOLS = {"tensorboard": "", "mlflow": "mlflow.db", "optuna": "optuna-journal.log
 
 
 def tool(word: str) -> str:
-    """Return `word` if it is the name of an export tool: tensorboard, mlflow, optuna or csv.
-
-    Raise BadConfiguration otherwise. The message suggests the nearest name.
-    """
+    """Return `word` if it is the name of an export tool: tensorboard, mlflow, optuna or csv."""
     if word in TOOLS:
         return word
     raise BadConfiguration(
@@ -29,12 +26,7 @@ def tool(word: str) -> str:
 
 
 def export(run_folder: Path, name: str, out: Path) -> Path:
-    """Write a run in the format of a tool to the new folder `out`, completely or not at all.
-
-    Return the path to open in the tool. `run_folder`: folder with the run's journal. `name`: tensorboard, mlflow, optuna or
-    csv. Raise NoSuchRun if there is no journal, JournalDamaged if a line of it is invalid, and BadPower for an invalid power
-    meter file. Raise BadConfiguration if the library of the tool is not installed, or if `out` exists or cannot be written.
-    """
+    """Write a run in the format of a tool to the new folder `out`, completely or not at all."""
     if out.exists() or out.is_symlink():
         raise BadConfiguration(
             f"an export needs a new folder, but {shown(out)} exists. Remove it, or choose another: --out DIR"

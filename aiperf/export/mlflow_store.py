@@ -52,11 +52,7 @@ class LoggedRun:
 
 
 def write(record: RunRecord, folder: Path, out: Path) -> Path:
-    """Write MLflow's database and the artifacts of a run below `folder`. Return the folder of the run's artifacts.
-
-    `folder`: existing folder. `out`: final path of this folder after it is renamed. MLflow stores the whole path of artifacts,
-    and they are found only there.
-    """
+    """Write MLflow's database and the artifacts of a run below `folder`."""
     for library in ("mlflow", "alembic"):
         logging.getLogger(library).setLevel(logging.WARNING)  # both log each table that they create
     client = MlflowClient(f"sqlite:///{folder.absolute() / DATABASE}")
@@ -116,8 +112,6 @@ def _trial(record: RunRecord, trial: TrialFacts, parent: str) -> LoggedRun:
 
 
 def _log(client: MlflowClient, experiment: str, record: RunRecord, run: LoggedRun) -> str:
-    """Log a run with all its figures. Return its id."""
-
     def milliseconds(at: float) -> int:
         return round(1000 * record.unix(at))
 

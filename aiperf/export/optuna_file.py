@@ -1,7 +1,4 @@
-"""Export to an Optuna study in the file of a JournalStorage, for `optuna.load_study` and optuna-dashboard.
-
-The study has all trials with their best measured accuracy.
-"""
+"""Export to an Optuna study in the file of a JournalStorage, for `optuna.load_study` and optuna-dashboard."""
 
 from __future__ import annotations
 
@@ -33,11 +30,7 @@ _STATES = {
 
 
 def write(record: RunRecord, folder: Path) -> None:
-    """Write a run and its trials as an Optuna study to the file optuna-journal.log in an existing folder.
-
-    The value of a finished trial is its best accuracy, 0..1. Without a counted evaluation it is stored as pruned. Pruned,
-    failed and unfinished trials have no value.
-    """
+    """Write a run and its trials as an Optuna study to the file optuna-journal.log in an existing folder."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # hide "study created"
     storage = JournalStorage(JournalFileBackend(str(folder / NAME)))
     study = optuna.create_study(storage=storage, study_name=record.title, direction="maximize")

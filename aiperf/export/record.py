@@ -1,8 +1,4 @@
-"""Contents of an export: the report of a run and its evaluations, as parameters, results and curves.
-
-The journal is read a second time for the evaluations, without Progress lines, up to the last line that the Report includes,
-since the run may still be running.
-"""
+"""Contents of an export: the report of a run and its evaluations, as parameters, results and curves."""
 
 from __future__ import annotations
 
@@ -19,8 +15,7 @@ from aiperf.report.write import report_of
 
 Value = str | int | float
 Curve = tuple[str, list[tuple[float, int, float]]]
-"""Name, and (seconds since the start of the run, step, value) of each point. The step is the epoch of a trial, and the whole
-seconds of a run."""
+"""Name, and (seconds since the start of the run, step, value) of each point."""
 
 _OF_SCORE = (
     "flops_per_second",
@@ -61,10 +56,7 @@ class RunRecord:
         return end if trial.started is None else trial.started, end if trial.ended is None else trial.ended
 
     def graphs(self) -> dict[str, dict[str, Any]]:
-        """Return the networks of the run as JSON objects by name: `start`, and `best` if a trial was evaluated.
-
-        The format is that of docs/graph-format.md.
-        """
+        """Return the networks of the run as JSON objects by name: `start`, and `best` if a trial was evaluated."""
         best = self.report.architecture
         graphs = {"start": self.started.start_graph, "best": None if best is None else best.graph}
         return {name: graph for name, graph in graphs.items() if graph is not None}
@@ -90,11 +82,7 @@ class RunRecord:
         return {name: value for name, value in named.items() if type(value) in (int, float)}
 
     def curves(self) -> Iterator[Curve]:
-        """Yield the curves of score, error and mean load of the devices, as (name, [(seconds, step, value)]).
-
-        Seconds count from the start of the run. The step is the rounded time. Scores are in FLOPS. Errors and loads are shares,
-        0..1. Missing values have no point.
-        """
+        """Yield the curves of score, error and mean load of the devices, as (name, [(seconds, step, value)])."""
         report = self.report
         for name in _OF_SCORE:
             yield _curve(f"score/{name}", ((each.at, getattr(each, name)) for each in report.curve))
@@ -110,8 +98,7 @@ class RunRecord:
     def trial_curves(self, trial: TrialFacts) -> Iterator[Curve]:
         """Yield the accuracy, losses and learning rate of a trial over its epochs, as (name, [(seconds, epoch, value)]).
 
-        Seconds count from the start of the run. A repeated epoch has one point, of its last evaluation. The validation loss of
-        a detector is None.
+        The validation loss of a detector is None.
         """
         ends = sorted(self.epochs.get(trial.number, {}).items())
         for name in _OF_EPOCH:
@@ -130,20 +117,13 @@ def trial_parameters(trial: TrialFacts) -> dict[str, Value]:
 
 
 def trial_results(trial: TrialFacts) -> dict[str, float]:
-    """Return the results of a trial by name: accuracies (0..1), counts, and `seconds` of its reported work.
-
-    Unknown results are left out.
-    """
+    """Return the results of a trial by name: accuracies (0..1), counts, and `seconds` of its reported work."""
     named = {"best_accuracy": trial.accuracy} | {name: getattr(trial, name) for name in _RESULTS}
     return {name: value for name, value in named.items() if value is not None}
 
 
 def record_of(folder: Path) -> RunRecord:
-    """Read the run in a folder with all data that an export needs. It may still be running.
-
-    Raise NoSuchRun if there is no journal, JournalDamaged if a line of it is invalid, and BadPower for an invalid power meter
-    file.
-    """
+    """Read the run in a folder with all data that an export needs. It may still be running."""
     report = report_of(folder)
     events = islice(read_again(folder / NAME, Progress), report.run.events)
     started = next(events)

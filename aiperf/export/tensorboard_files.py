@@ -1,7 +1,4 @@
-"""Export to TensorBoard event files: the run, and below trials/ one sub-run per trial with its hyperparameters.
-
-Scalars are single-precision. Curves are at the wall time of the run.
-"""
+"""Export to TensorBoard event files: the run, and below trials/ one sub-run per trial with its hyperparameters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Comparison of a list of runs with the runs that sites announced before their start: "3 of 4 announced runs published".
-
-`aiperf.submission` reads a log and checks its signatures. `inspect` checks the permission to sign for a site.
-"""
+"""Comparison of a list of runs with the runs that sites announced before their start: "3 of 4 announced runs published"."""
 
 from __future__ import annotations
 
@@ -31,23 +28,12 @@ class SiteAnnouncements:
 
 
 def read_logs(words: Sequence[str]) -> dict[str, Announcements]:
-    """Read logs of announcements (a site's signed list of planned runs) and check them. Return their content by word.
-
-    Each word is a log file or a folder with one (announcements.jsonl). Lines removed from the end are not noticed.
-
-    Raises:
-        NotAsAnnounced: the file cannot be read.
-        KeyUnusable: ssh-keygen is missing.
-        AnnouncementsDamaged: a line was changed or moved, was removed from before another line, or has no valid signature.
-    """
+    """Read logs of announcements (a site's signed list of planned runs) and check them."""
     return {word: read_log(log_path(Path(word))) for word in words}
 
 
 def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
-    """Read the first event of the journal (event file) in each entry's folder. Return them in order of the entries.
-
-    Raise NoSuchRun if a folder has no journal any more, and JournalDamaged if its first line is invalid.
-    """
+    """Read the first event of the journal (event file) in each entry's folder. Return them in order of the entries."""
     lines = [next(iter(read(Path(entry.folder)))) for entry in entries]
     return [line for line in lines if isinstance(line, RunStarted)]  # true for each valid journal
 
@@ -55,12 +41,6 @@ def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
 def with_announcements(
     entries: Sequence[Entry], firsts: Sequence[RunStarted], logs: Mapping[str, Announcements]
 ) -> tuple[list[Entry], tuple[SiteAnnouncements, ...]]:
-    """Compare the runs of a list with the logs of announcements. Return entries with counts and faults, and one result per log.
-
-    The result of a log has its missing runs. An announced run gets a fault if it differs from its announcement, or if no given
-    log has it. Without any log, announced runs of the ranking get a fault, and nothing is compared. `firsts`: first event of
-    each entry's journal, in order of the entries. `logs`: content of the logs by name.
-    """
     sites = tuple(SiteAnnouncements(name, announced(log, firsts), tuple(_purposes(log))) for name, log in logs.items())
     of_site = {
         each.id: (log, each, AnnouncedCounts(site.announced.published, site.announced.announced))

@@ -1,12 +1,4 @@
-"""Benchmark of a run: the properties that runs must share to be ranked in one order (data set, length, options).
-
-Valid runs of a division have one benchmark if their declared length and the fingerprint of their images are equal. (The ranking
-allows several lengths.) Other runs have one benchmark if data set, starting graph, length and warm-up are equal, and also every
-option that the ranking neither leaves free nor judges by its result. Runs of a fixed network have one benchmark if workload,
-data, target and epochs (layers 7 and 9 of HPC AI500) and the exponent are equal. Their length is only a limit. Following runs
-have one benchmark if they follow the same run. An option that is missing in a journal equals no value. Simulated and real runs
-never share an order.
-"""
+"""Benchmark of a run: the properties that runs must share to be ranked in one order (data set, length, options)."""
 
 from __future__ import annotations
 
@@ -30,8 +22,7 @@ Standing = Literal["division", "outside", "simulated"]
 SIMULATED: Standing = "simulated"
 
 CHOICES = frozenset({"dataset.name", "searcher.name", "hpo.name"})
-"""Options judged by their result that still define a benchmark. The other judged options name a place, or their result
-defines the benchmark: length, warm-up and the starting graph's fingerprint."""
+"""Options judged by their result that still define a benchmark."""
 
 EXPONENT = "benchmark.exponent"
 WORKLOAD_LAYERS = (7, 9)
@@ -72,20 +63,13 @@ class Benchmark:
 def of_division(name: str, duration_seconds: float | None = None, fingerprint: str | None = None) -> Benchmark:
     """Return the benchmark of all valid runs of a division, which is a set of rules for comparable runs.
 
-    `name`: such as 'ranking'. `duration_seconds`: declared length of the runs. None: not part of the benchmark. `fingerprint`:
-    SHA-256 of the image files. None for generated images.
+    None for generated images.
     """
     images = () if fingerprint is None else (("fingerprint", fingerprint),)
     return Benchmark("division", name, "", images, "", None, None, duration_seconds, None, ())
 
 
 def benchmark_of(report: Report) -> Benchmark:
-    """Return the benchmark of a run from its report.
-
-    For a valid run of a division it is the division with length and images. For other runs it is the data set, the starting
-    network, the length, the warm-up and the options that affect the result. A run of a fixed network has neither length nor
-    warm-up in it.
-    """
     run = report.run
     fingerprint = _fingerprint(run.config, run.dataset)
     if report.divisions:
@@ -138,11 +122,7 @@ def _of_workload(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def purpose_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the purpose of an announced run: (site, system, data set, declared seconds, 'ranking' or 'other').
-
-    All are texts. An unknown one is ''. The last is 'other' if an option breaks a rule of the ranking. `config`: configuration
-    of the run.
-    """
+    """Return the purpose of an announced run: (site, system, data set, declared seconds, 'ranking' or 'other')."""
     values = options(config)
     parts = [values.get(name) for name in ("system.site", "system.name", "dataset.name", "schedule.duration_seconds")]
     named = (rule for rule in division("ranking").rules if rule.option is not None and rule.option in values)
@@ -155,20 +135,13 @@ def purpose_of(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def procedure_of(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
-    """Return the SHA-256 digest (hexadecimal) of a run's configuration and source code. It is equal for repeats of a run.
-
-    `config`: configuration. Options that may differ between repeats, such as the seed, are ignored. `versions`: version by
-    name. Its entry 'source' is used.
-    """
+    """Return the SHA-256 digest (hexadecimal) of a run's configuration and source code."""
     options = {name: value for name, value in config.items() if name not in OF_ONE_RUN}
     return hashlib.sha256(json.dumps([options, versions.get("source")], sort_keys=True).encode()).hexdigest()
 
 
 def title(benchmark: Benchmark) -> str:
-    """Return a benchmark as text, such as `digits · 3 min 00 s, 20 s of warm-up · from digits_small`.
-
-    Several benchmarks can have the same title.
-    """
+    """Return a benchmark as text, such as `digits · 3 min 00 s, 20 s of warm-up · from digits_small`."""
     if benchmark.division is not None:
         length = "" if benchmark.duration_seconds is None else f", {units.duration(benchmark.duration_seconds)}"
         return f"Division {benchmark.division}{length}: {division(benchmark.division).title}"
@@ -183,10 +156,7 @@ def title(benchmark: Benchmark) -> str:
 
 
 def differing(benchmarks: Iterable[Benchmark]) -> dict[Benchmark, tuple[tuple[str, str], ...]]:
-    """Return, for each benchmark, the options by which it differs from others with the same title, as (name, value).
-
-    The value is 'not reported' if the benchmark lacks the option. Empty for a benchmark with a title of its own.
-    """
+    """Return, for each benchmark, the options by which it differs from others with the same title, as (name, value)."""
     by_title: dict[str, list[Benchmark]] = {}
     for benchmark in dict.fromkeys(benchmarks):
         by_title.setdefault(title(benchmark), []).append(benchmark)

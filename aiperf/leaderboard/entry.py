@@ -85,7 +85,6 @@ class Entry:
     valid_flops_5: float | None
     """Valid FLOPS with exponent 5, whatever the exponent of the run is."""
     valid_flops_10: float | None
-    """Valid FLOPS with exponent 10."""
     mfu: float | None
     peak_source: str | None
     is_peak_declared: bool
@@ -129,10 +128,7 @@ class Entry:
 
 
 def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
-    """Return the list entry of a run.
-
-    `report`: computed from the journal (event file) in `folder`. `journal`: hashes of the journal's first and last line.
-    """
+    """Return the list entry of a run."""
     run, score = report.run, report.score
     heading, rules = phrases.broken_rules(report)
     return Entry(
@@ -226,11 +222,10 @@ def _lacks(report: Report) -> str:
 
 
 def system_key(entry: Entry) -> tuple[str, ...]:
-    """Return the identity of the measured system as texts. Runs with equal keys are repeats on one system.
+    """Return the identity of the measured system as texts.
 
-    The key contains site and name of the system, or without a name its hosts, and the accelerators. Outside the ranking it also
-    contains a digest of configuration and sources, because there one system is measured in several ways. Without name and
-    hosts, the key is the hash of the journal's first line.
+    Outside the ranking it also contains a digest of configuration and sources, because there one system is measured in several
+    ways.
     """
     named = (entry.site or "", entry.system) if entry.system else ("", *entry.hosts)
     if named == ("",):
@@ -258,9 +253,7 @@ def middle(values: Sequence[float | None], missing: int, *, is_less_better: bool
 def of_system(runs: Sequence[Entry], missing: int) -> Entry:
     """Return one entry for the runs of a system, with the median of each result.
 
-    `runs`: at least one. `missing`: announced runs without a valid result, which count as the worst. A result is None if the
-    median depends on one of them, or a run lacks it. The shares of lost attempts and given-up trials are the largest of the
-    runs, and the warnings are those of all runs. Other fields come from the run with the score nearest to the median.
+    A result is None if the median depends on one of them, or a run lacks it.
     """
     if len(runs) == 1 and not missing:
         return runs[0]
@@ -291,11 +284,7 @@ def of_system(runs: Sequence[Entry], missing: int) -> Entry:
 
 
 def uncertainty(runs: Sequence[Entry], score: float | None) -> Estimate | None:
-    """Return the uncertainty of a system's score over its runs, with its 95 % interval in FLOPS.
-
-    `score`: median of the scores in FLOPS. None if it is None, for a single run without an interval, or if a score is 0 or
-    missing.
-    """
+    """Return the uncertainty of a system's score over its runs, with its 95 % interval in FLOPS."""
     found = over_runs(
         [
             ScoredRun(

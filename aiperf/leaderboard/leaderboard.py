@@ -1,8 +1,4 @@
-"""List of runs in one order for each benchmark, with the journals that could not be read.
-
-The runs of one system form one entry with the median of each figure. A run counts if it has ended, is given once, and is as
-announced. Other runs are listed below the order, each with the reason.
-"""
+"""List of runs in one order for each benchmark, with the journals that could not be read."""
 
 from __future__ import annotations
 
@@ -35,7 +31,6 @@ class ListedRow:
     """Row of the list: one system or one run, with its place in the order."""
 
     number: int
-    """Number in the whole list, from 1. It links the row to its details."""
     entry: Entry
     """Figures of a system: the median over its runs."""
     runs: tuple[Entry, ...]
@@ -85,12 +80,7 @@ class Leaderboard:
 def leaderboard(
     entries: Iterable[Entry], unread: Sequence[UnreadableJournal], by: Metric, sites: tuple[SiteAnnouncements, ...] = ()
 ) -> Leaderboard:
-    """Return the runs grouped by benchmark (same data set, length and options) and ordered by a metric, with places.
-
-    `entries`: one for each folder. Identical copies of a journal are merged. `unread`: folders without an entry. `by`: metric
-    of the order. `sites`: comparison of the announcements with the runs. Counted runs of one system become one row with their
-    median. Each other run has a row without a place, with the reason.
-    """
+    """Return the runs grouped by benchmark (same data set, length and options) and ordered by a metric, with places."""
     kept, copies, why_not = _each_once(sorted(entries, key=lambda entry: (entry.folder, entry.run)))
     why_not = _shared_announcements(kept) | why_not
     groups: dict[Benchmark, list[Entry]] = {}
@@ -117,8 +107,7 @@ def _before(benchmark: Benchmark) -> tuple[int, int]:
 def _each_once(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, tuple[str, ...]], dict[str, str]]:
     """Return the entries without identical copies, the folders of the copies, and the reasons for runs without a place.
 
-    The first line of a journal identifies the run. The longest journal of a run counts, because a cut copy would let its owner
-    choose the counted hours. Both dictionaries are keyed by the entry's folder.
+    The longest journal of a run counts, because a cut copy would let its owner choose the counted hours.
     """
     of_run: dict[str, list[Entry]] = {}
     for entry in entries:

@@ -1,8 +1,4 @@
-"""Output of a list of runs: HTML, CSV and JSON files, and lines for a terminal.
-
-Each file is written atomically, and equal lists give equal bytes. The page has the design of the reports, loads nothing and is
-complete without its script. The terminal shows a few columns, the files all.
-"""
+"""Output of a list of runs: HTML, CSV and JSON files, and lines for a terminal."""
 
 from __future__ import annotations
 
@@ -107,10 +103,7 @@ VERSION = 4
 
 
 def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
-    """Write rank.html, rank.csv and rank.json to a folder, and replace earlier ones. Return the three paths.
-
-    The folder is created if it does not exist. Raise OSError if a file cannot be written.
-    """
+    """Write rank.html, rank.csv and rank.json to a folder, and replace earlier ones."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for suffix, form in (("html", page), ("csv", csv_text), ("json", json_text)):
@@ -120,10 +113,7 @@ def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
 
 
 def csv_text(found: Leaderboard) -> str:
-    """Return the content of rank.csv: one row for each entry and each unreadable journal, after a row of names.
-
-    A missing value is an empty cell. The list must not be empty.
-    """
+    """Return the content of rank.csv: one row for each entry and each unreadable journal, after a row of names."""
     rows = [_csv_row(listing, row) for listing in found.listings for row in listing.rows]
     rows += [{"folder": each.folder, "no place because": each.reason} for each in found.unread]
     file = io.StringIO(newline="")

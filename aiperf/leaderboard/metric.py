@@ -25,7 +25,6 @@ class Metric:
     explained: str
     is_less_better: bool = False
     missing: str = units.NOT_MEASURED
-    """Text for a missing value."""
     bars: Callable[[Entry], str] = lambda entry: ""
     """Function that returns the reason why an entry with the figure gets no place by it, or ''."""
 
@@ -108,10 +107,7 @@ METRICS = (
 
 
 def metric(name: str) -> Metric:
-    """Return the metric with this name: score, regulated, error, valid-flops, mfu, flops-per-watt or availability.
-
-    Raise BadConfiguration for another name.
-    """
+    """Return the metric with this name: score, regulated, error, valid-flops, mfu, flops-per-watt or availability."""
     names = [each.name for each in METRICS]
     if name not in names:
         raise BadConfiguration(f"--by is one of {', '.join(names)}, but found {name!r}{nearest(name, names)}")

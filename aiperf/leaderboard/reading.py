@@ -23,12 +23,7 @@ from aiperf.system.control_groups import available_bytes, usable_processors
 
 
 def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], list[UnreadableJournal]]:
-    """Return the folders with a journal that the words lead to, and the words and folders without an entry, with the reason.
-
-    A word is a run's folder, its name in the folder `runs`, or a folder with runs at any depth below it. Links are followed. A
-    folder that several paths lead to is returned once, with the first path. Without an entry are words that lead to no journal,
-    and folders that cannot be listed. Raise NoSuchRun if no word leads to a journal.
-    """
+    """Return the folders with a journal that the words lead to, and the words and folders without an entry, with the reason."""
     found: list[Path] = []
     fruitless: list[UnreadableJournal] = []
     seen: set[tuple[int, int]] = set()
@@ -86,10 +81,6 @@ def read_entry(folder: Path) -> Entry | UnreadableJournal:
 
 
 def read_entries(folders: Sequence[Path], processes: int | None = None) -> tuple[list[Entry], list[UnreadableJournal]]:
-    """Read the journals in all folders in parallel. Return the entries, and the failures with reasons, in the given order.
-
-    `processes`: number of parallel processes. Default: as many as processors and free memory allow and the journals need.
-    """
     sizes = {folder: _size(folder) for folder in folders}
     with side_processes(processes or _at_once(list(sizes.values()))) as pool:
         with interrupts_held():

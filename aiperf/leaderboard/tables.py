@@ -38,11 +38,6 @@ def name(entry: Entry) -> str:
 
 
 def order(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
-    """Return the table of the entries of one benchmark, in order of the metric `by`.
-
-    `index`: number of the benchmark in the list, from 1, used in the table's id. Columns without any value are left out and
-    named in a footnote. An order by valid FLOPS has three more columns about the exponent.
-    """
     columns = (
         Column("place", True, "below it: the places that the data allow", is_less_first=True, sorted="ascending"),
         Column("run"),
@@ -87,7 +82,6 @@ def order(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
 
 
 def _exponents(above: ListedRow | None, row: ListedRow) -> tuple[Cell, ...]:
-    """Return the cells of EXPONENT_COLUMNS."""
     at = None
     pairs = [(one.entry.valid_flops_5, one.entry.valid_flops_10) for one in (above, row) if one and one.place]
     if len(pairs) == 2:
@@ -168,27 +162,21 @@ def models(entry: Entry) -> str:
 
 
 def power_level(entry: Entry) -> str:
-    """Return the EEHPC level (Green500 methodology) of the power measurement as text.
-
-    It is `Level 1` or higher, `below Level 1`, or `not measured`.
-    """
+    """Return the EEHPC level (Green500 methodology) of the power measurement as text."""
     if entry.power is None:
         return units.NOT_MEASURED
     return f"Level {entry.power.level}" if entry.power.level else "below Level 1"
 
 
 def announced(entry: Entry) -> str:
-    """Return how many of the site's announced runs are published, as text: `3 of 4`. A dash if no log has the announcement."""
+    """Return how many of the site's announced runs are published, as text: `3 of 4`."""
     if entry.announced is None:
         return NONE
     return f"{units.count(entry.announced.published)} of {units.count(entry.announced.announced)}"
 
 
 def validity(row: ListedRow) -> str:
-    """Return text on the validity of a row: `valid` (keeps all rules of a division), `simulated`, or `2 rules not met`.
-
-    For a row without a place it is the reason.
-    """
+    """Return text on the validity of a row: `valid` (keeps all rules of a division), `simulated`, or `2 rules not met`."""
     entry = row.entry
     if row.place is None:
         return row.why_not
@@ -226,10 +214,7 @@ def _footnote(listing: BenchmarkRuns, by: Metric, left_out: Sequence[str]) -> st
 
 
 def basis(listing: BenchmarkRuns, by: Metric) -> str:
-    """Return a sentence about the source of the ranges of places (the places that the 95 % intervals allow).
-
-    `by`: metric of the order. '' for fewer than two places, or if the entries have enough repeats and the metric is the score.
-    """
+    """Return a sentence about the source of the ranges of places (the places that the 95 % intervals allow)."""
     placed = [row for row in listing.rows if row.place is not None]
     if len(placed) < 2:
         return ""
@@ -240,10 +225,7 @@ def basis(listing: BenchmarkRuns, by: Metric) -> str:
 
 
 def every_place(listing: BenchmarkRuns, index: int) -> Table:
-    """Return the table with the place of each entry by each metric.
-
-    `index`: number of the benchmark in the list, from 1, used in the table's id.
-    """
+    """Return the table with the place of each entry by each metric."""
     columns = (
         Column("run"),
         *(Column(metric.title, True, metric.explained, is_less_first=True) for metric in METRICS),
@@ -341,7 +323,7 @@ def about(found: Leaderboard) -> str:
 
 
 def torn(found: Leaderboard) -> tuple[str, ...]:
-    """Return a text for each run with an incomplete last journal line (after a crash), which was dropped. Empty without one."""
+    """Return a text for each run with an incomplete last journal line (after a crash), which was dropped."""
     entries = [row.entry for listing in found.listings for row in listing.rows]
     return tuple(f"{entry.run}: {entry.torn.text}" for entry in entries if entry.torn is not None)
 

@@ -1,8 +1,4 @@
-"""Check of a run against a division (set of rules for comparable runs): the outcome of each rule, and all breaches at once.
-
-A run that breaks a rule still gets its figures, and the breaches are printed above them. An unknown outcome is no pass. A
-simulated run is never valid. Its breaches also include the rules that its configuration would break on a real machine.
-"""
+"""Check of a run against a division (set of rules for comparable runs): the outcome of each rule, and all breaches at once."""
 
 from __future__ import annotations
 
@@ -26,7 +22,6 @@ class RuleViolation:
     """A broken rule, the offending value and the fix."""
 
     rule: str
-    """Text of the rule."""
     found: str
     remedy: str
     is_unknown: bool = False
@@ -34,7 +29,6 @@ class RuleViolation:
     option: str | None = None
     """Option that the rule is about. None for a rule about another value of the run, such as its error."""
     id: str = ""
-    """Id of the rule."""
     source: tuple[Source, ...] = ()
     line: int | None = None
     """Line of the journal that shows the value. None if it follows from the whole journal."""
@@ -62,9 +56,7 @@ def breaches(run: Candidate, by: Division | None = None) -> tuple[RuleViolation,
 def judgements(run: Candidate, by: Division) -> tuple[RuleOutcome, ...]:
     """Return the outcome of each rule for a run, in the division's order: kept, broken, unknown or 'not looked at'.
 
-    'not looked at' means that the rule does not apply. `run`: values of the run that rules check. A simulated run is checked as
-    a real run of the same configuration and declared length. Rules about results do not apply to it, because its results are
-    invented.
+    Rules about results do not apply to it, because its results are invented.
     """
     if run.is_simulated:
         run = replace(
@@ -111,7 +103,7 @@ def _of_fact(rule: Rule, name: str, run: Candidate, values: Mapping[str, Any]) -
 
 
 def _line(law: Law, run: Candidate, name: str, value: Any) -> int | None:
-    """Return the journal line that shows the value of a run. For several values: the first line with one that breaks a rule."""
+    """Return the journal line that shows the value of a run."""
     if not isinstance(value, frozenset):
         return run.lines.get((name, ""))
     wrong = [
@@ -148,10 +140,7 @@ def _outcome(
 
 
 def options(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a nested configuration as one dict by dotted names: {'a': {'b': 6}} becomes {'a.b': 6}.
-
-    `prefix`: text before each name.
-    """
+    """Return a nested configuration as one dict by dotted names: {'a': {'b': 6}} becomes {'a.b': 6}."""
     flat: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):

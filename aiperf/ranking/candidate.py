@@ -1,8 +1,4 @@
-"""Values of a run that the rules of a division check, each with its type and its line in the journal (event file).
-
-They are called facts. A rule names a fact by its field here. A division file with an unknown fact is rejected when it is
-loaded. `aiperf.report.candidate` computes a Candidate from a journal.
-"""
+"""Values of a run that the rules of a division check, each with its type and its line in the journal (event file)."""
 
 from __future__ import annotations
 
@@ -53,7 +49,6 @@ class Candidate:
     end: float
     """Seconds since the start of the run."""
     end_reason: str
-    """Reason of the end in RunEnded. NO_END if the journal has no RunEnded."""
     precisions: frozenset[str]
     """Precisions that attempts reported. Empty if no attempt reported one."""
     devices: frozenset[str]
@@ -90,8 +85,7 @@ class Candidate:
     trials_given_up: int
     """Failed trials, whatever the cause."""
     lines: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Journal line by (fact, value). The value is '' for a fact with a single value. A fact without a line follows from the
-    whole journal."""
+    """Journal line by (fact, value). A fact without a line follows from the whole journal."""
 
     @property
     def excluded_share(self) -> float:
@@ -140,10 +134,7 @@ class Fact:
 
 
 def losses(run: Candidate) -> str:
-    """Return the numbers and shares of lost attempts and of failed trials as text for display next to a score.
-
-    Example: `attempts lost: 1 of 40 (2.5 %), trials given up: 0 of 30 (0.0 %)`. An attempt is one start of a trial's training.
-    """
+    """Return the numbers and shares of lost attempts and of failed trials as text for display next to a score."""
     return (
         f"attempts lost: {run.attempts_lost} of {run.attempts} ({share(run.lost_share)}), "
         f"trials given up: {run.trials_given_up} of {run.trials_settled} ({share(run.given_up_share)})"
@@ -233,7 +224,6 @@ FACTS: dict[str, Fact] = {
         of_result=True,
     ),
 }
-"""By name. A Candidate has a field or property of each name."""
 
 
 def chosen(config: Mapping[str, Any], part: str) -> str | None:
@@ -247,10 +237,7 @@ def chosen(config: Mapping[str, Any], part: str) -> str | None:
 
 
 def value_of(run: Candidate, name: str) -> Any:
-    """Return the value that rules check under this name, such as 'error' or 'lost_share'. None if it is unknown.
-
-    `name`: key of FACTS. The fact on precisions is unknown if no attempt at a trial reported its precision.
-    """
+    """Return the value that rules check under this name, such as 'error' or 'lost_share'. None if it is unknown."""
     found = getattr(run, name)
     return None if name == "precisions" and not found else found
 

@@ -1,7 +1,4 @@
-"""Divisions: sets of rules for comparable runs, read from a YAML file, with the role of each option without a rule.
-
-Loading is strict. It rejects unknown keys and facts, laws that can never hold for their fact, and duplicate rules and keys.
-"""
+"""Divisions: sets of rules for comparable runs, read from a YAML file, with the role of each option without a rule."""
 
 from __future__ import annotations
 
@@ -47,7 +44,6 @@ class Rule:
 
     @property
     def about(self) -> str:
-        """Name of the value or of the option that the rule is about."""
         return self.fact or self.option or ""
 
 
@@ -66,14 +62,10 @@ class Division:
     """Options, or whole parts of the configuration, without a rule, each with the reason."""
 
     def rule(self, id: str) -> Rule:
-        """Return the rule with this id. Raise StopIteration if the division has none."""
         return next(rule for rule in self.rules if rule.id == id)
 
     def options(self) -> Iterator[str]:
-        """Yield the name of every option that has a rule, is checked by a rule about another value, or is free.
-
-        A free option has no rule. Its name may also be that of a whole part of the configuration.
-        """
+        """Yield the name of every option that has a rule, is checked by a rule about another value, or is free."""
         yield from (rule.option for rule in self.rules if rule.option is not None)
         yield from self.judged
         yield from self.free
@@ -99,11 +91,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def division(word: str, known_options: Collection[str] | None = None) -> Division:
-    """Return a built-in division ('ranking' or 'quick'), or read one from a YAML file.
-
-    `word`: name or path. `known_options`: all existing options, against which the options in a file are checked. None: no
-    check. Raise BadDivision if the file is missing, cannot be read, is invalid, or has the name of a built-in division.
-    """
+    """Return a built-in division ('ranking' or 'quick'), or read one from a YAML file."""
     if word in BUILT_IN:
         return _built_in(word)
     path = given_path(word)
@@ -135,11 +123,7 @@ def largest_error() -> float:
 
 
 def parsed(text: str, where: str, known_options: Collection[str] | None = None) -> Division:
-    """Return the division in a YAML text.
-
-    `where`: name of the text in error messages. `known_options`: all existing options, against which the options in the text
-    are checked. None: no check. Raise BadDivision if the text is no valid division.
-    """
+    """Return the division in a YAML text."""
     try:
         document = msgspec.convert(bounded_yaml.load(text), _Document)
     except bounded_yaml.BadYaml as error:

@@ -31,9 +31,6 @@ def published() -> dict[str, str]:
 
 
 def parsed(text: bytes) -> dict[str, str]:
-    """Return the names of data sets by fingerprint, from a text in the form of known_images.yaml.
-
-    Raise msgspec.MsgspecError if the text has another form.
-    """
+    """Return the names of data sets by fingerprint, from a text in the form of known_images.yaml."""
     listed = msgspec.yaml.decode(text, type=dict[str, list[_Published]])
     return {each.fingerprint: name for name, entries in listed.items() for each in entries}

@@ -1,14 +1,4 @@
-"""Conditions of rules on one value (laws), written in the YAML of a division.
-
-equals: 6                   exactly this value. 1 does not equal true, and 20 equals 20.0
-at_most: 0.3                a number up to this one
-at_most: {option: a.b}      a number up to the value of this option in the run's configuration
-at_least: 3600              this number or a larger one
-one_of: [bf16, fp16]        one of these. For several values: each is one of these
-has: {classes: 1000}        a table with these entries, among others
-empty: true                 no value
-all_of: [{...}, {...}]      each of these laws
-"""
+"""Conditions of rules on one value (laws), written in the YAML of a division. equals: 6 exactly this value."""
 
 from __future__ import annotations
 
@@ -60,10 +50,7 @@ class AtMostOption:
     option: str
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Return True if the found value is a number of at most the option's value. Also True if the option is missing.
-
-        `options`: the run's configuration by dotted names. Another rule, about the option itself, reports a missing option.
-        """
+        """Return True if the found value is a number of at most the option's value."""
         bound = options.get(self.option)
         return _is_number(found) and (bound is None or (_is_number(bound) and found <= bound))
 
@@ -92,10 +79,7 @@ class OneOf:
     values: tuple[Plain, ...]
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Return True if the found value is one of the permitted values. `options` is not used.
-
-        If `found` is a frozenset or a tuple, each of its values must be permitted.
-        """
+        """Return True if the found value is one of the permitted values. `options` is not used."""
         several = found if isinstance(found, frozenset | tuple) else (found,)
         return all(any(_is_same(each, value) for value in self.values) for each in several)
 
@@ -148,10 +132,7 @@ WORDS = ("equals", "at_most", "at_least", "one_of", "has", "empty", "all_of")
 
 
 def law_of(mapping: Any) -> Law:
-    """Return the condition that a mapping from a division file describes, such as {'at_most': 3}.
-
-    Raise NoLaw if it does not have exactly one key of WORDS with a fitting value.
-    """
+    """Return the condition that a mapping from a division file describes, such as {'at_most': 3}."""
     if not isinstance(mapping, dict) or len(mapping) != 1 or next(iter(mapping)) not in WORDS:
         raise NoLaw(
             f"the key law takes one of {', '.join(WORDS)} with its value, such as {{at_most: 3}}, but found {mapping!r}"
@@ -189,10 +170,7 @@ _TAKES = {
 
 
 def fits(law: Law, kind: Kind) -> str | None:
-    """Return the reason why a condition can never hold for values of this type. None if it can hold.
-
-    `kind`: 'truth' (true or false), 'number', 'word' (a text), 'words' (several texts) or 'table' (values by name).
-    """
+    """Return the reason why a condition can never hold for values of this type. None if it can hold."""
     match law:
         case AtMost() | AtMostOption() | AtLeast():
             return None if kind == "number" else "it is about a number"

@@ -1,7 +1,4 @@
-"""Levels of HPC AI500 (Figure 2, section 3.1): which differences from a reference run they permit, by layer of the system.
-
-A level opens layers and rules. A run satisfies a level if all its differences from the reference are open there.
-"""
+"""Levels of HPC AI500 (Figure 2, section 3.1): which differences from a reference run they permit, by layer of the system."""
 
 from __future__ import annotations
 
@@ -64,11 +61,7 @@ def layer_of(name: str) -> int | None:
 
 
 def layer_differences(run: Mapping[str, str], reference: Mapping[str, str]) -> tuple[LayerDifference, ...]:
-    """Return the names with different values in a run and its reference, in order of their layers (1: hardware, …, 9: data).
-
-    `run`, `reference`: value as text by name of the option or property. Names without a layer come last. Names that may differ
-    at every level are left out.
-    """
+    """Return the names with different values in a run and its reference, in order of their layers (1: hardware, …, 9: data)."""
     found = []
     for name in dict.fromkeys((*run, *reference)):
         own, other = run.get(name, MISSING), reference.get(name, MISSING)
@@ -81,10 +74,7 @@ def layer_differences(run: Mapping[str, str], reference: Mapping[str, str]) -> t
 
 
 def levels_of(differences: Iterable[LayerDifference]) -> tuple[str, ...]:
-    """Return the names of the levels that permit all of these differences, the strictest first: hardware, system and free.
-
-    Empty if no level does. Without differences all levels are returned.
-    """
+    """Return the names of the levels that permit all of these differences, the strictest first: hardware, system and free."""
     return tuple(level for level in rules().levels if all(level in each.open_at for each in differences))
 
 

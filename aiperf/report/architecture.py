@@ -1,7 +1,4 @@
-"""Best network of a run, rebuilt from the changes of all its ancestors, and the layout of the tree of networks.
-
-The tree shows generations from left to right. A tree of many trials is pruned to the best ones and their ancestors.
-"""
+"""Best network of a run, rebuilt from the changes of all its ancestors, and the layout of the tree of networks."""
 
 from __future__ import annotations
 
@@ -17,11 +14,7 @@ from morphism.morphs import DamagedMorph
 
 
 def best_architecture(run: Collected) -> BestArchitecture | None:
-    """Return the network with the best measured accuracy of a run. None before the first evaluation.
-
-    `run`: data of the journal. For a detector, or if this release cannot rebuild the network, the result has the reason in
-    place of the graph.
-    """
+    """Return the network with the best measured accuracy of a run. None before the first evaluation."""
     if run.best is None:
         return None
     morphs = _lineage(run, run.best)
@@ -38,9 +31,9 @@ def best_architecture(run: Collected) -> BestArchitecture | None:
 
 
 def graph_of_trial(run: Collected, number: int) -> Graph | None:
-    """Return the network of a trial as a graph of layers. `number`: number of the trial.
+    """Return the network of a trial as a graph of layers.
 
-    None for an object detection network, or if this release cannot rebuild the network. Raise KeyError for an unknown trial.
+    None for an object detection network, or if this release cannot rebuild the network.
     """
     try:
         first = decode_architecture(json.dumps(run.started.start_graph))
@@ -68,9 +61,9 @@ def starting_network(graph: dict[str, Any]) -> Architecture | None:
 
 
 def start_fingerprint(graph: dict[str, Any]) -> str | None:
-    """Return the fingerprint (hash of the structure) of a run's starting network. None if this release cannot read the network.
+    """Return the fingerprint (hash of the structure) of a run's starting network.
 
-    `graph`: the network as the JSON object in the journal.
+    None if this release cannot read the network.
     """
     read = starting_network(graph)
     return None if read is None else read.fingerprint
@@ -88,10 +81,9 @@ BEST_TRIALS = 60
 
 
 def tree(trials: Mapping[int, TrialResults], best: int | None) -> ArchitectureTree:
-    """Return the tree of trials (networks) with a position of each node for drawing. Its root is the starting network.
+    """Return the tree of trials (networks) with a position of each node for drawing.
 
-    Each leaf has a row of its own. A parent is in the middle of its children. Of more than 150 trials only the best 60 and
-    their ancestors are kept. `trials`: results by trial number. `best`: number of the trial to mark, or None.
+    `best`: number of the trial to mark, or None.
     """
     kept = _shown(trials)
     children: dict[int | None, list[int]] = {}

@@ -25,11 +25,7 @@ from searchers.history import Space
 
 
 def candidate_of(events: Iterable[AnyEvent]) -> Candidate:
-    """Return the values of a run that the rules of a division check, such as its error and its lost workers.
-
-    `events`: all events of the run's journal, read once and in order. Raise JournalDamaged if an event contradicts earlier
-    ones.
-    """
+    """Return the values of a run that the rules of a division check, such as its error and its lost workers."""
     run = collect(events)
     inside = window(run.work_log)
     return candidate(run, inside, score(run.work_log), utilisation(run, inside).mfu_busy)
@@ -38,8 +34,7 @@ def candidate_of(events: Iterable[AnyEvent]) -> Candidate:
 def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float | None) -> Candidate:
     """Return the values of a run that the rules of a division check, from the already collected data of its journal.
 
-    `inside`: valid window. `result`: score in that window. `largest_mfu`: model FLOPS utilization during busy time, as a share,
-    0..1. None if unknown.
+    None if unknown.
     """
     started, ended, work_log = run.started, run.work_log.ended, run.work_log
     config = started.config
@@ -125,7 +120,7 @@ def _fingerprint(name: str, image: Any, width: Any, channels: Any, classes: Any)
 def _space_differences(started: RunStarted, network: Architecture) -> frozenset[str] | None:
     """Return the entries of the recorded search space that differ from the space of the first line's own options.
 
-    The space follows from options, starting graph and workers. Return None if the line does not have all of these.
+    Return None if the line does not have all of these.
     """
     config, shape = started.config, started.shape
     try:

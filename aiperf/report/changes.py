@@ -34,10 +34,7 @@ def morphs(encoded: Sequence[Morph]) -> str:
 
 
 def in_short(encoded: Sequence[Morph]) -> str:
-    """Return the number of morphs (changes of a network) of each kind as text, such as `16 × kernel, 1 × skip`.
-
-    A single morph is returned as its own text. '' without morphs.
-    """
+    """Return the number of morphs (changes of a network) of each kind as text, such as `16 × kernel, 1 × skip`."""
     if len(encoded) < 2:
         return morphs(encoded)
     return ", ".join(
@@ -46,10 +43,7 @@ def in_short(encoded: Sequence[Morph]) -> str:
 
 
 def change(trial: TrialFacts) -> str:
-    """Return the change from the network of a trial's parent to that of the trial as short text: `16 × kernel, 1 × skip`.
-
-    Without morphs it is `the starting graph` or `its parent again`. A tuned kernel size that changed nothing is added.
-    """
+    """Return the change from the network of a trial's parent to that of the trial as short text: `16 × kernel, 1 × skip`."""
     summary = in_short(trial.morphs) or ("the starting graph" if trial.parent is None else "its parent again")
     if trial.kernel_size is not None and not any(each.get("kind") == "kernel" for each in trial.morphs):
         summary += f"; kernel size {trial.kernel_size} unchanged"
@@ -57,11 +51,7 @@ def change(trial: TrialFacts) -> str:
 
 
 def lineage(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> Iterator[str]:
-    """Yield one line of text for each ancestor of a trial and for the trial itself, from the starting network on.
-
-    An ancestor has a summary of its changes. The last line has all changes of the trial: `trial 2: deepen after stem.relu`.
-    `trials`: trials by number.
-    """
+    """Yield one line of text for each ancestor of a trial and for the trial itself, from the starting network on."""
     chain = [trial]
     while (parent := chain[-1].parent) is not None and parent in trials:
         chain.append(trials[parent])

@@ -1,7 +1,4 @@
-"""Parts of a self-contained HTML page, which loads no network resource, no font and no other script.
-
-Every text goes through `text`, also if it is not from a journal.
-"""
+"""Parts of a self-contained HTML page, which loads no network resource, no font and no other script."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ def policy(script: str) -> str:
 
 
 def document(title: str, body: Iterable[str], kind: str = "") -> str:
-    """Return the content of a whole HTML file with style sheet and script.
-
-    `title`: plain text. `body`: lines of HTML. `kind`: CSS class of the body element, '' for none.
-    """
+    """Return the content of a whole HTML file with style sheet and script."""
     resources = files("aiperf.report")
     style = resources.joinpath("page.css").read_text("utf-8")
     script = "\n" + resources.joinpath("page.js").read_text("utf-8")
@@ -75,7 +69,7 @@ def section(name: str, title: str, parts: Iterable[str]) -> str:
 
 
 def note(kind: str, title: str, words: str, items: str) -> str:
-    """Return a framed remark as HTML. `kind`: CSS class. `title`: plain text. `words`: HTML. `items`: HTML list items or ''."""
+    """Return a framed remark as HTML."""
     listed = f"<ul>{items}</ul>" if items else ""
     return f'<div class="note {kind}"><h2>{text(title)}</h2>{words}{listed}</div>'
 

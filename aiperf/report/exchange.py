@@ -16,14 +16,14 @@ from aiperf.report.fold import Collected
 
 @dataclass(frozen=True, slots=True)
 class ExchangeFacts:
-    """Gradient exchange of all workers with several ranks in the valid window. Times are of the first rank of each worker."""
+    """Gradient exchange of all workers with several ranks in the valid window."""
 
     ranks: tuple[int, ...]
     """Numbers of ranks of these workers, each once."""
     bus_bytes_per_second: float
-    """Bus bandwidth that ranks measured at their start with the gradients of the starting network. Of the slowest worker."""
+    """Bus bandwidth that ranks measured at their start with the gradients of the starting network."""
     transports: tuple[str, ...]
-    """How NCCL connected the first ranks with the others, each once, such as 'NVLink'. Empty if it is not in the journal."""
+    """How NCCL connected the first ranks with the others, each once, such as 'NVLink'."""
     exchanged_bytes: float
     """Bytes of the gradients of all steps of one rank."""
     least_seconds: float
@@ -37,10 +37,7 @@ class ExchangeFacts:
 
 
 def gradient_bytes(parameters: int, config: Mapping[str, Any]) -> int:
-    """Return the bytes of one step's gradients as sent: 4 per parameter, or 2 with trainer.fp16_compression.
-
-    `parameters`: number of the network's parameters. `config`: configuration of the run.
-    """
+    """Return the bytes of one step's gradients as sent: 4 per parameter, or 2 with trainer.fp16_compression."""
     return parameters * (2 if config.get("trainer", {}).get("fp16_compression") else 4)
 
 
@@ -58,7 +55,7 @@ def all_reduce_seconds(size: float, ranks: int, bus_bytes_per_second: float) -> 
 def exchange_facts(run: Collected, inside: Window) -> ExchangeFacts | None:
     """Return bytes and seconds of the gradient exchange inside the window, summed over all workers with several ranks.
 
-    `run`: data of the journal. None if no such worker worked in the window, or if a bus bandwidth is not in the journal.
+    None if no such worker worked in the window, or if a bus bandwidth is not in the journal.
     """
     together = {number: joined for number, joined in run.workers.items() if joined.ranks > 1}
     bus = {number: joined.machine.get("measured_bus_bytes_per_second") for number, joined in together.items()}

@@ -1,9 +1,4 @@
-"""All results of a report as values (dataclasses), without text.
-
-`gather.gather` computes a Report, and the renderers only format it. report.json has the fields of Report.
-tools/generated_docs.py writes report.schema.json from this file. Times are seconds since the start of the run unless a name
-states another unit. Shares are 0..1. None means "not measured".
-"""
+"""All results of a report as values (dataclasses), without text."""
 
 from __future__ import annotations
 

@@ -78,18 +78,12 @@ class Collected:
         return target_of(self.started.config)
 
     def shows(self, fact: str, value: str = "") -> None:
-        """Record that the journal's current line shows the value `fact` that rules check, such as 'precisions'.
-
-        `value`: one of several values, such as 'bf16'. The first line of each pair is kept.
-        """
+        """Record that the journal's current line shows the value `fact` that rules check, such as 'precisions'."""
         self.lines.setdefault((fact, value), self.line)
 
 
 def collect(journal: Iterable[events.AnyEvent]) -> Collected:
-    """Return the data of a run, collected from all events of its journal, which are read once and in order.
-
-    The first event must be RunStarted. Raise JournalDamaged if an event of a journal file contradicts earlier ones.
-    """
+    """Return the data of a run, collected from all events of its journal, which are read once and in order."""
     rest = iter(journal)
     started = next(rest)
     assert isinstance(started, events.RunStarted), "a journal begins with RunStarted"

@@ -1,7 +1,4 @@
-"""Computation of the report of a run from its events: one pass over the journal, then sums over columns.
-
-This module and the modules that it calls do all arithmetic of a report. The renderers only format the result.
-"""
+"""Computation of the report of a run from its events: one pass over the journal, then sums over columns."""
 
 from __future__ import annotations
 
@@ -68,12 +65,7 @@ ERROR_POINTS = 1500
 
 
 def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRoofs | None = None) -> Report:
-    """Return the report of a run, computed from all events of its journal, which are read once and in order.
-
-    `folder`: folder of the run with its device samples and power meters. None: none were recorded. `roofs`: measured peak FLOPS
-    and memory bandwidth of the hosts. None: those of the journal. Raise JournalDamaged for a contradictory journal. Raise
-    BadConfiguration if `roofs` do not fit this run, and BadPower for an invalid power meter file.
-    """
+    """Return the report of a run, computed from all events of its journal, which are read once and in order."""
     run = collect(events)
     work_log = run.work_log
     result = score(work_log)
@@ -243,11 +235,7 @@ def _errors(run: Collected) -> tuple[ErrorPoint, ...]:
 
 
 def thinned(best: npt.NDArray[np.float64], most: int) -> list[int]:
-    """Return the indices of the epochs to draw: every improvement, the first, the last, and evenly spaced other epochs.
-
-    `best`: smallest error up to each epoch, shape (epochs,). `most`: approximate number of epochs in addition to improvements.
-    Empty without epochs.
-    """
+    """Return the indices of the epochs to draw: every improvement, the first, the last, and evenly spaced other epochs."""
     if not len(best):
         return []
     is_shown = np.arange(len(best)) % -(-len(best) // most) == 0
@@ -345,7 +333,6 @@ def _worked_until(work_log: WorkLog, inside: Window) -> dict[int, float]:
 
 
 def _hosts(run: Collected, workers: Iterable[int]) -> frozenset[str]:
-    """Return the hosts of the workers."""
     joined = [run.workers[number] for number in workers]
     return frozenset(host for each in joined for host in (each.hosts or (each.host,)))
 

@@ -1,7 +1,4 @@
-"""The report of a run as one HTML file, which loads no network resource, no font and no script.
-
-The page formats its head from the values of the report, and every section in order. It names no section.
-"""
+"""The report of a run as one HTML file, which loads no network resource, no font and no script."""
 
 from __future__ import annotations
 
@@ -51,12 +48,7 @@ def page(report: Report, sections: Sequence[Section]) -> str:
 def write_figures_page(
     folder: Path, name: str, kind: str, heading: str, sections: Sequence[Section], footer: str, values: Any
 ) -> Path:
-    """Write NAME.html, NAME.json and plots/ for results that belong to no single run. Return the path of the page.
-
-    `folder`: target folder, created if it does not exist. `name`: NAME. `kind`: small text above the heading. `heading`:
-    machine or runs of the results. `sections`: content of the page. `footer`: sentence on definitions. `values`: content of
-    NAME.json. Existing files are replaced. Raise OSError if the folder cannot be written.
-    """
+    """Write NAME.html, NAME.json and plots/ for results that belong to no single run."""
     body = [
         '<a class="skip" href="#main">To the figures</a>',
         f'<header><p class="kind">AIPerf · {text(kind)}</p><h1>{text(heading)}</h1></header>',
@@ -242,10 +234,6 @@ def benchmark(report: Report) -> str:
 
 
 def start_network(report: Report) -> str:
-    """Return the name of the starting network as text. For one that is not built in: `a custom graph` with its fingerprint.
-
-    If this release cannot read it: `a graph that this release cannot read`.
-    """
     match report.run.start_network:
         case None:
             return "a graph that this release cannot read"

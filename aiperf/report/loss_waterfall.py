@@ -1,7 +1,4 @@
-"""Loss waterfall of a run: the difference between the accelerators' peak FLOPS and the score by cause, with the energy.
-
-`aiperf.accounting.losses` computes the losses.
-"""
+"""Loss waterfall of a run: the difference between the accelerators' peak FLOPS and the score by cause, with the energy."""
 
 from __future__ import annotations
 
@@ -29,10 +26,7 @@ def losses(
 ) -> Waterfall | None:
     """Return the losses from the peak FLOPS to the score in the valid window, by cause, with the energy of each.
 
-    `spent`: accelerator time by activity. `planned`: planned accelerators. `flops_per_second`: score in FLOPS. `used`:
-    utilization with the peak of one accelerator. `measured`: device samples. `present`: seconds of presence in the window by
-    worker. `workers`: workers that worked there. None without a score, a window or an accelerator, or if there is no rate to
-    start at.
+    None without a score, a window or an accelerator, or if there is no rate to start at.
     """
     at_work = {worker: present[worker] for worker in workers if worker in present}
     top = AcceleratorPeak(used.peak_flops, used.peak_source, clock_share(used.peak_clock_mhz, measured, at_work))
@@ -41,11 +35,7 @@ def losses(
 
 
 def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collection[int]) -> Waterfall:
-    """Return the loss waterfall with the measured joules of its parts. It is unchanged if a counted device was not measured.
-
-    Accelerators count. Without them the processors count if no host runs several workers. It is also unchanged if nothing
-    counts. `measured`: device samples. `workers`: numbers of the workers present in the window.
-    """
+    """Return the loss waterfall with the measured joules of its parts."""
     all_ = () if measured is None else tuple(one for one in measured.devices if one.worker in workers)
     devices = tuple(one for one in all_ if one.device.kind == "accelerator")
     of = "accelerators"
@@ -76,11 +66,9 @@ def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collecti
 
 
 def clock_share(peak_clock_mhz: float | None, measured: Telemetry | None, workers: Mapping[int, float]) -> float | None:
-    """Return the mean clock of the working accelerators, weighted by utilization, ÷ the clock of their peak. 1: equal clocks.
+    """Return the mean clock of the working accelerators, weighted by utilization, ÷ the clock of their peak.
 
-    `peak_clock_mhz`: clock of the published peak. `measured`: device samples. `workers`: seconds of presence in the window of
-    each worker that worked there. None if a clock or utilization is unknown, or if an accelerator was sampled for less than
-    95 % of its worker's presence.
+    None if a clock or utilization is unknown, or if an accelerator was sampled for less than 95 % of its worker's presence.
     """
     if peak_clock_mhz is None or measured is None or not workers:
         return None

@@ -16,10 +16,7 @@ MOST_NAMED = 4
 
 
 def nodes(checks: Sequence[NodeChecked]) -> tuple[NodeFacts, ...]:
-    """Return one entry for each check of a node by preflight, in order of the journal.
-
-    It has the best repetition of each measurement. A node has several entries if several sessions checked it.
-    """
+    """Return one entry for each check of a node by preflight, in order of the journal."""
     return tuple(
         NodeFacts(
             address=check.address,
@@ -52,10 +49,7 @@ def _best(check: NodeChecked, probe: str, series: str | None = None, *, is_any: 
 
 
 def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]:
-    """Return the clock offset of each host from the driver's host in seconds, by host. Positive: the host is ahead.
-
-    The last check of a host with a known offset counts. A host whose offset is within its error is left out.
-    """
+    """Return the clock offset of each host from the driver's host in seconds, by host."""
     last = {check.host: check for check in checks if check.clock_offset_seconds is not None}
     offsets = {
         host: (check.clock_offset_seconds or 0.0, check.clock_error_seconds or 0.0) for host, check in last.items()
@@ -66,10 +60,7 @@ def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]
 def preflight_warnings(
     checks: Sequence[NodeChecked], config: dict[str, Any], *, is_simulated: bool
 ) -> list[RunWarning]:
-    """Return warnings about excluded and faulty nodes, notes of preflight, and a real run without preflight. Empty if none.
-
-    `checks`: results of preflight. `config`: configuration of the run.
-    """
+    """Return warnings about excluded and faulty nodes, notes of preflight, and a real run without preflight."""
     if (config.get("preflight") or {}).get("probes") == "none" and not is_simulated:
         text = "the nodes were not checked before the run (preflight.probes=none)"
         return [RunWarning(text, "note", "leave preflight.probes unset in the next run")]

@@ -23,10 +23,7 @@ _OF_THE_SCHEDULE = ("data-set", "start", "warmup", "window")
 
 
 def score_title(run: RunFacts) -> str:
-    """Return the name of the score as text: `score` or `following score`, after `simulated ` for a simulated run.
-
-    A following run trains the trials of another run and does not search.
-    """
+    """Return the name of the score as text: `score` or `following score`, after `simulated ` for a simulated run."""
     return ("simulated " if run.is_simulated else "") + ("following score" if run.follows is not None else "score")
 
 
@@ -47,10 +44,7 @@ def score(report: Report) -> str:
 
 
 def score_interval(report: Report) -> str:
-    """Return the 95 % interval of the score as text, such as `95 %: 40.1 to 42.0 TFLOPS within this run`.
-
-    If there is no interval: the reason, as `no 95 % interval: …`.
-    """
+    """Return the 95 % interval of the score as text, such as `95 %: 40.1 to 42.0 TFLOPS within this run`."""
     between = report.score.flops_per_second_interval
     if between is None:
         return f"no 95 % interval: {report.score.interval_basis}"
@@ -74,10 +68,7 @@ def fixed_network(found: FixedNetworkResult) -> tuple[str, str]:
 
 
 def settled(report: Report) -> str:
-    """Return the time from which the running score stays within ± 1 % of its final value, as text.
-
-    Example: `within 1 % after 1 h 10 min (21 %)`, with the share of the valid window until then. `no valid window` without one.
-    """
+    """Return the time from which the running score stays within ± 1 % of its final value, as text."""
     times = _settled(report)
     return times[-1] if times else "no valid window"
 
@@ -130,28 +121,18 @@ def noun(report: Report) -> units.Noun:
 
 
 def error(report: Report) -> str:
-    """Return the error of a run (1 − best top-1 accuracy) as text in percent. `no evaluation` without one.
-
-    If every validation image was classified correctly: `≤ 0.14 % (no error in 360 images)`.
-    """
+    """Return the error of a run (1 − best top-1 accuracy) as text in percent. `no evaluation` without one."""
     return "no evaluation" if report.score.error is None else error_of(report.score.error, report.run)
 
 
 def error_of(value: float, run: RunFacts) -> str:
-    """Return an error as text: `2.41 %`, or `≤ 0.14 % (no error in 360 images)` if every image was classified correctly.
-
-    `value`: error as a share, 0..1. `run`: has the number of validation images.
-    """
+    """Return an error as text: `2.41 %`, or `≤ 0.14 % (no error in 360 images)` if every image was classified correctly."""
     figure, floor = error_parts(value, run)
     return f"{figure} ({floor})" if floor else figure
 
 
 def error_parts(value: float, run: RunFacts) -> tuple[str, str]:
-    """Return an error as two texts, (percent, remark): (`2.41 %`, '') or (`≤ 0.14 %`, `no error in 360 images`).
-
-    The remark is for a run that classified every image correctly. `value`: error as a share, 0..1. `run`: has the number of
-    validation images.
-    """
+    """Return an error as two texts, (percent, remark): (`2.41 %`, '') or (`≤ 0.14 %`, `no error in 360 images`)."""
     images = run.dataset.get("validation_images")
     if isinstance(images, int) and images > 0 and value <= 1 / (2 * images):
         return f"≤ {units.error(value)}", f"no error in {units.count(images)} {units.noun(run.dataset).many}"
@@ -168,10 +149,7 @@ OUTCOMES = {"epochs": "all epochs done", "early stop": "stopped early", "followe
 
 
 def outcome(code: str) -> str:
-    """Return readable text for the outcome of a trial. `code`: outcome as in TrialFacts, such as 'early stop'.
-
-    An outcome without a text of its own, such as 'failed', is returned unchanged.
-    """
+    """Return readable text for the outcome of a trial."""
     return OUTCOMES.get(code, code)
 
 
@@ -184,7 +162,6 @@ def instantaneous(report: Report) -> str:
 
 
 def trials_finished(number: int) -> str:
-    """Return the number of finished trials as text: `1 trial finished` or `72 trials finished`."""
     return f"{units.count(number)} trial{'' if number == 1 else 's'} finished"
 
 
@@ -206,9 +183,9 @@ def mfu(report: Report) -> str:
 
 
 def noise(dataset: Mapping[str, object]) -> str | None:
-    """Return the noise added to the images as text, such as `with added noise of 30 % of the pixel range`. None without noise.
+    """Return the noise added to the images as text, such as `with added noise of 30 % of the pixel range`.
 
-    `dataset`: properties of the data set in the journal.
+    None without noise.
     """
     value = dataset.get("noise")
     return units.noise(value) if isinstance(value, float) and value > 0 else None
@@ -232,10 +209,7 @@ def adjusted(report: Report) -> str:
 
 
 def availability_meaning(report: Report) -> str:
-    """Return text on the presence of the planned accelerators, with the score scaled to all of them.
-
-    Example: `16 planned accelerators were present 83 % of the time; scaled to 100 %: 12.3 GFLOPS (not a score)`.
-    """
+    """Return text on the presence of the planned accelerators, with the score scaled to all of them."""
     available = report.availability
     if available.share is None:
         return "No valid window, or no accelerator in it"
@@ -250,10 +224,7 @@ MOST_LOSSES = 3
 
 
 def largest_losses(report: Report) -> str | None:
-    """Return at most three largest losses between the peak and the score as text. None if no loss is known.
-
-    Example: `clocks and kernels 61.0 %, search 3.2 % and input 1.1 % of 12.3 TFLOPS (8 × dense peak of … in bf16)`.
-    """
+    """Return at most three largest losses between the peak and the score as text. None if no loss is known."""
     fallen = report.losses
     if fallen is None or not fallen.largest:
         return None
@@ -263,20 +234,13 @@ def largest_losses(report: Report) -> str | None:
 
 
 def waterfall_top(fallen: Waterfall) -> str:
-    """Return the peak of all planned accelerators as text: `2.50 PFLOPS (8 × dense peak of NVIDIA A100-SXM4-80GB in bf16)`.
-
-    If the peak is unknown, it is the rate of the run's training steps.
-    """
+    """Return the peak of all planned accelerators as text: `2.50 PFLOPS (8 × dense peak of NVIDIA A100-SXM4-80GB in bf16)`."""
     top = units.flops_per_second(fallen.top_flops_per_second)
     return f"{top} ({units.count(fallen.accelerators)} × {fallen.top_source})"
 
 
 def energy_by_activity(fallen: Waterfall) -> str:
-    """Return the energy of the accelerators (without any: of the processors) by activity as a sentence.
-
-    If it was not measured, the sentence says that. Example: `Energy of the accelerators, 12.3 MJ: epochs 11.9 MJ, start-up 0.4
-    MJ. Epochs are not split up.`
-    """
+    """Return the energy of the accelerators (without any: of the processors) by activity as a sentence."""
     if fallen.joules is None:
         return "Energy of these parts: not measured."
     parts = ", ".join(f"{part.activity} {units.si(part.joules, 'J')}" for part in fallen.energy)
@@ -288,10 +252,7 @@ SINGULAR = {"meters": "meter", "accelerators": "accelerator", "processors": "pro
 
 
 def power(report: Report) -> str | None:
-    """Return the mean power in the valid window as text. None if no power was measured.
-
-    Example: `power 2.41 kW of 8 accelerators, 99.8 % of the window measured · 17.2 GFLOPS/W of these only · …`.
-    """
+    """Return the mean power in the valid window as text. None if no power was measured."""
     energy = report.energy
     if energy is None:
         return None
@@ -343,10 +304,7 @@ def standing(report: Report) -> str:
 
 
 def standing_parts(report: Report) -> tuple[str, str]:
-    """Return the validity of a run in the ranking as (title, explanation): simulated, outside, or no broken rule.
-
-    The explanation is '' if no rule is broken.
-    """
+    """Return the validity of a run in the ranking as (title, explanation): simulated, outside, or no broken rule."""
     source_run = followed(report.run)
     follows = "" if source_run is None else f" {source_run}"
     if report.run.is_simulated:
@@ -360,11 +318,7 @@ def standing_parts(report: Report) -> tuple[str, str]:
 
 
 def broken_rules(report: Report) -> tuple[str, list[str]]:
-    """Return a heading and the ranking's rules that a run breaks or that could not be checked, as texts with the remedies.
-
-    For a simulated run the rules are those that a real run with its configuration would break, and the heading states this. The
-    heading is '' for other runs and without a broken rule. Options of one part of the configuration share a text.
-    """
+    """Return a heading and the ranking's rules that a run breaks or that could not be checked, as texts with the remedies."""
     broken = [breach for breach in report.breaches if breach.id != REAL_MACHINE]
     listed = list(map(_in_one_line, _together(broken)))
     if not report.run.is_simulated or not broken:
@@ -373,10 +327,7 @@ def broken_rules(report: Report) -> tuple[str, list[str]]:
 
 
 def ranking_options(breaches: Sequence[RuleViolation]) -> str | None:
-    """Return the command that starts a run for the ranking. None if it would fix at most one broken rule.
-
-    `breaches`: broken rules of a run. The command replaces their remedies.
-    """
+    """Return the command that starts a run for the ranking. None if it would fix at most one broken rule."""
     configured = [each for each in breaches if not each.is_unknown and (each.option or each.id in _OF_THE_SCHEDULE)]
     if len(configured) < 2:
         return None
@@ -412,10 +363,7 @@ def _not_met(breaches: Sequence[RuleViolation]) -> str:
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return a nested configuration or description as (dotted name, readable value) pairs, in order.
-
-    `prefix`: text before each name. An element of a list of named objects gets its name: `storage.run.size_bytes`.
-    """
+    """Return a nested configuration or description as (dotted name, readable value) pairs, in order."""
     rows: list[tuple[str, str]] = []
     for name, value in tree.items():
         if isinstance(value, Mapping) and value:
@@ -455,9 +403,9 @@ def part(name: str) -> str:
 
 
 def option(name: str, value: str) -> str:
-    """Return the value of an option as text. Seconds get their unit: `30 s`, from 60 s on `3600 (1 h 00 min)`.
+    """Return the value of an option as text.
 
-    `name`: dotted name of the option. A name that ends with `_seconds` is a time.
+    Seconds get their unit: `30 s`, from 60 s on `3600 (1 h 00 min)`. A name that ends with `_seconds` is a time.
     """
     if not name.endswith("_seconds"):
         return value
@@ -492,10 +440,7 @@ def _plain(path: str, value: Any) -> str:
 
 
 def checkpoints(kept: KeptCheckpoints) -> str:
-    """Return text on the number and size of the run's checkpoint files, kept and removed, with the path of the best one.
-
-    Example: `kept the best, 1.0 MB (checkpoints/trial-7.epoch-12.safetensors, accuracy 92.50 % …); removed 36, 337 MB`.
-    """
+    """Return text on the number and size of the run's checkpoint files, kept and removed, with the path of the best one."""
     if kept.best is None:
         text = "kept none"
     else:
@@ -516,11 +461,7 @@ SIMULATED = "simulated"
 
 
 def hardware(machines: Hardware) -> str:
-    """Return text on the machine: `8 × NVIDIA A100-SXM4-80GB on 1 host · bf16 · horovod 0.28.1 (nccl)`.
-
-    Without accelerators: `2 processes on AMD EPYC 9R14, 1 host · fp32 · …`. The last part is the library that exchanges
-    gradients.
-    """
+    """Return text on the machine: `8 × NVIDIA A100-SXM4-80GB on 1 host · bf16 · horovod 0.28.1 (nccl)`."""
     if not machines.devices:
         return "no worker came up"
     devices = " and ".join(machines.devices)
@@ -537,8 +478,5 @@ def hardware(machines: Hardware) -> str:
 
 
 def source(report: Report) -> str:
-    """Return name and start of the run and its machine as text, for the line below a figure.
-
-    Example: `run digits, 21 November 2026, 12:00 UTC · 2 processes on AMD EPYC 9R14, 1 host · fp32 · …`.
-    """
+    """Return name and start of the run and its machine as text, for the line below a figure."""
     return sanitize(f"run {report.run.name}, {when(report.run)} · {hardware(report.hardware)}")

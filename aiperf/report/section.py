@@ -79,5 +79,4 @@ class Section:
 
     @property
     def pictures(self) -> tuple[DrawnFigure, ...]:
-        """Drawn figures of this section, in order."""
         return tuple(part for part in self.parts if isinstance(part, DrawnFigure))

@@ -53,10 +53,7 @@ class Table:
 
 
 def measured(value: float | None, shown: Callable[[float], str]) -> Cell:
-    """Return a table cell with the text of a number. `shown`: function that formats the number.
-
-    None gives a dash, which is sorted as −1.
-    """
+    """Return a table cell with the text of a number. None gives a dash, which is sorted as −1."""
     return Cell("—", -1.0) if value is None else Cell(shown(value), value)
 
 

@@ -19,11 +19,7 @@ FULL = 0.995
 
 
 def closing_lines(report: Report, page: Path | None = None, run: str | Path | None = None) -> tuple[str, ...]:
-    """Return the lines that a run prints at its end: details and warnings, then score, error and path of the report.
-
-    `page`: path of the written report. None: without this line. `run`: name or folder of the run for printed commands. None:
-    its name.
-    """
+    """Return the lines that a run prints at its end: details and warnings, then score, error and path of the report."""
     return tuple(sanitize(line) for line in (*_details(report), *_result(report, page, run or report.run.name)))
 
 

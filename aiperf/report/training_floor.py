@@ -47,9 +47,7 @@ def training_floor(
 ) -> TrainingFloor | None:
     """Return the minimum time of the training and validation steps in the valid window, from the cost of each layer.
 
-    `trials`: all trials, of which the 200 with the most time count. `peak_flops`: peak FLOPS of one rank (process). `roofs`:
-    measured peak and bandwidth of each host, in place of the known ones. None without work, peak, bandwidth or a readable
-    network. Raise BadConfiguration if `roofs` do not fit this run.
+    None without work, peak, bandwidth or a readable network.
     """
     if roofs is None:
         bandwidth, source = _bandwidth(run)
@@ -87,11 +85,7 @@ def training_floor(
 def step(
     graph: Graph, batch: int, element_bytes: int, peak_flops: float, bandwidth: float, passes: int
 ) -> tuple[float, float]:
-    """Return (operations, minimum seconds) of one batch. A layer takes the longer of its time for arithmetic and for memory.
-
-    `batch`: images. `element_bytes`: bytes of one number. `peak_flops`: peak of one rank. `bandwidth`: memory bandwidth in
-    bytes per second. `passes`: 1 for the forward pass of validation, 2 for forward and backward.
-    """
+    """Return (operations, minimum seconds) of one batch."""
     operations, floors = [], []
     for cost, traffic in zip(layer_costs(graph), layer_traffic(graph), strict=True):
         flops = (cost.forward_flops, cost.backward_flops) if passes == 2 else (cost.forward_validation_flops,)

@@ -16,10 +16,7 @@ AT_THE_END = {"training": "cut off", "waiting": "never started"}
 
 
 def trials(run: Collected, inside: Window) -> tuple[TrialFacts, ...]:
-    """Return description, outcome and work of all proposed trials, in order of their proposals. `inside`: the valid window.
-
-    `run`: data of the journal.
-    """
+    """Return description, outcome and work of all proposed trials, in order of their proposals."""
     columns = run.work_log.intervals
     trial = columns.trial
     most = 1 + max(run.trials, default=0)
@@ -100,10 +97,7 @@ def _trial(
 
 
 def pareto_front(trials: Iterable[TrialFacts]) -> tuple[TrialFacts, ...]:
-    """Return the evaluated trials that are more accurate than all cheaper ones, cheapest first.
-
-    The cost is the operations of one training image. Of trials with equal cost and accuracy only the first is returned.
-    """
+    """Return the evaluated trials that are more accurate than all cheaper ones, cheapest first."""
     kept: list[TrialFacts] = []
     best = -1.0
     for trial in sorted(trials, key=lambda each: (operations(each), -(each.accuracy or 0.0), each.number)):

@@ -1,8 +1,4 @@
-"""Utilization of the accelerators: MFU (model FLOPS utilization), pauses between trials, communication and input.
-
-The peak is from the table of dense peaks (`aiperf.system.peaks`). On a processor it is the matrix product that the worker
-measured. For another device the user may declare one. Without a known peak there is no MFU.
-"""
+"""Utilization of the accelerators: MFU (model FLOPS utilization), pauses between trials, communication and input."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from aiperf.system.peaks import DataType, WorkerPeak, declared_peak, worker_peak
 def utilisation(run: Collected, inside: Window) -> Utilisation:
     """Return model FLOPS utilization, communication and input of the valid window `inside`, pauses, and the peak of a rank.
 
-    `run`: data of the journal. The pauses are those of the whole run. A value is None without work, window or known peak.
+    A value is None without work, window or known peak.
     """
     work_log = run.work_log
     columns = work_log.intervals
@@ -55,10 +51,7 @@ def utilisation(run: Collected, inside: Window) -> Utilisation:
 
 
 def pauses(run: Collected) -> Real:
-    """Return the pauses of workers between two attempts (starts of a training) in seconds, shape (pauses,).
-
-    A pause lasts from a worker's last interval of work in one attempt to its first interval in the next attempt with work.
-    """
+    """Return the pauses of workers between two attempts (starts of a training) in seconds, shape (pauses,)."""
     columns = run.work_log.intervals
     worker = columns.worker
     order = np.argsort(worker, kind="stable")

@@ -1,7 +1,4 @@
-"""Activities of the workers over time: bars for a few workers, a grid of busy shares for thousands.
-
-Invisible details are left out: pauses shorter than 1/2000 of the run are bridged, and many workers share the rows of a grid.
-"""
+"""Activities of the workers over time: bars for a few workers, a grid of busy shares for thousands."""
 
 from __future__ import annotations
 
@@ -29,11 +26,7 @@ Indices = npt.NDArray[np.int64]
 
 
 def gantt(work_log: WorkLog, end: float) -> Gantt:
-    """Return the activities of the workers over time as bars, one row for each worker, in order of worker numbers.
-
-    `end`: end of the chart in seconds since the start of the run. More than 40 workers are shown as a grid of busy shares, and
-    only the first 20 as rows.
-    """
+    """Return the activities of the workers over time as bars, one row for each worker, in order of worker numbers."""
     presences = {presence.worker: presence for presence in work_log.presences}
     numbers = sorted(presences)
     with_grid = len(numbers) > MOST_BARS_ROWS
@@ -118,8 +111,7 @@ def busy_grid(
 ) -> tuple[tuple[float | None, ...], ...]:
     """Return the busy share of the accelerator time, 0..1, for each group of workers in equal parts of the run.
 
-    `groups`: worker numbers of each row. `end`: end of the run in seconds. `columns`: number of parts. Shape (groups, columns).
-    None if no worker of the group was present. Busy seconds are spread evenly over their interval.
+    None if no worker of the group was present.
     """
     row_of = np.full(max(max(group) for group in groups) + 1, -1, dtype=np.int64)
     for row, group in enumerate(groups):

@@ -1,7 +1,4 @@
-"""Writing of a report into a folder: report.html, report.json, plots/*.svg, *.png and *.pdf, each file atomically.
-
-matplotlib is loaded only to draw figures. Computing a report does not need it.
-"""
+"""Writing of a report into a folder: report.html, report.json, plots/*.svg, *.png and *.pdf, each file atomically."""
 
 from __future__ import annotations
 
@@ -38,22 +35,12 @@ class Paths:
 
 
 def report_of(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
-    """Return the report of a run, computed from its journal, device samples, power meters and remaining checkpoints.
-
-    `roofs`: measured peak FLOPS and memory bandwidth of the hosts. None: published or recorded ones. Raise NoSuchRun without a
-    journal, JournalDamaged for a damaged one, BadConfiguration if `roofs` do not fit the run, and BadPower for an invalid power
-    meter file.
-    """
+    """Return the report of a run, computed from its journal, device samples, power meters and remaining checkpoints."""
     return dataclasses.replace(recomputed(run_folder, roofs), checkpoints=kept(run_folder))
 
 
 def recomputed(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
-    """Return the report of a run without its checkpoint files. Another machine can compute the same from a submission.
-
-    `roofs`: measured peak FLOPS and memory bandwidth of the hosts. None: published or recorded ones. Raise NoSuchRun without a
-    journal, JournalDamaged for a damaged one, BadConfiguration if `roofs` do not fit the run, and BadPower for an invalid power
-    meter file.
-    """
+    """Return the report of a run without its checkpoint files."""
     with _without_cycle_collection():
         return gather(read(run_folder), run_folder, roofs)
 
@@ -71,11 +58,7 @@ def _without_cycle_collection() -> Iterator[None]:
 
 
 def write(report: Report, folder: Path, run: Path | None = None) -> Paths:
-    """Write report.html, report.json and plots/ into a folder, and return their paths. Equal reports give equal bytes.
-
-    An earlier report is replaced file by file. `run`: folder of the run, for the error message. None: `folder`. Raise
-    ReportNotWritten if a file cannot be written.
-    """
+    """Write report.html, report.json and plots/ into a folder, and return their paths. Equal reports give equal bytes."""
     try:
         return _written(report, folder)
     except OSError as error:

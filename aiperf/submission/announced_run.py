@@ -1,12 +1,4 @@
-"""Comparison of a run with its announcement, a signed entry of its options in the site's log before the run.
-
-A run is checked against its announcement before anything starts. The driver then adds a `begun` entry to the site's log.
-The announcement therefore serves one run. No second run can begin with it, unless that entry is cut off the log. A
-submission that contains a later or another copy of the log shows this.
-
-A run is published as announced if its journal names the announcement, its first line has no difference from it, and the log
-has this run as the one that began with it.
-"""
+"""Comparison of a run with its announcement, a signed entry of its options in the site's log before the run."""
 
 from __future__ import annotations
 
@@ -42,10 +34,7 @@ CLOCK_SECONDS = 1.0
 
 
 def announced_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options in `config` that an announcement contains, by name. The others are left out.
-
-    Left out are the seed, the folder of the runs, the search space, and options of one command line or announcement.
-    """
+    """Return the options in `config` that an announcement contains, by name."""
     return {name: value for name, value in config.items() if name not in OWN}
 
 
@@ -84,11 +73,7 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnou
 
 
 def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, started_unix: float | None) -> list[str]:
-    """Return the differences of a run from its announcement, one text each. Empty if there are none.
-
-    `announced`: entry of the announcement. `config`: configuration of the run. `rules`: version number of the run's
-    proposal rules. `started_unix`: its start in seconds since 1970. None: the start is not compared (simulated run).
-    """
+    """Return the differences of a run from its announcement, one text each. Empty if there are none."""
     entry = announced.entry
     assert isinstance(entry, RunAnnounced)
     expected, given = options(entry.config), options(announced_config(config))
@@ -107,10 +92,7 @@ def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, starte
 
 
 def breaks_of(log: Announcements, announced: SignedEntry, first: RunStarted) -> list[str]:
-    """Return the differences of a run from its announcement and from the log's entry about its start, one text each.
-
-    `announced`: entry of the announcement. `first`: first line of the run's journal. Empty if there are no differences.
-    """
+    """Return the differences of a run from its announcement and from the log's entry about its start, one text each."""
     found = breaks(announced, first.config, first.proposal_rules, None if first.simulated else first.started_unix)
     begun, withdrawn = log.begun().get(announced.id), log.withdrawn().get(announced.id)
     if begun is None:
@@ -125,16 +107,7 @@ def breaks_of(log: Announcements, announced: SignedEntry, first: RunStarted) -> 
 
 
 def require_announced(conf: RunConf, now_unix: float | None = None) -> None:
-    """Check that a run with options `conf` may begin as announced. Nothing is checked if it has no announcement=ID.
-
-    `now_unix`: start of the run in seconds since 1970. None: now. Nothing is written.
-
-    Raises:
-        NotAsAnnounced: the run differs, the announcement was withdrawn or used, or the log is unreadable or lacks it.
-        AnnouncementsDamaged: the log is damaged.
-        KeyUnusable: ssh-keygen is not installed.
-        BadConfiguration: only one of announcement= and announcement_log= is given, or the id is no id.
-    """
+    """Check that a run with options `conf` may begin as announced."""
     named = _named(conf)
     if named is not None:
         wanted, path = named
@@ -142,16 +115,7 @@ def require_announced(conf: RunConf, now_unix: float | None = None) -> None:
 
 
 def use_announcement(conf: RunConf, folder: Path, first: tuple[str, float]) -> None:
-    """Add an entry to the log of announcements that the run in `folder` begins. Nothing if `conf` has no announcement=ID.
-
-    It is called immediately before the journal is created. `first`: name of the run, and its start in seconds since 1970.
-
-    Raises:
-        NotAsAnnounced: another run has used the announcement, or it was withdrawn, since `require_announced`.
-        AnnouncementsDamaged: the log is damaged.
-        AnnouncementsNotWritten: the entry could not be added.
-        KeyUnusable: ssh-keygen is not installed.
-    """
+    """Add an entry to the log of announcements that the run in `folder` begins."""
     named = _named(conf)
     if named is None:
         return
@@ -255,11 +219,7 @@ class Announced:
 
 
 def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
-    """Return a comparison of all announced runs of a site with its published runs.
-
-    `log`: content of the site's log of announcements. `runs`: first line of the journal of each published run. Copies of a
-    journal count once.
-    """
+    """Return a comparison of all announced runs of a site with its published runs."""
     entries = {each.id: each for each in log.entries if isinstance(each.entry, RunAnnounced)}
     by_id: dict[str, list[RunStarted]] = {}
     unannounced: list[str] = []
@@ -296,8 +256,7 @@ def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
 def witnessed_unix(log: Announcements, wanted: SignedEntry, signers: Mapping[str, Sequence[str]]) -> float | None:
     """Return the earliest time (seconds since 1970) at which another person confirmed by signature that an entry existed.
 
-    `wanted`: the entry. `signers`: names of the signers by id of each entry (`signers_of`). A second key of the same
-    person, or a key of an unknown person, is no confirmation. None without a confirmation, or if the entry's signer is unknown.
+    None without a confirmation, or if the entry's signer is unknown.
     """
     own = set(signers.get(wanted.id, ()))
     witnesses = (each for each in log.entries[wanted.entry.number :] if isinstance(each.entry, HeadWitnessed))

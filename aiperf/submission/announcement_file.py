@@ -25,20 +25,13 @@ _LOOK_SECONDS = 0.05
 
 
 def log_path(word: str | Path) -> Path:
-    """Return the path of the log of announcements that `word` (option --log or announcement_log=) names.
-
-    It is the file itself. For a folder, or a name with '/' at its end, it is announcements.jsonl in this folder.
-    """
+    """Return the path of the log of announcements that `word` (option --log or announcement_log=) names."""
     path = Path(word)
     return path / NAME if path.is_dir() or str(word).endswith("/") else path
 
 
 def make_folder(word: str) -> None:
-    """Create the folder that `word` (option --log) names, if it ends with '/'. Nothing otherwise, or if it exists.
-
-    Raises:
-        AnnouncementsNotWritten: the folder cannot be created.
-    """
+    """Create the folder that `word` (option --log) names, if it ends with '/'. Nothing otherwise, or if it exists."""
     try:
         if word.endswith("/"):
             Path(word).mkdir(exist_ok=True)
@@ -49,13 +42,7 @@ def make_folder(word: str) -> None:
 
 
 def read_log(path: Path) -> Announcements:
-    """Return the content of the log of announcements in the file `path`, after a check of all its lines.
-
-    Raises:
-        NotAsAnnounced: the file cannot be read.
-        AnnouncementsDamaged: a line was changed or removed, or has a wrong signature.
-        KeyUnusable: ssh-keygen is not installed.
-    """
+    """Return the content of the log of announcements in the file `path`, after a check of all its lines."""
     try:
         return parse(read_bounded(path, LARGEST), str(path))
     except OSError as error:
@@ -68,16 +55,8 @@ def read_log(path: Path) -> Announcements:
 def add(path: Path, key: Path | None, entry_of: Callable[[Announcements], AnyEntry]) -> tuple[SignedEntry, Path | None]:
     """Sign one entry and add it to the log of announcements in the file `path`, which is created if it is missing.
 
-    `key`: file of the key that signs. None for an entry without a signature. `entry_of`: creates the entry from the present
-    log. Return the entry, and the file next to the log to which an incomplete last line was moved, or None. Waits up to 30
-    s for another writer.
-
-    Raises:
-        AnnouncementsNotWritten: another writer holds the log, or the file cannot be locked or written, or is too large.
-            Nothing is added, and no new file is left.
-        AnnouncementsDamaged: a line of the log was changed or removed, or a line or the new entry is not valid.
-        KeyUnusable: the key cannot sign, or ssh-keygen is not installed.
-        OSError: the log cannot be read, or the incomplete line cannot be moved.
+    None for an entry without a signature. Return the entry, and the file next to the log to which an incomplete last line was
+    moved, or None.
     """
     with _locked(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > LARGEST:

@@ -38,7 +38,6 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     number: int
     """Position in the log, from 1."""
     previous: str
-    """Id of the previous entry. 64 zeros for the first."""
     at_unix: float
     """The writing host's wall clock, seconds since 1970. The site's own claim: see docs/ranking.md, "Whose time"."""
 
@@ -53,7 +52,6 @@ class RunAnnounced(_Entry, frozen=True, kw_only=True, tag="announced"):
     proposal_rules: int
     """Version of the rules by which proposals follow from the history."""
     release: str
-    """Release that announced it."""
 
 
 class RunBegun(_Entry, frozen=True, kw_only=True, tag="begun"):
@@ -127,10 +125,7 @@ class Announcements:
         return {each.announcement: each for each in reversed(found)}
 
     def begun(self) -> dict[str, RunBegun]:
-        """Return the entry about the run that began with an announcement, by the announcement's id.
-
-        Unused ones are left out.
-        """
+        """Return the entry about the run that began with an announcement, by the announcement's id."""
         return {each.entry.announcement: each.entry for each in self.entries if isinstance(each.entry, RunBegun)}
 
 
@@ -140,25 +135,13 @@ def content_of(entry: AnyEntry) -> bytes:
 
 
 def line_of(log: Announcements, content: bytes, signature: str) -> bytes:
-    """Return the bytes of the next line of a log of announcements, with its hash and a newline.
-
-    `log`: present content of the log. `content`: signed bytes of the entry (`content_of`). `signature`: text of its
-    signature, '' for an entry without one.
-    """
+    """Return the bytes of the next line of a log of announcements, with its hash and a newline."""
     body = msgspec.json.encode(_Line(entry=msgspec.Raw(content), signature=signature))
     return sealed(log.head.encode(), body)[0]
 
 
 def parse(content: bytes, name: str) -> Announcements:
-    """Return the content of a log of announcements after a check of its hashes, its sequence and its signatures.
-
-    `content`: bytes of the file. `name`: name of the file for messages. An incomplete last line is not checked, and is
-    returned as `torn`.
-
-    Raises:
-        AnnouncementsDamaged: a line is no valid entry, does not follow from the previous one, or has no valid signature.
-        KeyUnusable: ssh-keygen is not installed.
-    """
+    """Return the content of a log of announcements after a check of its hashes, its sequence and its signatures."""
     entries: list[SignedEntry] = []
     unused: dict[str, bool] = {}
     of = (f"entry of format {FORMAT}", "site")
@@ -192,11 +175,7 @@ def parse(content: bytes, name: str) -> Announcements:
 
 
 def signers_of(log: Announcements, allowed: Path) -> dict[str, tuple[str, ...]]:
-    """Return the names of the people that may have signed each entry, by the id of the entry. Unsigned entries are left out.
-
-    `allowed`: file of allowed signers, in the format of ssh-keygen. A name counts if its key was valid at the entry's time.
-    The names of an entry are empty if no name counts. Raise KeyUnusable if ssh-keygen is not installed.
-    """
+    """Return the names of the people that may have signed each entry, by the id of the entry."""
     signed = [each for each in log.entries if each.key is not None]
     with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
         names = pool.map(lambda each: principals(allowed, each.signature, each.content, each.entry.at_unix), signed)
@@ -218,7 +197,6 @@ def _decoded(body: bytes) -> SignedEntry:
 
 
 def _check(each: SignedEntry, unused: dict[str, bool], number: int, head: str) -> None:
-    """Check the entry `number` after the entry `head`. `unused`: for each announcement, True until a run begins with it."""
     entry = each.entry
     must(entry.format == FORMAT, f"this release reads format {FORMAT}", f"format {entry.format}")
     must(content_of(entry) == each.content, "an entry is written as `announce` writes it", "other JSON")

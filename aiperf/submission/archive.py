@@ -1,9 +1,4 @@
-"""Archive file of a submission: a gzipped tar of regular files with a list of their SHA-256 digests (MANIFEST).
-
-MANIFEST is the first member. Equal contents give equal bytes. `tar xzf` and `sha256sum -c` read it too. A reader accepts
-regular files with the names of members only, each once and listed, and takes nothing but their content: no link, device,
-folder, owner, mode or time.
-"""
+"""Archive file of a submission: a gzipped tar of regular files with a list of their SHA-256 digests (MANIFEST)."""
 
 from __future__ import annotations
 
@@ -29,7 +24,7 @@ LARGEST_MEMBER = (8 << 30) - 1
 """Largest size that a ustar header can hold."""
 
 MOST_ZEROS = 1 << 20
-"""Most bytes after the last member, all zero. `tar` fills records of 10,240 bytes, or of another size that its user chose."""
+"""Most bytes after the last member, all zero."""
 _LEVEL = 6
 _PIECE = 1 << 16
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
@@ -54,26 +49,12 @@ class UnpackedSubmission:
 
 
 def manifest_of(contents: Mapping[str, Content]) -> bytes:
-    """Return the manifest of a submission as bytes: one line per file with its SHA-256, two blanks and its name.
-
-    `contents`: content of each file, or its path, by its name in the archive.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """Return the manifest of a submission as bytes: one line per file with its SHA-256, two blanks and its name."""
     return "".join(f"{_sha256(content)}  {name}\n" for name, content in contents.items()).encode()
 
 
 def pack(path: Path, contents: Mapping[str, Content], manifest: bytes, signature: str | None) -> None:
-    """Write the archive of a submission to the file `path`, which must not exist.
-
-    `contents`: content of each file, or its path, by its name in the archive. `manifest`: result of `manifest_of` for these
-    contents. `signature`: text of its signature. None for no signature.
-
-    Raises:
-        BundleRefused: a file changed since the manifest was made, or has 8 GiB or more.
-        OSError: a file cannot be read, or the archive exists or cannot be written. An incomplete archive is removed.
-    """
+    """Write the archive of a submission to the file `path`, which must not exist. None for no signature."""
     members: dict[str, Content] = {MANIFEST: manifest}
     members |= {} if signature is None else {SIGNATURE: signature.encode()}
     with path.open("xb") as raw:
@@ -108,16 +89,7 @@ def _add(tar: tarfile.TarFile, name: str, content: Content) -> None:
 
 
 def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> UnpackedSubmission:
-    """Unpack the submission in the file `path` into the empty folder `folder`. Return its manifest, signature and file names.
-
-    `most_bytes`: maximum unpacked size. Files that differ from their SHA-256 in the manifest are listed in the result. This
-    is no error.
-
-    Raises:
-        BundleRefused: the file breaks a rule of submissions. The message has the rule.
-        DiskTooSmall: the files do not fit on the disk.
-        OSError: `path` is no regular file or cannot be read, or the folder cannot be written.
-    """
+    """Unpack the submission in the file `path` into the empty folder `folder`."""
     try:
         with open_regular(path) as file:
             return _extract(_Unzipped(file), folder, most_bytes)
@@ -136,7 +108,7 @@ class _Unzipped:
         self._held = b""
 
     def pieces(self, size: int) -> Iterator[bytes]:
-        """Yield the next `size` bytes. Raise EOFError if there are less."""
+        """Yield the next `size` bytes."""
         while size:
             if not (piece := self._held[:size] or self._more()):
                 raise EOFError("it ends early")

@@ -46,22 +46,7 @@ def build(
     with_telemetry: bool = True,
     signers: Path | None = None,
 ) -> Inspection:
-    """Create the submission file `path` of several runs, inspect it, and return the findings.
-
-    After a bad finding it is removed. `runs`: folders of the runs. `key`: key file that signs. None: no signature. `log`:
-    file or folder with the log of the site's announcements. None: the log in the runs' configuration. `with_telemetry`:
-    include the recorded machine samples. `signers`: file of allowed signers. None: any key may sign.
-
-    Raises:
-        BadConfiguration: `path` exists, or the log of announcements cannot be read.
-        JournalDamaged, NoSuchRun: a run's journal cannot be read.
-        AnnouncementsDamaged: the log of announcements is damaged.
-        KeyUnusable: the key cannot sign, or ssh-keygen is not installed.
-        BadPower: the form or table of a power meter is invalid.
-        BundleRefused: a file of a run changed meanwhile, or has 8 GiB or more.
-        DiskTooSmall: there is no room to unpack the file for the inspection.
-        OSError: a file of a run cannot be read, or the file cannot be written.
-    """
+    """Create the submission file `path` of several runs, inspect it, and return the findings."""
     if path.exists():
         raise BadConfiguration(f"a submission is a new file, but '{path}' exists: name another by --out")
     contents = _contents(runs, log, with_telemetry=with_telemetry)

@@ -1,8 +1,4 @@
-"""Names of the files in a submission, and the content of submission.json, which lists its runs.
-
-MANIFEST  MANIFEST.sig  submission.json  announcements.jsonl
-runs/1/  journal.jsonl  report.html  telemetry/<worker>.jsonl  power/<meter>.yaml  power/<meter>.csv
-"""
+"""Names of the files in a submission, and the content of submission.json, which lists its runs."""
 
 from __future__ import annotations
 
@@ -47,7 +43,6 @@ class SubmittedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a submission, as an entry of submission.json. The first is in the folder runs/1, the second in runs/2."""
 
     run: str
-    """Name of the run."""
     telemetry: TelemetryHeld
 
 
@@ -56,18 +51,13 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
     format: int = FORMAT
     release: str
-    """Release that created the submission."""
     announcements: str | None = None
     """Head of the included log of announcements. None without a log."""
     runs: tuple[SubmittedRun, ...]
 
 
 def submission_of(content: bytes) -> Submission:
-    """Return the list of runs in submission.json, after a check. `content`: bytes of the file.
-
-    Raises:
-        BundleRefused: it is no valid JSON of this kind, has an unknown format, or names no run.
-    """
+    """Return the list of runs in submission.json, after a check. `content`: bytes of the file."""
     try:
         check_object(content)
         document = msgspec.json.decode(content, type=dict[str, Any])

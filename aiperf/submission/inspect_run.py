@@ -27,8 +27,7 @@ from aiperf.verify.verification import DEFAULT
 Outcome = Literal["good", "bad", "note"]
 """'bad': impossible in an honest submission of these runs. 'note': important for the reader, or not checkable."""
 SignedBy = Literal["good", "unsigned", "unknown key", "bad signature", "not checked"]
-"""'unknown key': valid, but the key is not among the allowed signers. 'not checked': valid, without a list of allowed
-signers."""
+"""'unknown key': valid, but the key is not among the allowed signers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Requirements:
     sample: int | None = DEFAULT
     """Number of recomputed proposals per run. None for all."""
     division: Division | None = None
-    """Class of the ranking (division) with rules that each run must keep. Default: count the broken rules of the ranking."""
+    """Class of the ranking (division) with rules that each run must keep."""
     most_bytes: int = MOST_BYTES
     """Largest unpacked size in bytes."""
 
@@ -88,8 +87,6 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True)
 class RunInspection:
-    """Result of the inspection of one run."""
-
     name: str
     first: RunStarted | None
     """First line of the journal. None if the journal cannot be read."""
@@ -100,11 +97,7 @@ class RunInspection:
 
 
 def judge_run(run: SubmittedRun, folder: Path, requirements: Requirements) -> RunInspection:
-    """Inspect one run of a submission: journal, recomputed proposals, source code and rules. Return the findings.
-
-    `run`: entry of the run in submission.json. `folder`: its unpacked folder. `requirements`: limits for this inspection.
-    An unreadable journal is a bad finding, not an error. Raise OSError if the sources to compare with cannot be read.
-    """
+    """Inspect one run of a submission: journal, recomputed proposals, source code and rules."""
     if not (folder / JOURNAL).is_file():
         finding = InspectionFinding("members", "bad", f"{JOURNAL} is missing", run.run)
         return RunInspection(run.run, None, None, None, (finding,))

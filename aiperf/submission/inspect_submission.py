@@ -1,8 +1,4 @@
-"""Inspection of a submission file by its receiver. Everything that can be recomputed is recomputed.
-
-The file is unpacked into a temporary folder. Each check adds its findings and stops no other check. Unreadable files are
-not checked further. `inspect_run.py` has the checks of one run.
-"""
+"""Inspection of a submission file by its receiver. Everything that can be recomputed is recomputed."""
 
 from __future__ import annotations
 
@@ -32,15 +28,7 @@ from aiperf.submission.signatures import principals, signing_key
 
 
 def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None) -> list[Inspection]:
-    """Inspect several submission files. Return their findings, in the sequence of `paths`.
-
-    An announcement that different runs of two files use is a bad finding. `requirements`: requirements of the receiver.
-
-    Raises:
-        OSError: a file cannot be read, or the temporary folder cannot be written.
-        DiskTooSmall: there is no room to unpack a file.
-        KeyUnusable: ssh-keygen is not installed.
-    """
+    """Inspect several submission files."""
     found: list[Inspection] = []
     users: dict[str, tuple[str, str, str]] = {}
     for path in paths:
@@ -56,17 +44,7 @@ def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None)
 
 
 def inspect(path: Path, requirements: Requirements | None = None) -> Inspection:
-    """Inspect the submission in the file `path`, and return all findings.
-
-    A file that breaks a rule is a bad finding, not an error. `requirements`: requirements of the receiver. None: only the
-    general ones. The temporary folder is removed.
-
-    Raises:
-        OSError: `path` is no regular file, `path` or the sources to compare with cannot be read, or the temporary folder
-            cannot be written.
-        DiskTooSmall: there is no room to unpack it.
-        KeyUnusable: ssh-keygen is not installed.
-    """
+    """Inspect the submission in the file `path`, and return all findings."""
     requirements = requirements or Requirements()
     require_file(path)
     with path.open("rb") as file:

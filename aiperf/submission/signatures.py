@@ -33,14 +33,7 @@ z8KaisNDYAy4VK2Cw2d+XJjwU=
 
 
 def sign(key: Path, content: bytes) -> str:
-    """Return a signature of `content`, as the text of a signature file of ssh-keygen.
-
-    `key`: file of a private key, or the .pub file of a key in ssh-agent. ssh-keygen may ask for a passphrase.
-
-    Raises:
-        KeyUnusable: the key cannot be read, is no Ed25519 key, or is rejected by ssh-keygen, or ssh-keygen is not
-            installed.
-    """
+    """Return a signature of `content`, as the text of a signature file of ssh-keygen."""
     try:
         require_file(key)
         with key.open("rb") as file:
@@ -67,10 +60,7 @@ def sign(key: Path, content: bytes) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def signing_key(signature: str, content: bytes) -> str | None:
-    """Return the fingerprint (SHA256:…) of the Ed25519 key that signed `content`. None if the signature is not valid.
-
-    `signature`: text of the signature file. Raise KeyUnusable if ssh-keygen is not installed.
-    """
+    """Return the fingerprint (SHA256:…) of the Ed25519 key that signed `content`. None if the signature is not valid."""
     if len(signature) > LONGEST:
         return None
     with _file(signature) as file:
@@ -80,12 +70,7 @@ def signing_key(signature: str, content: bytes) -> str | None:
 
 
 def read_allowed(path: Path) -> Path:
-    """Check a file of allowed signers (format of ssh-keygen) and return its path unchanged.
-
-    Raises:
-        KeyUnusable: the file cannot be read, a line has a certificate authority or is rejected by ssh-keygen, or
-            ssh-keygen is not installed. The message names the line.
-    """
+    """Check a file of allowed signers (format of ssh-keygen) and return its path unchanged."""
     fix = "name another file: --allowed FILE"
     lines = read_text(path, "a file of allowed signers is a text file", fix, error=KeyUnusable).split("\n")
     for number, line in enumerate(lines, 1):
@@ -106,15 +91,7 @@ def read_allowed(path: Path) -> Path:
 
 
 def principals(allowed: Path, signature: str, content: bytes, at_unix: float) -> tuple[str, ...]:
-    """Return the names in a file of allowed signers that may have made a signature at a certain time. Empty if there are none.
-
-    `allowed`: file of allowed signers, in the format of ssh-keygen. `signature`: text of the signature. `content`: signed
-    bytes. `at_unix`: time in seconds since 1970, at which the key of the name must be valid. Empty also if the signature is
-    not valid.
-
-    Raises:
-        KeyUnusable: ssh-keygen is not installed.
-    """
+    """Return the names in a file of allowed signers that may have made a signature at a certain time."""
     if signing_key(signature, content) is None:
         return ()
     when = f"-Overify-time={time.strftime('%Y%m%d%H%M%S', time.localtime(at_unix))}"

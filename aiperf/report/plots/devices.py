@@ -18,10 +18,7 @@ from aiperf.units import count, duration
 
 
 def devices_over_time(report: Report) -> DrawnFigure:
-    """Draw mean utilization and memory of the accelerators over time, in percent.
-
-    Without accelerator samples those of the hosts are drawn. Without any samples the result has a text in place of the drawing.
-    """
+    """Draw mean utilization and memory of the accelerators over time, in percent."""
     name, title = "devices", "Utilization and memory over time"
     course = shown(report)
     if course is None:

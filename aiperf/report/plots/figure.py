@@ -58,11 +58,7 @@ DPI = 160
 
 
 def drawn(draw: Callable[[Figure], object], name: str, height: float, source: str) -> tuple[str, bytes, bytes]:
-    """Draw a figure and return it as SVG text, PNG bytes and PDF bytes. Equal arguments give equal bytes.
-
-    `draw`: called once with an empty figure, on which it draws. `name`: basis of the names inside the SVG. `height`: in inches,
-    without the line of the source. `source`: run and machine, printed below the axes.
-    """
+    """Draw a figure and return it as SVG text, PNG bytes and PDF bytes. Equal arguments give equal bytes."""
     with mpl.rc_context(cast("Any", {**STYLE, "svg.hashsalt": name})):  # The stub types the names of all settings.
         figure = Figure(figsize=(WIDTH_INCHES, height + SOURCE_INCHES), layout="constrained")
         draw(figure)
@@ -85,10 +81,7 @@ def _without_prolog(svg: str) -> str:
 
 
 def inline(svg: str, name: str, label: str) -> str:
-    """Return a standalone SVG as a part of an HTML page: unique names, CSS variables as colours, size set by the page.
-
-    `name`: prefix of the names inside the SVG. `label`: text for screen readers, escaped as HTML.
-    """
+    """Return a standalone SVG as a part of an HTML page: unique names, CSS variables as colours, size set by the page."""
     svg = _without_prolog(svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(xlink:href|href)="#', rf'\1="#{name}-', svg)
@@ -100,10 +93,7 @@ def inline(svg: str, name: str, label: str) -> str:
 
 
 def on_time_axis(axes: Axes, end: float) -> float:
-    """Label the x axis with a suitable unit of time and set its limits. Return the seconds of this unit: 1, 60 or 3600.
-
-    `end`: right end of the axis in seconds. Divide times in seconds by the result before drawing.
-    """
+    """Label the x axis with a suitable unit of time and set its limits."""
     divisor, unit = (1.0, "s") if end <= 300 else (60.0, "min") if end <= 3 * 3600 else (3600.0, "h")
     axes.set_xlabel(f"time since the start of the run ({unit})")
     axes.set_xlim(0, max(end, 1e-9) / divisor)

@@ -1,9 +1,4 @@
-"""Colours of the report, each with its role, for light and dark screens.
-
-The palette is colour-blind-safe (after Okabe and Ito, 2008, darker for text and thin lines). Figures are drawn in the light
-colours. Inside the page each colour becomes a CSS variable. The same figure therefore follows the reader's light or dark
-screen, and prints on white.
-"""
+"""Colours of the report, each with its role, for light and dark screens."""
 
 from __future__ import annotations
 
@@ -63,5 +58,5 @@ def accent(*, is_simulated: bool) -> Accent:
 
 
 def as_css(dark: bool) -> str:
-    """Return the CSS custom properties of all colours as one line: `--role: colour; …`. `dark`: colours of the dark mode."""
+    """Return the CSS custom properties of all colours as one line: `--role: colour; …`."""
     return " ".join(f"--{colour.role}: {colour.dark if dark else colour.light};" for colour in COLOURS)

@@ -22,11 +22,7 @@ from aiperf.units import METRICS, count, duration, flops_per_second, scale, shar
 
 
 def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: str = "top") -> None:
-    """Shade the warm-up on a time axis. Draw nothing for a warm-up of 0 s.
-
-    `axes`: has the time as x axis. `warmup`, `end`: end of the warm-up and of the run in seconds. `divisor`: seconds of one
-    unit of the x axis. `label`: position of its name, 'top', 'center', 'bottom', or '' for no name.
-    """
+    """Shade the warm-up on a time axis."""
     if warmup <= 0:
         return
     edge = min(warmup, end)
@@ -47,10 +43,7 @@ def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: s
 
 
 def score_over_time(report: Report) -> DrawnFigure:
-    """Draw score and regulated score over time in FLOPS, with the shaded warm-up and the 95 % interval.
-
-    For a run of 0 s the result has a text in place of the drawing.
-    """
+    """Draw score and regulated score over time in FLOPS, with the shaded warm-up and the 95 % interval."""
     name, title = "score", "Score over time"
     if not report.curve:
         return DrawnFigure(name, title, empty="No work has been reported yet.")
@@ -181,10 +174,7 @@ def error_over_time(report: Report) -> DrawnFigure:
 
 
 def quality_over_epochs(report: Report, found: FixedNetworkResult) -> DrawnFigure:
-    """Draw the quality of every epoch of a run with a target quality, and mark the first epoch that reached the target.
-
-    `found`: qualities of the epochs and the target.
-    """
+    """Draw the quality of every epoch of a run with a target quality, and mark the first epoch that reached the target."""
     name, title = "quality", "Quality over epochs"
 
     def draw(figure: Figure) -> None:

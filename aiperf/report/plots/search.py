@@ -34,10 +34,7 @@ ACCURACY_TICKS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97
 
 
 def accuracy_against_operations(report: Report) -> DrawnFigure:
-    """Draw the accuracy of each evaluated trial against the operations of one training image, with the Pareto front.
-
-    Of more than 2,500 trials only a part is drawn. Without an evaluation the result has a text in place of the drawing.
-    """
+    """Draw the accuracy of each evaluated trial against the operations of one training image, with the Pareto front."""
     name, title = "operations", "Accuracy against operations"
     measured = [trial for trial in report.trials if trial.accuracy is not None]
     if not measured:
@@ -162,10 +159,7 @@ def _best_and_others(measured: list[TrialFacts]) -> list[TrialFacts]:
 
 
 def tree_of_architectures(report: Report) -> DrawnFigure:
-    """Draw the tree of networks, each to the right of the trial whose weights it inherited, coloured by accuracy.
-
-    Without a trial to show the result has a text in place of the drawing.
-    """
+    """Draw the tree of networks, each to the right of the trial whose weights it inherited, coloured by accuracy."""
     name, title, tree = "tree", "Tree of architectures", report.tree
     if tree.shown == 0:
         why = "proposed" if not tree.trials else "evaluated"

@@ -26,10 +26,7 @@ COLUMNS = (48, 122, 198)
 
 
 def waterfall(report: Report) -> DrawnFigure:
-    """Draw one bar for each loss other than 0 between peak and score, in FLOPS. A bar begins at the end of the previous one.
-
-    The last bar is the score. Without known losses the result has a text in place of the drawing.
-    """
+    """Draw one bar for each loss other than 0 between peak and score, in FLOPS."""
     name, title, fallen = "losses", "From the peak to the score", report.losses
     if fallen is None:
         empty = "No loss waterfall: no valid window, no accelerator in it, or neither a peak nor a training step to begin at."

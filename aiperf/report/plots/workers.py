@@ -22,11 +22,7 @@ MOST_BARS_AS_VECTORS = 4000
 
 
 def workers_over_time(report: Report) -> DrawnFigure:
-    """Draw what each worker did over time (training, validation, preparing, idle) as one row of bars.
-
-    With more than 40 workers, draw the first 20 and a grid of the busy share of all. Without a worker the result has a text in
-    place of the drawing.
-    """
+    """Draw what each worker did over time (training, validation, preparing, idle) as one row of bars."""
     name, title, chart = "workers", "Workers over time", report.gantt
     if not chart.workers:
         return DrawnFigure(name, title, empty="No worker has joined yet.")
@@ -136,11 +132,7 @@ def _grid(figure: Figure, axes: Axes, chart: Gantt, own: Accent) -> None:
 
 
 def accelerators_over_time(report: Report) -> DrawnFigure:
-    """Draw the number of present accelerators over time as a step line, and the planned number.
-
-    If no number is planned, the largest number at once is drawn instead.
-    Without a worker the result has a text in place of the drawing.
-    """
+    """Draw the number of present accelerators over time as a step line, and the planned number."""
     name, title, available = "accelerators", "Accelerators over time", report.availability
     if not report.workers:
         return DrawnFigure(name, title, empty="No worker has joined yet.")

@@ -1,4 +1,4 @@
-"""Sections of a report of one run, each made by one function from the values of the report. A new one is a line of SECTIONS."""
+"""Sections of a report of one run, each made by one function from the values of the report."""
 
 from __future__ import annotations
 

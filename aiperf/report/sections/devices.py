@@ -60,10 +60,7 @@ def telemetry(report: Report) -> Table | None:
 
 
 def loads(report: Report) -> Table | None:
-    """Return a table of the hosts' processor time by user (this run, other programs, kernel). None without samples of hosts.
-
-    The host with the largest load by other programs is first. At most 64 hosts are listed.
-    """
+    """Return a table of the hosts' processor time by user (this run, other programs, kernel). None without samples of hosts."""
     if report.telemetry is None or not report.telemetry.loads:
         return None
     by_others = sorted(report.telemetry.loads, key=lambda one: -one.others)

@@ -58,10 +58,7 @@ def energy_table(report: Report) -> Table | None:
 
 
 def energy_level(report: Report) -> Table | None:
-    """Return the table of the EEHPC level of the power measurement by aspect. None if no power was measured.
-
-    EEHPC is the Energy Efficient HPC Working Group. Each row has what was found and what is missing for Level 1.
-    """
+    """Return the table of the EEHPC level of the power measurement by aspect. None if no power was measured."""
     if report.energy is None:
         return None
     columns = (Column("aspect"), Column("level", True), Column("found"), Column("missing for Level 1"))

@@ -35,11 +35,7 @@ def preset_of(report: Report) -> str | None:
 
 
 def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifference, ...]:
-    """Return the options of a run that differ from the values of a preset, in order of the layers of HPC AI500.
-
-    `preset`: value of the option `benchmark`. Another data set or starting network than the published one is a difference too.
-    Raise BadConfiguration if this release has no such preset.
-    """
+    """Return the options of a run that differ from the values of a preset, in order of the layers of HPC AI500."""
     values = dict(flattened(as_plain(configure([f"benchmark={preset}"]))))
     own = dict(flattened(report.run.config))
     if report.fixed_network is not None and not report.fixed_network.is_published_workload:

@@ -54,10 +54,7 @@ def trials(report: Report) -> Section:
 
 
 def best_drawn(report: Report) -> DrawnFigure:
-    """Draw the best network as a graph of layers. Layers that are new or changed since the start have another colour.
-
-    Without an evaluation or a readable graph the result has a text in place of the drawing.
-    """
+    """Draw the best network as a graph of layers."""
     name, title = "architecture", "Best architecture"
     best = report.architecture
     if best is None:

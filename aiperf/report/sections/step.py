@@ -51,10 +51,6 @@ def tables(found: StepBreakdown) -> tuple[Table, ...]:
 
 
 def kernel_table(parts: Sequence[StepPart], device: str) -> Table:
-    """Return the table of the time of a step by class of kernels.
-
-    `parts`: classes with seconds per step. `device`: 'cuda' for an accelerator, any other name for the processor.
-    """
     place = "the accelerator, without idle time" if device == "cuda" else "the processor"
     footnote = "Not measured: instructions per cycle, utilization of the memory."
     return _part_table("step-kernels", f"Kernels on {place}", parts, [part.name for part in parts], footnote)

@@ -57,10 +57,7 @@ def systems(report: Report) -> tuple[Table, ...]:
 
 
 def nodes(report: Report) -> Table | None:
-    """Return the table of the nodes with their results of preflight (the check before a run). None without preflight.
-
-    Excluded and faulty nodes are first. The table has at most 128 nodes.
-    """
+    """Return the table of the nodes with their results of preflight (the check before a run). None without preflight."""
     if not report.nodes:
         return None
     columns = (
@@ -161,7 +158,7 @@ def _named(nodes: tuple[str, ...]) -> str:
 
 
 def versions(report: Report) -> Table:
-    """Return the table of software versions on the driver's host. Versions that changed when the run was resumed are marked."""
+    """Return the table of software versions on the driver's host."""
     changed: Sequence[str] = report.run.versions_changed
     rows = [
         (name, f"{version} (changed at a resume)" if name in changed else version)

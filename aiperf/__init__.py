@@ -1,8 +1,4 @@
-"""Package of the AIPerf benchmark. `aiperf.load` reads a run, and `cluster`, `morphism` and `searchers` are imported from HOME.
-
-`python -m` puts the working folder first on sys.path, and so does Ray in the processes of a driver. A user's `cluster.py`
-would be imported instead.
-"""
+"""Package of the AIPerf benchmark."""
 
 from __future__ import annotations
 

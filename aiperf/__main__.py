@@ -25,13 +25,7 @@ OURS = ("aiperf", "cluster", "morphism", "searchers")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Execute a command line and return its exit status: that of the verb or the run, 2 after an error that a user can fix.
-
-    A signal that interrupts it (SIGINT, SIGTERM, SIGHUP) gives 128 + its number, except during the run of `drive`. A reader
-    that closes the output early gives 0. Errors that a user can fix are printed on standard error without a traceback. An
-    exception of another kind is a defect of AIPerf and is raised.
-    `words`: arguments after the program's name. Default: the arguments of this process.
-    """
+    """Execute a command line and return its exit status: that of the verb or the run, 2 after an error that a user can fix."""
     from aiperf.cli.output import in_users_form, set_up
     from aiperf.errors import AiperfError
     from aiperf.sanitize import sanitize_lines
@@ -113,10 +107,7 @@ def _execute(words: list[str]) -> int:
 
 
 def script() -> NoReturn:
-    """Execute the arguments of this process and end the process with the exit status of `main`.
-
-    Entry point of the console script `aiperf-cluster` and of `python -m aiperf`. Signal handlers are installed first.
-    """
+    """Execute the arguments of this process and end the process with the exit status of `main`."""
     _open_closed_streams()
     interrupts.install()
     try:

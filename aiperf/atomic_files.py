@@ -13,7 +13,7 @@ from pathlib import Path
 def new_draft(path: Path, mode: int = 0o666) -> Path:
     """Create an empty file with a random name in the folder of `path`, and return the path of the new file.
 
-    `mode`: permissions before the umask. An existing file or link is never opened. Raise OSError if the file cannot be created.
+    An existing file or link is never opened.
     """
     # In the same folder, so that the last step is a rename on one file system.
     draft = path.with_name(f".{secrets.token_hex(8)}.draft")
@@ -23,11 +23,7 @@ def new_draft(path: Path, mode: int = 0o666) -> Path:
 
 @contextmanager
 def draft_of(path: Path, mode: int = 0o666) -> Iterator[Path]:
-    """Return a context manager that yields the path of an empty temporary file. The body of the `with` block writes this file.
-
-    At the end of the block the file is renamed to `path` and replaces an earlier file. If the block raises an exception, the
-    temporary file is removed and `path` is unchanged. Raise OSError with the name `path` if the file cannot be written.
-    """
+    """Return a context manager that yields the path of an empty temporary file."""
     draft = None
     try:
         draft = new_draft(path, mode)
@@ -43,10 +39,7 @@ def draft_of(path: Path, mode: int = 0o666) -> Iterator[Path]:
 
 
 def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write `content` to the file `path` atomically. An earlier file or link of this name is replaced.
-
-    `mode`: permissions before the umask. Raise OSError if the file cannot be written.
-    """
+    """Write `content` to the file `path` atomically."""
     with draft_of(path, mode) as draft:
         draft.write_bytes(content)
 
@@ -64,11 +57,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_named(path: Path, content: bytes) -> None:
-    """Write `content` to a path that a user has typed: a file, a link, a pipe or a device (`--json /dev/stdout`).
-
-    A file is replaced atomically. If `path` is a link, the file that it points to is replaced.
-    Raise OSError if the content cannot be written.
-    """
+    """Write `content` to a path that a user has typed: a file, a link, a pipe or a device (`--json /dev/stdout`)."""
     target = path.resolve() if path.is_symlink() else path
     if target.exists() and not target.is_file():
         target.write_bytes(content)

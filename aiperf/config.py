@@ -1,8 +1,4 @@
-"""Configuration of a run as dataclasses, and its composition from the `key=value` words of a command line.
-
-Hydra composes the choices in conf/*.yaml. Each dataclass is defined next to the code that it configures, and each default in
-its field. A misspelt option, group or choice is refused before the run starts. Hydra is imported only for a composition.
-"""
+"""Configuration of a run as dataclasses, and its composition from the `key=value` words of a command line."""
 
 from __future__ import annotations
 
@@ -165,7 +161,6 @@ _TYPE_HINTS: dict[type[Any], dict[str, Any]] = {}
 
 
 def _type_hints(schema: type[Any]) -> dict[str, Any]:
-    """Return the type hints of a class. They are cached, since each annotation is compiled."""
     if schema not in _TYPE_HINTS:
         _TYPE_HINTS[schema] = typing.get_type_hints(schema)
     return _TYPE_HINTS[schema]
@@ -178,10 +173,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
-    """Return the dataclasses that the entries of a list option can have. Empty if the option is no list of dataclasses.
-
-    `schema`: dataclass of a part of the configuration. `name`: name of its field.
-    """
+    """Return the dataclasses that the entries of a list option can have."""
     if name not in schema.__dataclass_fields__:
         return ()
     declared: tuple[type[Any], ...] | None = schema.__dataclass_fields__[name].metadata.get("records")
@@ -202,11 +194,7 @@ def name_of_choice(schema: type[Any]) -> str | None:
 
 
 def configuration_folder(package: Path | None = None) -> Path:
-    """Return the absolute path of the folder conf with the YAML files of the default choices and of all choices.
-
-    An installed package contains it (`aiperf/conf`). In a checkout and in an editable install it is next to the package.
-    `package`: folder of the package aiperf. Default: that of this module. Raise AiperfError if there is no such folder.
-    """
+    """Return the absolute path of the folder conf with the YAML files of the default choices and of all choices."""
     package = package or Path(__file__).resolve().parent
     folders = (package / "conf", package.parent / "conf")
     for folder in folders:
@@ -259,19 +247,13 @@ def _parts_with_schemas() -> Iterator[tuple[str, type[Any]]]:
 
 
 def require_options(words: Sequence[str]) -> None:
-    """Check that each word of a command line sets an existing option or group, given once, and that each choice exists.
-
-    Types and ranges are not checked. Raise BadConfiguration for the first wrong word. The message suggests a correction.
-    """
+    """Check that each word of a command line sets an existing option or group, given once, and that each choice exists."""
     read(words, _options())
 
 
 @cache
 def register() -> None:
-    """Register the dataclasses of the configuration with Hydra, which composes the YAML files. A second call does nothing.
-
-    The dataclass of conf/GROUP/NAME.yaml has the name NAME_schema there, or GROUP_schema if the group has only one dataclass.
-    """
+    """Register the dataclasses of the configuration with Hydra, which composes the YAML files."""
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
@@ -282,14 +264,7 @@ def register() -> None:
 
 
 def configure(words: Sequence[str]) -> RunConf:
-    """Return the configuration of a run from the words of its command line. Options that are not given have their defaults.
-
-    `words`: GROUP=CHOICE and OPTION=VALUE, such as 'dataset=imagenet' and 'seed=1'.
-
-    Raises:
-        BadConfiguration: an unknown or repeated option or group, an unknown choice, or a value of a wrong type or outside its
-            range. Also an unusable file system.file.
-    """
+    """Return the configuration of a run from the words of its command line."""
     given = read(words, _options())
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
@@ -329,10 +304,7 @@ def _set(plain: dict[str, Any], word: CommandWord) -> None:
 
 
 def as_plain(conf: RunConf) -> dict[str, Any]:
-    """Return the configuration as nested JSON values by option, for the first line of the journal.
-
-    The key 'benchmark' is left out for the default benchmark (AutoML).
-    """
+    """Return the configuration as nested JSON values by option, for the first line of the journal."""
     plain = asdict(conf)
     if type(conf.benchmark) is BenchmarkConf:
         del plain["benchmark"]
@@ -340,14 +312,7 @@ def as_plain(conf: RunConf) -> dict[str, Any]:
 
 
 def from_plain(plain: dict[str, Any]) -> RunConf:
-    """Return the configuration that the first line of a journal contains. Missing parts get their defaults.
-
-    `plain`: nested JSON values by option, as returned by `as_plain`. Unknown top-level keys are ignored.
-
-    Raises:
-        BadConfiguration: a choice, such as the data set, is unknown in this release, or a value has a wrong type or is outside
-            its range.
-    """
+    """Return the configuration that the first line of a journal contains."""
     values = {name: value for name, value in plain.items() if name in RunConf.__dataclass_fields__}
     for part, schemas in schemas_of_parts().items():
         # an earlier journal lacks parts that were added later: they keep their defaults

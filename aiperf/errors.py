@@ -1,4 +1,4 @@
-"""Exceptions for errors that a user can fix. A message names rule, value and fix, or what failed and why (CONTRIBUTING.md)."""
+"""Exceptions for errors that a user can fix."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ class AiperfError(Exception):
 
 
 class JournalDamaged(AiperfError):
-    """A line of a journal (the event log of a run) was changed, removed or contradicts the lines before it.
-
-    Also raised for a journal that another release wrote in another format.
-    """
+    """A line of a journal (the event log of a run) was changed, removed or contradicts the lines before it."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         """Create the error. `message`: text for the user. `line`: number of the damaged line, from 1."""
@@ -41,10 +38,7 @@ class JournalTakenAway(AiperfError):
 
 
 class NoSuchRun(AiperfError):
-    """A path without a run: there is no folder, no journal in it, or no complete line in the journal.
-
-    Also raised if a host joins a run and the run's head node does not answer in time.
-    """
+    """A path without a run: there is no folder, no journal in it, or no complete line in the journal."""
 
 
 class NotAJournal(NoSuchRun):

@@ -1,7 +1,4 @@
-"""Paths from users: kind of a path (file, directory, device, …), its text for messages, and texts for OS errors.
-
-Expected errors are handled next to the call. `aiperf/__main__.py` prints all others with the messages defined here.
-"""
+"""Paths from users: kind of a path (file, directory, device, …), its text for messages, and texts for OS errors."""
 
 from __future__ import annotations
 
@@ -78,19 +75,13 @@ def what_is_wrong_with(path: Path) -> str | None:
 
 
 def require_file(path: Path) -> None:
-    """Raise OSError if `path` is a directory, FIFO, socket, device or broken link. Reading a FIFO would wait without end.
-
-    A missing path and a path that cannot be examined are accepted. Opening them fails with the reason.
-    """
+    """Raise OSError if `path` is a directory, FIFO, socket, device or broken link."""
     if (wrong := what_is_wrong_with(path)) is not None and not wrong.startswith(("not there", "out of reach")):
         raise OSError(errno.EINVAL, f"it is {wrong}, no file", str(path))
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading. It never waits, and the kind is checked on the open descriptor. Links are followed.
-
-    Raise OSError if it cannot be opened, or is a directory, FIFO, socket or device.
-    """
+    """Open a regular file for reading. It never waits, and the kind is checked on the open descriptor."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     file = os.fdopen(descriptor, "rb") if stat.S_ISREG(mode := os.fstat(descriptor).st_mode) else None
     if file is None:
@@ -101,10 +92,7 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_bounded(path: Path, largest: int) -> bytes:
-    """Return the content of a regular file of at most `largest` bytes.
-
-    Raise OSError if it cannot be opened, is no regular file (`open_regular`) or is larger (EFBIG).
-    """
+    """Return the content of a regular file of at most `largest` bytes."""
     with open_regular(path) as file:
         is_large = os.fstat(file.fileno()).st_size > largest
         content = b"" if is_large else file.read(largest + 1)  # the file may grow, and files of /proc have no size
@@ -114,19 +102,13 @@ def read_bounded(path: Path, largest: int) -> bytes:
 
 
 def bounded_lines(file: IO[AnyStr], longest: int) -> Iterator[AnyStr]:
-    """Yield the lines of an open file with their line ends, from its current position on.
-
-    A line of more than `longest` bytes (characters of a text file) is yielded in pieces of this length.
-    """
+    """Yield the lines of an open file with their line ends, from its current position on."""
     empty: AnyStr = file.read(0)
     return iter(partial(file.readline, longest), empty)
 
 
 def given_path(text: str) -> Path:
-    """Return the path that a user has typed, with `~` and `~user` at its beginning expanded. An unknown user stays as typed.
-
-    A shell does not expand them after an equals sign (`runs=~/runs`).
-    """
+    """Return the path that a user has typed, with `~` and `~user` at its beginning expanded."""
     return Path(os.path.expanduser(text))  # noqa: PTH111  # Path.expanduser raises for an unknown user, unlike a shell
 
 
@@ -155,7 +137,6 @@ def escaped(text: str) -> str:
 
 
 def host_name() -> str:
-    """Return the name of this host as text (`name_text`)."""
     return name_text(socket.gethostname())
 
 

@@ -44,19 +44,7 @@ def read_bytes(path: Path, rule: str, fix: str, *, error: type[AiperfError], lar
 
 def read_text(path: Path, rule: str, fix: str = "name such a file", *, error: type[AiperfError] = BadConfiguration,
               largest: int = LARGEST, errors: str = "strict") -> str:  # fmt: skip
-    """Return the text of a file in UTF-8, without a byte order mark.
-
-    Args:
-        path: file that a user named.
-        rule: what the file is, for the error: '--peak is the output of `bops peak --json`'.
-        fix: what the user does about it.
-        error: kind of the error.
-        largest: limit in bytes.
-        errors: handling of bytes that are no UTF-8, as in `bytes.decode`. By default they are a fault.
-
-    Raises:
-        AiperfError: `error`. The file is missing, unreadable, no regular file, too large, or no text.
-    """
+    """Return the text of a file in UTF-8, without a byte order mark."""
     fault = fault_of(path, rule, fix, error)
     try:
         text = read_bytes(path, rule, fix, error=error, largest=largest).decode("utf-8-sig", errors)
@@ -68,11 +56,7 @@ def read_text(path: Path, rule: str, fix: str = "name such a file", *, error: ty
 
 
 def read_csv(path: Path, rule: str, fix: str = "name such a file", delimiters: str = ",") -> list[list[str]]:
-    """Return the rows of a CSV file, without spaces around the cells. The first line tells which delimiter it has.
-
-    Raises:
-        BadConfiguration: the file cannot be read (`read_text`), or a cell has more than 131,072 characters.
-    """
+    """Return the rows of a CSV file, without spaces around the cells. The first line tells which delimiter it has."""
     text = read_text(path, rule, fix)
     delimiter = max(delimiters, key=text.partition("\n")[0].count)
     try:
@@ -109,11 +93,6 @@ def read_yaml(path: Path, rule: str, of: type[T], fix: str = "name such a file",
 
 
 def load_json(text: str) -> Any:
-    """Return the value of a JSON text. Its depth and its numbers have the limits of `bounded_yaml`, and each key occurs once.
-
-    Raises:
-        BadJson: the text is no JSON, or exceeds a limit.
-    """
     try:
         value = json.loads(text, object_pairs_hook=_object)
         _check(value, 0)

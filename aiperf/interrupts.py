@@ -1,10 +1,4 @@
-"""Handlers of the signals that end the program: SIGINT (Ctrl-C), SIGTERM, and SIGHUP of a closed terminal.
-
-The program is at one of three stages. `AT_ONCE`: the process exits immediately. `UNWINDING`: KeyboardInterrupt is raised, so
-that resources are released. `NOTED`: a run is in progress, and the driver ends it cleanly at its next turn. A second signal
-ends the process and Ray's processes immediately at every stage. `scratch.py` then removes their files. This module is
-imported first and imports little: see `aiperf/__main__.py`.
-"""
+"""Handlers of the signals that end the program: SIGINT (Ctrl-C), SIGTERM, and SIGHUP of a closed terminal."""
 
 from __future__ import annotations
 
@@ -83,20 +77,14 @@ _requests = _Requests()
 
 
 def install() -> None:
-    """Install the handlers of SIGINT, SIGTERM and SIGHUP, at the stage AT_ONCE: a signal ends the process immediately.
-
-    A signal that the parent process set to be ignored (nohup) stays ignored. Call it in the main thread.
-    """
+    """Install the handlers of SIGINT, SIGTERM and SIGHUP, at the stage AT_ONCE: a signal ends the process immediately."""
     _requests.is_installed = True
     _requests.terminals = tuple(stream for stream in (1, 2) if os.isatty(stream))
     set_again()
 
 
 def set_again() -> None:
-    """Install the handlers again after a library has replaced them (Ray 2.60 replaces that of SIGTERM). The stage is unchanged.
-
-    Do nothing if `install` was not called before.
-    """
+    """Install the handlers again after a library has replaced them (Ray 2.60 replaces that of SIGTERM)."""
     if _requests.is_installed:
         for number in NUMBERS:
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -114,10 +102,7 @@ def say_when_ended(words: str) -> None:
 
 
 def unwind() -> None:
-    """Begin the stage UNWINDING: from now on, the first signal raises KeyboardInterrupt in the main thread.
-
-    The hook for unraisable exceptions and the handler of SIGALRM are replaced. They raise an exception that was lost.
-    """
+    """Begin the stage UNWINDING: from now on, the first signal raises KeyboardInterrupt in the main thread."""
     _requests.stage = UNWINDING
     signal.signal(signal.SIGALRM, _requests.raise_late)
     sys.unraisablehook = _unraisable
@@ -132,26 +117,19 @@ def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def over() -> None:
-    """Return to the stage AT_ONCE: from now on, a signal ends the process immediately. Call it before the interpreter ends."""
+    """Return to the stage AT_ONCE: from now on, a signal ends the process immediately."""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     _requests.stage = AT_ONCE
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt if a signal was received and the stage is UNWINDING. Otherwise do nothing.
-
-    A library can have caught the exception that the signal raised.
-    """
+    """Raise KeyboardInterrupt if a signal was received and the stage is UNWINDING. Otherwise do nothing."""
     if _requests.first is not None and _requests.stage == UNWINDING:
         raise KeyboardInterrupt
 
 
 def note() -> None:
-    """Begin the stage NOTED: from now on, a signal raises nothing, and `received` returns its number.
-
-    Raise KeyboardInterrupt if a signal was received before, at the stage UNWINDING. Do nothing else if `install` was not
-    called.
-    """
+    """Begin the stage NOTED: from now on, a signal raises nothing, and `received` returns its number."""
     check()
     if _requests.is_installed:
         _requests.stage = NOTED
@@ -159,11 +137,7 @@ def note() -> None:
 
 @contextmanager
 def noted(then: Callable[[], None]) -> Iterator[None]:
-    """Return a context manager that calls `then()` at the first signal within its block. The signal raises no exception.
-
-    `then` is called inside the signal handler. After an earlier signal it is called at the beginning of the block. A second
-    signal ends the process. At the end of the block, the earlier handlers and stage are restored.
-    """
+    """Return a context manager that calls `then()` at the first signal within its block."""
     global _requests
     outer, before = _requests, {number: signal.getsignal(number) for number in NUMBERS}
     inner = outer if outer.is_installed else _Requests()
@@ -183,11 +157,7 @@ def noted(then: Callable[[], None]) -> Iterator[None]:
 
 
 def status(otherwise: int, stage: str = NOTED) -> int:
-    """Return the exit status of the process: 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP.
-
-    `otherwise`: status to return if no signal was received, or if the current stage differs from `stage`.
-    `stage`: AT_ONCE, UNWINDING or NOTED.
-    """
+    """Return the exit status of the process: 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP."""
     return 128 + _requests.first if _requests.first is not None and _requests.stage == stage else otherwise
 
 

@@ -1,7 +1,4 @@
-"""Python interface to a run on disk, for notebooks and scripts: `aiperf.load("runs/…")`.
-
-All figures come from the journal, as in the report. Tables are pandas DataFrames. pandas is an optional dependency.
-"""
+"""Python interface to a run on disk, for notebooks and scripts: `aiperf.load("runs/…")`."""
 
 from __future__ import annotations
 

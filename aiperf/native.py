@@ -1,7 +1,4 @@
-"""Compilation of the C and C++ sources that AIPerf ships. The built programs are kept in the user's cache folder.
-
-The name of a program contains the hash of its source, compiler version and flags. A change of any of them builds a new program.
-"""
+"""Compilation of the C and C++ sources that AIPerf ships. The built programs are kept in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -22,20 +19,7 @@ _LONGEST_SHOWN = 600
 
 
 def program(source: Path, *, compiler: str, flags: tuple[str, ...]) -> Path:
-    """Compile one source file and return the path of the program. A program in the cache folder with equal inputs is reused.
-
-    The compiler is called as `COMPILER SOURCE FLAGS -o PROGRAM`. Libraries (`-lm`) are flags too.
-
-    Args:
-        source: file of C or C++.
-        compiler: name or path of the compiler, such as cc or mpicc.
-        flags: words for the compiler after the source.
-
-    Raises:
-        BadConfiguration: the compiler is missing, refuses the source, or takes more than 120 s.
-        NotOwn: another user owns the cache folder or the program in it, or can change it.
-        OSError: the cache folder cannot be written.
-    """
+    """Compile one source file and return the path of the program."""
     if shutil.which(compiler) is None:
         package = PACKAGES.get(Path(compiler).name)
         fix = f"install it (Debian: apt-get install {package})" if package else "install it, or name another compiler"
@@ -63,7 +47,7 @@ def cache_folder() -> Path:
 
 
 def _output(command: list[str]) -> str:
-    """Return the output of a compiler. Raises BadConfiguration with its messages if it fails."""
+    """Return the output of a compiler."""
     try:
         ended = ask(command, seconds=BUILD_SECONDS)
     except ProgramFailed as error:

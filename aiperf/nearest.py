@@ -26,11 +26,7 @@ def nearest(word: str, right: Collection[str]) -> str:
 
 
 def nearest_option(word: str, known: Sequence[str]) -> str:
-    """Return ' (did you mean …?)' with one or two options that are similar to a misspelt name. '' if none is similar.
-
-    `word`: name as typed, such as 'shedule.epochs'. `known`: names of all options. Whole names and the parts after the last
-    dot are compared.
-    """
+    """Return ' (did you mean …?)' with one or two options that are similar to a misspelt name. '' if none is similar."""
     lower = word.lower().replace("-", "_")
     part, dot, last = lower.rpartition(".")
     if lower in known:

@@ -101,10 +101,7 @@ class FieldLimits:
         return f"a list, each of which is {kind}" if self.of_list else f"{kind}{' or null' if self.or_none else ''}"
 
     def check_type(self, option: str, value: Any, text: str) -> None:
-        """Raise BadConfiguration if a value has another type than this option. The range is not checked.
-
-        `option`: name of the option. `value`: parsed value. `text`: the value as the user wrote it, for the message.
-        """
+        """Raise BadConfiguration if a value has another type than this option. The range is not checked."""
         each = value if self.of_list and isinstance(value, list) else [value]
         fits = self.or_none if value is None else isinstance(value, list) == self.of_list
         if not fits or not all(one is None or isinstance(one, self._types_for(one)) for one in each):
@@ -159,10 +156,6 @@ def _written(value: float) -> str:
 
 
 def limits_of(schema: type[Any]) -> Mapping[str, FieldLimits]:
-    """Return the limits of the fields of a dataclass, by field name.
-
-    Fields that are a dataclass themselves are left out. Lists of values and lists of dataclasses are included.
-    """
     return _limits_of(typing.cast(Hashable, schema))
 
 
@@ -186,14 +179,7 @@ def _limits_of(schema: Hashable) -> Mapping[str, FieldLimits]:
 
 
 def hold(conf: Any, part: str = "") -> None:
-    """Check all values of a configuration, with its nested dataclasses, against the limits of their fields.
-
-    `conf`: instance of a dataclass. `part`: its name in the configuration, for messages, such as 'trainer' or
-    'cluster.links.0'. '' for the configuration of a whole run.
-
-    Raises:
-        BadConfiguration: a value is outside its limits. The message names the first such option.
-    """
+    """Check all values of a configuration, with its nested dataclasses, against the limits of their fields."""
     for option, value, limits in _values(conf, part):
         if not limits.accepts(value):
             condition = limits.condition if limits.condition and value is not None else f"is {limits.description}"

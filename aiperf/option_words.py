@@ -1,9 +1,4 @@
-"""Parser of the words OPTION=VALUE of a command line. Unknown names are refused before the configuration is composed.
-
-A text or a path is read as the shell passes it: `runs=/data/a (1), b=c` names that folder. Two forms have a meaning: `null` is
-None, and quotes around a complete value are removed. `./` before a path avoids both. Hydra's parser reads all other values.
-`aiperf.config` checks types and ranges.
-"""
+"""Parser of the words OPTION=VALUE of a command line. Unknown names are refused before the configuration is composed."""
 
 from __future__ import annotations
 
@@ -34,7 +29,7 @@ machines, where `~` may differ, are not changed."""
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Names of options and groups that a command line may use. A group, such as `dataset`, selects one of several choices."""
+    """Names of options and groups that a command line may use."""
 
     names: tuple[str, ...]
     """All options and groups, sorted: 'dataset', 'schedule.duration_seconds', 'seed', …"""
@@ -43,9 +38,7 @@ class Options:
     absent: frozenset[str]
     """Groups without a default choice: '+cluster=…'."""
     set_by_choice: frozenset[str]
-    """Options that a choice sets to its own name: 'searcher.name'."""
     texts: frozenset[str]
-    """Options with one text as value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +53,7 @@ class CommandWord:
 
 
 def read(words: Sequence[str], options: Options) -> list[CommandWord]:
-    """Parse the words OPTION=VALUE of a command line, in their order. Types and ranges of the values are not checked.
-
-    `words`: arguments of the command line. `options`: valid names.
-
-    Raises:
-        BadConfiguration: a word has another form, an option is unknown or given twice, a group has no such choice, or a value
-            cannot be parsed.
-    """
+    """Parse the words OPTION=VALUE of a command line, in their order. Types and ranges of the values are not checked."""
     names = [word.lstrip("+~").partition("=")[0] for word in words]
     for word, name in zip(words, names, strict=True):
         _check_name(word, name, names, options)
@@ -147,14 +133,7 @@ def _parsed(word: str) -> Any:
 
 
 def check_records(word: CommandWord, kinds: Mapping[str, type[Any]]) -> None:
-    """Check that the value of an option is a list of records {FIELD: VALUE, …} with known fields of the right type.
-
-    `word`: option with its parsed value. `kinds`: dataclass of a record by its kind, the value of the record's field `kind`. If
-    there is only one class, its key is '', and records have no field `kind`.
-
-    Raises:
-        BadConfiguration: the value has another form. The message names the record and the field.
-    """
+    """Check that the value of an option is a list of records {FIELD: VALUE, …} with known fields of the right type."""
     form = "{kind: KIND, …}"
     if "" in kinds:
         form = f"{{{', '.join(f'{name}: …' for name in limits_of(kinds['']))}}}"

@@ -1,7 +1,4 @@
-"""Files and folders in places where other users may write: TMPDIR, caches of built programs, shared run folders.
-
-Owner, kind and mode are checked on the open descriptor. A link is never followed, and opening never waits.
-"""
+"""Files and folders in places where other users may write: TMPDIR, caches of built programs, shared run folders."""
 
 from __future__ import annotations
 
@@ -18,8 +15,7 @@ from aiperf.errors import AiperfError
 from aiperf.files import shown
 
 SECRET, PROGRAM, RUN = 0o077, 0o002, 0
-"""Permission bits that a secret, a program and a file of a run must not have. A file in a run's folder may also belong
-to the owner of that folder, since file servers give root's files to another user."""
+"""Permission bits that a secret, a program and a file of a run must not have."""
 
 _NOT_OPENED = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
 
@@ -32,20 +28,7 @@ class NotOwn(AiperfError, OSError):
 
 
 def open_own(path: Path, flags: int = os.O_RDONLY, forbidden: int = SECRET, folder: int | None = None) -> int:
-    """Open a regular file of this user or of root, or a folder with the flag O_DIRECTORY, and return its descriptor.
-
-    A file that O_CREAT creates has none of the forbidden permissions.
-
-    Args:
-        path: file or folder. Its last part is no link.
-        flags: as for open(2).
-        forbidden: permission bits that it must not have (SECRET, PROGRAM or RUN).
-        folder: descriptor of the open folder of `path`, by which it is opened. Default: the whole path is opened.
-
-    Raises:
-        NotOwn: it belongs to a third user, has one of these bits, or is of another kind.
-        OSError: it cannot be opened for another reason, or does not exist.
-    """
+    """Open a regular file of this user or of root, or a folder with the flag O_DIRECTORY, and return its descriptor."""
     flags |= os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
     descriptor, opened = None, path if folder is None else path.name
     try:
@@ -75,7 +58,7 @@ def open_own(path: Path, flags: int = os.O_RDONLY, forbidden: int = SECRET, fold
 
 @contextmanager
 def own_folder(path: Path, forbidden: int = SECRET) -> Iterator[int]:
-    """Open a folder of this user for a `with` block, and yield its descriptor. Raise the errors of `open_own`."""
+    """Open a folder of this user for a `with` block, and yield its descriptor."""
     descriptor = open_own(path, os.O_RDONLY | os.O_DIRECTORY, forbidden)
     try:
         yield descriptor
@@ -84,7 +67,7 @@ def own_folder(path: Path, forbidden: int = SECRET) -> Iterator[int]:
 
 
 def make_own_folder(path: Path) -> None:
-    """Create a folder in a run's folder unless it exists. Raise the errors of `open_own`, also for a link in its place."""
+    """Create a folder in a run's folder unless it exists."""
     with suppress(FileExistsError):
         path.mkdir(parents=True)
     with own_folder(path, RUN):
@@ -92,13 +75,13 @@ def make_own_folder(path: Path) -> None:
 
 
 def append_own(path: Path) -> IO[bytes]:
-    """Open or create a file in a run's folder for appending. Raise the errors of `open_own`."""
+    """Open or create a file in a run's folder for appending."""
     with own_folder(path.parent, RUN) as folder:
         return os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, RUN, folder), "ab")
 
 
 def read_own(path: Path, forbidden: int = SECRET) -> bytes:
-    """Return the content of a file of this user. Raise the errors of `open_own`."""
+    """Return the content of a file of this user."""
     with os.fdopen(open_own(path, os.O_RDONLY, forbidden), "rb") as file:
         return file.read()
 

@@ -1,7 +1,4 @@
-"""Calls of other programs (Slurm, perf, mpirun, nvidia-smi, git) whose output is read.
-
-They run in the C locale, since a decimal comma or a translated word would change the output. Time and output are limited.
-"""
+"""Calls of other programs (Slurm, perf, mpirun, nvidia-smi, git) whose output is read."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ QUOTED = 300
 
 
 class ProgramFailed(Exception):
-    """A program could not be started, did not end in time or printed too much. The message names the program and the fix."""
+    """A program could not be started, did not end in time or printed too much."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Exit status of a program (negative: number of the signal) and its output as text. Bytes that are no UTF-8 are escaped."""
+    """Exit status of a program (negative: number of the signal) and its output as text."""
 
     status: int
     output: str
@@ -55,20 +52,7 @@ def ask(
     largest: int = LARGEST_OUTPUT,
     keeps_locale: bool = False,
 ) -> Answer:
-    """Run a program to its end and return its answer. It ends with all its children if it exceeds a limit.
-
-    Args:
-        command: program and arguments, without a shell.
-        seconds: time limit.
-        content: standard input.
-        environment: environment variables. Default: this process's. LC_ALL=C is added.
-        folder: working directory. Default: this process's.
-        largest: bytes of each output stream.
-        keeps_locale: do not add LC_ALL=C, for a program that hands its environment on (sbatch).
-
-    Raises:
-        ProgramFailed: the program cannot be started or exceeded a limit. A failed exit status is no error here.
-    """
+    """Run a program to its end and return its answer."""
     try:
         process = subprocess.Popen(
             [*command],

@@ -16,11 +16,7 @@ from aiperf.errors import SideProcessLost
 
 @contextmanager
 def side_processes(number: int) -> Iterator[ProcessPoolExecutor]:
-    """Return a context manager that yields a pool (ProcessPoolExecutor) of `number` new Python processes.
-
-    At the end of the block it waits for all submitted work. If the block raises an exception, the processes are killed. Raise
-    SideProcessLost if one was killed and the block does not handle BrokenProcessPool.
-    """
+    """Return a context manager that yields a pool (ProcessPoolExecutor) of `number` new Python processes."""
     # Spawned, not forked: the caller may have threads.
     others = set(active_children())
     with ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=_end_at_once) as pool:
@@ -39,11 +35,7 @@ def side_processes(number: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Return a context manager that blocks SIGINT (Ctrl-C) within its block. Submit work to a new pool inside the block.
-
-    A blocked signal is delivered at the end of the block. Ctrl-C also reaches new processes, and without the block Python would
-    print a traceback during their start.
-    """
+    """Return a context manager that blocks SIGINT (Ctrl-C) within its block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

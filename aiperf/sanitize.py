@@ -1,7 +1,4 @@
-"""Sanitized text: removal of control characters before a text from a journal reaches a terminal, a page or a spreadsheet.
-
-Names of hosts, reasons and device models come from other machines or from the author of a journal.
-"""
+"""Sanitized text: removal of control characters before a text from a journal reaches a terminal, a page or a spreadsheet."""
 
 from __future__ import annotations
 
@@ -47,7 +44,6 @@ def cell(text: str) -> str:
 
 
 def sanitize_lines(text: str) -> str:
-    """Return a text of several lines with each line sanitized by `sanitize`. Line feeds are kept."""
     return "\n".join(sanitize(line) for line in text.split("\n"))
 
 
@@ -55,10 +51,7 @@ _WRITE = "unsanitized_write"
 
 
 def sanitize_stream(stream: TextIO) -> None:
-    """Change a stream, such as sys.stdout, to write each text sanitized. Line feeds and tabs are kept.
-
-    All that is printed passes here: by `print`, by argparse, by `logging` and of exceptions. `Unsanitized` is the way around.
-    """
+    """Change a stream, such as sys.stdout, to write each text sanitized."""
     if hasattr(stream, _WRITE):
         return
     write = stream.write

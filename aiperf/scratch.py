@@ -1,9 +1,4 @@
-"""Temporary folder that is removed when its owner process ends, together with the processes that were started in it.
-
-Only the user can read the folder. A second process (the janitor, a shell that waits for the end of a pipe) removes it when the
-owner ends or is killed. If a batch system kills both, the next `Scratch` on the host removes the folder. A lock shows if the
-owner is alive.
-"""
+"""Temporary folder that is removed when its owner process ends, together with the processes that were started in it."""
 
 from __future__ import annotations
 
@@ -51,10 +46,7 @@ class Scratch:
     """Temporary folder of this process, removed by `close` or after the end of the process. Its path fits Unix sockets."""
 
     def __init__(self, parent: Path | None = None) -> None:
-        """Create the folder, start the janitor process, and remove folders of earlier processes that have ended.
-
-        `parent`: existing folder in which the folder is created. Default: the temporary folder of the system.
-        """
+        """Create the folder, start the janitor process, and remove folders of earlier processes that have ended."""
         parent = parent or Path(tempfile.gettempdir())
         _remove_orphans(parent)
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
@@ -76,10 +68,7 @@ class Scratch:
         return {MARK: str(self.path)}
 
     def close(self, patience_seconds: float = 2.0) -> None:
-        """Wait up to `patience_seconds` for the processes started in the folder, kill the others, and remove the folder.
-
-        It waits at most 2 s longer for the end of the killed processes. A second call does nothing.
-        """
+        """Wait up to `patience_seconds` for the processes started in the folder, kill the others, and remove the folder."""
         if self._janitor.stdin is None or self._janitor.stdin.closed:
             return
         deadline = time.monotonic() + patience_seconds
@@ -99,11 +88,7 @@ class Scratch:
 
 
 def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return environment variables that place the caches of torch.compile and Triton in subfolders of `folder`.
-
-    `folder`: a folder that is removed with the run. A variable that the user has set in `environment` is left out. The
-    default folders outlive a run, and a second equal run would compile less than the first.
-    """
+    """Return environment variables that place the caches of torch.compile and Triton in subfolders of `folder`."""
     return {name: str(folder / slot) for name, slot in CODE_CACHES.items() if not environment.get(name)}
 
 

@@ -1,7 +1,4 @@
-"""Formatting of quantities as text: SI prefixes, durations, shares.
-
-Reports, tables and terminal lines format all figures with these functions. Stored values are never rounded.
-"""
+"""Formatting of quantities as text: SI prefixes, durations, shares."""
 
 from __future__ import annotations
 
@@ -53,20 +50,14 @@ def _prefix_of(value: float, digits: int = 3) -> int:
 
 
 def si(value: float, unit: str, digits: int = 3) -> str:
-    """Return a finite value as text with an SI prefix: `si(4.12e13, "FLOPS")` is `41.2 TFLOPS`. Values below 1 get no prefix.
-
-    `unit`: text after the prefix. `digits`: number of significant digits.
-    """
+    """Return a finite value as text with an SI prefix: `si(4.12e13, "FLOPS")` is `41.2 TFLOPS`."""
     assert math.isfinite(value), f"{value!r} {unit} is no quantity"
     power = _prefix_of(value, digits)
     return f"{_significant(value / 1000.0**power, digits)} {_PREFIXES[power]}{unit}"
 
 
 def scale(largest: float, unit: str) -> tuple[float, str]:
-    """Return the divisor and the unit with SI prefix for the numbers on an axis or of an interval: `(1e12, "TFLOPS")`.
-
-    `largest`: largest absolute value to show, in `unit`. An infinite or undefined value gives `(1, unit)`.
-    """
+    """Return the divisor and the unit with SI prefix for the numbers on an axis or of an interval: `(1e12, "TFLOPS")`."""
     power = _prefix_of(largest) if math.isfinite(largest) else 0
     return 1000.0**power, f"{_PREFIXES[power]}{unit}"
 
@@ -97,11 +88,7 @@ def operations(value: float) -> str:
 
 
 def interval(low: float, high: float, unit: str) -> str:
-    """Return an interval as text: `40.1 to 42.0 TFLOPS`. Both ends have the same SI prefix.
-
-    `low`, `high`: finite ends, in `unit`. Three significant digits are printed, or up to seven if the ends would look equal:
-    `1.4486 to 1.4493 EFLOPS`.
-    """
+    """Return an interval as text: `40.1 to 42.0 TFLOPS`."""
     divisor, prefixed = scale(max(abs(low), abs(high)), unit)
     found = [
         (_significant(low / divisor, digits), _significant(high / divisor, digits))
@@ -112,10 +99,7 @@ def interval(low: float, high: float, unit: str) -> str:
 
 
 def share(value: float, decimals: int = 1) -> str:
-    """Return a share (0..1) as text in per cent: `95.1 %` for 0.951. `decimals`: digits after the decimal point.
-
-    Only zero gives `0.0 %`. A share that would be rounded to zero gives `< 0.1 %`.
-    """
+    """Return a share (0..1) as text in per cent: `95.1 %` for 0.951. Only zero gives `0.0 %`."""
     percent = abs(100 * value)
     least = 10.0**-decimals
     sign = "−" if value < 0 else ""
@@ -141,10 +125,7 @@ def signed(value: float, unit: str) -> str:
 
 
 def noise(value: float) -> str:
-    """Return a text about noise added to images: `with added noise of 30 % of the pixel range` for 0.3.
-
-    `value`: strength of the noise as a share of the pixel range, 0..1.
-    """
+    """Return a text about noise added to images: `with added noise of 30 % of the pixel range` for 0.3."""
     return f"with added noise of {100 * value:.3g} % of the pixel range"
 
 
@@ -173,10 +154,7 @@ def size(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in seconds as text with at most two units: `12 h 00 min`, `3 min 05 s`, `4.2 s`, `38 ms`, `100 h`.
-
-    Seconds are rounded from 10 s on, minutes from 1 h on, hours from 100 h on. A negative duration begins with `−`.
-    """
+    """Return a duration in seconds as text with at most two units: `12 h 00 min`, `3 min 05 s`, `4.2 s`, `38 ms`, `100 h`."""
     assert math.isfinite(seconds), f"{seconds!r} s is no duration"
     if seconds < 0:
         return f"−{duration(-seconds)}"

@@ -1,8 +1,4 @@
-"""Verbs of the command line, their arguments, their --help and the errors in their arguments.
-
-A verb is a module of its name in aiperf/cli/verbs/GROUP with the names of `VerbModule`. Only the chosen verb is imported.
-Words that are not arguments of the verb are options of a run, key=value. They are passed to a verb that accepts them.
-"""
+"""Verbs of the command line, their arguments, their --help and the errors in their arguments."""
 
 from __future__ import annotations
 
@@ -61,7 +57,6 @@ VERBS = {verb: meaning for verbs in VERB_GROUPS.values() for verb, meaning in ve
 VERB_MODULES = {
     verb: f"aiperf.cli.verbs.{group.partition(' ')[0]}.{verb}" for group, verbs in VERB_GROUPS.items() for verb in verbs
 }
-"""Module of each verb. Its folder is the first word of the group."""
 
 
 class VerbModule(Protocol):
@@ -88,14 +83,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def execute(words: Sequence[str]) -> int:
-    """Execute a verb (a command such as `report`) and return its exit status. `--help` prints the help and gives 0.
-
-    `words`: name of an existing verb, then its arguments as typed.
-
-    Raises:
-        BadConfiguration: an argument is unknown, missing, empty or wrong. The message suggests a similar argument.
-        AiperfError: any error of the verb that the user can fix.
-    """
     verb, *given = words
     module = verb_module(verb)
     parser = parser_of(verb)
@@ -113,13 +100,7 @@ def execute(words: Sequence[str]) -> int:
 
 
 def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:
-    """Check that a command line without a verb has no misspelt verb and no flags (`--seed`). Options are OPTION=VALUE.
-
-    `words`: arguments of the command line. `options`: names of all options of a run.
-
-    Raises:
-        BadConfiguration: the first word is neither a verb nor an option, or a word begins with '-'.
-    """
+    """Check that a command line without a verb has no misspelt verb and no flags (`--seed`)."""
     if words and re.fullmatch(r"\w[\w-]*", words[0]) and words[0] not in options:
         raise BadConfiguration(
             f"the first word is a verb or an option key=value, but found {words[0]!r}{nearest(words[0], VERBS)}. "
@@ -141,10 +122,7 @@ def verb_module(verb: str) -> VerbModule:
 
 
 def parser_of(verb: str) -> argparse.ArgumentParser:
-    """Return a new argument parser of an existing verb, such as 'report', with its help.
-
-    It raises BadConfiguration for wrong arguments. It does not know the options of a run (OPTION=VALUE).
-    """
+    """Return a new argument parser of an existing verb, such as 'report', with its help."""
     module = verb_module(verb)
     parser = _Parser(
         prog=f"{program()} {verb}",
@@ -174,17 +152,7 @@ def add_number(
     default_in_words: str | None = None,
     **bounds: float,
 ) -> None:
-    """Add to a parser a flag that takes one number. The parser raises BadConfiguration for a number outside the bounds.
-
-    Args:
-        option: flag with dashes, such as '--repeat'.
-        meaning: text for --help. The range and the default are added to it.
-        kind: int for whole numbers, float for others.
-        metavar: placeholder of the number in --help.
-        default: value if the flag is not given. Default: None.
-        default_in_words: text for --help about a default that the verb computes. `default` is then None.
-        bounds: any of least, above, most, below, such as least=1. `least` and `most` are included in the range.
-    """
+    """Add to a parser a flag that takes one number. `default` is then None."""
     limits = FieldLimits((kind,), False, False, bounds)
     shown = f"{default:g}" if default_in_words is None and default is not None else default_in_words
     parser.add_argument(

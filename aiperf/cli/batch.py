@@ -35,22 +35,9 @@ SILENT_SECONDS = 300.0
 
 
 def submit(conf: RunConf, cluster: SchedulerConf, words: Sequence[str]) -> int:
-    """Submit a new run as a job. Create the run's folder, print the job script and, by default, wait for the end of the job.
+    """Submit a new run as a job.
 
-    With `cluster.submit=false` the script is only printed. Inside an allocation the script runs here, without a new job, and
-    its exit status is returned. Return 0 if the score is valid, 1 if it is not. Return 0 if the job is not followed to its end,
-    as after Ctrl-C.
-
-    Args:
-        conf: configuration of the run.
-        cluster: its scheduler and nodes.
-        words: options as typed, which the job repeats.
-
-    Raises:
-        BadConfiguration: the options contradict each other or the allocation.
-        SchedulerRefused: the scheduler is missing, refused the job or does not answer for 300 s, the job can never start, or
-            its report cannot be copied.
-        AiperfError: the job ended before the run began.
+    Return 0 if the score is valid, 1 if it is not. Return 0 if the job is not followed to its end, as after Ctrl-C.
     """
     check_options(conf)
     folder = folder_of(conf, time.time()).absolute()
@@ -58,28 +45,12 @@ def submit(conf: RunConf, cluster: SchedulerConf, words: Sequence[str]) -> int:
 
 
 def resubmit(conf: RunConf, cluster: SchedulerConf, folder: Path) -> int:
-    """Submit a job that resumes the run in `folder`, with the options in its journal. By default wait for the end of the job.
-
-    `conf`: configuration in the journal. `cluster`: its scheduler and nodes. Return 0 if the score is valid or the job is not
-    followed to its end, otherwise 1. Inside an allocation the script runs here. Raise the errors of `submit`.
-    """
+    """Submit a job that resumes the run in `folder`, with the options in its journal."""
     return _execute(conf, cluster, folder.absolute(), [], is_new=False)
 
 
 def run_verb_here(conf: RunConf, cluster: SchedulerConf, words: Sequence[str], verb: Sequence[str]) -> int:
-    """Run a command of AIPerf, such as `preflight`, on the nodes of the current allocation, and return its exit status.
-
-    The temporary folder of its job script is removed at the end. The command runs on the first node. The other nodes join it.
-
-    Args:
-        conf: configuration of the run.
-        cluster: its scheduler and nodes.
-        words: options of the run as typed.
-        verb: name of the command and its flags, without the folder and the options.
-
-    Raises:
-        BadConfiguration: this process is not inside an allocation of the scheduler.
-    """
+    """Run a command of AIPerf, such as `preflight`, on the nodes of the current allocation, and return its exit status."""
     if not cluster.is_allocated(os.environ):
         raise BadConfiguration(
             f"{verb[0]} runs on the nodes of an allocation of +cluster={cluster.kind}, but this process is in none. Run it "
@@ -197,7 +168,6 @@ def _follow(job: BatchJob, number: str) -> int:
 
 
 def _look(job: BatchJob, number: str, reported: JobState | None) -> JobState:
-    """Return the state of a job. A job that its scheduler knew and no longer knows is over."""
     try:
         return job.state(number)
     except UnknownJob:

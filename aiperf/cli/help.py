@@ -1,7 +1,4 @@
-"""Information about the program: `--help` (one screen), `help NAME`, `help options`, `--version` and `--cfg job`.
-
-Every option's default, limits and meaning come from the configuration's classes and files. Nothing heavy is imported.
-"""
+"""Information about the program: `--help` (one screen), `help NAME`, `help options`, `--version` and `--cfg job`."""
 
 from __future__ import annotations
 
@@ -65,11 +62,7 @@ LIBRARIES = ("torch", "ray", "horovod", "hydra-core", "optuna")
 
 
 def main(names: Sequence[str] = ()) -> int:
-    """Print the help of the program on one screen, or the help on options and parts of the configuration. Return 0.
-
-    `names`: names of options, parts or choices, such as 'seed', 'dataset' or 'dataset=imagenet', or 'options' for all options.
-    Raise BadConfiguration for an unknown name.
-    """
+    """Print the help of the program on one screen, or the help on options and parts of the configuration."""
     lines = [line for name in names for line in _entry(name)] if names else list(_screen())
     print(in_users_form("\n".join(lines)))
     return 0
@@ -200,11 +193,7 @@ def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 @cache
 def usual_values() -> dict[str, Any]:
-    """Return the default values of the options of a run, by option name. A group such as 'dataset' has its default choice.
-
-    Values that the YAML files of the default choices set are included. Other options of a part are not, except
-    the schedule's.
-    """
+    """Return the default values of the options of a run, by option name."""
     import yaml
 
     listed = yaml.safe_load((configuration_folder() / MAIN).read_text("utf-8"))["defaults"]
@@ -231,10 +220,7 @@ def _written(value: Any) -> str:
 
 
 def field_docstrings(schema: type[Any]) -> dict[str, str]:
-    """Return the docstrings of a class's fields by field name, with those of its base classes. Fields without one are left out.
-
-    The docstring of a field is the string on the line after it in the source.
-    """
+    """Return the docstrings of a class's fields by field name, with those of its base classes."""
     texts: dict[str, str] = {}
     for part in (each for each in reversed(schema.__mro__) if "__annotations__" in vars(each)):
         body = _classes(part.__module__)[part.__name__].body
@@ -284,13 +270,7 @@ def _installed(distribution: str) -> str:
 
 
 def composed(words: Sequence[str]) -> int:
-    """Print the configuration of a run as YAML, for the command line `[OPTION=VALUE …] --cfg job`. Return exit status 0.
-
-    `words`: all arguments of the command line.
-
-    Raises:
-        BadConfiguration: --cfg has another value than 'job', or an option is unknown or has a wrong value.
-    """
+    """Print the configuration of a run as YAML, for the command line `[OPTION=VALUE …] --cfg job`."""
     import argparse
 
     import yaml

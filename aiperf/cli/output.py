@@ -1,8 +1,4 @@
-"""Printing of lines on the standard output: folded to the terminal's width, with commands as the user typed the program.
-
-Texts contain `python -m aiperf`, which works for every installation. `in_users_form` replaces it by the command that the user
-called.
-"""
+"""Printing of lines on the standard output: folded to the terminal's width, with commands as the user typed the program."""
 
 from __future__ import annotations
 
@@ -33,7 +29,6 @@ def program() -> str:
 
 
 def print_line(line: str) -> None:
-    """Print a line of text at once. `python -m aiperf` in it is replaced by the command that the user typed."""
     print(in_users_form(line), flush=True)
 
 
@@ -47,10 +42,6 @@ NARROWEST = 40
 
 
 def print_folded(lines: Iterable[str], indent: int = 2) -> None:
-    """Print lines of text. If the standard output is a terminal of 40 columns or more, break them at its width.
-
-    `indent`: number of spaces before the continuation of a broken line, in addition to the indentation of the line.
-    """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for line in lines:
         text = in_users_form(line)
@@ -79,11 +70,7 @@ def print_table(table: Table) -> None:
 
 
 def folded(line: str, width: int, indent: int = 2) -> list[str]:
-    """Return a line broken at spaces into lines of at most `width` characters. A longer word, such as a path, stays whole.
-
-    `indent`: number of spaces before all lines but the first, in addition to the indentation of `line`. An empty line gives one
-    empty line.
-    """
+    """Return a line broken at spaces into lines of at most `width` characters."""
     own = len(line) - len(line.lstrip())
     return textwrap.wrap(
         line,
@@ -96,10 +83,7 @@ def folded(line: str, width: int, indent: int = 2) -> list[str]:
 
 
 def set_up(*streams: TextIO) -> None:
-    """Set streams, such as sys.stdout, to sanitize texts, and to print '?' for characters that their encoding lacks.
-
-    Bytes of file names that are not UTF-8 are printed as in `files.name_text`.
-    """
+    """Set streams, such as sys.stdout, to sanitize texts, and to print '?' for characters that their encoding lacks."""
     codecs.register_error("aiperf", _printable)
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):

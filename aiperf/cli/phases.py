@@ -29,10 +29,7 @@ class Phases:
         """Seconds of the current phase, on a terminal."""
 
     def begin(self, name: str) -> None:
-        """Begin a phase and show its name, for example `starting Ray`. The current phase ends.
-
-        Raise KeyboardInterrupt if a signal such as Ctrl-C was received, except during a run, which ends by itself then.
-        """
+        """Begin a phase and show its name, for example `starting Ray`. The current phase ends."""
         self.end()
         interrupts.check()
         self._name, self._began = name, time.monotonic()
@@ -45,11 +42,7 @@ class Phases:
             self._console.print(f"{name} …", highlight=False, soft_wrap=True)
 
     def end(self, *, is_done: bool = True) -> None:
-        """End the current phase, and print its name and duration if it took 0.3 s or more. Do nothing without a phase.
-
-        `is_done`: False if the phase was interrupted. It is then printed without its duration. Raise KeyboardInterrupt as
-        `begin` does if `is_done` is True.
-        """
+        """End the current phase, and print its name and duration if it took 0.3 s or more. Do nothing without a phase."""
         if self._name is None:
             return
         name, self._name = self._name, None

@@ -26,22 +26,12 @@ Line = tuple[str, str]
 
 
 def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
-    """Return the plan of a run as text of several lines, each with a name and a value.
-
-    `workers`: number of workers as text, as it is printed. `number`: number of workers for the estimate of the disk space.
-    """
+    """Return the plan of a run as text of several lines, each with a name and a value."""
     return _joined([*_data_set(plan.dataset), _time(plan.conf), ("workers", workers), *_planned(plan, number)])
 
 
 def preview_text(preview: Preview, conf: RunConf, requested: Sequence[Line], workers: str) -> str:
-    """Return the plan of a run before its nodes exist, as text of several lines, each with a name and a value.
-
-    Args:
-        preview: known parts of the plan.
-        conf: configuration of the run.
-        requested: lines about the resources to request from a scheduler, as (name, value).
-        workers: number of workers as text, as it is printed.
-    """
+    """Return the plan of a run before its nodes exist, as text of several lines, each with a name and a value."""
     data, network, plan = preview.dataset, preview.network, preview.plan
     described: list[Line] = [("data set", f"{conf.dataset.name}: {preview.dataset_source}")]
     if data is not None:

@@ -43,17 +43,7 @@ WITH_RESUME = ("resume", "resume_until", "runs", "follow")
 
 
 def main(words: Sequence[str]) -> int:
-    """Start or resume a run of the benchmark, wait for its end, write the report, and return the exit status.
-
-    0: the score is valid, a plan or job script was only printed, or a job was not followed to its end. 1: no valid score. 130
-    after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
-    `words`: options of the run as typed, such as 'dataset=imagenet' or 'resume=RUN'.
-
-    Raises:
-        BadConfiguration: wrong options, or too little disk space.
-        RunStopped: the run stopped before its end for another reason than these signals. It can be resumed.
-        AiperfError: another error that the user can fix.
-    """
+    """Start or resume a run of the benchmark, wait for its end, write the report, and return the exit status."""
     return interrupts.status(_execute(words))
 
 
@@ -141,20 +131,7 @@ def _run_on_hosts(conf: RunConf, cluster: JoinedConf, words: Sequence[str]) -> i
 
 
 def drive(words: Sequence[str], folder: Path) -> int:
-    """Start a run in an existing folder, or resume the run if the folder has a journal. Wait for its end.
-
-    Return exit status 0 if the score is valid, otherwise 1. The report is written. Job scripts call this function.
-
-    Args:
-        words: options of the run as typed, such as 'dataset=imagenet'.
-        folder: folder of the run, shared by all nodes.
-
-    Raises:
-        BadConfiguration: wrong options, or options that differ from those in the journal.
-        CannotResume: the run in the folder is finished.
-        RunStopped: the run stopped before its end. It can be resumed.
-        AiperfError: another error that the user can fix.
-    """
+    """Start a run in an existing folder, or resume the run if the folder has a journal."""
     conf = configure(words)
     if (folder / NAME).is_file():
         return _resume(replace(conf, resume=str(folder)), given=(words, conf))
@@ -184,11 +161,7 @@ def _run_simulated(conf: RunConf, words: Sequence[str]) -> int:
 
 
 def _resume(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) -> int:
-    """Resume a run.
-
-    `given`: options of the driver of a job, as words and as a configuration, since a job repeats its command. None if this
-    process is not the driver of a job.
-    """
+    """Resume a run. None if this process is not the driver of a job."""
     from aiperf.drive.session import require_free, resumable, resume
 
     resumed = resumable(conf)

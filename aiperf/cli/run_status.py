@@ -61,15 +61,7 @@ class Status:
 
 
 def status_of(folder: Path, now_unix: float) -> Status:
-    """Read the journal in a folder and return the state of its run. Nothing is written.
-
-    `folder`: folder of the run. `now_unix`: present time of the wall clock in seconds since 1970.
-
-    Raises:
-        NoSuchRun: there is no journal, or it has no complete line yet.
-        JournalDamaged: a line of the journal was changed or removed.
-        BadConfiguration: the file with the job's id is damaged.
-    """
+    """Read the journal in a folder and return the state of its run."""
     from aiperf.accounting.work_log import WorkLog
     from aiperf.drive.live_view import live_view
     from aiperf.journal.events import RunResumed, RunStarted, WorkerLost
@@ -110,11 +102,7 @@ def _job(path: Path) -> dict[str, str] | None:
 
 
 def lines(folder: Path, now_unix: float) -> Iterator[str]:
-    """Yield the state of the run in a folder as lines of text: time, score, quality, workers, driver host and warnings.
-
-    `now_unix`: present time of the wall clock in seconds since 1970. Raise NoSuchRun without a readable journal, JournalDamaged
-    for a changed journal, and BadConfiguration if the file with the job's id is damaged.
-    """
+    """Yield the state of the run in a folder as lines of text: time, score, quality, workers, driver host and warnings."""
     from aiperf.units import METRICS, duration, flops_per_second
     from aiperf.units import error as error_rate
     from aiperf.units import quality as as_text

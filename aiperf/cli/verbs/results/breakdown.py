@@ -20,7 +20,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `breakdown` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", nargs="?", help="a run's folder, or its name under runs/")
     parser.add_argument("--timeline", metavar="FILE", help="Horovod's timeline, in place of a run")
     parser.add_argument("--trace", metavar="FILE", help="trace of torch.profiler, in place of a run")
@@ -28,17 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the time of each kind of kernel and of the gradient exchange in the traced training steps. Return exit status 0.
-
-    The steps are those of a run, of Horovod's timeline (--timeline) or of a torch.profiler trace (--trace). Of several traces
-    of a run, only --json prints all.
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        NoSuchRun, JournalDamaged: the run cannot be read.
-        BadConfiguration: not exactly one source is given, the file is missing, or there are no traced steps.
-        NoTrace: the file is no trace.
-    """
     from aiperf.cli.output import print_folded, print_table
 
     given = {name: word for name in ("run", "timeline", "trace") if (word := getattr(arguments, name)) is not None}

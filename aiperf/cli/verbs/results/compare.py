@@ -30,7 +30,6 @@ STATUS = {"no regression": 0, "regression": 1, "cannot be determined": 2}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `compare` to its parser, with their defaults and help texts."""
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", help="a run's folder, its name under runs/, or a folder of equal runs"
     )
@@ -52,16 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Compare two runs or two groups of equal runs, and print the differences with their statistical significance.
-
-    Return 0 without --max-regression or without a regression beyond it, 1 for a regression, 2 if it is undetermined. With
-    --repeats or --scaling, print the spread or the scaling of one group and return 0.
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        NoSuchRun, JournalDamaged, BadPower: a run or a power meter file of it cannot be read.
-        CannotCompare: contradicting arguments, a run without a score, or runs that cannot be compared.
-    """
     margin = None if arguments.max_regression is None else share(arguments.max_regression)
     if arguments.repeats:
         return _repeats(arguments)
@@ -81,10 +70,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def status(comparison: Comparison) -> int:
-    """Return the exit status of a comparison: 0 for no regression beyond the margin, 1 for a regression, 2 if undetermined.
-
-    Return 0 if the comparison has no margin (--max-regression).
-    """
+    """Return the exit status of a comparison: 0 for no regression beyond the margin, 1 for a regression, 2 if undetermined."""
     return 0 if comparison.gate is None else STATUS[comparison.gate.verdict]
 
 
@@ -133,11 +119,7 @@ def _scaling(arguments: argparse.Namespace) -> int:
 
 
 def share(text: str) -> float:
-    """Return the share that the text of --max-regression means: 0.02 for `2%`, `2 %` or `0.02`.
-
-    Raises:
-        CannotCompare: the text is no number, or the share is outside 0 ≤ share < 1.
-    """
+    """Return the share that the text of --max-regression means: 0.02 for `2%`, `2 %` or `0.02`."""
     number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
     try:
         value = float(number) / (100 if percent else 1)

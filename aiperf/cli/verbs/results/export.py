@@ -17,7 +17,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `export` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument("--to", metavar="TOOL", required=True, help="tensorboard, mlflow, optuna or csv")
     parser.add_argument(
@@ -29,14 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Write the results of a run to a new folder in the format of another tool, and print how to open them. Return 0.
-
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        NoSuchRun, JournalDamaged, BadPower: the run or a power meter file of it cannot be read.
-        BadConfiguration: the tool is unknown or its library is not installed, or the folder exists or cannot be written.
-    """
     from aiperf.export.export import export, tool
     from aiperf.journal.run_folder import run_folder
 

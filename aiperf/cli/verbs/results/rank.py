@@ -17,7 +17,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `rank` to its parser, with their defaults and help texts."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or a folder with runs below it")
     parser.add_argument(
         "--by",
@@ -41,16 +40,6 @@ METRIC_NAMES = ("score", "regulated", "error", "valid-flops", "mfu", "flops-per-
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print a list of runs in the order of a figure (--by), and write it to the folder of --out.
-
-    Return 1 if a journal or folder cannot be read or a folder has no run, otherwise 0. These are listed with the reason.
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        NoSuchRun: no run can be read.
-        BadConfiguration: the figure is unknown, or the folder of --out cannot be written.
-        NotAsAnnounced, AnnouncementsDamaged, KeyUnusable: a log of --announcements cannot be read or checked.
-    """
     from pathlib import Path
 
     from aiperf.cli.output import print_line

@@ -24,7 +24,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `report` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--out", metavar="DIR", type=given_path, help="output folder, created if missing (default: the run's folder)"
@@ -38,15 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Write the report of a run (report.html, report.json, plots) and print the figures of the run. Return exit status 0.
-
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        NoSuchRun, JournalDamaged, BadPower: the run or a power meter file of it cannot be read.
-        BadConfiguration: the file of --roofs cannot be read or does not fit the run.
-        ReportNotWritten: the output folder cannot be written.
-    """
     from aiperf.journal.run_folder import run_folder
 
     folder = run_folder(arguments.run)

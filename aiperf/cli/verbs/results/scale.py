@@ -26,7 +26,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `scale` to its parser, with their defaults and help texts."""
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", help="a run's folder, its name under runs/, or a folder of runs"
     )
@@ -50,16 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Compare runs with different numbers of ranks, or with different values of the option --by, and print their efficiency.
-
-    With --out, also write the page scale.html to this folder. Return exit status 0.
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        NoSuchRun, JournalDamaged, BadPower: a run or a power meter file of it cannot be read.
-        CannotCompare: the runs cannot be compared, one has not ended or has one epoch, or --by and --predicted are given.
-        BadConfiguration: --evaluation or --by has a wrong value, or the file of --points or --predicted has another form.
-    """
     from aiperf.cli.output import print_folded
     from aiperf.scaling.point import point_of
     from aiperf.scaling.scale_text import scale_json, scale_lines
@@ -88,7 +77,6 @@ def _share(text: str) -> Fraction:
 
 
 def _folders(word: str) -> list[Path]:
-    """Return the run that the word names, or the runs in its folder."""
     from aiperf.journal.journal import NAME
     from aiperf.journal.run_folder import run_folder
 

@@ -16,17 +16,11 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `score` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Compute the score of a run from its journal and print it with other figures. Return 0, or 1 without a valid score.
-
-    `options`: empty, since the verb takes no options of a run. Raise NoSuchRun, JournalDamaged or BadPower if the run or a
-    power meter file of it cannot be read.
-    """
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of
 

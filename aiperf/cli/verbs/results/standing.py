@@ -20,7 +20,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `standing` to its parser, with their defaults and help texts."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--list", metavar="FILE", required=True, type=given_path, help="CSV or .xlsx file with a header line"
@@ -44,15 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the places that the scores of runs would have in a published list of supercomputers, a CSV file.
-
-    Return 0 if every run has a place, otherwise 1. A simulated run and a run without a valid score have none.
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        NoSuchRun, JournalDamaged, BadPower: a run or a power meter file of it cannot be read.
-        BadConfiguration: the list cannot be used or lacks a column, --column is wrong, or --to does not name one entry.
-    """
     from aiperf.cli.output import print_folded
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of

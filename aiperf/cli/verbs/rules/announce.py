@@ -27,7 +27,6 @@ OPTIONS = "[OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `announce` to its parser, with their defaults and help texts."""
     parser.add_argument(
         "--log", required=True, metavar="FILE", help="log of the site, or a folder that has or receives one (FOLDER/)"
     )
@@ -52,17 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Announce a run: add a signed entry to the site's log and print the command that starts the run. Return 0.
-
-    With --withdraw or --witness, add such an entry. With --show, only check and print the log, and return 1 if --allowed is
-    given and a key is not in it. `options`: OPTION=VALUE words of the announced run, otherwise empty.
-
-    Raises:
-        BadConfiguration: contradicting arguments, no --key, or wrong options of the run.
-        KeyUnusable: the key cannot sign, the file of --allowed cannot be read, or ssh-keygen is missing.
-        NotAsAnnounced: the log of --show cannot be read.
-        AnnouncementsDamaged, AnnouncementsNotWritten: a line of the log was changed, or the log cannot be written.
-    """
     from aiperf.errors import BadConfiguration
 
     if (arguments.withdraw is None) != (arguments.why is None):

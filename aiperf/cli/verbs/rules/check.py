@@ -32,7 +32,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `check` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--division",
@@ -46,17 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Check a run against the rules of a division (a named set of rules) and print the broken and the undetermined rules.
-
-    Return 0 if no rule is broken or undetermined, otherwise 1. With --level, print the differences from a reference by layer,
-    and return 0 if the level of HPC AI500 permits them.
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        NoSuchRun, JournalDamaged: the run cannot be read. With --level also BadPower.
-        BadDivision: the division is unknown, or its file is wrong.
-        BadConfiguration: contradicting arguments, or --level without a reference.
-    """
     from aiperf.cli.output import print_line
     from aiperf.journal.journal import read
     from aiperf.journal.run_folder import run_folder
@@ -132,10 +120,7 @@ def _level(arguments: argparse.Namespace) -> int:
 
 
 def known_options() -> Collection[str]:
-    """Return the sorted names that a file of rules may use: options of a run, values computed from them, and whole parts.
-
-    Examples: 'schedule.duration_seconds', 'space.budget.batch', 'dataset'.
-    """
+    """Return the sorted names that a file of rules may use: options of a run, values computed from them, and whole parts."""
     from aiperf.config import option_names
     from aiperf.ranking.division import BUILT_IN, division
 
@@ -151,11 +136,7 @@ def is_valid(outcomes: Sequence[RuleOutcome]) -> bool:
 
 
 def as_json(run: str, rules: Division, outcomes: Sequence[RuleOutcome]) -> dict[str, object]:
-    """Return the result of a check as the JSON object that --json prints.
-
-    Keys: run, division, is_valid, rules (outcome by rule id), breaches (each broken or undetermined rule with its fix).
-    `run`: name of the run. `rules`: checked division. `outcomes`: outcome of each of its rules.
-    """
+    """Return the result of a check as the JSON object that --json prints."""
     return {
         "run": run,
         "division": rules.name,

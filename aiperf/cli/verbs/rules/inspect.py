@@ -26,7 +26,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `inspect` to its parser, with their defaults and help texts."""
     parser.add_argument("bundles", metavar="BUNDLE", nargs="+", help="file of a submission")
     parser.add_argument(
         "--allowed",
@@ -48,16 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Check submissions (bundles of runs) and print the findings. Return 0 if no finding is bad, otherwise 1.
-
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        BadConfiguration: a file cannot be read, or the temporary folder cannot be written.
-        BadDivision: the division is unknown, or its file is wrong.
-        KeyUnusable: the file of --allowed cannot be read, or ssh-keygen is missing.
-        DiskTooSmall: there is too little space to unpack a submission.
-    """
     from aiperf.cli.verbs.rules.check import known_options
     from aiperf.errors import BadConfiguration
     from aiperf.ranking.division import division
@@ -91,10 +80,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def lines(inspection: Inspection) -> Iterator[str]:
-    """Yield one line of text for each finding of an inspection, then a line with the verdict.
-
-    Control characters in names from the submission are replaced.
-    """
+    """Yield one line of text for each finding of an inspection, then a line with the verdict."""
     for finding in inspection.findings:
         of = f"{finding.run}: " if finding.run is not None and len(inspection.runs) > 1 else ""
         yield sanitize(f"  {finding.outcome:<4}  {finding.check:<13}  {of}{finding.text}")

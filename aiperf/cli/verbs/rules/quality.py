@@ -31,25 +31,12 @@ OPTIONS = "[dataset.root=FOLDER]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `quality` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", nargs="?", help="a run's folder, or its name under runs/")
     parser.add_argument("--detections", type=Path, metavar="FILE", help="JSON file of the boxes of a detector")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Evaluate a checkpoint of a run again, and print its quality next to that in the journal. Return 0 if both agree, else 1.
-
-    Without a RUN, compute the mAP of the file of --detections and return 0.
-    `options`: empty, or dataset.root=FOLDER as the only word.
-
-    Raises:
-        NoSuchRun, JournalDamaged: the run cannot be read.
-        NoCheckpoint: the run has no checkpoint.
-        BadConfiguration: contradicting arguments, an option other than dataset.root, a file of --detections that exists
-            already, or without a RUN one that is invalid or has no true box.
-        DataError: the data set is missing or differs from that of the run.
-    """
     if arguments.run is None:
         return _print_precision(arguments.detections, options, as_json=arguments.json)
     from aiperf.journal.run_folder import run_folder

@@ -19,7 +19,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `submit` to its parser, with their defaults and help texts."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--key",
@@ -42,18 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Bundle runs into one submission file, inspect it, and print the findings. Return exit status 0.
-
-    Return 1 if a finding is bad. The file is then not created. `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        NoSuchRun, JournalDamaged, BadPower: a run or a power meter file of it cannot be read.
-        BadConfiguration: the file exists or cannot be written, or the log of announcements is missing.
-        BundleRefused: a file of a run is too large, or changes while it is packed because the run is in progress.
-        AnnouncementsDamaged: a line of the log of announcements was changed.
-        DiskTooSmall: there is too little space to unpack the submission for its inspection.
-        KeyUnusable: the key cannot sign, the file of --allowed cannot be read, or ssh-keygen is missing.
-    """
     from aiperf.cli.verbs.rules.inspect import lines
     from aiperf.errors import BadConfiguration
     from aiperf.journal.run_folder import run_folder

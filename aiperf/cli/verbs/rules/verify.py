@@ -23,7 +23,6 @@ SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `verify` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, its name under runs/, or a journal file")
     parser.add_argument("--all", action="store_true", help="recompute every proposal, not a sample")
     add_number(parser, "--sample", "proposals to recompute", least=0, default_in_words="50")
@@ -34,16 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Recompute a run from its journal, and print the result of each check with its findings, at most 5 per check as text.
-
-    Return 0 if there is no contradiction, otherwise 1. With --json, all stored findings are printed (at most 20 per check and
-    certainty). `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        NoSuchRun: there is no journal, or it has no complete line.
-        JournalDamaged: the journal has a format that this release does not read.
-        OtherRules: this release does not have the rules by which the networks of the run were proposed.
-    """
     from pathlib import Path
 
     from aiperf.journal.run_folder import run_folder

@@ -19,7 +19,6 @@ OPTIONS = "[GROUP=CHOICE …] [OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `drive` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder, created when the job was submitted")
     parser.add_argument(
         "--supervised",
@@ -33,18 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Start or resume the run of a folder, and wait for its end. Return 0 if the score is valid, otherwise 1.
-
-    With --supervised, create a missing folder, and return 0 for an ended run with or without a valid score. If a signal such as
-    SIGTERM ended the run, return 128 + its number. The supervisor then starts a successor, which resumes the run.
-    `options`: OPTION=VALUE words of the run.
-
-    Raises:
-        BadConfiguration: wrong options, or the variable of --options-in does not contain a JSON list of options.
-        CannotResume: the run is finished (not with --supervised).
-        RunStopped: the run stopped before its end. It can be resumed.
-        AiperfError: another error that the user can fix.
-    """
     import signal
 
     from aiperf import interrupts

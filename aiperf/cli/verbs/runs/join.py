@@ -17,7 +17,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `join` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder; its driver may start later")
     add_number(
         parser,
@@ -42,16 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Add this host as a node to the Ray cluster of a run, until its head ends (--rejoin: until the run is over). Return 0.
-
-    Return 3 (HEAD_LOST) without --rejoin if the head node (host of the driver) was lost before the end of the run.
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        NoSuchRun: no head node of the run answers within --patience seconds.
-        RuntimeNotStarted: Ray does not stay up on this host.
-        BadConfiguration: the environment is not usable for Ray, or this host's accelerators are not usable.
-    """
     from aiperf.drive.ray.cluster.join_node import ParentConnection, join
     from aiperf.errors import HeadLost
     from aiperf.planning.worker_shape import require_owned

@@ -25,7 +25,6 @@ OPTIONS = "[OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `predict` to its parser, with their defaults and help texts."""
     parser.add_argument("--from", dest="source", metavar="RUN", help="take the profile from this run")
     add_number(
         parser,
@@ -46,18 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Predict the score of a run by simulations, print it, and write it to the file of --out. Return exit status 0.
-
-    Without --from, a short pilot run of the same options is executed first. With --again, repeat the prediction of a file or
-    run, and return 1 if the result differs. `options`: OPTION=VALUE words of the predicted run.
-
-    Raises:
-        NoSuchRun, JournalDamaged: the run of --from or --again cannot be read.
-        BadConfiguration: wrong options, a failed pilot run, a run of --from that is simulated or trained nothing, or nothing to
-            repeat in --again.
-        DataError: the data set is missing or damaged.
-        OSError: a file cannot be read or written.
-    """
     from aiperf.atomic_files import write_named
     from aiperf.cli.output import print_folded
     from aiperf.simulate.study.predict import again, lines, pilot, predict

@@ -30,7 +30,6 @@ OPTIONS = "[GROUP=CHOICE …] [OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `preflight` to its parser, with their defaults and help texts."""
     parser.add_argument("--json", action="store_true", help="print JSON: every repetition of every probe")
     parser.add_argument(
         "--folder", type=Path, metavar="FOLDER", help="folder through which nodes join: `python -m aiperf join FOLDER`"
@@ -38,15 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Check the nodes that a run would use, without starting the run, and print the results. Return 0, or 1 after a fault.
-
-    `options`: OPTION=VALUE words of the run.
-
-    Raises:
-        BadConfiguration: wrong options, or a scheduler is chosen and this process is not inside one of its allocations.
-        RuntimeNotStarted: the Ray cluster cannot be started or joined.
-        NoWorkers, HostNotReached: too few nodes joined, or a host cannot be reached.
-    """
     from aiperf.cli import batch
     from aiperf.config import configure
     from aiperf.planning.plan import check_options, folder_of, make_folder

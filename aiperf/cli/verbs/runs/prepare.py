@@ -30,7 +30,6 @@ OPTIONS = "dataset=NAME [OPTION …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `prepare` to its parser, with their defaults and help texts."""
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="pack the undamaged images there")
     parser.add_argument(
         "--checksums", type=Path, metavar="FILE", help="file of the checksums (default: next to the images)"
@@ -42,15 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Check a data set, write its checksums and its index, and print the results. With --pack, also write packed files.
-
-    With --index-only, only write the index. Return 0, or 1 if a run would refuse the data set because too many images are
-    damaged. `options`: OPTION=VALUE words that select the data set, such as 'dataset=imagenet'.
-
-    Raises:
-        BadConfiguration: no data set, wrong options, or contradicting arguments.
-        DataError: the data set is missing or damaged, or a file cannot be written.
-    """
     if not options:
         raise BadConfiguration("prepare takes a data set: dataset=NAME dataset.root=FOLDER, but found none")
     from aiperf.config import configure

@@ -24,18 +24,12 @@ OPTIONS = "[OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `rehearse` to its parser, with their defaults and help texts."""
     parser.add_argument(
         "--within-worker", action="store_true", help="model one worker with 1 to cluster.accelerators accelerators"
     )
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Simulate runs on clusters of 1, 4, 16, … workers, print their scores, and write a picture and JSON. Return exit status 0.
-
-    With --within-worker, model one worker with 1, 2, 4, … accelerators, and write JSON only.
-    `options`: OPTION=VALUE words of a simulated run. Raise BadConfiguration for wrong options.
-    """
     if arguments.within_worker:
         from aiperf.simulate.study.within_worker import main as rehearse_worker
 

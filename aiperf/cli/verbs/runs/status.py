@@ -15,17 +15,11 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `status` to its parser, with their defaults and help texts."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument("--json", action="store_true", help="print one JSON object; times in seconds, rates in FLOP/s")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the state of a run in progress, from its journal, as text or as JSON (--json). Return exit status 0.
-
-    `options`: empty, since the verb takes no options of a run. Raise NoSuchRun or JournalDamaged if the run cannot be read,
-    and BadConfiguration if the file with the job's id is damaged.
-    """
     from aiperf.cli.run_status import lines, status_of
     from aiperf.journal.run_folder import run_folder
 

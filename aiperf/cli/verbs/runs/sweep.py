@@ -52,7 +52,6 @@ class PlannedRun:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `sweep` to its parser, with their defaults and help texts."""
     add_number(parser, "--repeat", "runs of each setting", least=1, most=1000, default=5)
     parser.add_argument(
         "--over",
@@ -64,17 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Start the runs of a sweep one after the other, except for those that are finished. Wait for their end.
-
-    Return 0 if all runs started now have a valid score, 1 if one has none, and 128 + the signal number after a signal (Ctrl-C).
-    `options`: OPTION=VALUE words that all runs have.
-
-    Raises:
-        BadConfiguration: wrong options, or an option that is given twice or that a sweep sets itself.
-        JournalInUse: another process executes a run of this sweep.
-        JournalDamaged: the journal of an earlier run of this sweep was changed.
-        AiperfError: a run failed.
-    """
     given = {name: value for name, _, value in (word.partition("=") for word in options)}
     settings = settings_of(arguments.over)
     require_one_use(given, settings)
@@ -121,13 +109,7 @@ def _split(values: str) -> list[str]:
 
 
 def require_one_use(given: dict[str, str], settings: Sequence[Setting]) -> None:
-    """Check that each option of a sweep is given once, either for all runs or in the settings.
-
-    `given`: values by option, for all runs. `settings`: OPTION=VALUE words of each setting.
-
-    Raises:
-        BadConfiguration: an option is given twice, is for one run only (`resume`, `name`), or is `runs` or `seed` in a setting.
-    """
+    """Check that each option of a sweep is given once, either for all runs or in the settings."""
     for words in settings:
         for name, count in Counter(word.partition("=")[0] for word in words).items():
             if name in given or count > 1 or name in ("runs", "seed"):
@@ -140,13 +122,7 @@ def require_one_use(given: dict[str, str], settings: Sequence[Setting]) -> None:
 
 
 def check(options: Sequence[str], settings: Sequence[Setting]) -> None:
-    """Check the configuration of every setting of a sweep before the first run.
-
-    `options`: OPTION=VALUE words of all runs. `settings`: OPTION=VALUE words of each setting.
-
-    Raises:
-        BadConfiguration: an unknown option or a wrong value, or a cluster with a batch scheduler.
-    """
+    """Check the configuration of every setting of a sweep before the first run."""
     from aiperf.config import configure, require_options
     from cluster.place import SchedulerConf
 
@@ -192,10 +168,7 @@ def _label(setting: Setting) -> str:
 
 
 def folder_of(runs: str, options: Sequence[str], over: Sequence[str], repeat: int) -> Path:
-    """Return the path of a sweep's folder, RUNS/sweep-HASH. The hash is computed from the other arguments.
-
-    `runs`: folder of all runs. `options`: words of all runs, in any order. `over`: texts of --over. `repeat`: number of rounds.
-    """
+    """Return the path of a sweep's folder, RUNS/sweep-HASH."""
     from aiperf.files import given_path
 
     digest = hashlib.sha256(json.dumps([sorted(options), list(over), repeat]).encode()).hexdigest()
@@ -235,15 +208,7 @@ def _execute(folder: Path, words: Sequence[str], runs: Sequence[PlannedRun]) -> 
 
 
 def finished_run(folder: Path, name: str) -> Path | None:
-    """Return the folder of the finished run of a sweep with this name. None if the run has not finished.
-
-    A folder of this name whose run was cut off, or that has no journal, is moved to the folder `interrupted`.
-    `folder`: folder of the sweep. `name`: value of the run's option `name`.
-
-    Raises:
-        JournalInUse: another process is executing the run.
-        JournalDamaged, NoSuchRun: a line of the run's journal was changed or removed, or its first line is incomplete.
-    """
+    """Return the folder of the finished run of a sweep with this name. None if the run has not finished."""
     from aiperf.drive.session import require_free
     from aiperf.journal.events import RunEnded
     from aiperf.journal.journal import NAME, read

@@ -40,7 +40,6 @@ TOOLS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `bops` to its parser: one sub-command for each kind of measurement (sort, run, peak, …)."""
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True, parser_class=type(parser))
     for name, meaning in TOOLS.items():
         tool = kinds.add_parser(name, help=f"{meaning}. Measure it and draw the roofline", allow_abbrev=False)
@@ -91,16 +90,6 @@ def _add_measuring(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Count or measure the basic operations of a program, or the peaks of this machine, and print them. Return exit status 0.
-
-    A measured program also gets a JSON file and an HTML page in the folder of --out.
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        BadConfiguration: contradicting arguments, or a missing compiler or tool.
-        CannotCount: the source has a construct without a counting rule, or does not compile.
-        Failed: the measured program ended with another status than 0.
-    """
     match arguments.kind:
         case "count":
             _count(arguments)

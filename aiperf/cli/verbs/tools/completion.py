@@ -1,8 +1,4 @@
-"""`python -m aiperf completion`: print the completion script of a shell, or the candidates for a line.
-
-The script calls this verb at each Tab with the line so far. A candidate is a whole word. It ends in a space if the next word
-follows it, unlike `part.` and `option=`.
-"""
+"""`python -m aiperf completion`: print the completion script of a shell, or the candidates for a line."""
 
 from __future__ import annotations
 
@@ -61,10 +57,7 @@ RUN_OPTIONS = ("resume", "follow")
 
 
 def candidates(before: Sequence[str], last: str) -> list[str]:
-    """Return the sorted completions of the incomplete last word of a command line. Each is a whole word that begins with it.
-
-    `before`: words between the program's name and the last word. `last`: the incomplete word, '' after a space.
-    """
+    """Return the sorted completions of the incomplete last word of a command line."""
     return sorted({each for each in _possible_words(before, last) if each.startswith(last)})
 
 
@@ -152,7 +145,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `completion` to its parser, with their defaults and help texts."""
     parser.add_argument("shell", nargs="?", metavar="SHELL", help="one of bash, zsh, fish")
     parser.add_argument(
         "--line", metavar="LINE", help="print the completions of the last word of this line (called by the scripts)"
@@ -160,10 +152,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the completion script of a shell. With --line, print the completions of its last word, one per line. Return 0.
-
-    `options`: empty, since the verb takes no options of a run. Raise BadConfiguration for another shell than bash, zsh or fish.
-    """
     if arguments.line is not None:
         *before, last = _words(arguments.line)
         for candidate in candidates(before[1:], last):

@@ -52,7 +52,6 @@ PAPERS_GFLOP = 691
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `flops` to its parser, with their defaults and help texts."""
     add_graph_arguments(parser)
     add_number(
         parser,
@@ -70,14 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Count the floating-point operations of a network and print them as a table, or as JSON with --json. Return 0.
-
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        BadConfiguration: arguments that do not fit the network.
-        AiperfError: an unknown network, a damaged file, or impossible image sizes.
-    """
     is_detector = arguments.graph in DETECTORS
     foreign = ("image", "batch", "array") if is_detector else ("height", "width")
     if wrong := [f"--{option}" for option in foreign if getattr(arguments, option) is not None]:
@@ -101,11 +92,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def as_json(counted: Cost, batch: int) -> dict[str, Any]:
-    """Return the cost of a network as the JSON object that --json prints.
-
-    It has the exact FLOP per image of each kind of layer and their sums, the number of parameters, and the training memory in
-    bytes with `batch` images per accelerator.
-    """
+    """Return the cost of a network as the JSON object that --json prints."""
     return {
         "layers": {
             kind: {"forward_flops": layer.forward_flops, "backward_flops": layer.backward_flops}
@@ -194,11 +181,7 @@ def _count_detector(arguments: argparse.Namespace) -> None:
 
 
 def detector_as_json(detector: Detector) -> dict[str, Any]:
-    """Return the cost of a detector as the JSON object that --json prints.
-
-    Operations are exact numbers of FLOP in convolutions and matrix products. Keys: tensor (one image without its regions),
-    per_region, regions (their number), with_regions (one image with its regions), parameters, parameter_tensors.
-    """
+    """Return the cost of a detector as the JSON object that --json prints."""
     counted, regions = detector.counts, detector.sizes.regions
     return {
         "tensor": asdict(counted.per_image),
@@ -246,11 +229,7 @@ def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
 def graph_of(arguments: argparse.Namespace) -> Graph:
     """Return the network that the arguments select, created by its name or read from a JSON file.
 
-    `arguments`: values with the attributes graph (name or file), image (edge in pixels), channels and classes. A size that is
-    None has the default of the network.
-
-    Raises:
-        AiperfError: an unknown name, a damaged file, sizes that are impossible or given for a file.
+    A size that is None has the default of the network.
     """
     name: str = arguments.graph
     sizes = {"image": arguments.image, "channels": arguments.channels, "classes": arguments.classes}

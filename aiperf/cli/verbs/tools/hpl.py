@@ -33,7 +33,6 @@ READINGS = ("placed", "panels", "printed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `hpl` to its parser: those of a whole comparison, and the sub-commands with theirs."""
     _add_run(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
 
@@ -128,15 +127,6 @@ def _orders(word: str) -> list[int]:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Predict, measure or explain the speed of HPL (High Performance Linpack), and print the result. Return exit status 0.
-
-    Without a sub-command, calibrate this machine, predict, run HPL, and write the page hpl.html.
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        BadConfiguration: a wrong argument or file, or a missing program or compiler.
-        OSError: a file cannot be read or written.
-    """
     actions: dict[str | None, Callable[[argparse.Namespace], None]] = {
         None: _everything,
         "predict": _predict,

@@ -26,7 +26,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `morph` to its parser, with their defaults and help texts."""
     add_graph_arguments(parser)
     add_number(parser, "--steps", "morphs to apply", default=20, least=0, most=1_000_000)
     add_number(parser, "--seed", "seed of the choice among the legal morphs", default=0, least=0)
@@ -51,11 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Grow a network by random changes that keep its function (morphs), and print each step with its cost. Return 0.
-
-    The grown network is written to the files of --json, --lineage and --draw.
-    `options`: empty, since the verb takes no options of a run. Raise AiperfError for an unknown network or an unwritable file.
-    """
     start = graph_of(arguments)
     graph, morphs = _grow(start, arguments)
     if arguments.json:

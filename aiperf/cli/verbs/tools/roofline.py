@@ -29,7 +29,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `roofline` to its parser: results or a network, its machine, further roofs, output."""
     add_graph_arguments(parser)
     parser.add_argument("more", metavar="RESULT", nargs="*", help="further results of `bops`")
     parser.add_argument("--device", metavar="MODEL", help="accelerator of system/peaks.json that the network trains on")
@@ -55,16 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Draw the roofline of measured programs or of a network, write it as an HTML page, and print its figures. Return 0.
-
-    For a run, only print the shortest possible time of its training steps.
-    `options`: empty, since the verb takes no options of a run.
-
-    Raises:
-        NoSuchRun, JournalDamaged, BadPower: the run or a power meter file of it cannot be read.
-        BadConfiguration: contradicting arguments, an unknown device, or a device or run without peak or memory bandwidth.
-        AiperfError: an unknown network or a damaged file.
-    """
     if given_path(arguments.graph).is_dir() or (Path("runs") / arguments.graph).is_dir():
         _run(arguments)
         return 0

@@ -18,7 +18,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb `topology` to its parser: the network, its links, and the size of the all-reduce."""
     parser.add_argument("topology", metavar="TOPOLOGY", help="torus:XxY[xZ], ring:N, tree:N or switch:N")
     add_number(parser, "--link", "bandwidth of a link in one direction", float, metavar="B/s", least=1, most=1e18)
     add_number(parser, "--alpha", "latency of a message", float, metavar="SECONDS", default=0.0, least=0, most=1e6)
@@ -30,12 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Compute links, diameter, bisection and all-reduce times of a network, and print them. Nothing is measured. Return 0.
-
-    `options`: empty, since the verb takes no options of a run.
-    Raise BadConfiguration for a wrong topology, and if the size of the all-reduce is given twice. Raise AiperfError for an
-    unknown --network.
-    """
     from aiperf.scaling.topology import as_json, network_of
 
     figures = as_json(network_of(arguments.topology), arguments.link, arguments.alpha, _size(arguments))

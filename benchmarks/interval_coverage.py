@@ -1,9 +1,4 @@
-"""Measure the share of 95 % intervals of the score that contain the mean score of many runs of one kind.
-
-Runs are drawn from a stochastic process: trials of random length and speed, gaps between them, growth that levels off, one slow
-worker, failures with repair, and disturbances that slow down all workers at once. The true value of a kind is the mean score of
-its runs, since growth and the slow worker are equal in each run.
-"""
+"""Measure the share of 95 % intervals of the score that contain the mean score of many runs of one kind."""
 
 from __future__ import annotations
 

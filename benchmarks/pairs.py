@@ -17,11 +17,7 @@ Call = Callable[..., float]
 
 @contextmanager
 def side_process(make: Callable[..., object], *arguments: object) -> Iterator[Call]:
-    """Context of one side of a comparison, in a process that works only during a call.
-
-    Process-wide settings of one side (threads, allocator) then do not affect the other. `make(*arguments)` creates the object
-    in that process. It must be importable, like its arguments. A call of a method returns its result or raises its exception.
-    """
+    """Context of one side of a comparison, in a process that works only during a call."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, (make, arguments)) as process:
         yield lambda method, *arguments: process.submit(_call, method, arguments).result()
 

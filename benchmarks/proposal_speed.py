@@ -86,7 +86,7 @@ def _invented(finished: int, history: History, random: Random) -> Iterator[Obser
 
 
 def warm(history: History, searcher: Searcher, proposals: int) -> list[float]:
-    """Return the processor seconds of each proposal. Before each, the history receives a result and the previous proposal."""
+    """Return the processor seconds of each proposal."""
     tuner, seconds = TpeConf().build(), []
     number = len(history.trials)
     for done in range(proposals + 5):

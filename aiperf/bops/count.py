@@ -57,7 +57,7 @@ class SourceCount:
     at_least: bool
     """Library functions without a counted body were called: the program executed more."""
     upper_bounds: dict[str, str]
-    """Constructs that leave a region early, with their places. With one, operations may be counted that were not executed."""
+    """Constructs that leave a region early, with their places."""
     by_operation: dict[str, int]
     by_function: dict[str, int]
     by_line: tuple[LineCount, ...]
@@ -104,17 +104,7 @@ def toolchain() -> Toolchain:
 
 
 def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder: Path) -> tuple[Path, list[SourceText]]:
-    """Compile sources with coverage counters. Return the path of the program, and the preprocessed text of each source.
-
-    Args:
-        tools: compiler.
-        files: sources of C or C++.
-        flags: words for the compiler and the linker.
-        folder: existing folder for the program and the texts.
-
-    Raises:
-        CannotCount: a source is missing or does not compile.
-    """
+    """Compile sources with coverage counters."""
     texts = []
     for number, file in enumerate(files):
         if not file.is_file():
@@ -144,21 +134,7 @@ def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder:
 
 
 def coverage_of(tools: Toolchain, program: Path, command: Sequence[str], folder: Path, source: Path | None) -> Coverage:
-    """Run a program with coverage counters. Return how often each place of its sources was executed, added over its processes.
-
-    Args:
-        tools: clang release that built the program.
-        program: program with coverage counters.
-        command: command line that runs the program, with its launcher such as mpirun.
-        folder: existing folder for the written profiles.
-        source: file of the standard input. With None, it is empty.
-
-    Raises:
-        CannotCount: the program wrote no profile, or the tools cannot read it.
-        BadConfiguration: the command cannot be started.
-        Failed: the program ended with another status than 0.
-        OSError: `source` cannot be read.
-    """
+    """Run a program with coverage counters."""
     profiles = folder / "profiles"
     profiles.mkdir()
     execute(command, environment={"LLVM_PROFILE_FILE": str(profiles / "%p-%m.profraw")}, source=source)
@@ -183,22 +159,7 @@ def count_sources(
     function: str | None = None,
     source: Path | None = None,
 ) -> SourceCount:
-    """Compile source files with coverage counters, run the program once, and return its executed basic operations (BOPs).
-
-    Args:
-        files: sources of C or C++ of one program.
-        flags: words for the compiler and the linker.
-        arguments: arguments of the program.
-        launch: words before the program, such as mpirun -np 2. The operations of its processes are added.
-        function: count only the text of the function of this name. Default: the whole program.
-        source: file of the standard input. Default: empty.
-
-    Raises:
-        CannotCount: clang or `function` is missing, a source does not compile, or a construct has no counting rule.
-        BadConfiguration: the program or its launcher cannot be started.
-        Failed: the program ended with another status than 0.
-        OSError: `source` cannot be read.
-    """
+    """Compile source files with coverage counters, run the program once, and return its executed basic operations (BOPs)."""
     tools = toolchain()
     with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as name:
         folder = Path(name)
@@ -219,24 +180,7 @@ def count_binary(
     function: str | None = None,
     source: Path | None = None,
 ) -> SourceCount:
-    """Run a program once that was built elsewhere with coverage counters, and return its executed basic operations (BOPs).
-
-    Args:
-        program: program with coverage counters.
-        commands: its compile_commands.json, which lists all sources with their compiler flags.
-        arguments: arguments of the program.
-        launch: words before the program, such as mpirun -np 2. The operations of its processes are added.
-        function: count only the text of the function of this name. Default: the whole program.
-        source: file of the standard input. Default: empty.
-
-    Raises:
-        CannotCount: clang or `function` is missing, `commands` cannot be read, a source does not compile, or the program has a
-            construct without a counting rule, a function in a file that is not listed, or threads without
-            -fprofile-update=atomic.
-        BadConfiguration: the program or its launcher cannot be started.
-        Failed: the program ended with another status than 0.
-        OSError: a listed source or `source` cannot be read.
-    """
+    """Run a program once that was built elsewhere with coverage counters, and return its executed basic operations (BOPs)."""
     rule = "--commands is the compile_commands.json of a build tool"
     entries = read_json(
         commands, rule, list[_Command], "let the build tool write it", error=CannotCount, largest=LARGEST
@@ -286,19 +230,7 @@ class _Command(msgspec.Struct, frozen=True):
 def combine(
     tools: Toolchain, texts: Sequence[SourceText], tree: Tree, coverage: Coverage, function: str | None
 ) -> SourceCount:
-    """Return the executed basic operations (BOPs) of a run: each operator of the sources times the number of its executions.
-
-    Args:
-        tools: clang release that built the program.
-        texts: sources of the program.
-        tree: operators, loops and calls in the sources.
-        coverage: numbers of executions in the run.
-        function: count only the text of the function of this name. With None, the whole program.
-
-    Raises:
-        CannotCount: the sources have no such function, an operator has an unknown number of executions, or a template is used
-            with class types.
-    """
+    """Return the executed basic operations (BOPs) of a run: each operator of the sources times the number of its executions."""
     if function is not None and not any(_is_named(each, function) for each in tree.functions):
         raise CannotCount(
             f"--function names a function of the counted sources, but found {function!r}{nearest(function, tree.functions)}: "
@@ -357,10 +289,7 @@ class _Sums:
         self.line_executions: defaultdict[tuple[str, int], int] = defaultdict(int)
 
     def executions(self, spot: Spot) -> int:
-        """Return the executions of a place. A function without a record was never built, so it was not executed.
-
-        Raise CannotCount if the number is unknown: outside of functions, or in a macro with branches.
-        """
+        """Return the executions of a place. A function without a record was never built, so it was not executed."""
         try:
             counted = self._coverage.executions(spot.file, spot.place, spot.guard)
         except BranchesInMacro:
@@ -380,7 +309,6 @@ class _Sums:
         return f"{file}:{line}"
 
     def add(self, spot: Spot, operation: str, count: int, executions: int) -> None:
-        """Add the operations of an operator."""
         file, line, _ = self._texts[spot.file].origin(spot.place[0])
         number = count * executions
         self.by_operation[operation] += number
@@ -437,7 +365,7 @@ def _refuse_classes(
 
 
 def _output(command: Sequence[str]) -> str:
-    """Return the output of a tool. Raises CannotCount with its messages if it fails."""
+    """Return the output of a tool."""
     try:
         ended = ask(command, seconds=_TOOL_SECONDS, largest=_LARGEST_TREE)
     except ProgramFailed as error:

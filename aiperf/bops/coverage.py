@@ -1,8 +1,4 @@
-"""Number of executions of each place in a source, from the regions that clang's source-based coverage counts.
-
-A function has one record for each instantiation of a template. A place belongs to the innermost record that contains it, and in
-this record to the innermost region. Operators inside a macro belong to the regions of the macro's body.
-"""
+"""Number of executions of each place in a source, from the regions that clang's source-based coverage counts."""
 
 from __future__ import annotations
 
@@ -50,14 +46,7 @@ class Record:
         return min(region.start for region in own), max(region.end for region in own)
 
     def executions(self, place: Place, guard: Place | None) -> int | None:
-        """Return how often a place of the function was executed in the measured run. None if no region contains the place.
-
-        `place`: line and column. `guard`: start of the innermost `if constexpr` branch around the place. None without one. The
-        result is 0 if this function has no such branch.
-
-        Raises:
-            BranchesInMacro: the place is in a macro with parts that were executed a different number of times.
-        """
+        """Return how often a place of the function was executed in the measured run. None if no region contains the place."""
         if guard is not None and not any(
             each.file == 0 and each.start == guard and place < each.end for each in self.regions
         ):
@@ -109,10 +98,7 @@ class Coverage:
         }
 
     def records(self, file: str, place: Place) -> list[Record]:
-        """Return the counts of the innermost function that contains a place: one record, or one per template instantiation.
-
-        `file`: path of the source. `place`: line and column. Empty if no function contains the place.
-        """
+        """Return the counts of the innermost function that contains a place: one record, or one per template instantiation."""
         extents = self._by_file.get(file, [])
         for index in range(bisect_right(self._starts.get(file, []), place) - 1, -1, -1):
             (_, end), records = extents[index]
@@ -121,14 +107,7 @@ class Coverage:
         return []
 
     def executions(self, file: str, place: Place, guard: Place | None = None) -> int | None:
-        """Return how often a place was executed, added over all instantiations of a template. None if no region contains it.
-
-        `file`: path of the source. `place`: line and column. `guard`: start of the innermost `if constexpr` branch around the
-        place. Instantiations without this branch count 0.
-
-        Raises:
-            BranchesInMacro: the place is in a macro with parts that were executed a different number of times.
-        """
+        """Return how often a place was executed, added over all instantiations of a template. None if no region contains it."""
         counts = [record.executions(place, guard) for record in self.records(file, place)]
         known = [count for count in counts if count is not None]
         return sum(known) if known else None

@@ -24,20 +24,6 @@ def execute(
     output: Path | None = None,
     source: Path | None = None,
 ) -> float:
-    """Run a command, wait for its end, and return its wall time in seconds. At an exception such as Ctrl-C it is terminated.
-
-    Args:
-        command: program and its arguments.
-        environment: environment variables in addition to those of this process.
-        folder: working folder. Default: that of this process.
-        output: file that receives the standard output. Default: the output is discarded.
-        source: file of the standard input. Default: empty.
-
-    Raises:
-        BadConfiguration: the program cannot be started.
-        Failed: its exit status is not 0. The message has the last lines of its standard error.
-        OSError: `source` or `output` cannot be opened.
-    """
     variables = {**os.environ, **(environment or {})}
     if os.geteuid() == 0:  # Open MPI refuses root without both
         variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -72,26 +72,14 @@ class InstructionCount:
 
 
 def events() -> dict[str, Any]:
-    """Return the names of the hardware events for the vendor of this processor, by kind: 'instructions', 'loads', ….
-
-    They are a row of events.json. 'controllers' has the list of the memory controllers' events.
-    """
+    """Return the names of the hardware events for the vendor of this processor, by kind: 'instructions', 'loads', …."""
     rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("events.json").read_text("utf-8"))
     cpuinfo = Path("/proc/cpuinfo").read_text()
     return next(row for row in rows if row["vendor"] in cpuinfo)
 
 
 def counted_by_perf(command: Sequence[str], source: Path | None = None) -> InstructionCount:
-    """Run a command with hardware counters (perf) and return its numbers of instructions and its memory traffic.
-
-    The counters are first tested on a loop of known length. The command is executed twice if memory controllers are counted.
-    `command`: program and its arguments. `source`: file of the standard input. Default: empty.
-
-    Raises:
-        NotMeasured: counters are missing, not permitted, or wrong by more than 1 %, or the command failed.
-        BadConfiguration: there is no C compiler for the test loop.
-        OSError: `source` cannot be read, or the cache folder of built programs cannot be written.
-    """
+    """Run a command with hardware counters (perf) and return its numbers of instructions and its memory traffic."""
     row = events()
     names = {kind: row[kind] for kind in (*_COUNTED, "misses")}
     _perf(["true"], {"instructions": names["instructions"]}, None)
@@ -123,16 +111,7 @@ def counted_by_perf(command: Sequence[str], source: Path | None = None) -> Instr
 
 
 def controller_bytes(command: Sequence[str], controllers: Sequence[str], source: Path | None = None) -> int:
-    """Run a command and return the bytes that the memory controllers moved meanwhile, including those of other programs.
-
-    `controllers`: names of the controllers' events for perf. `source`: file of the standard input. Default: empty.
-
-    Raises:
-        NotMeasured: counters are missing, not permitted, or wrong by more than 10 % on a copy of known size, or the command
-            failed.
-        BadConfiguration: there is no C compiler for the copy program.
-        OSError: `source` cannot be read, or the cache folder of built programs cannot be written.
-    """
+    """Run a command and return the bytes that the memory controllers moved meanwhile, including those of other programs."""
     if not controllers:
         raise NotMeasured("events.json lists none for this processor")
     names = {event: event for event in controllers}
@@ -188,10 +167,7 @@ def _perf(
 
 
 def _in_own_locale(command: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Return a command that runs in the user's locale under a perf in the C locale, and the environment to add for perf.
-
-    Both are unchanged if the user's locale writes numbers as C does, since `env` adds 0.3 million instructions.
-    """
+    """Return a command that runs in the user's locale under a perf in the C locale, and the environment to add for perf."""
     locale = next(filter(None, (os.environ.get(name) for name in ("LC_ALL", "LC_NUMERIC", "LANG"))), "C")
     if locale in ("C", "POSIX", "C.UTF-8", "C.utf8"):
         return [*command], {}
@@ -247,15 +223,7 @@ def cache_options() -> tuple[list[str], list[str]]:
 def counted_by_callgrind(
     command: Sequence[str], launch: Sequence[str] = (), source: Path | None = None
 ) -> InstructionCount:
-    """Run a command in callgrind and return its simulated numbers of instructions and memory traffic, from its `main` on.
-
-    `command`: program and its arguments. `launch`: words before the program, such as mpirun -np 2. The numbers of its processes
-    are added. `source`: file of the standard input. Default: empty.
-
-    Raises:
-        BadConfiguration: valgrind is missing, or the program fails in it or has no symbol `main`.
-        OSError: `source` cannot be read.
-    """
+    """Run a command in callgrind and return its simulated numbers of instructions and memory traffic, from its `main` on."""
     if shutil.which("valgrind") is None:
         raise BadConfiguration(
             "a simulated count needs valgrind, but found none on the PATH: install it (Debian: apt-get install valgrind)"

@@ -16,7 +16,6 @@ from morphism.cost import layer_costs
 from morphism.traffic import gradient_sums, layer_traffic
 
 BYTES: dict[DataType, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
-"""Bytes of an element by data type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +29,7 @@ class DeviceLimits:
 
 
 def device(model: str, precision: DataType) -> DeviceLimits:
-    """Return peak FLOPS and memory bandwidth (bytes per second) of an accelerator from its data sheet.
-
-    `model`: name as in system/peaks.json, such as 'NVIDIA H200'. `precision`: data type of the peak.
-
-    Raises:
-        BadConfiguration: the model is unknown, or has no peak in this precision.
-    """
+    """Return peak FLOPS and memory bandwidth (bytes per second) of an accelerator from its data sheet."""
     flops, bandwidth = dense_peak(model, None, precision), memory_bandwidth(model, None)
     if flops is None or bandwidth is None:
         known = [row.example for row in table()]
@@ -48,16 +41,7 @@ def device(model: str, precision: DataType) -> DeviceLimits:
 
 
 def layers(graph: Graph, batch: int, precision: DataType, on: DeviceLimits) -> tuple[Layer, ...]:
-    """Return FLOP, bytes and shortest time in seconds of each network layer over a batch: forward pass, then backward pass.
-
-    The sums of gradients of several branches are appended. They move bytes without counted operations.
-
-    Args:
-        graph: network.
-        batch: number of images.
-        precision: data type of all values.
-        on: peak and memory bandwidth of the device.
-    """
+    """Return FLOP, bytes and shortest time in seconds of each network layer over a batch: forward pass, then backward pass."""
     size, peak, bandwidth = BYTES[precision], on.flops_per_second, on.memory_bytes_per_second
     found = []
     for cost, traffic in zip(layer_costs(graph), layer_traffic(graph), strict=True):
@@ -90,18 +74,7 @@ def by_kind(found: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def as_json(name: str, graph: Graph, batch: int, precision: DataType, on: DeviceLimits) -> dict[str, Any]:
-    """Return the roofline of a network's training step as the JSON object that --json prints.
-
-    It has FLOP, bytes, intensity (FLOP per byte) and shortest time of each layer and of each kind of layer, the shortest time
-    of the step in seconds (floor_seconds), and the images per second at this time.
-
-    Args:
-        name: name of the network.
-        graph: network.
-        batch: number of images of a step.
-        precision: data type of all values.
-        on: peak and memory bandwidth of the device.
-    """
+    """Return the roofline of a network's training step as the JSON object that --json prints."""
     found = layers(graph, batch, precision, on)
     floor, share = network_floor(found, on.flops_per_second)
     return {

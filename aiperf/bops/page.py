@@ -42,15 +42,7 @@ _LEAST_LABEL_GAP = 0.045
 def picture(
     name: str, points: Sequence[RooflinePoint], roofs: Sequence[Roof], unit: str, source: str
 ) -> tuple[str, bytes, bytes]:
-    """Draw the roofline picture and return it as SVG text, PNG bytes and PDF bytes.
-
-    Args:
-        name: name of the picture, for its identifiers.
-        points: programs or layers to draw.
-        roofs: peaks and memory bandwidths.
-        unit: 'BOP' or 'FLOP'.
-        source: origin of the figures, stored in the files.
-    """
+    """Draw the roofline picture and return it as SVG text, PNG bytes and PDF bytes."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -138,10 +130,7 @@ def _apart(values: Sequence[float], axes: Axes, *, downwards: bool = False) -> l
 
 
 def label_table(points: Sequence[RooflinePoint], judged: Sequence[Label], unit: str) -> Table:
-    """Return the table of the attainable and attained rate of each program or layer under each peak.
-
-    `points`: programs or layers with their intensities. `judged`: result for each point and peak. `unit`: 'BOP' or 'FLOP'.
-    """
+    """Return the table of the attainable and attained rate of each program or layer under each peak."""
     by_name = {point.name: point for point in points}
     rows = tuple(
         row_of(
@@ -173,7 +162,7 @@ def label_table(points: Sequence[RooflinePoint], judged: Sequence[Label], unit: 
 
 
 def roof_table(roofs: Sequence[Roof], unit: str) -> Table:
-    """Return the table of the peaks and memory bandwidths with their origin. `unit`: 'BOP' or 'FLOP', the unit of the peaks."""
+    """Return the table of the peaks and memory bandwidths with their origin."""
     rows = tuple(
         row_of(each.name, si(each.figure, "B/s" if each.is_memory else f"{unit}S"), each.origin) for each in roofs
     )
@@ -181,10 +170,7 @@ def roof_table(roofs: Sequence[Roof], unit: str) -> Table:
 
 
 def layer_table(network: Mapping[str, Any]) -> Table:
-    """Return the table of a network's kinds of layers with operations, bytes, shortest possible times and measured times.
-
-    `network`: JSON object that `roofline --json` prints for a network. A time that was not measured is shown as '—'.
-    """
+    """Return the table of a network's kinds of layers with operations, bytes, shortest possible times and measured times."""
     total = network["floor_seconds"]
     measured = network.get("measured_seconds", {})
     rows = tuple(
@@ -224,18 +210,7 @@ def page(
     remarks: Sequence[str],
     tables: Sequence[Table] = (),
 ) -> str:
-    """Return the page of a roofline as the text of an HTML file: picture, table of bounds, table of peaks, and remarks.
-
-    The picture and the bounds are left out if there are no points or no memory bandwidth.
-
-    Args:
-        title: heading of the page.
-        points: programs or layers.
-        roofs: peaks and memory bandwidths.
-        unit: 'BOP' or 'FLOP'.
-        remarks: paragraphs after the tables.
-        tables: additional tables before the remarks.
-    """
+    """Return the page of a roofline as the text of an HTML file: picture, table of bounds, table of peaks, and remarks."""
     parts = []
     if points and any(roof.is_memory for roof in roofs):
         svg, _, _ = picture("roofline", points, roofs, unit, title)
@@ -334,11 +309,7 @@ class _ProgramResult(msgspec.Struct):
 
 
 def read_result(path: Path) -> Result | None:
-    """Return the result of a program from the output of `bops --json` in the file `path`. None for another file.
-
-    Raises:
-        BadConfiguration: the file is the result of a program with other figures.
-    """
+    """Return the result of a program from the output of `bops --json` in the file `path`. None for another file."""
     rule = "a result of `bops` is its output with --json"
     try:
         content = read_json(path, rule, dict[str, Any])
@@ -358,10 +329,7 @@ LEAST_DRAWN_INTENSITY = 1e-3
 
 
 def point(result: Result) -> RooflinePoint | None:
-    """Return the point of a measured program in the picture: rate over intensity. None without operations or memory traffic.
-
-    `result`: JSON object that `bops --json` prints for a program.
-    """
+    """Return the point of a measured program in the picture: rate over intensity. None without operations or memory traffic."""
     if result["bops_per_second"] is None or result["intensity"] is None:
         return None
     low, high = result["bops_per_second_interval"]
@@ -434,10 +402,7 @@ def published(names: Sequence[str]) -> list[RooflinePoint]:
 
 
 def program_lines(result: Result) -> list[str]:
-    """Return the result of a measured program as lines of text: counts, rate, intensity, and its bottleneck under each peak.
-
-    `result`: JSON object that `bops --json` prints for a program.
-    """
+    """Return the result of a measured program as lines of text: counts, rate, intensity, and its bottleneck under each peak."""
     source, deviation = result["source"], result["deviation"]
     lines = [f"{result['name']}: {' '.join(result['command'])}"]
     if source is not None:
@@ -513,13 +478,7 @@ def _scaled(rates: Sequence[float], to: float) -> Any:
 
 
 def program_page(results: Sequence[Result], extra: Sequence[Roof], published_points: Sequence[RooflinePoint]) -> str:
-    """Return the roofline page of measured programs as the text of an HTML file. The peaks are of the first result with peaks.
-
-    Args:
-        results: JSON objects that `bops --json` prints for programs of one machine.
-        extra: additional upper limits to draw.
-        published_points: published programs to draw in a pale colour.
-    """
+    """Return the roofline page of measured programs as the text of an HTML file."""
     points = [each for each in map(point, results) if each is not None]
     peaks = [result["peak"] for result in results if result["peak"] is not None]
     roofs = [*(roofs_of_peak(peaks[0]) if peaks else ()), *extra]
@@ -531,12 +490,7 @@ def program_page(results: Sequence[Result], extra: Sequence[Roof], published_poi
 
 
 def network_page(result: Result) -> str:
-    """Return the roofline page of a network as the text of an HTML file, with one point per kind of layer and pass.
-
-    A point is at the measured time of its layers, or without one at their shortest possible time. Kinds of layers with less
-    than 0.001 FLOP per byte have none.
-    `result`: JSON object that `roofline --json` prints for a network.
-    """
+    """Return the roofline page of a network as the text of an HTML file, with one point per kind of layer and pass."""
     measured = result.get("measured_seconds", {})
     points = []
     for each in result["kinds"]:

@@ -64,8 +64,6 @@ class Processor:
 
 @dataclass(frozen=True, slots=True)
 class MachinePeak:
-    """Peaks of one machine. `measured`: 64-bit integer adds per second of all cores, computed as those of one core × cores."""
-
     model: str
     cores: int
     clock_hertz: float
@@ -96,10 +94,7 @@ def processors() -> tuple[Processor, ...]:
 
 
 def processor_of(cpuinfo: str) -> Processor | None:
-    """Return the figures of the processor that /proc/cpuinfo describes. None if processors.json does not contain it.
-
-    `cpuinfo`: content of /proc/cpuinfo. It is compared by model name, then by family and model, then by a feature flag.
-    """
+    """Return the figures of the processor that /proc/cpuinfo describes. None if processors.json does not contain it."""
     values = {
         key.strip(): value.strip() for key, _, value in (line.partition(":") for line in cpuinfo.splitlines()) if value
     }
@@ -136,10 +131,7 @@ def cache_folders() -> list[Path]:
 
 
 def kernel_figure(path: Path) -> int | None:
-    """Return the number in a file of the kernel, with K, M or G as units of 1024. None if it is absent or below 1.
-
-    Some Arm servers and virtual machines describe their caches in part only.
-    """
+    """Return the number in a file of the kernel, with K, M or G as units of 1024. None if it is absent or below 1."""
     try:
         found = re.fullmatch(r"(\d+)([KMG]?)", path.read_text().strip())
     except (OSError, UnicodeDecodeError):
@@ -148,14 +140,7 @@ def kernel_figure(path: Path) -> int | None:
 
 
 def measure_peak(*, with_memory: bool = True) -> MachinePeak:
-    """Measure the peaks of this machine by running C programs. Return operations per second, and bytes per second of memory.
-
-    `with_memory`: also measure the memory bandwidth on all cores. With False it is None.
-
-    Raises:
-        BadConfiguration: there is no C compiler, or a program failed, for example for lack of memory.
-        OSError: the cache folder of built programs cannot be written.
-    """
+    """Measure the peaks of this machine by running C programs."""
     load = os.getloadavg()[0]
     cpuinfo = Path("/proc/cpuinfo").read_text()
     row = processor_of(cpuinfo)

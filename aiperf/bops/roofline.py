@@ -112,18 +112,12 @@ def ridge(peak: float, bandwidth: float) -> float:
 
 
 def bottleneck(operation_intensity: float, peak: float, bandwidth: float) -> Bottleneck:
-    """Return the resource that limits the rate of a program: 'memory' or 'calculation'.
-
-    `operation_intensity`: operations per byte. `peak`: operations per second. `bandwidth`: bytes per second of memory.
-    """
+    """Return the resource that limits the rate of a program: 'memory' or 'calculation'."""
     return "memory" if operation_intensity < ridge(peak, bandwidth) else "calculation"
 
 
 def labels(points: Sequence[RooflinePoint], roofs: Sequence[Roof]) -> tuple[Label, ...]:
-    """Return the attainable rate and the bottleneck of each program or layer under each peak, with the largest bandwidth.
-
-    `points`: programs or layers. `roofs`: peaks and memory bandwidths. Empty without a bandwidth.
-    """
+    """Return the attainable rate and the bottleneck of each program or layer under each peak, with the largest bandwidth."""
     bandwidths = [roof.figure for roof in roofs if roof.is_memory]
     if not bandwidths:
         return ()
@@ -163,18 +157,11 @@ class Layer:
 
 
 def floor_seconds(flops: float, bytes_moved: float, peak: float, bandwidth: float) -> float:
-    """Return the shortest possible time of a layer in seconds: the longer of operations ÷ peak and bytes ÷ bandwidth.
-
-    `flops`: number of operations. `bytes_moved`: memory traffic. `peak`: operations per second. `bandwidth`: bytes per second.
-    """
+    """Return the shortest possible time of a layer in seconds: the longer of operations ÷ peak and bytes ÷ bandwidth."""
     return max(flops / peak, bytes_moved / bandwidth)
 
 
 def network_floor(layers: Sequence[Layer], peak: float) -> tuple[float, float]:
-    """Return the shortest possible time of a training step in seconds, and the share (0..1) of it that arithmetic needs.
-
-    The time is the sum of the layers' shortest times. The share is the time of all operations at the peak ÷ this sum.
-    `layers`: passes of all layers. `peak`: operations per second.
-    """
+    """Return the shortest possible time of a training step in seconds, and the share (0..1) of it that arithmetic needs."""
     total = math.fsum(layer.floor_seconds for layer in layers)
     return total, math.fsum(layer.flops for layer in layers) / peak / total

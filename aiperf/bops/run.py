@@ -46,13 +46,7 @@ class Times:
 
 
 def times(measure: Callable[[], float], repeats: int) -> Times:
-    """Measure the wall times of separate runs of a program, in seconds, with median and 95 % interval of the mean.
-
-    `measure`: executes one run and returns its wall time in seconds. It is called `repeats` times without arguments.
-
-    Raises:
-        BadConfiguration: `repeats` is less than 10.
-    """
+    """Measure the wall times of separate runs of a program, in seconds, with median and 95 % interval of the mean."""
     if repeats < LEAST_REPEATS:
         raise BadConfiguration(
             f"a rate is measured in at least {LEAST_REPEATS} runs, but found --repeat {repeats}: raise it"
@@ -65,11 +59,7 @@ def times(measure: Callable[[], float], repeats: int) -> Times:
 
 
 def ratio(first: Sequence[float], second: Sequence[float]) -> tuple[float, tuple[float, float]]:
-    """Return the mean ratio first ÷ second of paired measurements, and its 95 % interval as (low, high).
-
-    It is a geometric mean, with Student's t over the pairs. `first`, `second`: values above 0 of the pairs, in the same order,
-    at least two.
-    """
+    """Return the mean ratio first ÷ second of paired measurements, and its 95 % interval as (low, high)."""
     estimate = of_repeats([math.log(one / other) for one, other in zip(first, second, strict=True)])
     assert estimate is not None
     low, high = estimate.interval
@@ -79,20 +69,7 @@ def ratio(first: Sequence[float], second: Sequence[float]) -> tuple[float, tuple
 def instruction_count(
     command: Sequence[str], launch: Sequence[str], *, simulate: bool, source: Path | None = None
 ) -> tuple[InstructionCount | None, str]:
-    """Run a command and return its numbers of instructions, and the reason as text if hardware counters did not count them.
-
-    The reason is '' if they did.
-
-    Args:
-        command: program and its arguments.
-        launch: words before the program, such as mpirun -np 2.
-        simulate: True to simulate the count by callgrind if there are no counters. With False, the count is None in this case.
-        source: file of the standard input. Default: empty.
-
-    Raises:
-        BadConfiguration: there is no C compiler, or callgrind is missing or fails.
-        OSError: `source` cannot be read, or the cache folder of built programs cannot be written.
-    """
+    """Run a command and return its numbers of instructions, and the reason as text if hardware counters did not count them."""
     try:
         return counted_by_perf([*launch, *command], source), ""
     except NotMeasured as error:
@@ -175,31 +152,20 @@ class Tool:
         return ("mpirun", "--oversubscribe", "-np", str(self.ranks)) if self.ranks > 1 else ()
 
     def built(self, *flags: str) -> Path:
-        """Compile the program with these flags, and with MPI if it has several ranks. Return the path of the program.
-
-        A program with equal flags is built once. Raise BadConfiguration if the compiler is missing or fails, and OSError if the
-        cache folder cannot be written.
-        """
+        """Compile the program with these flags, and with MPI if it has several ranks."""
         header = hashlib.sha256((NATIVE / "tool.h").read_bytes()).hexdigest()[:16]
         mpi = ("-DWITH_MPI",) if self.ranks > 1 else ()
         words = ("-std=c++17", *flags, *mpi, f"-DHEADER=0x{header}", f"-I{NATIVE}")
         return program(NATIVE / f"{self.name}.cpp", compiler="mpicxx" if self.ranks > 1 else "g++", flags=words)
 
     def source_count(self, *flags: str) -> SourceCount:
-        """Run the program once on its data, and return its executed basic operations (BOPs), counted at the source.
-
-        `flags`: words for the compiler. Raise CannotCount if clang is missing, Failed if the program fails, and
-        BadConfiguration if mpirun is missing.
-        """
+        """Run the program once on its data, and return its executed basic operations (BOPs), counted at the source."""
         mpi = ("-DWITH_MPI", *_mpi_flags()) if self.ranks > 1 else ()
         words = ("-std=c++17", *flags, f"-I{NATIVE}", *mpi)
         return count_sources([NATIVE / f"{self.name}.cpp"], flags=words, arguments=self.words, launch=self.launch)
 
     def read_seconds(self, path: Path) -> float:
-        """Run the program once and return the longest time in seconds that one of its processes took to read the input.
-
-        `path`: path of the built program. 0 if the program prints no such time.
-        """
+        """Run the program once and return the longest time in seconds that one of its processes took to read the input."""
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         ended = ask(
             [*self.launch, str(path), *self.words], seconds=_LONGEST_SECONDS, environment=environment, largest=1 << 32
@@ -208,20 +174,7 @@ class Tool:
 
 
 def tool(name: str, folder: Path, size: int | None, ranks: int | None, expression: str, seed: int = 0) -> Tool:
-    """Generate the input data of a measuring program in `folder`, and return the program with its data and arguments.
-
-    Args:
-        name: 'sort', 'grep' or 'wordcount'.
-        folder: existing folder for the file of the data.
-        size: number of records for sort, bytes of text for the others. With None, 1 million records or 16 million bytes.
-        ranks: number of processes. With None, the physical cores, or 1 without mpicxx.
-        expression: regular expression of grep. The others ignore it.
-        seed: seed of the generated data.
-
-    Raises:
-        BadConfiguration: the data do not fit on the disk or (of sort) into the memory, or a compiler is missing.
-        OSError: a file cannot be written.
-    """
+    """Generate the input data of a measuring program in `folder`, and return the program with its data and arguments."""
     size = _SIZES[name] if size is None else size
     has_mpi = shutil.which("mpicxx") is not None
     if ranks is not None and ranks > 1 and not has_mpi:
@@ -249,19 +202,7 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
 
 
 def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, peak: MachinePeak) -> dict[str, Any]:
-    """Build and measure a measuring program, and return the JSON object of its result: BOPs, times, rate, memory traffic.
-
-    Args:
-        chosen: program with its data.
-        repeats: number of timed runs, at least 10.
-        flags: flags of the compiler as one text.
-        against: other flags of the compiler. Runs with both flags alternate, and the result has the ratio of their times. With
-            None, there is no such comparison.
-        peak: measured peak of this machine.
-
-    Raises:
-        BadConfiguration: fewer than 10 runs, a missing compiler or tool, or a program that failed.
-    """
+    """Build and measure a measuring program, and return the JSON object of its result: BOPs, times, rate, memory traffic."""
     path = chosen.built(*shlex.split(flags))
     command = [str(path), *chosen.words]
     pairs: list[float] = []

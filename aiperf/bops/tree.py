@@ -1,7 +1,4 @@
-"""Operators, loops and calls of C and C++ sources, read from clang's syntax tree (PyPI: libclang).
-
-A construct without a rule raises CannotCount. It never counts as 0.
-"""
+"""Operators, loops and calls of C and C++ sources, read from clang's syntax tree (PyPI: libclang)."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ class Spot:
     place: Place
     function: str
     guard: Place | None
-    """Start of the innermost branch of an `if constexpr` around the place. An instantiation without that region discards it."""
+    """Start of the innermost branch of an `if constexpr` around the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +116,12 @@ class SourceText:
         return file, first + line - self._marks[index] - 1, is_system
 
     def after(self, offset: int) -> int:
-        """Return the offset of the next token at or after `offset`. Blanks, comments and line markers are skipped.
-
-        Offsets are byte indices from 0.
-        """
+        """Return the offset of the next token at or after `offset`. Offsets are byte indices from 0."""
         match = re.compile(rb"(?:\n# [^\n]*|\\\n|//[^\n]*|/\*.*?\*/|\s)*", re.S).match(self.text, offset)
         return match.end() if match else offset
 
     def semicolons(self, offset: int) -> list[int]:
-        """Return the byte offsets of the semicolons in the head (the part in parentheses) of a for loop at byte `offset`.
-
-        Raises:
-            CannotCount: the head has no closing parenthesis.
-        """
+        """Return the byte offsets of the semicolons in the head (the part in parentheses) of a for loop at byte `offset`."""
         depth, semicolons = 0, []
         for token in re.compile(rb'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|[(){};]').finditer(self.text, offset):
             sign = token[0]
@@ -206,13 +196,7 @@ def _library() -> Any:
 
 
 def read_tree(texts: Sequence[SourceText], arguments: Sequence[Sequence[str]]) -> Tree:
-    """Parse C and C++ sources with clang, and return their operators, loops, calls and functions.
-
-    `texts`: sources. `arguments`: words for the compiler for each source, in the same order.
-
-    Raises:
-        CannotCount: clang refuses a source, or a source has a construct without a counting rule.
-    """
+    """Parse C and C++ sources with clang, and return their operators, loops, calls and functions."""
     tree = Tree()
     for text, words in zip(texts, arguments, strict=True):
         parsed = cindex.Index.create().parse(text.path, args=list(words))

@@ -1,8 +1,4 @@
-"""Calibration of the HPL model: rates and latencies of this machine, measured in short bursts and written as SYSTEM.yaml.
-
-The bursts are those of HPL's building blocks (probe.c). The best burst counts, since other programs only slow a burst down. A
-rate is that of the slowest rank: HPL waits for it.
-"""
+"""Calibration of the HPL model: rates and latencies of this machine, measured in short bursts and written as SYSTEM.yaml."""
 
 from __future__ import annotations
 
@@ -80,12 +76,7 @@ class LinkFit:
 
 
 def calibrate(template: str, ranks: int, nb: int, name: str) -> SystemFile:
-    """Measure this machine for about a minute, and return its rates and latencies with their 95 % intervals.
-
-    `template`: launch command with `{ranks}`, such as 'mpirun -np {ranks}'. `ranks`: number of MPI processes. `nb`: block size
-    of HPL. `name`: name of the machine. Raise BadConfiguration if compiler or launcher is missing, the measurement fails, or
-    its results permit no fit.
-    """
+    """Measure this machine for about a minute, and return its rates and latencies with their 95 % intervals."""
     with as_file(files("aiperf.hpl").joinpath("probe.c")) as source:
         probe = program(source, compiler="mpicc", flags=FLAGS)
     seconds = LONGEST_SECONDS / (PROBES * (ranks + 1) + 24)
@@ -96,10 +87,7 @@ def calibrate(template: str, ranks: int, nb: int, name: str) -> SystemFile:
 
 
 def parsed(output: str) -> tuple[dict[str, str], list[Series]]:
-    """Return the properties of the machine (text by name, such as 'ranks') and the measured series in the output of probe.c.
-
-    Raise BadConfiguration if the output is not complete.
-    """
+    """Return the properties of the machine (text by name, such as 'ranks') and the measured series in the output of probe.c."""
     facts, readings = {}, []
     lines = output.splitlines()
     if not lines or lines[-1] != "end":
@@ -118,12 +106,7 @@ def parsed(output: str) -> tuple[dict[str, str], list[Series]]:
 def fitted(
     name: str, nb: int, memory_bytes: float, facts: Mapping[str, str], readings: Sequence[Series], others_share: float
 ) -> SystemFile:
-    """Return the rates and latencies of a machine, fitted to the series that probe.c measured.
-
-    `name`: name of the machine. `nb`: block size of the series. `memory_bytes`: memory of one host. `facts`: text by name, as
-    the program printed them. `readings`: measured series of all ranks. `others_share`: share of the processor time that other
-    programs used, 0..1. Raise BadConfiguration if hosts have different numbers of ranks, or the series permit no fit.
-    """
+    """Return the rates and latencies of a machine, fitted to the series that probe.c measured."""
     ranks, per_host = int(facts["ranks"]), int(facts["ranks_per_host"])
     if facts["hosts_are_equal"] != "1":
         raise BadConfiguration("each host holds equally many ranks, but the hosts differ: change --launch")
@@ -196,11 +179,7 @@ def _slowest_rate(series: Sequence[Series], figure: str, *, has_square: bool, nb
 
 
 def least_squares(columns: Real, seconds: Real) -> Fit:
-    """Return the coefficients c of seconds = columns · c with their 95 % intervals, for relative errors of equal size.
-
-    `columns`: (measurements, coefficients). `seconds`: (measurements,), above 0. Without a spare measurement the intervals have
-    width 0.
-    """
+    """Return the coefficients c of seconds = columns · c with their 95 % intervals, for relative errors of equal size."""
     rows = columns / seconds[:, None]
     scale = np.abs(rows).max(axis=0)  # equal magnitudes: works are 1e8, overheads 1
     coefficients, *_ = np.linalg.lstsq(rows / scale, np.ones(len(seconds)), rcond=None)
@@ -218,12 +197,7 @@ def least_squares(columns: Real, seconds: Real) -> Fit:
 
 
 def fit_link(sizes: Sequence[int], seconds: Sequence[float], name: str) -> LinkFit:
-    """Return latency α in seconds and bandwidth in bytes per second of a link, fitted to messages of many sizes.
-
-    α is fitted below the bend (a message size) and the bandwidth from it on. The bend gives the least error of both fits.
-    `sizes`: bytes of the messages, ascending. `seconds`: time of each message. `name`: name of the layer for messages to the
-    user. Raise BadConfiguration for fewer than 6 sizes, or if a coefficient is not positive.
-    """
+    """Return latency α in seconds and bandwidth in bytes per second of a link, fitted to messages of many sizes."""
     size, best = np.array(sizes, dtype=np.float64), np.array(seconds)
     columns = np.stack([np.ones_like(size), size], axis=1)
     fits = [
@@ -254,10 +228,7 @@ def _require_positive(value: float, figure: str) -> None:
 
 
 def require_this_node(of: SystemFile, path: Path) -> None:
-    """Raise BadConfiguration if a calibration was made on other hardware than this host's. Return nothing.
-
-    `of`: content of SYSTEM.yaml. A file without a calibration is accepted. `path`: path of the file, for the message.
-    """
+    """Raise BadConfiguration if a calibration was made on other hardware than this host's."""
     made_on = of.calibration.get("node")
     if made_on is not None and made_on != hardware_hash():
         raise BadConfiguration(
@@ -267,10 +238,7 @@ def require_this_node(of: SystemFile, path: Path) -> None:
 
 
 def remarks(of: SystemFile) -> list[str]:
-    """Return sentences for the user about a calibration: the load by other programs, and a slow DGEMM with its fix.
-
-    `of`: content of a SYSTEM.yaml that `hpl calibrate` wrote. A DGEMM is slow below 70 % of the rate of an FMA loop.
-    """
+    """Return sentences for the user about a calibration: the load by other programs, and a slow DGEMM with its fix."""
     system, facts = of.system, of.calibration["facts"]
     found = []
     if system.peak_flops is not None and system.gemm_flops < LEAST_GEMM_SHARE * system.peak_flops:

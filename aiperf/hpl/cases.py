@@ -139,10 +139,7 @@ def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading:
 
 
 def as_json(found: Sequence[Case]) -> list[dict[str, Any]]:
-    """Return predicted and measured values of all cases as JSON objects, in the order of the cases.
-
-    Times are in seconds and rates in GFLOPS. Efficiency, half-width of the prediction and diff are shares.
-    """
+    """Return predicted and measured values of all cases as JSON objects, in the order of the cases."""
     return [
         {
             "n": case.prediction.n,
@@ -169,10 +166,7 @@ class HplMeasurement:
 
 
 def find_binary(given: str | None) -> Path:
-    """Return the path of the HPL program: `given` (name or path), or else xhpl or hpcc from PATH.
-
-    Raise BadConfiguration if there is none.
-    """
+    """Return the path of the HPL program: `given` (name or path), or else xhpl or hpcc from PATH."""
     for name in BINARIES if given is None else (given,):
         if (found := shutil.which(name)) is not None:
             return Path(found).resolve()

@@ -12,10 +12,7 @@ from aiperf.hpl.model import PMAPS, WORD_BYTES, Prediction, Reading, System, gri
 
 
 def largest_order(system: System, share: float, nb: int) -> int:
-    """Return the largest matrix order, a multiple of the block size `nb`, that fits into a share of the memory of all ranks.
-
-    `share`: 0..1. Raise BadConfiguration if the system has no `memory_bytes`, or the share is too small for one block.
-    """
+    """Return the largest matrix order, a multiple of the block size `nb`, that fits into a share of the memory of all ranks."""
     if system.memory_bytes is None:
         raise BadConfiguration(f"'{system.name}' has no memory_bytes, which N follows from: add it, or give --n")
     n = nb * math.floor(math.sqrt(share * system.memory_bytes * system.ranks / WORD_BYTES) / nb)
@@ -73,11 +70,7 @@ def _named(tried: Iterable[tuple[int, int]]) -> str:
 def half_width(
     prediction: Prediction, known: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]
 ) -> float:
-    """Return the half-width of the 95 % interval of the predicted FLOPS, as a share of them.
-
-    `known`: value of each figure (rate or latency) of the machine, by name. `intervals`: its 95 % interval. The figures are
-    measured independently. Their relative half-widths, weighted by the elasticities, therefore add up in squares.
-    """
+    """Return the half-width of the 95 % interval of the predicted FLOPS, as a share of them."""
     shares = prediction.elasticities()
     terms = [
         shares[name] * (high - low) / 2 / known[name]
@@ -88,10 +81,7 @@ def half_width(
 
 
 def as_json(found: Sequence[Prediction]) -> dict[str, Any]:
-    """Return the JSON object that --json prints for predictions with the same matrix order, block size and reading.
-
-    `found`: predictions, at least one. `elasticities` are those of the first prediction.
-    """
+    """Return the JSON object that --json prints for predictions with the same matrix order, block size and reading."""
     first = found[0]
     return {
         "n": first.n,
@@ -120,8 +110,7 @@ def prediction_as_json(of: Prediction) -> dict[str, Any]:
 def hpl_dat(orders: Sequence[int], nb: int, of_grids: Sequence[tuple[int, int]], pmap: str = "row") -> str:
     """Return the text of HPL's input file HPL.dat for the given matrix orders and process grids.
 
-    `orders`: values of N. `nb`: block size. `of_grids`: pairs (P, Q). `pmap`: placement of ranks, 'row' or 'column'. Look-ahead
-    is off. The parts of HPL therefore run one after another.
+    The parts of HPL therefore run one after another.
     """
     template = files("aiperf.hpl").joinpath("HPL.dat").read_text("utf-8")
     rows, columns = zip(*of_grids, strict=True)

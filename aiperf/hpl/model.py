@@ -82,10 +82,7 @@ class Accelerator:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Seconds of one part of HPL (panel, update, pivot, broadcast or swap) in one layer of communication.
-
-    Computation has no layer ('') and no latency.
-    """
+    """Seconds of one part of HPL (panel, update, pivot, broadcast or swap) in one layer of communication."""
 
     part: str
     layer: str
@@ -137,10 +134,7 @@ class Prediction:
     def elasticities(self) -> dict[str, float]:
         """Return the gain of the predicted FLOPS in per cent for one per cent more of each figure, by name of the figure.
 
-        A figure is a rate or a latency of the machine, such as 'gemm_flops' or 'network.latency_seconds'. Latencies give
-        negative values. Figures without effect are left out. Time is a sum of terms, each proportional to a latency or
-        inversely proportional to a rate. An elasticity is therefore the share of these terms in the time, and no difference
-        quotient is needed.
+        An elasticity is therefore the share of these terms in the time, and no difference quotient is needed.
         """
         seconds: dict[str, list[float]] = {}
         for part in self.parts:
@@ -375,7 +369,7 @@ def _block_of(layer: HplLayer, pmap: Pmap, p: int, q: int) -> tuple[int, int] | 
 
 
 def layers_of(system: System, ranks: int) -> tuple[HplLayer, ...]:
-    """Return the communication layers that the first `ranks` ranks use, nearest first. The last one joins all these ranks."""
+    """Return the communication layers that the first `ranks` ranks use, nearest first."""
     used = []
     for layer in system.layers:
         used.append(replace(layer, ranks=min(layer.ranks, ranks)))
@@ -478,10 +472,7 @@ def guideline(ranks: int) -> tuple[int, int]:
 
 
 def smallest_order(nb: int, p: int) -> int:
-    """Return the smallest matrix order for which all panels together have no negative time: (1) subtracts NB/3 rows of each.
-
-    `nb`: block size. `p`: rows of the process grid.
-    """
+    """Return the smallest matrix order for which all panels together have no negative time: (1) subtracts NB/3 rows of each."""
     return math.ceil(nb * (1 + 2 * p / 3))
 
 

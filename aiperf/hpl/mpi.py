@@ -39,10 +39,7 @@ def launch(
 ) -> Launched:
     """Run a program under MPI in a temporary folder, wait for its end, and return its output.
 
-    `template`: launch command with `{ranks}`, such as 'mpirun -np {ranks}'. `ranks`: number of MPI processes. `words`: program
-    and its arguments. `seconds`: time limit. `inputs`: text of each file to write into the folder, by name. `result`: name of a
-    file that the program may write instead of the standard output. Raise BadConfiguration if the template is wrong, the
-    launcher is missing or refuses, or the program fails or exceeds the limit. After an exception no process remains.
+    `result`: name of a file that the program may write instead of the standard output.
     """
     try:
         command = [*shlex.split(template.format(ranks=ranks)), *words]

@@ -1,7 +1,4 @@
-"""Reader of HPL's output. A rate counts only if all residual checks PASSED and GFLOPS follow from N and seconds.
-
-It reads the output of HPL 1.0 to 2.3 and of NVIDIA's HPL, also with the prefixes of a launcher or a logger before each line.
-"""
+"""Reader of HPL's output. A rate counts only if all residual checks PASSED and GFLOPS follow from N and seconds."""
 
 from __future__ import annotations
 
@@ -49,10 +46,7 @@ class Measured:
 
     @property
     def parts(self) -> dict[str, float] | None:
-        """Measured seconds of each part: panel, update, pivot, broadcast and swap. None without detailed timers.
-
-        'broadcast' is the rest of the run and contains waiting.
-        """
+        """Measured seconds of each part: panel, update, pivot, broadcast and swap. None without detailed timers."""
         if not self.timers:
             return None
         of = self.timers.get
@@ -77,11 +71,7 @@ def read_output(path: Path) -> Output:
 
 
 def parsed(text: str, name: str) -> Output:
-    """Return the runs in an output of HPL: order, grid, seconds, GFLOPS and timers of each. `text`: output.
-
-    `name`: name of the output for messages. Raise BadConfiguration if the output is cut short, has no run or is one of HPL-MxP,
-    a run FAILED or was not checked, or GFLOPS do not follow from N and seconds.
-    """
+    """Return the runs in an output of HPL: order, grid, seconds, GFLOPS and timers of each."""
     if (mixed := _MIXED.search(text)) is not None:
         raise BadConfiguration(
             f"the model predicts HPL in double precision, but '{name}' is an output of {mixed[0]}, which computes in mixed "

@@ -24,12 +24,7 @@ POINTS = 40
 
 
 def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[float], remarks: Sequence[str]) -> Path:
-    """Write the results as hpl.html, hpl.json and plots/ into a folder, and return the path of the page.
-
-    `of`: rates and layers of the machine. `cases`: predicted and measured runs, at least one. `folder`: target folder. `loads`:
-    share of the processor time that other programs used, 0..1, for each launch of HPL. `remarks`: sentences for the reader.
-    Existing files are replaced. Raise OSError if the folder cannot be written.
-    """
+    """Write the results as hpl.html, hpl.json and plots/ into a folder, and return the path of the page."""
     source = f"{of.system.name}, {units.count(of.system.ranks)} ranks"
     largest = max(cases, key=lambda case: (case.prediction.n, case.prediction.p * case.prediction.q))
     drawings = [_curves(of, cases, source), _stacks(cases, source), _elasticities(largest, source)]

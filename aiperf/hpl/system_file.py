@@ -36,10 +36,7 @@ class SystemFile:
 
 
 def read(path: Path) -> SystemFile:
-    """Return the checked content of a file SYSTEM.yaml.
-
-    Raise BadConfiguration for invalid YAML or a wrong field, and if the file cannot be read.
-    """
+    """Return the checked content of a file SYSTEM.yaml."""
     content = read_yaml(path, "figures of a machine are a YAML file (docs/hpl.md)", object)
     try:
         return parsed(content)
@@ -48,10 +45,7 @@ def read(path: Path) -> SystemFile:
 
 
 def parsed(content: object) -> SystemFile:
-    """Return the content of SYSTEM.yaml after a check of every field. `content`: value of the whole YAML file.
-
-    Raise ValueError if a field is wrong. The message names the field.
-    """
+    """Return the content of SYSTEM.yaml after a check of every field."""
     top = dict(_mapping(content, "the file", _TOP))
     calibration = _mapping(top.pop("calibration", {}), "calibration", _CALIBRATION)
     listed = top.pop("layers", [])
@@ -139,11 +133,7 @@ def _intervals(content: object, system: System) -> dict[str, tuple[float, float]
 
 
 def figures(system: System) -> dict[str, float]:
-    """Return the rates and latencies of a machine that HPL's time depends on, by name, such as 'gemm_flops'.
-
-    Units are FLOPS, seconds, and bytes per second: 'memory.latency_seconds' and 'memory.bytes_per_second' for the layer
-    'memory'.
-    """
+    """Return the rates and latencies of a machine that HPL's time depends on, by name, such as 'gemm_flops'."""
     rates = {name: getattr(system, name) for name in RATES}
     known = {name: value for name, value in rates.items() if value is not None}
     for layer in system.layers:
@@ -153,11 +143,7 @@ def figures(system: System) -> dict[str, float]:
 
 
 def changed(system: System, figure: str, value: float) -> System:
-    """Return the system with another value of one rate or latency. The given system is not changed.
-
-    `figure`: its name, such as 'gemm_flops' or 'network.latency_seconds'. `value`: in the unit of the name. Raise
-    BadConfiguration if there is no such name, or the value is not above 0.
-    """
+    """Return the system with another value of one rate or latency. The given system is not changed."""
     known = [*figures(system), *RATES]
     if figure not in known:
         raise BadConfiguration(f"a figure of '{system.name}' is needed, but found {figure!r}{nearest(figure, known)}: "
@@ -175,10 +161,7 @@ def changed(system: System, figure: str, value: float) -> System:
 
 
 def write(path: Path, of: SystemFile) -> None:
-    """Write a system to the file `path` in the format of SYSTEM.yaml. An existing file is replaced.
-
-    Raise OSError if the file cannot be written.
-    """
+    """Write a system to the file `path` in the format of SYSTEM.yaml. An existing file is replaced."""
     content = _without_defaults(of.system)
     content["layers"] = [_without_defaults(layer) for layer in of.system.layers]
     if of.calibration:

@@ -38,10 +38,7 @@ def published() -> dict[str, Any]:
 
 
 def recomputed(number: int) -> list[Recomputed]:
-    """Return the differences, efficiencies and averages of one table of the paper, as printed and as recomputed.
-
-    `number`: number of the table, 1, 2 or 5. Values are in per cent.
-    """
+    """Return the differences, efficiencies and averages of one table of the paper, as printed and as recomputed."""
     printed = published()
     averages = printed["averages"]
     if number == 1:

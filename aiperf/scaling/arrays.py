@@ -33,10 +33,7 @@ class ArrayLayer:
 
 
 def array_layers(graph: Graph, array: int) -> tuple[ArrayLayer, ...]:
-    """Return the forward matrix products of the convolutions and dense layers of a graph, in order.
-
-    `array`: edge of the matrix unit, which has `array` × `array` multipliers.
-    """
+    """Return the forward matrix products of the convolutions and dense layers of a graph, in order."""
     found = []
     for node, cost in zip(graph.nodes, layer_costs(graph), strict=True):
         match node.op:
@@ -63,10 +60,7 @@ def array_share(layers: tuple[ArrayLayer, ...]) -> float:
 
 
 def most_wasteful(layers: tuple[ArrayLayer, ...]) -> list[ArrayLayer]:
-    """Return the five layers (or fewer) with the most unused operations per image, most first.
-
-    Layers that fill the matrix unit are left out.
-    """
+    """Return the five layers (or fewer) with the most unused operations per image, most first."""
     wasteful = [each for each in layers if each.occupied_flops > each.flops]
     return sorted(wasteful, key=lambda each: each.flops - each.occupied_flops)[:LISTED]
 

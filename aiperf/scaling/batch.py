@@ -82,8 +82,7 @@ class BatchStudy:
 def batch_study(points: Sequence[Point], evaluation: Fraction) -> BatchStudy | None:
     """Return steps and seconds to the target quality by global batch (images per step of all accelerators), and the best.
 
-    `points`: runs. `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all). None if the runs have
-    several targets or none, several numbers of accelerators, or one batch.
+    None if the runs have several targets or none, several numbers of accelerators, or one batch.
     """
     targets, sizes = {each.target for each in points}, {each.accelerators for each in points}
     batches = sorted({each.global_batch for each in points})

@@ -72,11 +72,7 @@ def core_share(m: float, k: float, s: float) -> tuple[float | None, str]:
 
 
 def core_shares(groups: dict[str, tuple[Point, ...]], evaluation: Fraction) -> list[CoreShare]:
-    """Return for each group of runs but the first the share of the first group's time that was bound by the cores, 0..1.
-
-    `groups`: runs by the name of their machine or setting. `evaluation`: share of the evaluation's time that counts, 0 (none)
-    to 1 (all). Groups without a known peak or memory bandwidth are left out.
-    """
+    """Return for each group of runs but the first the share of the first group's time that was bound by the cores, 0..1."""
     (first, base), *others = groups.items()
     found = []
     for other, group in others:
@@ -95,11 +91,7 @@ def core_shares(groups: dict[str, tuple[Point, ...]], evaluation: Fraction) -> l
 
 
 def bound_parts(points: Sequence[Point], evaluation: Fraction) -> BoundParts:
-    """Return the shares of the time of equal runs: least arithmetic, least memory access, other time in steps, and the rest.
-
-    `points`: the runs. `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all). The shares are
-    fractions of 1, as means over the runs.
-    """
+    """Return the shares of the time of equal runs: least arithmetic, least memory access, other time in steps, and the rest."""
     runs = [_parts(point, evaluation) for point in points]
     least = [(arithmetic, memory) for arithmetic, memory, _, _ in runs if arithmetic is not None and memory is not None]
     is_known = len(least) == len(runs)

@@ -1,4 +1,4 @@
-"""Efficiency of runs with more accelerators, and the efficiency lost in each part of the time. Definitions: docs/scaling.md."""
+"""Efficiency of runs with more accelerators, and the efficiency lost in each part of the time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ class ScalingPair:
     efficiency: float
     """Accelerator-seconds per image with the fewest accelerators ÷ those with these, of all runs together."""
     efficiency_with_evaluation: float
-    """Efficiency with all of the evaluation in the time."""
     interval: tuple[float, float] | None
     """95 % interval of the median efficiency of the rounds. None for fewer than 6 rounds."""
     rounds: int
@@ -61,12 +60,7 @@ class Scaling:
 
 
 def scaling(points: Sequence[Point], evaluation: Fraction = Fraction(0)) -> Scaling:
-    """Return speed-up, efficiency and losses of runs (`points`) that differ only in their number of accelerators.
-
-    `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all), 1/N for one evaluation every N epochs.
-    Raise CannotCompare if all runs have one number of accelerators, differ in a field of EQUAL (network, data, …), or have
-    neither equal batches per accelerator nor equal global batches. The message lists every such difference.
-    """
+    """Return speed-up, efficiency and losses of runs (`points`) that differ only in their number of accelerators."""
     sizes = sorted({each.accelerators for each in points})
     if len(sizes) < 2:
         raise CannotCompare(
@@ -81,11 +75,7 @@ def scaling(points: Sequence[Point], evaluation: Fraction = Fraction(0)) -> Scal
 
 
 def karp_flatt(speed_up: float, accelerators: float) -> float:
-    """Return the serial fraction (1/speed-up − 1/p)/(1 − 1/p) of a program on p accelerators (Karp and Flatt 1990).
-
-    `speed_up`: time with one accelerator ÷ time with p. `accelerators`: p, above 1. The fraction is 0..1 for a speed-up from 1
-    to p, and negative above.
-    """
+    """Return the serial fraction (1/speed-up − 1/p)/(1 − 1/p) of a program on p accelerators (Karp and Flatt 1990)."""
     return (1 / speed_up - 1 / accelerators) / (1 - 1 / accelerators)
 
 
@@ -124,29 +114,18 @@ def mean_lines(points: Sequence[Point], evaluation: Fraction, *, is_split: bool)
 
 
 def images_per_second(points: Sequence[Point], evaluation: Fraction) -> float:
-    """Return the training images per second of equal runs together: their images ÷ their time.
-
-    `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all).
-    """
+    """Return the training images per second of equal runs together: their images ÷ their time."""
     return float(points[0].accelerators / sum(mean_lines(points, evaluation, is_split=False).values()))
 
 
 def points_lost(one: Mapping[str, Fraction], many: Mapping[str, Fraction]) -> dict[str, float]:
-    """Return the percentage points of efficiency that more accelerators lost in each part of the time (arithmetic, …).
-
-    `one`, `many`: accelerator-seconds per image by part, with the fewest and with more accelerators. A negative value is a
-    gain. The sum is 100·(1 − efficiency).
-    """
+    """Return the percentage points of efficiency that more accelerators lost in each part of the time (arithmetic, …)."""
     time = sum(many.values())
     return {line: float(100 * (many[line] - one[line]) / time) for line in many}
 
 
 def ratios_of_rounds(group: Sequence[Point], base: Sequence[Point], evaluation: Fraction) -> list[float]:
-    """Return the images per second of each run of `group` ÷ those of a run of `base`, in the order of their starts.
-
-    The first run of one list is compared with the first of the other, and so on. Surplus runs are left out. `evaluation`:
-    share of the evaluation's time that counts, 0 (none) to 1 (all).
-    """
+    """Return the images per second of each run of `group` ÷ those of a run of `base`, in the order of their starts."""
     ordered = [sorted(points, key=lambda each: each.started_unix) for points in (group, base)]
     return [
         one.images_per_second(evaluation) / other.images_per_second(evaluation)

@@ -44,7 +44,7 @@ class PredictedPoint:
 
     accelerators: int
     efficiency: float
-    """Predicted efficiency relative to the fewest accelerators of the measured runs. The evaluation counts as in the runs."""
+    """Predicted efficiency relative to the fewest accelerators of the measured runs."""
     gap: float | None
     """Measured − predicted efficiency in percentage points, which the model does not explain. None without a measured point."""
 
@@ -64,11 +64,7 @@ COLUMNS = ReportedPoint.__struct_fields__[:-1]
 
 
 def read_points(path: Path) -> tuple[ReportedPoint, ...]:
-    """Return the points reported by others, from a CSV file of --points. The field names of ReportedPoint are its header.
-
-    Only the column steps_to_target may have empty cells. Raise BadConfiguration if the path is no file, the header is another
-    one, a cell is missing or wrong, or a point is repeated.
-    """
+    """Return the points reported by others, from a CSV file of --points."""
     rows = read_csv(path, "--points is a CSV file in UTF-8")
     header = rows[0] if rows else []
     if tuple(header) != COLUMNS:
@@ -110,12 +106,7 @@ def _with_efficiency(point: ReportedPoint, alike: Sequence[ReportedPoint]) -> Re
 
 
 def read_prediction(folder: Path, measured: Scaling) -> tuple[PredictedPoint, ...]:
-    """Return the predicted efficiency for each number of accelerators, from a folder that `rehearse --within-worker` wrote.
-
-    `measured`: the measured runs. The prediction is for strong or weak scaling, as in these runs, and relative to their
-    fewest accelerators. Smaller numbers are left out. Raise BadConfiguration if the file is missing or of another format, or
-    has no prediction for the fewest accelerators.
-    """
+    """Return the predicted efficiency for each number of accelerators, from a folder that `rehearse --within-worker` wrote."""
     path = folder / PREDICTION
     rule = f"--predicted is a folder of `rehearse --within-worker`, with {PREDICTION} of the format {FORMAT}"
     fix = "name the folder that it printed, or write it again"

@@ -51,12 +51,7 @@ class OptionRatios:
 
 
 def option_ratios(points: Sequence[Point], option: str, evaluation: Fraction) -> OptionRatios:
-    """Return runs (`points`) grouped by the values of an option, and the speed of each group relative to the first group.
-
-    `option`: dotted name such as 'trainer.precision', or 'machine' for the model of the accelerator or processor.
-    `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all). Raise BadConfiguration if not all runs have
-    the option. Raise CannotCompare if it has one value, or if runs that also differ elsewhere do not have all of its values.
-    """
+    """Return runs (`points`) grouped by the values of an option, and the speed of each group relative to the first group."""
     described = [_described(each) for each in points]
     if not all(option in each for each in described):
         raise BadConfiguration(

@@ -61,10 +61,7 @@ class Point:
     images: int
     """Number of processed training images, of all accelerators."""
     line_seconds: dict[str, Fraction]
-    """Accelerator-seconds by part of the time (LINES), exact, on the clock of rank 0.
-
-    A slow rank 0 does not wait. Its loss is arithmetic.
-    """
+    """Accelerator-seconds by part of the time (LINES), exact, on the clock of rank 0. A slow rank 0 does not wait."""
     machine: RankMachine
     proposal: events.TrialProposed
     start_graph: dict[str, Any]
@@ -96,54 +93,39 @@ class Point:
         return None if epoch is None else epoch * max(1, self.training_images // self.global_batch)
 
     def seconds_per_image(self, evaluation: Fraction) -> dict[str, Fraction]:
-        """Return accelerator-seconds per training image for each part of the time (arithmetic, exchange, waiting, input, …).
-
-        `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all), 1/N for one evaluation every N epochs.
-        """
+        """Return accelerator-seconds per training image for each part of the time (arithmetic, exchange, waiting, input, …)."""
         shares = {"evaluation": evaluation}
         return {
             line: shares.get(line, Fraction(1)) * seconds / self.images for line, seconds in self.line_seconds.items()
         }
 
     def images_per_second(self, evaluation: Fraction) -> float:
-        """Return the training images per second of all accelerators together.
-
-        `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all).
-        """
+        """Return the training images per second of all accelerators together."""
         return float(self.accelerators / sum(self.seconds_per_image(evaluation).values()))
 
     def mfu(self, evaluation: Fraction) -> float | None:
         """Return the model FLOPS utilization, 0..1: operations of convolutions and matrix products ÷ (time · peak).
 
-        `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all). None if the peak is unknown.
+        None if the peak is unknown.
         """
         peak, own = self.machine.peak_flops, self.proposal
         rate = self.images_per_second(evaluation) / self.accelerators
         return None if peak is None else (own.tensor_forward_flops + own.tensor_backward_flops) * rate / peak
 
     def images_per_joule(self, evaluation: Fraction) -> float | None:
-        """Return the training images per joule. None if the power was not measured.
-
-        `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all).
-        """
+        """Return the training images per joule. None if the power was not measured."""
         return self.images_per_second(evaluation) / self.watts if self.watts else None
 
 
 def point_of(folder: Path) -> Point:
-    """Return the figures of the run in `folder` for a study of scaling.
-
-    Raise CannotCompare if the run has not ended, or if the last attempt at its starting network trained no second epoch. Raise
-    another AiperfError if the journal or a power meter file cannot be read.
-    """
+    """Return the figures of the run in `folder` for a study of scaling."""
     return point_of_events(read(folder), str(folder), folder)
 
 
 def point_of_events(run_events: Iterable[events.AnyEvent], name: str, folder: Path | None = None) -> Point:
     """Return the figures of a run for a study of scaling, from the events of its journal.
 
-    `run_events`: all events, in order. `name`: name of the run in messages. `folder`: folder of the run, from which its power
-    is read, None for no power. Raise CannotCompare if the run has not ended, or if the last attempt at its starting network
-    trained no second epoch. Raise BadPower for an invalid power meter file.
+    `folder`: folder of the run, from which its power is read, None for no power.
     """
     first: events.RunStarted | None = None
     workers: dict[int, events.WorkerJoined] = {}
@@ -245,11 +227,7 @@ def _threads(config: Mapping[str, Any], worker: events.WorkerJoined) -> str:
 
 
 def _lines(work: list[events.Work], ranks: int, least_exchange: float | None) -> dict[str, Fraction]:
-    """Return accelerator-seconds by line. Without evaluation they add up to the intervals' length less validation.
-
-    `least_exchange`: seconds of the exchange at the measured bus bandwidth, None if it is unknown. The remaining communication
-    is waiting for the slowest rank.
-    """
+    """Return accelerator-seconds by line. Without evaluation they add up to the intervals' length less validation."""
 
     def total(name: str) -> Fraction:
         return ranks * sum((Fraction(getattr(each, name)) for each in work), Fraction(0))

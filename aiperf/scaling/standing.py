@@ -34,8 +34,6 @@ LARGEST = 1e21
 
 @dataclass(frozen=True, slots=True)
 class ListedSystem:
-    """One system of a published list."""
-
     rank: int
     name: str
     flops_per_second: float
@@ -85,19 +83,7 @@ class Standing:
 def read_list(
     path: Path, headers: Mapping[str, str], units: Mapping[str, str] = MappingProxyType({})
 ) -> list[ListedSystem]:
-    """Return the systems of a published list in a CSV or .xlsx file, in its order.
-
-    An entry without a name is called by its computer and site.
-
-    Args:
-        path: file with a header line. A CSV file is separated by commas, semicolons or tabs.
-        headers: header of a column that is not recognised, by column of COLUMNS. The power may be missing.
-        units: unit of a column ('rmax', 'power') whose header has none, as 'TFlop/s' and 'kW'.
-
-    Raises:
-        BadConfiguration: the file is not readable, another column or a unit is missing, a value is no number above 0, or there
-            is no system.
-    """
+    """Return the systems of a published list in a CSV or .xlsx file, in its order."""
     rule, fix = "--list is a CSV or .xlsx file", "name such a file, or save it as CSV in UTF-8"
     rows = workbook_rows(path, rule, fix) if is_workbook(path) else read_csv(path, rule, fix, ",;\t")
     lines = [(line, row) for line, row in enumerate(rows, 1) if any(row)]
@@ -125,10 +111,7 @@ def read_list(
 
 
 def named_entry(entries: Sequence[ListedSystem], name: str) -> ListedSystem:
-    """Return the one system of a list with `name` in its name, without regard to case.
-
-    Raise BadConfiguration if no system or several systems match.
-    """
+    """Return the one system of a list with `name` in its name, without regard to case."""
     matching = [each for each in entries if name.lower() in each.name.lower()]
     if len(matching) != 1:
         names = [each.name for each in matching or entries]
@@ -142,8 +125,7 @@ def named_entry(entries: Sequence[ListedSystem], name: str) -> ListedSystem:
 def standing(report: Report, entries: Sequence[ListedSystem], to: ListedSystem | None) -> Standing:
     """Return the places that the score (FLOPS) and the FLOPS per watt of a run would have in a list of systems.
 
-    `report`: report of the run. `entries`: systems of the list. `to`: system by whose Rmax the score is divided, None for no
-    ratio. A simulated run and a run without a valid score have no place.
+    `to`: system by whose Rmax the score is divided, None for no ratio.
     """
     run, score, energy = report.run, report.score, report.energy
     lacks = "the run is simulated" if run.is_simulated else "" if score.valid else "the run has no valid score"
@@ -168,7 +150,7 @@ def standing(report: Report, entries: Sequence[ListedSystem], to: ListedSystem |
 def place_of(figure: float, listed: Sequence[tuple[str, float]]) -> Place:
     """Return the place of `figure` in a list, with the largest figure first: 1 + the number of larger figures.
 
-    `listed`: (name, figure) of each entry. The place is None if all figures of the list are larger.
+    The place is None if all figures of the list are larger.
     """
     larger = sorted((each for each in listed if each[1] > figure), key=lambda each: each[1])
     others = sorted((each for each in listed if each[1] <= figure), key=lambda each: -each[1])

@@ -50,11 +50,7 @@ def study(
 ) -> ScalingStudy:
     """Return all results on the scaling of a set of runs: efficiency or ratios by an option, best batch, and bounds.
 
-    `points`: runs. `evaluation`: share of the evaluation's time that counts, 0 (none) to 1 (all), 1/N for one evaluation
-    every N epochs. `by`: option to compare by its values, None to compare numbers of accelerators. `reported`: CSV file with
-    figures from elsewhere (--points). `predicted`: folder of a prediction by `rehearse --within-worker`. Raise CannotCompare
-    if the runs cannot be compared, or if `by` and `predicted` are both given. Raise BadConfiguration for an unknown option,
-    or for a file of another form.
+    `by`: option to compare by its values, None to compare numbers of accelerators.
     """
     if by is not None and predicted is not None:
         raise CannotCompare(

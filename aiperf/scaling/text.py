@@ -16,10 +16,7 @@ NO_FORM = "not in closed form"
 
 
 def topology_lines(name: str, figures: dict[str, Any]) -> list[str]:
-    """Return the figures of a network of links as lines of text.
-
-    `name`: description of the network, such as 'torus:32x32'. `figures`: result of `topology.as_json`.
-    """
+    """Return the figures of a network of links as lines of text."""
     links, one_way = figures["bisection_links"], figures["bisection_bytes_per_second"]
     lines = [
         f"{name}: {count(figures['nodes'])} nodes, {count(figures['links'])} links, diameter {figures['diameter']}",
@@ -44,10 +41,7 @@ def topology_lines(name: str, figures: dict[str, Any]) -> list[str]:
 
 
 def array_json(layers: tuple[ArrayLayer, ...], array: int | None) -> dict[str, Any]:
-    """Return the members that --array adds to the JSON object: edge, filled share (0..1), and the layers with most waste.
-
-    `layers`: the layers of a network. `array`: edge of the matrix unit. The result is empty if it is None.
-    """
+    """Return the members that --array adds to the JSON object: edge, filled share (0..1), and the layers with most waste."""
     if array is None:
         return {}
     return {
@@ -58,10 +52,7 @@ def array_json(layers: tuple[ArrayLayer, ...], array: int | None) -> dict[str, A
 
 
 def array_lines(layers: tuple[ArrayLayer, ...], array: int | None) -> list[str]:
-    """Return the lines of text that --array adds: share of the matrix unit that is filled, and the layers with most waste.
-
-    `layers`: the layers of a network. `array`: edge of the matrix unit. The result is empty if it is None.
-    """
+    """Return the lines of text that --array adds: share of the matrix unit that is filled, and the layers with most waste."""
     if array is None:
         return []
     lines = [
@@ -77,10 +68,7 @@ def array_lines(layers: tuple[ArrayLayer, ...], array: int | None) -> list[str]:
 
 
 def note(precision: str) -> str:
-    """Return the sentence for each place in a list: the list (HPL in FP64) and this run differ in precision and problem.
-
-    `precision`: precision of the run, such as 'bf16'.
-    """
+    """Return the sentence for each place in a list: the list (HPL in FP64) and this run differ in precision and problem."""
     return (
         f"precision and problem differ: the list has HPL (a dense system of equations in FP64), this run trains in "
         f"{precision}. The place is a comparison of rates, and no rank of the list"
@@ -88,7 +76,6 @@ def note(precision: str) -> str:
 
 
 def standing_json(path: str, entries: Sequence[ListedSystem], runs: Sequence[Standing]) -> dict[str, Any]:
-    """Return the places of runs in a list as the JSON object of --json. `path`: file of the list. `entries`: its systems."""
     return {
         "list": path,
         "entries": len(entries),

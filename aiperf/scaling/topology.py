@@ -1,8 +1,4 @@
-"""Networks of links between nodes: links, diameter, bisection, and the time of an all-reduce by closed forms.
-
-A link carries β bytes per second in each direction at the same time. A message of n bytes takes α + n/β. The formulas and
-their sources are in docs/scaling.md.
-"""
+"""Networks of links between nodes: links, diameter, bisection, and the time of an all-reduce by closed forms."""
 
 from __future__ import annotations
 
@@ -30,7 +26,6 @@ class LinkNetwork:
 
     @property
     def nodes(self) -> int:
-        """Number of nodes of the network."""
         return math.prod(self.edges)
 
     @property
@@ -69,10 +64,7 @@ class LinkNetwork:
 
     @property
     def bisection_links(self) -> int | None:
-        """Least number of links between two halves of the nodes. The halves differ by one node at most.
-
-        0 for one node. None if no closed form is known.
-        """
+        """Least number of links between two halves of the nodes. None if no closed form is known."""
         if self.nodes == 1:
             return 0
         match self.kind:
@@ -85,10 +77,7 @@ class LinkNetwork:
 
 
 def network_of(text: str) -> LinkNetwork:
-    """Return the network that a text describes: 'torus:32x32', 'torus:8x8x8', 'ring:N', 'tree:N' or 'switch:N'.
-
-    Raise BadConfiguration for another form, or for an edge outside 1 to 1,000,000.
-    """
+    """Return the network that a text describes: 'torus:32x32', 'torus:8x8x8', 'ring:N', 'tree:N' or 'switch:N'."""
     found = re.fullmatch(rf"({'|'.join(get_args(Kind))}):(\d+(?:x\d+)*)", text)
     edges = tuple(int(edge) for edge in found[2].split("x")) if found else ()
     if found is None or len(edges) not in ((2, 3) if found[1] == "torus" else (1,)):
@@ -104,51 +93,34 @@ def network_of(text: str) -> LinkNetwork:
 def bisection_seconds(network: LinkNetwork, size: float, bytes_per_second: float) -> float | None:
     """Return the least seconds of an all-reduce by the bisection: each half of the nodes must receive the other half's sum.
 
-    `size`: bytes that each node contributes. `bytes_per_second`: rate of one link in one direction. None if the bisection has
-    no closed form.
+    None if the bisection has no closed form.
     """
     links = network.bisection_links
     return None if links is None else size / (links * bytes_per_second) if links else 0.0
 
 
 def links_seconds(network: LinkNetwork, size: float, bytes_per_second: float) -> float:
-    """Return the least seconds in which the links of all nodes can send the 2(n−1)·size bytes of an all-reduce.
-
-    `size`: bytes that each node contributes. `bytes_per_second`: rate of one link in one direction, β. With l links at each
-    node this is 2(n−1)/n · size/(l·β) (Patarasu and Yuan 2009).
-    """
+    """Return the least seconds in which the links of all nodes can send the 2(n−1)·size bytes of an all-reduce."""
     if network.nodes == 1:
         return 0.0
     return 2 * (network.nodes - 1) * size / (network.outgoing_links * bytes_per_second)
 
 
 def ring_seconds(network: LinkNetwork, size: float, bytes_per_second: float, alpha: float) -> float:
-    """Return the seconds of an all-reduce along a ring through all nodes.
-
-    `size`: bytes that each node contributes. `bytes_per_second`: rate of one link in one direction. `alpha`: latency of a
-    link in seconds. In a torus or ring, half of the data goes in each direction.
-    """
+    """Return the seconds of an all-reduce along a ring through all nodes."""
     ways = 2 if network.kind in ("torus", "ring") else 1
     return exchange_seconds(size, network.nodes, [LinkConf(network.nodes, alpha, ways * bytes_per_second)])
 
 
 def torus_seconds(network: LinkNetwork, size: float, bytes_per_second: float, alpha: float) -> float | None:
-    """Return the seconds of an all-reduce in a torus or ring that proceeds dimension by dimension. None for other networks.
-
-    `size`: bytes that each node contributes. `bytes_per_second`: rate of one link in one direction. `alpha`: latency of a
-    link in seconds.
-    """
+    """Return the seconds of an all-reduce in a torus or ring that proceeds dimension by dimension. None for other networks."""
     if network.kind not in ("torus", "ring"):
         return None
     return seconds_by_dimensions(size, network._wired, LinkConf(0, alpha, bytes_per_second))
 
 
 def tree_seconds(network: LinkNetwork, size: float, bytes_per_second: float, alpha: float) -> float:
-    """Return the seconds of an all-reduce by a pipelined double binary tree: 2·log₂(n)·α + 2·size/β. 0 for one node.
-
-    `size`: bytes that each node contributes. `bytes_per_second`: rate β of one link in one direction. `alpha`: latency α of a
-    link in seconds (Sanders, Speck and Träff 2009).
-    """
+    """Return the seconds of an all-reduce by a pipelined double binary tree: 2·log₂(n)·α + 2·size/β."""
     if network.nodes == 1:
         return 0.0
     return 2 * math.log2(network.nodes) * alpha + 2 * size / bytes_per_second
@@ -157,8 +129,7 @@ def tree_seconds(network: LinkNetwork, size: float, bytes_per_second: float, alp
 def as_json(network: LinkNetwork, bytes_per_second: float | None, alpha: float, size: float | None) -> dict[str, Any]:
     """Return the figures of a network as the JSON object of --json: nodes, links, diameter, bisection, all-reduce seconds.
 
-    `bytes_per_second`: rate of one link in one direction. `alpha`: latency of a link in seconds. `size`: bytes that each node
-    contributes. Figures that need a missing rate or size, or have no closed form, are None.
+    Figures that need a missing rate or size, or have no closed form, are None.
     """
     links, beta = network.bisection_links, bytes_per_second
     bisection = None if beta is None or links is None else links * beta

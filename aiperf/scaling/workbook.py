@@ -28,10 +28,7 @@ def is_workbook(path: Path) -> bool:
 
 
 def workbook_rows(path: Path, rule: str, fix: str) -> list[list[str]]:
-    """Return the cells of the first sheet by row, as text without spaces around it. Numbers have the form of the file.
-
-    `rule`, `fix`: words of the error. Raise BadConfiguration if the file is no such workbook, or a part is too large.
-    """
+    """Return the cells of the first sheet by row, as text without spaces around it."""
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as parts:
             shared = _part(parts, "xl/sharedStrings.xml") if "xl/sharedStrings.xml" in parts.namelist() else None

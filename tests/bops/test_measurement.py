@@ -53,14 +53,15 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Tool:
 
 
 @needs("cc")
-def test_adds_per_cycle_agree_and_reach_the_nominal_peak() -> None:
-    first, second = (measure_peak(with_memory=False) for _ in range(2))
+def test_measured_adds_do_not_exceed_the_nominal_peak() -> None:
+    """How near they come depends on what else runs: below DOUBTFUL of the peak there is a note."""
+    peak = measure_peak(with_memory=False)
 
-    assert second.adds_per_cycle == pytest.approx(first.adds_per_cycle, rel=0.02)
-    if first.nominal is None:
-        pytest.skip(f"nominal peak: {first.source}")
-    best = max(first, second, key=lambda each: each.measured / (each.nominal or 1))
-    assert best.measured / (best.nominal or 1) >= DOUBTFUL or best.notes
+    assert peak.adds_per_cycle > 0
+    if peak.nominal is None:
+        pytest.skip(f"nominal peak: {peak.source}")
+    assert peak.measured / peak.nominal <= 1.05
+    assert peak.measured / peak.nominal >= DOUBTFUL or peak.notes
 
 
 @needs("g++", "cc")

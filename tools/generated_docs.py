@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard, get_args
@@ -86,7 +87,10 @@ def _fields_of(owner: type[msgspec.Struct]) -> Iterator[str]:
             continue
         if field.name not in meanings:
             raise SystemExit(f"field {owner.__name__}.{field.name} has no explanation. Write a docstring under it")
-        kind = inspect.get_annotations(owner)[field.name].replace("|", "\\|")
+        kind = re.sub(
+            r"\w+", lambda name: events.RANGED.get(name[0], name[0]), inspect.get_annotations(owner)[field.name]
+        )
+        kind = kind.replace("|", "\\|")
         yield f"| `{field.name}` | `{kind}` | {_one_line(meanings[field.name])}{_default(field)} |"
 
 

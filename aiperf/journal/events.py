@@ -6,7 +6,7 @@ Times are seconds since the start of the run, on the driver's clock. This clock 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -40,6 +40,23 @@ COUNTS = (
     "region_flops",
 )
 """Fields of a proposal that are counted on its network."""
+
+
+LARGEST = 2**31
+"""Upper bound of every number of workers, trials, attempts, epochs and images in a batch."""
+LARGEST_COUNT = 2**53
+"""Upper bound of every count of images, bytes and operations of one image. Exact in floating point."""
+LARGEST_SECONDS = 1e12
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
+Index = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+Number = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_SECONDS)]
+Offset = Annotated[float, msgspec.Meta(ge=-LARGEST_SECONDS, le=LARGEST_SECONDS)]
+"""Difference of two clocks in seconds."""
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+RANGED = {"Count": "int", "Index": "int", "Number": "int", "Seconds": "float", "Offset": "float", "Share": "float"}
+"""Types with a range, by name. The decoder checks a range while reading, and `legality.check_ranges` before writing."""
 
 
 NOT_RECEIVED = -1.0
@@ -158,9 +175,9 @@ class RunStarted(Event, frozen=True, kw_only=True):
 class RunResumed(Event, frozen=True, kw_only=True):
     """Start of another driver that continues the run. Attempts of the former driver are lost."""
 
-    down_seconds: float
+    down_seconds: Seconds
     """Wall time between the last line and this one. It counts in the score's denominator."""
-    clock_stepped_back_seconds: float
+    clock_stepped_back_seconds: Seconds
     """Seconds by which the wall clock was behind the last line. Default: 0."""
     versions: dict[str, str]
     machine: dict[str, Any]
@@ -170,9 +187,9 @@ class RunResumed(Event, frozen=True, kw_only=True):
     """Identifier of the boot of the driver's host. None if its kernel provides none."""
     boot_seconds: float | None = None
     """Seconds since the boot of the host, suspended time included. Changes of the wall clock do not affect it."""
-    clock_stepped_forward_seconds: float = 0.0
+    clock_stepped_forward_seconds: Seconds = 0.0
     """Seconds by which the wall clock was ahead of the time since boot. 0 if the boot differs or is unknown."""
-    rolled_back_lines: int = 0
+    rolled_back_lines: Count = 0
     """Whole lines that were removed from the journal's end, as requested by resume_until."""
     cut_sha256: str | None = None
     """SHA-256 of all removed bytes, including a torn last line. They are kept in a file next to the journal. None if nothing
@@ -182,13 +199,13 @@ class RunResumed(Event, frozen=True, kw_only=True):
 class WorkerJoined(Event, frozen=True, kw_only=True):
     """A placement of accelerators is ready to train."""
 
-    worker: int
+    worker: Index
     host: str
-    ranks: int
+    ranks: Number
     """Data-parallel processes, one per accelerator."""
     device: str
     """Model of the accelerator, or of the processor if there is no accelerator."""
-    device_memory_bytes: int
+    device_memory_bytes: Count
     """Memory of one accelerator. Without accelerators: host memory divided by the number of ranks."""
     collective: str
     """Library that exchanges gradients, with its version: 'horovod 0.28.1 (gloo)', 'torch 2.13.0 (gloo)', 'none'."""
@@ -213,7 +230,7 @@ class WorkerNotStarted(Event, frozen=True, kw_only=True):
 
     host: str
     """Address of the host."""
-    failures: int
+    failures: Index
     """Consecutive failed starts at this place, this one included. 0: no start was tried, because the place holds no worker of
     the run."""
     reason: str
@@ -236,9 +253,9 @@ class NodeChecked(Event, frozen=True, kw_only=True):
     """Checks that were not made, with reasons."""
     excluded: bool
     """True if no worker is placed on the node until the end of the driver."""
-    clock_offset_seconds: float | None = None
+    clock_offset_seconds: Offset | None = None
     """Offset of the node's wall clock from that of the driver's host. Positive if the node is ahead. None if not measured."""
-    clock_error_seconds: float | None = None
+    clock_error_seconds: Offset | None = None
     """Maximum error of the offset."""
 
 
@@ -268,7 +285,7 @@ class CeilingMeasured(Event, frozen=True, kw_only=True):
     worker: int
     family: str
     """Architecture family that was measured: the fingerprint of the starting graph."""
-    batch_size: int
+    batch_size: Number
     """Images per accelerator."""
 
 
@@ -278,7 +295,7 @@ class ProposalRequested(Event, frozen=True, kw_only=True):
     number: int
     """Number of the proposal and of its trial."""
     worker: int
-    round: int
+    round: Number
     """Round of the worker that the proposal is made for, from 1: the round after the current one. A spare may be trained in a
     later round (TrialStarted.round)."""
     seed: int
@@ -306,11 +323,11 @@ class TrialProposed(Event, frozen=True, kw_only=True):
     """Trial whose trained weights are inherited. None for the starting graph with fresh weights."""
     morphs: list[dict[str, Any]]
     """Morphs from the parent's graph to this graph."""
-    batch_size: int
+    batch_size: Number
     """Images per accelerator and step."""
-    kernel_size: int | None
+    kernel_size: Number | None
     """Tuned kernel size. None if it was not tuned."""
-    own_kernel: int | None = None
+    own_kernel: Number | None = None
     """Kernel size of the network, tuned or not, as reported to tuning. None if no convolution is tunable."""
     tuned_by: TunedBy = ""
     """Origin of batch size and kernel size."""
@@ -319,18 +336,18 @@ class TrialProposed(Event, frozen=True, kw_only=True):
     pruned: list[dict[str, Any]]
     """Points that tuning tried and that exceeded the budget: batch_size, kernel_size, reason."""
     fingerprint: str
-    forward_flops: int
+    forward_flops: Count
     """Operations of one image in training, forward."""
-    backward_flops: int
-    validation_flops: int
+    backward_flops: Count
+    validation_flops: Count
     """Operations of one image in validation."""
-    tensor_forward_flops: int
+    tensor_forward_flops: Count
     """Operations of convolutions and matrix products alone. Utilization is computed from them."""
-    tensor_backward_flops: int
-    region_flops: int = 0
+    tensor_backward_flops: Count
+    region_flops: Count = 0
     """Operations of one region that a detector evaluates in validation. 0 for other networks."""
-    parameters: int
-    seconds: float
+    parameters: Count
+    seconds: Seconds
     """Processor time that the proposal took."""
     follows: FollowedValues | None = None
     """Values taken from a trial of the followed run. `searcher` is then 'follow'. None if a searcher made the proposal."""
@@ -356,7 +373,7 @@ class TrialStarted(Event, frozen=True, kw_only=True):
     epoch: int
     """First epoch to train, from 1."""
     batch_size: int
-    round: int
+    round: Number
     """Round of the worker: the number of trials that it has started, this one included. All attempts at a trial have the
     round of the first attempt."""
 
@@ -367,11 +384,11 @@ class TrialPrepared(Event, frozen=True, kw_only=True):
     trial: int
     attempt: int
     precision: str
-    ranks: int
+    ranks: Number
     compiled: bool
-    build_seconds: float
-    weights_seconds: float
-    compile_seconds: float
+    build_seconds: Seconds
+    weights_seconds: Seconds
+    compile_seconds: Seconds
     cuda_graphs: bool = False
     """True if all kernels of a pass were launched by one call."""
 
@@ -410,29 +427,29 @@ class StepsProfiled(Event, frozen=True, kw_only=True):
 
     trial: int
     attempt: int
-    first_step: int
+    first_step: Number
     """Number of the first traced step in the epoch, from 1."""
-    steps: int
+    steps: Number
     """Traced steps. As many steps after them are examined for `numbers`."""
-    seconds: float
+    seconds: Seconds
     """Time of the traced steps, including waits for input."""
-    reference_steps: int
+    reference_steps: Count
     """Steps immediately before the traced ones that were timed for comparison. 0: there were none."""
-    reference_seconds: float
+    reference_seconds: Seconds
     """Time of these steps."""
-    profiler_seconds: float
+    profiler_seconds: Seconds
     """Time to start and stop the trace and to read it. Nothing was trained meanwhile."""
     device: str
     """'cuda': `kernels` are those of the accelerator. 'cpu': operators on the processor."""
-    kernels: dict[str, float]
+    kernels: dict[str, Seconds]
     """Seconds of kernels by class (docs/hpc-ai500.md). 'other': kernels without a known name."""
-    ranks: int
+    ranks: Number
     exchange_source: str
     """'Horovod timeline', 'DDP logging data', or empty if nothing is exchanged or no record of the exchange exists."""
-    exchange: dict[str, float]
+    exchange: dict[str, Seconds]
     """Seconds of the gradient exchange by phase. Horovod: the union of all tensors' intervals. A missing phase was not
     measured."""
-    exchange_bytes: int
+    exchange_bytes: Count
     """Bytes of a rank's gradients in one step, as sent. 0 for one rank."""
     numbers: dict[str, GradientCounts]
     """By kind of layer."""
@@ -493,14 +510,14 @@ class EpochFinished(Event, frozen=True, kw_only=True):
     trial: int
     attempt: int
     epoch: int
-    accuracy: float
+    accuracy: Share
     """Quality on the validation images in the run's metric, 0..1."""
     validation_loss: float | None
     """Cross-entropy without label smoothing. None for a detector, whose losses need the sampling of training."""
     training_loss: float
-    regions: int = 0
+    regions: Count = 0
     """Regions that a detector evaluated on the validation images. Their operations belong to `interval`."""
-    missing_regions: int = 0
+    missing_regions: Count = 0
     """Regions of training that a detector counts but could not sample."""
     learning_rate: float
     checkpoint: bool
@@ -515,7 +532,7 @@ class BatchReduced(Event, frozen=True, kw_only=True):
     trial: int
     attempt: int
     from_batch_size: int
-    to_batch_size: int
+    to_batch_size: Number
 
 
 class TrialFinished(Event, frozen=True, kw_only=True):
@@ -525,9 +542,9 @@ class TrialFinished(Event, frozen=True, kw_only=True):
     attempt: int
     reason: str
     """'epochs', 'early stop' or 'followed' (it had as many epochs as the trial that it follows)."""
-    accuracy: float
+    accuracy: Share
     """Best measured validation accuracy."""
-    reported_accuracy: float
+    reported_accuracy: Share
     """Accuracy reported to the search: a curve fitted to the first epochs, as many as round 1 has, at the last of them."""
 
 
@@ -564,7 +581,7 @@ class CheckpointWritten(Event, frozen=True, kw_only=True):
 
     trial: int
     attempt: int
-    epoch: int
+    epoch: Number
     """Epoch after which the attempt can be resumed."""
 
 
@@ -577,7 +594,7 @@ class CheckpointNotWritten(Event, frozen=True, kw_only=True):
 
     trial: int
     attempt: int
-    epoch: int
+    epoch: Number
     """Epoch whose checkpoint is missing."""
     reason: str
 

@@ -8,18 +8,14 @@ from typing import Annotated, Any
 import msgspec
 
 from aiperf.errors import BadConfiguration
-from aiperf.journal.events import RunStarted
+from aiperf.journal.events import LARGEST, LARGEST_COUNT, LARGEST_SECONDS, Count, RunStarted
 from aiperf.journal.legality import (
-    LARGEST,
-    LARGEST_COUNT,
-    LARGEST_SECONDS,
     YEAR_10000,
     IllegalLine,
     must,
     must_be_integer,
 )
 
-_Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
 _Figure = Annotated[float, msgspec.Meta(ge=-1e24, le=1e24)]
 """Finite number. The bounds keep sums and products of a run's figures finite."""
 
@@ -42,8 +38,8 @@ class _Accelerator(msgspec.Struct, frozen=True, gc=False):
     vendor: str | None = None
     model: str | None = None
     variant: str | None = None
-    compute_units: _Count | None = None
-    memory_bytes: _Count | None = None
+    compute_units: Count | None = None
+    memory_bytes: Count | None = None
     driver: str | None = None
     power_cap_watts: _Figure | None = None
 
@@ -53,11 +49,11 @@ class MachineFacts(msgspec.Struct, frozen=True, gc=False):
 
     host: str | None = None
     cpu_model: str | None = None
-    cores: _Count | None = None
-    processors: _Count | None = None
-    usable_processors: _Count | None = None
-    memory_bytes: _Count | None = None
-    usable_memory_bytes: _Count | None = None
+    cores: Count | None = None
+    processors: Count | None = None
+    usable_processors: Count | None = None
+    memory_bytes: Count | None = None
+    usable_memory_bytes: Count | None = None
     limits: dict[str, Any] = {}
     os: str | None = None
     kernel: str | None = None

@@ -33,6 +33,7 @@ from aiperf.errors import (
 )
 from aiperf.files import NO_LOCKS, bounded_lines, shown, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, AnyEvent, EpochFinished, Interval, Progress, RunResumed, RunStarted
+from aiperf.journal.legality import check_ranges, check_ranges_of_line
 from aiperf.journal.other_files import HEAD, why_no_journal
 from aiperf.journal.sealed_log import (
     LONGEST_LINE,
@@ -193,7 +194,11 @@ _DEFAULTS_OF_EPOCH = (b'"regions":', b'"missing_regions":')
 
 def _decoded(body: bytes) -> AnyEvent:
     """One count of quotation marks proves for nearly all lines that each member is named once."""
-    event = _decode(body)
+    try:
+        event = _decode(body)
+    except msgspec.ValidationError:
+        check_ranges_of_line(body)  # with the words of the rule
+        raise
     if len(body) > LONGEST_TEXT:
         check_object(body)
         return event
@@ -313,12 +318,14 @@ class Journal:
     def append(self, events: Sequence[AnyEvent]) -> None:
         """Write `events`, and return after they are on disk: all of them or none.
 
-        Raise JournalNotWritten, or JournalTakenAway if another program removed, replaced or changed the file.
+        Raise JournalNotWritten, JournalTakenAway if another program removed, replaced or changed the file, and IllegalLine for
+        a number out of its range.
         """
         if not events:
             return
         chain, written = self._chain, bytearray()
         for event in events:
+            check_ranges(event)
             line, chain = sealed(chain, _encoder.encode(event))
             written += line
         if self._draft is None:

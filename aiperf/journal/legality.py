@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, Protocol
+from functools import cache
+from typing import Annotated, Any, Literal, Protocol, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from aiperf.journal import events
 
-LARGEST = 2**31
-"""Upper bound of every number of workers, trials, attempts, epochs and images in a batch."""
-LARGEST_COUNT = 2**53
-"""Upper bound of every count of images, bytes and operations of one image. Exact in floating point."""
-LARGEST_SECONDS = 1e12
 YEAR_10000 = 253_402_300_800
 
 
@@ -83,89 +80,48 @@ class LegalEvent:
     """True if its attempt must be the last one of the trial."""
     presence: tuple[Presence, ...] | None = None
     """Presence of its worker. None: it names no worker, or its trial determines the worker."""
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Least and largest value of its fields, or of all values of a field by name. A field that is None has no range."""
 
-
-_INTEGER = (1, LARGEST)
-_SECONDS = (0, LARGEST_SECONDS)
-_CLOCK = (-LARGEST_SECONDS, LARGEST_SECONDS)
-_SHARE = (0, 1)
 
 LEGAL: dict[type[Any], LegalEvent] = {
     events.RunStarted: LegalEvent(),
-    events.RunResumed: LegalEvent(
-        ranges={
-            "down_seconds": _SECONDS,
-            "clock_stepped_back_seconds": _SECONDS,
-            "clock_stepped_forward_seconds": _SECONDS,
-            "rolled_back_lines": (0, LARGEST_COUNT),
-        }
-    ),
+    events.RunResumed: LegalEvent(),
     events.RunEnded: LegalEvent(),
     events.WorkerJoined: LegalEvent(
         presence=("unknown",),
-        ranges={"worker": (0, LARGEST), "ranks": _INTEGER, "device_memory_bytes": (0, LARGEST_COUNT)},
     ),
     events.WorkerLost: LegalEvent(presence=_PRESENT),
-    events.WorkerNotStarted: LegalEvent(ranges={"failures": (0, LARGEST)}),
-    events.NodeChecked: LegalEvent(ranges={"clock_offset_seconds": _CLOCK, "clock_error_seconds": _CLOCK}),
+    events.WorkerNotStarted: LegalEvent(),
+    events.NodeChecked: LegalEvent(),
     events.ScorePredicted: LegalEvent(),
     events.HelperLost: LegalEvent(presence=_PRESENT),
-    events.CeilingMeasured: LegalEvent(presence=_PRESENT, ranges={"batch_size": _INTEGER}),
-    events.ProposalRequested: LegalEvent((None,), presence=_PRESENT, ranges={"round": _INTEGER}),
+    events.CeilingMeasured: LegalEvent(presence=_PRESENT),
+    events.ProposalRequested: LegalEvent((None,), presence=_PRESENT),
     events.TrialProposed: LegalEvent(
         (TrialState.REQUESTED,),
-        ranges={
-            "batch_size": _INTEGER,
-            "kernel_size": _INTEGER,
-            "own_kernel": _INTEGER,
-            "seconds": _SECONDS,
-            **dict.fromkeys(events.COUNTS, (0, LARGEST_COUNT)),
-        },
     ),
     events.TrialRejected: LegalEvent((TrialState.REQUESTED,)),
-    events.TrialStarted: LegalEvent(
-        (TrialState.WAITING, TrialState.LOST), presence=("idle",), ranges={"round": _INTEGER}
-    ),
+    events.TrialStarted: LegalEvent((TrialState.WAITING, TrialState.LOST), presence=("idle",)),
     events.TrialPrepared: LegalEvent(
         _RUNNING,
         of_current_attempt=True,
-        ranges={
-            "ranks": _INTEGER,
-            "build_seconds": _SECONDS,
-            "weights_seconds": _SECONDS,
-            "compile_seconds": _SECONDS,
-        },
     ),
     events.StepsProfiled: LegalEvent(
         _RUNNING,
         of_current_attempt=True,
-        ranges={
-            **dict.fromkeys(("first_step", "steps", "ranks"), _INTEGER),
-            **dict.fromkeys(("reference_steps", "exchange_bytes"), (0, LARGEST_COUNT)),
-            **dict.fromkeys(("seconds", "reference_seconds", "profiler_seconds", "kernels", "exchange"), _SECONDS),
-        },
     ),
     events.Progress: LegalEvent(_RUNNING, of_current_attempt=True),
     events.EpochFinished: LegalEvent(
         _RUNNING,
         of_current_attempt=True,
-        ranges={
-            "accuracy": _SHARE,
-            "regions": (0, LARGEST_COUNT),
-            "missing_regions": (0, LARGEST_COUNT),
-        },
     ),
-    events.BatchReduced: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"to_batch_size": _INTEGER}),
-    events.CheckpointWritten: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"epoch": _INTEGER}),
-    events.CheckpointNotWritten: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"epoch": _INTEGER}),
+    events.BatchReduced: LegalEvent(_RUNNING, of_current_attempt=True),
+    events.CheckpointWritten: LegalEvent(_RUNNING, of_current_attempt=True),
+    events.CheckpointNotWritten: LegalEvent(_RUNNING, of_current_attempt=True),
     events.TrialHeartbeat: LegalEvent(_RUNNING, of_current_attempt=True),
     events.TrialLost: LegalEvent(_RUNNING, of_current_attempt=True),
     events.TrialFinished: LegalEvent(
         (TrialState.RUNNING, TrialState.LOST),
         of_current_attempt=True,
-        ranges={"accuracy": _SHARE, "reported_accuracy": _SHARE},
     ),
     events.TrialFailed: LegalEvent((TrialState.WAITING, TrialState.RUNNING, TrialState.LOST)),
     events.CheckpointDropped: LegalEvent(_ATTEMPTED),
@@ -176,12 +132,49 @@ _OF_NUMBERS = (events.ProposalRequested, events.TrialProposed, events.TrialRejec
 """Events of a number that is not a trial yet."""
 
 
-def check_ranges(event: Any) -> None:
-    for name, (least, most) in LEGAL[type(event)].ranges.items():
-        value = getattr(event, name)
-        for each in value.values() if isinstance(value, dict) else (value,):
-            if each is not None and not least <= each <= most:
-                raise IllegalLine(f"{name} must be from {least} to {most}. This line has {each!r}")
+def check_ranges(event: msgspec.Struct) -> None:
+    """Raise IllegalLine if a number of the event is out of the range that its field declares."""
+    _check(type(event), event)
+
+
+def check_ranges_of_line(body: bytes) -> None:
+    """Raise IllegalLine if a line that could not be decoded has a number out of its range."""
+    members = msgspec.json.decode(body)
+    kind = _KINDS.get(members.get("event")) if isinstance(members, dict) else None
+    if kind is not None:
+        _check(kind, members)
+
+
+_KINDS: dict[Any, type[msgspec.Struct]] = {kind.__name__: kind for kind in LEGAL}
+
+
+@cache
+def ranges(kind: type[msgspec.Struct]) -> tuple[tuple[str, bool, tuple[float, float] | type[msgspec.Struct]], ...]:
+    """Return (field, True for the values of a mapping, least and largest value or the part of an event with ranges)."""
+    hints = get_type_hints(kind, include_extras=True)
+    limits = ((name, get_origin(hint) is dict, _limits(hint)) for name, hint in hints.items())
+    return tuple((name, is_mapping, limit) for name, is_mapping, limit in limits if limit is not None)
+
+
+def _limits(hint: Any) -> tuple[float, float] | type[msgspec.Struct] | None:
+    if get_origin(hint) is Annotated:
+        (meta,) = hint.__metadata__
+        return meta.ge, meta.le
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return hint if ranges(hint) else None
+    return next((limits for each in get_args(hint) if (limits := _limits(each)) is not None), None)
+
+
+def _check(kind: type[msgspec.Struct], owner: Any) -> None:
+    """`owner`: an object of `kind`, or its members as JSON of unknown types."""
+    for name, is_mapping, limits in ranges(kind):
+        value = owner.get(name) if isinstance(owner, dict) else getattr(owner, name)
+        for each in value.values() if is_mapping and isinstance(value, dict) else (value,):
+            if isinstance(limits, tuple):
+                if isinstance(each, int | float) and not limits[0] <= each <= limits[1]:
+                    raise IllegalLine(f"{name} must be from {limits[0]} to {limits[1]}. This line has {each!r}")
+            elif isinstance(each, dict | msgspec.Struct):
+                _check(limits, each)
 
 
 def check_state(event: Any, run: StateView) -> None:

@@ -122,17 +122,11 @@ class Advanced(_Message, frozen=True, kw_only=True):
     checkpoint_seconds: float
 
 
-class EpochDone(_Message, frozen=True, kw_only=True):
-    """End of an epoch. `advanced` holds its final sums."""
+class EpochDone(events.EpochFinished, frozen=True, kw_only=True):
+    """End of an epoch: its event, for which the driver computes the interval from the sums."""
 
     advanced: Advanced
-    accuracy: float
-    validation_loss: float | None
-    training_loss: float
-    regions: int = 0
-    missing_regions: int = 0
-    learning_rate: float
-    checkpoint: bool
+    """Final sums of the epoch."""
 
 
 class CorruptImagesFound(_Message, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from aiperf.journal import events
+from aiperf.journal.events import LARGEST, LARGEST_SECONDS
 from aiperf.journal.first_line import (
     MachineFacts,
     PredictedFigures,
@@ -19,12 +20,9 @@ from aiperf.journal.first_line import (
     check_shape,
 )
 from aiperf.journal.legality import (
-    LARGEST,
-    LARGEST_SECONDS,
     IllegalLine,
     Presence,
     TrialState,
-    check_ranges,
     check_state,
     must,
     must_be_integer,
@@ -118,7 +116,6 @@ class Validator:
         else:
             if self._lines:
                 check_state(event, self)
-            check_ranges(event)
             self._other(event)
         self._at = at
         self._lines += 1
@@ -182,7 +179,7 @@ class Validator:
                 | events.TrialHeartbeat()
                 | events.StepsProfiled()
             ):
-                pass  # the table has all their rules
+                pass  # the table and the ranges of the fields are all their rules
             case events.Progress() | events.EpochFinished():
                 raise AssertionError("handled by the caller")
             case _:
@@ -375,9 +372,7 @@ class Validator:
             trial = self._trials[event.trial]
             if event.epoch != trial.epoch:
                 raise IllegalLine(f"the current epoch is {trial.epoch}. This line has {event.epoch!r}")
-        # the ranges of the table, inline because most lines are epochs
-        if not 0 <= event.accuracy <= 1 or event.regions or event.missing_regions:
-            check_ranges(event)
+        if event.regions or event.missing_regions:
             must(event.interval is not None, "evaluated regions need an interval", repr(event.interval))
         if trial.epochs is not None and event.epoch > trial.epochs:
             raise IllegalLine(f"the followed trial has {trial.epochs} epochs. This line has epoch {event.epoch!r}")

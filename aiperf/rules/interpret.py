@@ -26,10 +26,13 @@ def interpret(run: Run, message: messages.Message, now: float) -> list[events.An
             return _skipped(run, message, now)
         case messages.ProposalReturned() | messages.ProposalFailed():
             raise AssertionError("the driver checks it")
-        case messages.EpochDone():
-            trial = _current(run, message.advanced.trial, message.advanced.attempt)
-            return [] if trial is None else _epoch_done(trial, message, now)
-        case messages.Advanced() | messages.TrialDone() | messages.Crashed() | messages.CheckpointGone():
+        case (
+            messages.EpochDone()
+            | messages.Advanced()
+            | messages.TrialDone()
+            | messages.Crashed()
+            | messages.CheckpointGone()
+        ):
             trial = _current(run, message.trial, message.attempt)
             return [] if trial is None else _of_attempt(run, trial, message, now)
         case _:
@@ -39,10 +42,12 @@ def interpret(run: Run, message: messages.Message, now: float) -> list[events.An
 def _of_attempt(
     run: Run,
     trial: Trial,
-    message: messages.Advanced | messages.TrialDone | messages.Crashed | messages.CheckpointGone,
+    message: messages.EpochDone | messages.Advanced | messages.TrialDone | messages.Crashed | messages.CheckpointGone,
     now: float,
 ) -> list[events.AnyEvent]:
     match message:
+        case messages.EpochDone():
+            return _epoch_done(trial, message, now)
         case messages.Advanced():
             return _advanced(trial, message, now)
         case messages.TrialDone():
@@ -142,15 +147,7 @@ def _epoch_done(trial: Trial, message: messages.EpochDone, now: float) -> list[e
     # A finished epoch was not restarted, however late its message is. It counts at any batch size.
     return [
         *_unreported_reduction(trial, sums, now),
-        messages.recorded(
-            events.EpochFinished,
-            message,
-            now,
-            trial=sums.trial,
-            attempt=sums.attempt,
-            epoch=sums.epoch,
-            interval=_interval(trial, sums, now, message.regions),
-        ),
+        messages.recorded(events.EpochFinished, message, now, interval=_interval(trial, sums, now, message.regions)),
     ]
 
 

@@ -194,6 +194,9 @@ class _Attempt:
         if self._is_over() and context.writer is not None:
             context.writer.finish(order.trial)
         done = EpochDone(
+            trial=order.trial,
+            attempt=order.attempt,
+            epoch=advanced.epoch,
             advanced=advanced,
             accuracy=quality.value,
             validation_loss=quality.loss,

@@ -209,8 +209,12 @@ def rejected(number: int) -> TrialRejected:
 
 
 def epoch_done(epoch: int) -> EpochDone:
+    sums = msgspec.structs.replace(sums_after(100, epoch=epoch), validation_images=50)
     return EpochDone(
-        advanced=msgspec.structs.replace(sums_after(100, epoch=epoch), validation_images=50),
+        trial=sums.trial,
+        attempt=sums.attempt,
+        epoch=epoch,
+        advanced=sums,
         accuracy=0.5,
         validation_loss=0.5,
         training_loss=0.5,

@@ -147,9 +147,7 @@ def order_for(proposal: ProposalReturned, worker: int, **changes: object) -> Tra
 
 def attempt_of(word: Message) -> tuple[int, int] | None:
     """Trial and attempt that a word is of."""
-    if isinstance(word, EpochDone):
-        return word.advanced.trial, word.advanced.attempt
-    if isinstance(word, TrialPrepared | Advanced | TrialDone | Crashed | CheckpointGone):
+    if isinstance(word, TrialPrepared | Advanced | EpochDone | TrialDone | Crashed | CheckpointGone):
         return word.trial, word.attempt
     return None
 

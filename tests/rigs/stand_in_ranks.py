@@ -99,6 +99,9 @@ class StandIn:
 
 def _epoch(order: Train) -> EpochDone:
     return EpochDone(
+        trial=order.trial,
+        attempt=order.attempt,
+        epoch=order.first_epoch,
         advanced=Advanced(
             trial=order.trial,
             attempt=order.attempt,

@@ -69,6 +69,9 @@ def advanced(
 
 def epoch_done(trial: int, epoch: int, accuracy: float, attempt: int = 1) -> messages.EpochDone:
     return messages.EpochDone(
+        trial=trial,
+        attempt=attempt,
+        epoch=epoch,
         advanced=advanced(trial, epoch, 100, 50, attempt),
         accuracy=accuracy,
         validation_loss=1 - accuracy,

@@ -214,6 +214,9 @@ class SimulatedAttempt:
         sums = self.sums(now)
         self._sums_before = attrgetter(*SUMS)(sums)
         done = messages.EpochDone(
+            trial=order.trial,
+            attempt=order.attempt,
+            epoch=epoch,
             advanced=sums,
             accuracy=1 - curve.error(epoch),
             validation_loss=loss,

@@ -291,7 +291,7 @@ def _warning_texts(work_log: WorkLog, inside: Window, busy: float | None) -> Ite
     if work_log.lost_attempts:
         yield (
             f"attempts at trials lost: {work_log.lost_attempts}",
-            "see what the workers were lost of; the work done again counts as wasted, in no score",
+            "find the reasons in the report's table of trials; repeated work counts as wasted, in no score",
         )
     if work_log.failed:
         yield (

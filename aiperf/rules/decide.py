@@ -16,6 +16,8 @@ from aiperf.rules.procedure import end_of_trial
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
 
+WEIGHTS_GONE = "were dropped or lost before it started"
+
 
 def decide(run: Run, now: float, replay: ReplayQueue | None = None) -> list[events.AnyEvent]:
     """Return the events that record the next decisions. Apply them to the run, then call again: they may allow further ones."""
@@ -136,14 +138,14 @@ def _silent(run: Run, now: float) -> list[events.AnyEvent]:
         if silent < run.limits.silence_seconds:
             break
         assert trial.worker is not None
-        reason = f"no word for {silent:.0f} s while training trial {number}"
+        reason = f"no message for {silent:.0f} s while training trial {number}"
         decisions.append(events.WorkerLost(at=now, worker=trial.worker, cause="silence", reason=reason))
     return decisions
 
 
 def _orphaned(run: Run, now: float) -> list[events.AnyEvent]:
     return [
-        _failed(now, number, f"the weights of its parent, trial {run.trials[number].parent}, went while it waited")
+        _failed(now, number, f"the weights of its parent, trial {run.trials[number].parent}, {WEIGHTS_GONE}")
         for number in run.orphaned
     ]
 
@@ -178,6 +180,6 @@ def _unanswered(run: Run, now: float) -> list[events.AnyEvent]:
         elif request.worker not in silent:
             # It neither trains nor proposes, so it has sent no sign of life.
             silent.add(request.worker)
-            reason = f"no word for {waited:.0f} s, and no proposal"
+            reason = f"no message and no proposal for {waited:.0f} s"
             decisions.append(events.WorkerLost(at=now, worker=request.worker, cause="silence", reason=reason))
     return decisions

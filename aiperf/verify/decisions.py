@@ -10,7 +10,7 @@ import math
 
 from aiperf.journal import events
 from aiperf.journal.legality import TrialState
-from aiperf.rules.decide import decide
+from aiperf.rules.decide import WEIGHTS_GONE, decide
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
 from aiperf.verify.check import CheckResult, StateCheck
@@ -154,13 +154,18 @@ _OF_DECISION: dict[type, tuple[str, ...]] = {
 """Decided fields of each event. `Results` checks the accuracies of TrialFinished."""
 
 
+_FORMERLY = "went while it waited"
+"""`WEIGHTS_GONE` in older journals."""
+
+
 def _are_one(decided: events.AnyEvent, recorded: events.AnyEvent) -> bool:
     """Times differ, since the driver decides before it writes."""
     return type(decided) is type(recorded) and _decision(decided) == _decision(recorded)
 
 
 def _decision(event: events.AnyEvent) -> list[object]:
-    return [getattr(event, name) for name in _OF_DECISION.get(type(event), ())]
+    values = [getattr(event, name) for name in _OF_DECISION.get(type(event), ())]
+    return [value.replace(_FORMERLY, WEIGHTS_GONE) if isinstance(value, str) else value for value in values]
 
 
 def _description(event: events.AnyEvent) -> str:

@@ -202,7 +202,7 @@ def silence_invented(lines: list[Line], rng: Random) -> None:
             "at": lost["at"],
             "worker": started["worker"],
             "cause": "silence",
-            "reason": f"no word for 600 s while training trial {lost['trial']}",
+            "reason": f"no message for 600 s while training trial {lost['trial']}",
         }
     ]
 

@@ -6,7 +6,7 @@ An interval across an edge counts in proportion. Time while a killed run is down
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +15,6 @@ from aiperf.accounting.confidence import METHOD, evenness
 from aiperf.accounting.intervals import IntervalTable, Real
 from aiperf.accounting.valid_window import Window, share_inside, window
 from aiperf.accounting.work_log import WorkLog
-from aiperf.run_warning import RunWarning
-from aiperf.shell_command import command
-from aiperf.units import count, noun, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +49,6 @@ class Score:
     """Operations that were repeated after a loss. They are not part of any score."""
     valid: bool
     """True if the run has ended, its window has a length, and a trial was finished and evaluated."""
-    warnings: tuple[RunWarning, ...]
-    """Warnings to show next to the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +93,6 @@ def score(work_log: WorkLog, at: float | None = None) -> Score:
         and quality is not None
         and bool(work_log.finished)
         and work_log.ended is not None,
-        warnings=_warnings(work_log, valid_window, busy),
     )
 
 
@@ -238,132 +232,3 @@ def _accumulated(rows: IntervalTable, moments: Real) -> Real:
     rates = np.cumsum(np.concatenate([rate, -rate])[order])
     total = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(edges))])
     return np.asarray(np.interp(moments, edges, total), dtype=np.float64)
-
-
-def _warnings(work_log: WorkLog, inside: Window, busy: float | None) -> tuple[RunWarning, ...]:
-    warnings = [RunWarning(text, "warning", remedy) for text, remedy in _warning_texts(work_log, inside, busy)]
-    if missing := work_log.missing_regions:
-        text = f"training sampled {count(missing)} regions fewer than are counted, so its operations are overstated"
-        remedy = "do not use these FLOPS: images so small have too few regions, use larger ones or another start="
-        warnings.insert(0, RunWarning(text, "critical", remedy))
-    return tuple(warnings)
-
-
-def _warning_texts(work_log: WorkLog, inside: Window, busy: float | None) -> Iterator[tuple[str, str]]:
-    assert work_log.started is not None
-    run, declared = work_log.started.run, work_log.started.duration_seconds
-    if work_log.started.simulated:
-        yield "simulated: no work was done", "do not use it as a score: only a real run has one"
-    if work_log.ended is None:
-        yield (
-            "the run has not ended: figures up to the journal's last line",
-            "simulate it again" if work_log.started.simulated else f"check its state: {command('status', run)}",
-        )
-    elif work_log.ended.reason != ("trials" if "benchmark" in work_log.started.config else "duration"):
-        yield (
-            f"ended before its declared {declared:.0f} s ({work_log.ended.reason})",
-            "compare it with no run that lasted its declared time, or run it again",
-        )
-    if inside.seconds <= 0:
-        yield (
-            f"no valid window: the warm-up of {work_log.started.warmup_seconds:.0f} s was not over",
-            "run it for longer (schedule.duration_seconds), or with a shorter schedule.warmup_seconds",
-        )
-    if work_log.lost_workers:
-        yield (
-            f"workers lost: {work_log.lost_workers} of {len(work_log.presences)}",
-            f"see {command('status', run)} for the last reason, and logs/ in the run's folder for the output of the ranks",
-        )
-    if (unlike := _unlike(work_log)) is not None:
-        yield (
-            unlike,
-            "leave out the nodes with fewer accelerators, or set accelerators_per_worker to a number that all nodes have",
-        )
-    yield from _of_helpers(work_log)
-    if work_log.hosts_without_worker:
-        host, reason = next(iter(work_log.hosts_without_worker.items()))
-        hosts = len(work_log.hosts_without_worker)
-        yield (
-            f"starts of workers that failed: {work_log.failed_starts}; hosts without one for a time: {hosts}, "
-            f"as {host}: {reason}",
-            "fix the named cause, and check these hosts: python -m aiperf preflight",
-        )
-    if work_log.lost_attempts:
-        yield (
-            f"attempts at trials lost: {work_log.lost_attempts}",
-            "find the reasons in the report's table of trials; repeated work counts as wasted, in no score",
-        )
-    if work_log.failed:
-        yield (
-            f"trials failed: {work_log.failed}",
-            "find the reason in the report's table of trials, and the output of the ranks in logs/ of the run's folder",
-        )
-    if work_log.unwritten:
-        first = work_log.unwritten[0]
-        yield (
-            f"checkpoints that could not be written: {len(work_log.unwritten)}; first of trial {first.trial} after epoch "
-            f"{first.epoch}: {first.reason}",
-            "free space in the run's folder, or fix its file system: without checkpoints a loss costs more epochs",
-        )
-    if work_log.skipped:
-        name, why = next(iter(work_log.skipped.items()))
-        yield (
-            f"corrupt {noun(work_log.started.dataset).many} left out: {len(work_log.skipped)}; first {name!r}: {why}",
-            "repair or remove them: python -m aiperf prepare lists all",
-        )
-    if work_log.ended is not None and not work_log.start_finished:
-        yield (
-            "no trial of the starting network finished",
-            "run it for longer (schedule.duration_seconds), or with fewer schedule.epochs",
-        )
-    yield from _of_interruptions(work_log)
-    if busy is not None and busy < 0.95:
-        yield (
-            f"{share(1 - busy, 0)} of accelerator time idle",
-            "see in the report where the time went, line by line",
-        )
-
-
-def _of_helpers(work_log: WorkLog) -> Iterator[tuple[str, str]]:
-    for helper, effect in (("recorder", "samples are missing"), ("generator", "its requests were repeated")):
-        of = sorted({worker for what, worker in work_log.lost_helpers if what == helper})
-        if of:
-            times = sum(what == helper for what, _ in work_log.lost_helpers)
-            named = ", ".join(map(str, of[:8])) + (", …" if len(of) > 8 else "")
-            yield f"{helper}s that died and were replaced: {times}, of worker {named}; {effect}", _KERNELS_LOG
-    if work_log.unanswered:
-        yield (
-            f"requests for proposals without an answer: {work_log.unanswered} (the generator died, or was silent)",
-            _KERNELS_LOG,
-        )
-
-
-def _of_interruptions(work_log: WorkLog) -> Iterator[tuple[str, str]]:
-    if work_log.down_seconds:
-        yield (
-            f"the driver was down for {work_log.down_seconds:.0f} s, and this time counts in the score",
-            "run it again, or compare it only with runs that were interrupted too",
-        )
-    for step in work_log.clock_steps:
-        yield (
-            f"the driver's wall clock stepped {'back' if step < 0 else 'forward'} by {abs(step):.1f} s",
-            "set that host's clock before a run, and let chronyd or ntpd only slew it during the run",
-        )
-    for at, lines in work_log.rollbacks:
-        yield (
-            f"rolled back at {at:.0f} s: {lines} lines of the journal were removed and are in no figure",
-            "do not compare it with a run without a rollback; a file next to the journal has the removed lines",
-        )
-
-
-_KERNELS_LOG = "find the cause in the kernel's log of that worker's host (dmesg: the OOM killer)"
-
-
-def _unlike(work_log: WorkLog) -> str | None:
-    assert work_log.started is not None
-    planned = work_log.started.shape
-    others = [] if planned is None else [one for one in work_log.presences if one.ranks != planned.ranks]
-    if planned is None or not others:
-        return None
-    ranks = ", ".join(map(str, sorted({one.ranks for one in others})))
-    return f"the plan was made for workers of {planned.ranks} ranks; {len(others)} of {len(work_log.presences)} had {ranks}"

@@ -8,8 +8,8 @@ from typing import Any
 from aiperf.accounting.accelerator_time import TimeBreakdown
 from aiperf.accounting.availability import Availability
 from aiperf.accounting.losses import Waterfall
-from aiperf.accounting.no_score import NoScore
 from aiperf.accounting.score import CurvePoint, Score, Settled
+from aiperf.accounting.score_texts import NoScore
 from aiperf.accounting.step_breakdown import StepBreakdown
 from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.journal.events import FollowedRun, Metric

@@ -18,8 +18,8 @@ from aiperf.accounting.accelerator_time import (
     time_breakdown,
 )
 from aiperf.accounting.availability import availability
-from aiperf.accounting.no_score import no_score
 from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score, settled
+from aiperf.accounting.score_texts import no_score, score_warnings
 from aiperf.accounting.step_breakdown import step_breakdown
 from aiperf.accounting.valid_flops import fixed_network_result
 from aiperf.accounting.valid_window import Window, window
@@ -347,7 +347,7 @@ def _warnings(
     worked_until: dict[int, float],
 ) -> tuple[RunWarning, ...]:
     is_simulated = run.started.simulated
-    found = [*result.warnings]
+    found = [*score_warnings(run.work_log, result)]
     found += damage_warnings([meter.damaged for meter in metered if meter.damaged is not None], "power meter")
     found += [] if run.torn is None else [run.torn]
     found += preflight_warnings(run.checks, run.started.config, is_simulated=is_simulated)

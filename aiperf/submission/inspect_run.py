@@ -201,14 +201,14 @@ def _to_know(run: SubmittedRun, report: Report) -> Iterator[InspectionFinding]:
 def _of_rules(folder: Path, report: Report, requirements: Requirements) -> Iterator[InspectionFinding]:
     if requirements.division is None:
         if report.breaches:
-            yield InspectionFinding("rules", "note", f"outside the ranking: {len(report.breaches)} rules are broken")
+            yield InspectionFinding("breaches", "note", f"outside the ranking: {len(report.breaches)} rules are broken")
         else:
-            yield InspectionFinding("rules", "good", "no rule of the ranking is broken")
+            yield InspectionFinding("breaches", "good", "no rule of the ranking is broken")
         return
     name = requirements.division.name
     broken = breaches(candidate_of(read(folder)), requirements.division)
     for breach in broken:
         where = "" if breach.line is None else f" (line {breach.line})"
-        yield InspectionFinding("rules", "bad", f"{name}: {breach.rule}, but found{where}: {breach.found}")
+        yield InspectionFinding("breaches", "bad", f"{name}: {breach.rule}, but found{where}: {breach.found}")
     if not broken:
-        yield InspectionFinding("rules", "good", f"no rule of division {name} is broken")
+        yield InspectionFinding("breaches", "good", f"no rule of division {name} is broken")

@@ -14,6 +14,7 @@ from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, TrialRejected, WorkerLost
 from tests.builders.journal import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
+from tests.builders.warnings import warnings_of
 
 
 def resumed(at: float, down: float, stepped: float = 0.0) -> RunResumed:
@@ -51,7 +52,7 @@ def test_a_window_without_length_has_no_score_and_a_reason() -> None:
 
     assert found.flops_per_second is None and found.regulated_flops_per_second is None
     assert found.window_seconds == 0 and not found.valid
-    assert any("warm-up" in warning.text for warning in found.warnings)
+    assert any("warm-up" in warning.text for warning in warnings_of(run))
 
 
 def test_epoch_repeated_after_a_loss_counts_once() -> None:
@@ -118,26 +119,24 @@ def test_down_time_of_a_killed_driver_is_in_the_denominator() -> None:
     found = score(work_log(run))
 
     assert found.flops_per_second == 2 * (100 * 300 + 50 * 90) / 90
-    assert any("down for 40 s" in warning.text for warning in found.warnings)
+    assert any("down for 40 s" in warning.text for warning in warnings_of(run))
 
 
 def test_only_unanswered_requests_are_a_warning() -> None:
     lost = [TrialRejected(at=3.0, number=number, reason="its generator died", by="generator") for number in (1, 2)]
     refused = TrialRejected(at=3.0, number=3, reason="over the budget", by="check")
 
-    found = score(work_log(one_trial(interval(0, 20, 30, 100), *lost, refused, ended())))
+    warnings = warnings_of(one_trial(interval(0, 20, 30, 100), *lost, refused, ended()))
 
-    assert [warning for warning in found.warnings if "without an answer: 2 (the generator died" in warning.text]
-    assert not any(
-        "without an answer" in warning.text for warning in score(work_log(one_trial(refused, ended()))).warnings
-    )
+    assert [warning for warning in warnings if "without an answer: 2 (the generator died" in warning.text]
+    assert not any("without an answer" in warning.text for warning in warnings_of(one_trial(refused, ended())))
 
 
 def test_wall_clock_step_back_is_a_warning_and_shortens_nothing() -> None:
-    found = score(work_log(one_trial(interval(0, 20, 30, 100), resumed(30, 0.0, stepped=12.5), ended())))
+    run = one_trial(interval(0, 20, 30, 100), resumed(30, 0.0, stepped=12.5), ended())
 
-    assert found.window_seconds == 90
-    assert any("12.5 s" in warning.text for warning in found.warnings)
+    assert score(work_log(run)).window_seconds == 90
+    assert any("12.5 s" in warning.text for warning in warnings_of(run))
 
 
 def test_error_is_at_least_half_an_image_or_undefined() -> None:
@@ -284,5 +283,5 @@ def test_run_without_a_finished_starting_network_has_a_warning() -> None:
     failed = one_trial(TrialFailed(at=9, trial=0, reason="out of memory even at batch 4"), ended())
     done = one_trial(evaluated(0, 8, 0.5), finished(0, 9, 0.5), ended())
 
-    assert untrained in [warning.text for warning in score(work_log(failed)).warnings]
-    assert untrained not in [warning.text for warning in score(work_log(done)).warnings]
+    assert untrained in [warning.text for warning in warnings_of(failed)]
+    assert untrained not in [warning.text for warning in warnings_of(done)]

@@ -41,6 +41,7 @@ CONTRACT = {
     "wasted_flops",
     "valid",
     "warnings",
+    "breaches",
     "ranking",
     "losses",
     "energy",
@@ -134,7 +135,7 @@ def test_json_names_the_basis_of_the_interval_or_the_reason(aiperf: User, tmp_pa
 def test_json_lists_broken_and_undetermined_rules(aiperf: User, tmp_path: Path) -> None:
     whole_run(tmp_path)
 
-    rules = {each["rule"]: each for each in json.loads(aiperf("score", "whole", "--json").out)["ranking"]}
+    rules = {each["rule"]: each for each in json.loads(aiperf("score", "whole", "--json").out)["breaches"]}
 
     assert rules["no accelerator above its dense peak"]["is_unknown"] is True
     assert rules["warm-up of 1 h"]["is_unknown"] is False

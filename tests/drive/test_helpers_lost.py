@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from aiperf.accounting.score import score
-from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import HelperLost
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from tests.builders.journal import joined, started, state_after
+from tests.builders.warnings import warnings_of
 
 
 def test_dead_helpers_are_a_warning_with_workers_and_effect() -> None:
@@ -19,7 +18,7 @@ def test_dead_helpers_are_a_warning_with_workers_and_effect() -> None:
         events.append(event)
 
     assert events[0] == HelperLost(at=0.0, worker=0, helper="recorder", reason="ended by SIGKILL")
-    warnings = [each.text for each in score(work_log([started(), joined(0), joined(1), *events])).warnings]
+    warnings = [each.text for each in warnings_of([started(), joined(0), joined(1), *events])]
     assert "recorders that died and were replaced: 3, of worker 0, 1; samples are missing" in warnings
     assert any("generators that died and were replaced: 1, of worker 1;" in warning for warning in warnings)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.accounting.score import score
+from aiperf.accounting.score_texts import score_warnings
 from aiperf.accounting.work_log import work_log
 from aiperf.config import from_plain
 from aiperf.journal.events import RunStarted
@@ -24,11 +25,13 @@ JOURNALS = sorted(GOLDEN.glob("*.jsonl"))
 def test_a_recorded_journal_scores_the_same(journal: Path) -> None:
     recorded = json.loads(journal.with_suffix(".score.json").read_text())
 
-    scored = json.loads(json.dumps(asdict(score(work_log(read(journal))))))
+    kept = work_log(read(journal))
+    result = score(kept)
+    warnings = [asdict(each) for each in score_warnings(kept, result)]
+    scored = json.loads(json.dumps(asdict(result) | {"warnings": warnings}))
 
     freedom = scored.pop("interval_freedom")  # shown since 0.3.0; it moves no figure
     assert (freedom is None) == (scored["flops_per_second_interval"] is None)
-    kept = work_log(read(journal))
     assert kept.started is not None
     floor = 1.0 / (2 * kept.started.dataset["validation_images"])
     assert scored["error"] == max(1.0 - scored.pop("quality"), floor)

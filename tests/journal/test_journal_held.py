@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from aiperf.accounting.score import score
+from aiperf.accounting.score_texts import score_warnings
 from aiperf.accounting.work_log import work_log
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
 from aiperf.drive.session import resumption
@@ -24,6 +25,7 @@ from aiperf.errors import JournalInUse, JournalNotLocked, JournalNotWritten, Jou
 from aiperf.journal.events import RunResumed, RunStarted
 from aiperf.journal.journal import NAME, Journal, read
 from tests.builders.journal import ended, evaluated, finished, interval, one_trial, resumed, started, state_after
+from tests.builders.warnings import warnings_of
 
 RUN = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9))
 
@@ -98,7 +100,7 @@ def test_a_rollback_stands_in_the_journal_and_beside_the_score(tmp_path: Path) -
 
     assert line.rolled_back_lines == 3 and line.cut_sha256
     assert kept.rollbacks == [(60.0, 3)]
-    assert any("rolled back at 60 s: 3 lines" in warning.text for warning in score(kept).warnings)
+    assert any("rolled back at 60 s: 3 lines" in warning.text for warning in score_warnings(kept, score(kept)))
 
 
 def test_a_torn_line_is_dropped_without_being_called_a_rollback(tmp_path: Path) -> None:
@@ -388,8 +390,11 @@ def test_wall_clock_step_on_the_same_boot_is_only_reported(step: float) -> None:
 
     assert (line.at, line.down_seconds) == (60.0, 30.0)
     assert line.clock_stepped_forward_seconds - line.clock_stepped_back_seconds == step
-    found = score(work_log([BEGAN, *RUN[1:], line, ended()]))
-    told = [warning.text for warning in found.warnings if "wall clock stepped" in warning.text]
+    told = [
+        warning.text
+        for warning in warnings_of([BEGAN, *RUN[1:], line, ended()])
+        if "wall clock stepped" in warning.text
+    ]
     assert len(told) == (step != 0)
     assert all(("forward" if step > 0 else "back") in warning for warning in told)
 
@@ -413,9 +418,9 @@ def test_a_second_resume_counts_from_the_first() -> None:
 def test_clock_correction_below_a_second_is_no_warning() -> None:
     line = taken_up_at(1_000_060.4, BOOT, 560.0)
 
-    found = score(work_log([BEGAN, *RUN[1:], line, ended()]))
+    warnings = warnings_of([BEGAN, *RUN[1:], line, ended()])
 
-    assert not any("wall clock" in warning.text for warning in found.warnings)
+    assert not any("wall clock" in warning.text for warning in warnings)
 
 
 def test_driver_clock_uses_the_boot_of_this_host() -> None:

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.accounting.score import score
-from aiperf.accounting.work_log import work_log
 from aiperf.config import RunConf, configure
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.journal.events import RunStarted, WorkerJoined, WorkerShape
@@ -24,6 +22,7 @@ from aiperf.system.describe import HostDescription, describe
 from aiperf.system.sampler import Device
 from aiperf.train.trainer_config import TrainerConf
 from tests.builders.journal import joined, started
+from tests.builders.warnings import warnings_of
 
 GIB = 2**30
 
@@ -174,10 +173,8 @@ def test_a_first_line_with_a_wrong_budget_is_refused(tmp_path: Any, forged: dict
 def test_workers_with_other_ranks_than_planned_are_a_warning() -> None:
     first = started(shape=msgspec.structs.replace(shape(host(40, 40), 2), ranks=2))
 
-    assert not any(
-        "planned" in each.text or "plan was made" in each.text for each in score(work_log([first, joined(0)])).warnings
-    )
-    warnings = [each.text for each in score(work_log([first, joined(0), joined(1, ranks=1)])).warnings]
+    assert not any("planned" in each.text or "plan was made" in each.text for each in warnings_of([first, joined(0)]))
+    warnings = [each.text for each in warnings_of([first, joined(0), joined(1, ranks=1)])]
     assert "the plan was made for workers of 2 ranks; 1 of 2 had 1" in warnings
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from aiperf.accounting.score import score
-from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, CheckpointNotWritten, CheckpointWritten, ImagesSkipped, RunEnded, RunResumed
 from aiperf.journal.messages import CorruptImagesFound
 from aiperf.rules.decide import decide
@@ -26,6 +24,7 @@ from tests.builders.journal import (
     started,
     state_after,
 )
+from tests.builders.warnings import warnings_of
 
 
 def files(*numbers: int) -> tuple[tuple[str, str], ...]:
@@ -112,7 +111,7 @@ def test_both_stand_as_warnings_beside_the_score() -> None:
     lost = CheckpointNotWritten(at=journal[-1].at, trial=0, attempt=1, epoch=3, reason="No space left")
     skipped = ImagesSkipped(at=journal[-1].at, worker=0, images=1, files=dict(files(7)))
 
-    new = set(score(work_log([*journal, lost, skipped])).warnings) - set(score(work_log(journal)).warnings)
+    new = set(warnings_of([*journal, lost, skipped])) - set(warnings_of(journal))
 
     assert {warning.text for warning in new} == {
         "checkpoints that could not be written: 1; first of trial 0 after epoch 3: No space left",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, LossCause, WorkerLost, WorkerNotStarted
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from tests.builders.journal import begun, joined, proposed, requested, started, state_after
+from tests.builders.warnings import warnings_of
 
 
 @pytest.mark.parametrize(("cause", "becomes"), [("released", "lost"), ("reported", "ending")])
@@ -45,7 +45,7 @@ def test_failed_start_is_recorded_and_a_warning() -> None:
 
     assert isinstance(event, WorkerNotStarted) and (event.at, event.host, event.failures) == (3.0, "10.0.0.7", 2)
     assert (dict(run.workers), dict(run.idle), run.next_worker) == before
-    warnings = [each.text for each in score(work_log([started(), joined(0), event])).warnings]
+    warnings = [each.text for each in warnings_of([started(), joined(0), event])]
     assert any(
         "starts of workers that failed: 1" in warning and "10.0.0.7: no data set" in warning for warning in warnings
     )

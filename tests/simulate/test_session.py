@@ -35,6 +35,7 @@ from morphism import cost, start
 from searchers.searcher_config import OffConf, RandomConf
 from tests.audit import restarts
 from tests.audit.planted_faults import AllGoneConf
+from tests.builders.warnings import warnings_of
 
 
 def configured(seed: int = 0, hours: float = 1.5, **cluster: object) -> RunConf:
@@ -112,7 +113,7 @@ def test_simulated_run_is_scored_with_a_warning(tmp_path: Path) -> None:
     assert isinstance(conf.cluster, SimulatedConf)
     assert scored.valid and scored.flops_per_second is not None
     assert 0.85 < scored.flops_per_second / (conf.cluster.flops * 24) < 1.05
-    assert any("simulated" in warning.text for warning in scored.warnings)
+    assert any("simulated" in warning.text for warning in warnings_of(read(journal(conf, tmp_path / NAME))))
 
 
 def test_cost_of_faults_is_in_the_time_breakdown(tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_a_run_that_breaks_its_division_is_bad(aiperf: User, site: Site) -> None
     inspected = json.loads(aiperf("inspect", str(site.bundle), "--division", "quick", "--json").out)
     unknown = aiperf("inspect", str(site.bundle), "--division", "quack")
 
-    broken = [finding["text"] for finding in inspected[0]["findings"] if finding["check"] == "rules"]
+    broken = [finding["text"] for finding in inspected[0]["findings"] if finding["check"] == "breaches"]
     assert any("a simulated run" in text for text in broken)
     assert not inspected[0]["is_good"]
     assert unknown.status == 2

@@ -12,13 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from aiperf.__main__ import main
+from aiperf.journal.events import TrialFailed
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
 from aiperf.report.gather import gather
-from aiperf.verify import CheckResult, Verification, verify
+from aiperf.rules.decide import WEIGHTS_GONE
+from aiperf.verify import CheckResult, Verification, decisions, verify
 from tests.builders.forged_journal import Line, lines_of, write
 
 REAL = lines_of(Path(__file__).parents[1] / "golden" / "resumed-v4.jsonl")
@@ -250,3 +253,11 @@ def test_a_broken_chain_is_answered_with_its_line_and_the_reason(
 
     output = capsys.readouterr().out
     assert "journal damaged at line" in output and "its hash does not follow" in output
+
+
+def test_former_words_of_a_decision_are_the_same_decision() -> None:
+    now = TrialFailed(at=1.0, trial=7, reason=f"the weights of its parent, trial 3, {WEIGHTS_GONE}", cause="machine")
+    former = msgspec.structs.replace(now, reason="the weights of its parent, trial 3, went while it waited")
+
+    assert decisions._are_one(now, former)
+    assert not decisions._are_one(now, msgspec.structs.replace(former, reason="other words"))

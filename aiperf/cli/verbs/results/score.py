@@ -29,7 +29,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.json:
         figures = asdict(report.score) | {
             "warnings": list(map(asdict, report.warnings)),
-            "ranking": list(map(asdict, report.breaches)),
+            "breaches": list(map(asdict, report.breaches)),
+            "ranking": list(map(asdict, report.breaches)),  # former name, until the next release
             "losses": None if report.losses is None else asdict(report.losses),
             "energy": None if report.energy is None else asdict(report.energy),
         }

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.accounting.no_score import NoScore, no_score
 from aiperf.accounting.score import score
+from aiperf.accounting.score_texts import NoScore, no_score
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent, RunEnded, TrialFailed, WorkerLost, WorkerNotStarted
 from aiperf.journal.journal import read

@@ -17,7 +17,7 @@ from aiperf.config import RunConf
 from aiperf.data.description import DataSet
 from aiperf.errors import BadConfiguration
 from aiperf.files import shown, what_is_wrong_with
-from aiperf.rules.changes.checkpoints import RETAINED
+from aiperf.rules.changes import RETAINED
 from aiperf.units import count, size
 from morphism import Architecture, cost_of
 

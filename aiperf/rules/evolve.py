@@ -8,7 +8,7 @@ from typing import assert_never
 from aiperf.journal import events
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.legality import check_state
-from aiperf.rules.changes import attempts, checkpoints, transitions, workers
+from aiperf.rules import changes
 from aiperf.rules.state import Run, begin
 
 
@@ -22,39 +22,39 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
         run.at = event.at
     match event:
         case events.Progress():
-            attempts.worked(run, event)
+            changes.worked(run, event)
         case events.EpochFinished():
-            attempts.epoch_finished(run, event)
+            changes.epoch_finished(run, event)
         case events.ProposalRequested():
-            workers.requested(run, event)
+            changes.requested(run, event)
         case events.TrialProposed():
-            workers.proposed(run, event)
+            changes.proposed(run, event)
         case events.TrialRejected():
-            workers.rejected(run, event)
+            changes.rejected(run, event)
         case events.TrialStarted():
-            attempts.started(run, event)
+            changes.started(run, event)
         case events.TrialPrepared():
-            attempts.prepared(run, event)
+            changes.prepared(run, event)
         case events.BatchReduced():
-            attempts.batch_reduced(run, event)
+            changes.batch_reduced(run, event)
         case events.CheckpointWritten():
-            attempts.received(run, event).saved_epoch = event.epoch
+            changes.received(run, event).saved_epoch = event.epoch
         case events.CheckpointNotWritten():
-            attempts.received(run, event).unsaved_epoch = event.epoch
+            changes.received(run, event).unsaved_epoch = event.epoch
         case events.TrialHeartbeat() | events.StepsProfiled():
-            attempts.received(run, event)
+            changes.received(run, event)
         case events.TrialFinished():
-            transitions.finished(run, event)
+            changes.finished(run, event)
         case events.TrialLost():
-            transitions.lose(run, event.trial, event)
+            changes.lose(run, event.trial, event)
         case events.TrialFailed():
-            transitions.failed(run, event)
+            changes.failed(run, event)
         case events.WorkerJoined():
-            workers.joined(run, event)
+            changes.joined(run, event)
         case events.WorkerLost():
-            workers.removed(run, event.worker, event)
+            changes.removed(run, event.worker, event)
         case events.CheckpointDropped():
-            checkpoints.dropped(run, event)
+            changes.dropped(run, event)
         case events.CeilingMeasured():
             run.ceiling = event.batch_size if run.ceiling is None else min(run.ceiling, event.batch_size)
         case events.ImagesSkipped():
@@ -63,7 +63,7 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
             run.ended = None
             run.corrupt.clear()
             for present in list(run.workers):
-                workers.removed(run, present, event)
+                changes.removed(run, present, event)
         case events.RunEnded():
             run.ended = event.reason
         case events.WorkerNotStarted() | events.NodeChecked() | events.ScorePredicted() | events.HelperLost():

@@ -46,7 +46,7 @@ class Trial:
     can_grow: bool = True
     follows: FollowedValues | None = None
     state: TrialState = TrialState.REQUESTED
-    """Changed by `aiperf.rules.changes.transitions.enter` alone."""
+    """Changed by `aiperf.rules.changes.enter` alone."""
     attempt: int = 0
     losses_of_worker: int = 0
     """Attempts that ended alone or with the worker. Losses with a killed driver do not count."""

@@ -13,9 +13,7 @@ import aiperf.accounting.score
 import aiperf.accounting.valid_window
 import aiperf.drive.driver
 import aiperf.drive.session
-import aiperf.rules.changes.attempts
-import aiperf.rules.changes.transitions
-import aiperf.rules.changes.workers
+import aiperf.rules.changes
 import aiperf.rules.decide
 import aiperf.rules.interpret
 import aiperf.rules.state
@@ -82,24 +80,24 @@ def counting_words_of_dead_attempts(patch: pytest.MonkeyPatch) -> None:
 
 
 def retrying_without_end(patch: pytest.MonkeyPatch) -> None:
-    enter = aiperf.rules.changes.transitions.enter
+    enter = aiperf.rules.changes.enter
 
     def never_ending(run: Run, trial: Trial, state: TrialState) -> None:
         enter(run, trial, state)
         if run.ending.pop(trial.number, run) is None:
             run.lost[trial.number] = None
 
-    patch.setattr(aiperf.rules.changes.transitions, "enter", never_ending)
+    patch.setattr(aiperf.rules.changes, "enter", never_ending)
 
 
 def retrying_at_once_and_again(patch: pytest.MonkeyPatch) -> None:
-    lose = aiperf.rules.changes.transitions.lose
+    lose = aiperf.rules.changes.lose
 
     def twice(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> None:
         lose(run, number, event)
         run.trials[number].attempt += 1
 
-    patch.setattr(aiperf.rules.changes.transitions, "lose", twice)
+    patch.setattr(aiperf.rules.changes, "lose", twice)
 
 
 def _go_on_behind_it(journal: Journal) -> None:
@@ -140,8 +138,8 @@ def resuming_with_workers_that_are_gone(patch: pytest.MonkeyPatch) -> None:
         if isinstance(event, WorkerLost) and event.cause != "released":
             gone(run, number, event)
 
-    gone = aiperf.rules.changes.workers.removed
-    patch.setattr(aiperf.rules.changes.workers, "removed", keep)
+    gone = aiperf.rules.changes.removed
+    patch.setattr(aiperf.rules.changes, "removed", keep)
 
 
 def a_window_off_by_an_interval(patch: pytest.MonkeyPatch) -> None:
@@ -199,13 +197,13 @@ def counting_an_epoch_twice_after_a_loss(patch: pytest.MonkeyPatch) -> None:
 
 
 def beginning_anew_with_a_worker_that_comes_back(patch: pytest.MonkeyPatch) -> None:
-    joined = aiperf.rules.changes.workers.joined
+    joined = aiperf.rules.changes.joined
 
     def as_new(run: Run, event: WorkerJoined) -> None:
         run.absent.clear()
         joined(run, event)
 
-    patch.setattr(aiperf.rules.changes.workers, "joined", as_new)
+    patch.setattr(aiperf.rules.changes, "joined", as_new)
 
 
 def deciding(patch: pytest.MonkeyPatch, change: Callable[[Run, AnyEvent], AnyEvent | None]) -> None:
@@ -220,11 +218,11 @@ def deciding(patch: pytest.MonkeyPatch, change: Callable[[Run, AnyEvent], AnyEve
 
 
 def asking_long_before_the_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.rules.changes.attempts, "nears_its_end", lambda procedure, round_, losses: True)
+    patch.setattr(aiperf.rules.changes, "nears_its_end", lambda procedure, round_, losses: True)
 
 
 def asking_only_when_a_trial_is_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.rules.changes.attempts, "nears_its_end", lambda procedure, round_, losses: False)
+    patch.setattr(aiperf.rules.changes, "nears_its_end", lambda procedure, round_, losses: False)
 
 
 def asking_for_spares_before_anything_is_known(patch: pytest.MonkeyPatch) -> None:

@@ -25,9 +25,8 @@ from aiperf.journal.journal import NAME, read
 from aiperf.report.write import report_of, write
 from aiperf.units import count
 from aiperf.verify import verify
-from aiperf.verify.lines import read_lines
 from aiperf.verify.replayed_rules import follow
-from aiperf.verify.verification import DEFAULT, samples_of
+from aiperf.verify.verification import DEFAULT, read_lines, samples_of
 from benchmarks.pairs import describe_machine
 
 

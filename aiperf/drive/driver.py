@@ -16,12 +16,11 @@ from aiperf.journal.messages import Drop, Message, Order, ProposalFailed, Propos
 from aiperf.rng import derive
 from aiperf.rules.decide import decide
 from aiperf.rules.evolve import evolve
+from aiperf.rules.followed import ReplayQueue, answer
 from aiperf.rules.interpret import interpret
 from aiperf.rules.limits import progress_seconds
-from aiperf.rules.observations import observations
 from aiperf.rules.procedure import epoch_limit, patience
-from aiperf.rules.proposals import check
-from aiperf.rules.replay_queue import ReplayQueue, answer
+from aiperf.rules.proposals import check, observations
 from aiperf.rules.state import Run
 from aiperf.shell_command import resuming
 from searchers.history import History, Observation

@@ -28,9 +28,8 @@ from aiperf.own_files import NotOwn, read_own
 from aiperf.planning.following import Following, followed_again
 from aiperf.planning.plan import Plan, first_event, new_folder
 from aiperf.rules.evolve import evolve
-from aiperf.rules.observations import observations
-from aiperf.rules.proposals import check_rules
-from aiperf.rules.replay_queue import ReplayQueue
+from aiperf.rules.followed import ReplayQueue
+from aiperf.rules.proposals import check_rules, observations
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
 from aiperf.shell_command import resuming

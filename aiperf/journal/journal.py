@@ -34,8 +34,8 @@ from aiperf.errors import (
 from aiperf.files import NO_LOCKS, bounded_lines, shown, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, AnyEvent, EpochFinished, Interval, Progress, RunResumed, RunStarted
 from aiperf.journal.legality import check_ranges, check_ranges_of_line
-from aiperf.journal.other_files import HEAD, why_no_journal
 from aiperf.journal.sealed_log import (
+    HEAD,
     LONGEST_LINE,
     LONGEST_TEXT,
     ORIGIN,
@@ -44,6 +44,7 @@ from aiperf.journal.sealed_log import (
     SealedLines,
     check_object,
     sealed,
+    why_no_journal,
 )
 from aiperf.journal.validator import Validator
 from aiperf.run_warning import RunWarning

@@ -8,7 +8,7 @@ from pathlib import Path
 from aiperf.errors import NoSuchRun, NotAJournal
 from aiperf.files import given_path, shown, what_is_wrong_with
 from aiperf.journal.journal import NAME
-from aiperf.journal.other_files import HEAD, why_no_journal
+from aiperf.journal.sealed_log import HEAD, why_no_journal
 
 
 def run_folder(word: str, runs: str = "runs") -> Path:

@@ -17,7 +17,7 @@ from aiperf.ranking.known_images import known_images
 from aiperf.report.architecture import starting_network
 from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation
-from aiperf.rules.replay_queue import FOLLOW
+from aiperf.rules.followed import FOLLOW
 from aiperf.rules.search_space import recorded
 from aiperf.train.batch_sizes import bounds
 from morphism import DETECTORS, STARTS, Architecture, Budget, IllegalGraph, start_of

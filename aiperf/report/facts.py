@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from aiperf.accounting.accelerator_time import TimeBreakdown
-from aiperf.accounting.availability import Availability
+from aiperf.accounting.accelerator_time import Availability, TimeBreakdown
 from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.score import CurvePoint, Score, Settled
 from aiperf.accounting.score_texts import NoScore

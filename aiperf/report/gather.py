@@ -13,11 +13,11 @@ import numpy.typing as npt
 from aiperf.accounting.accelerator_time import (
     TimeBreakdown,
     accelerator_time,
+    availability,
     seconds_present,
     spans,
     time_breakdown,
 )
-from aiperf.accounting.availability import availability
 from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score, settled
 from aiperf.accounting.score_texts import no_score, score_warnings
 from aiperf.accounting.step_breakdown import step_breakdown

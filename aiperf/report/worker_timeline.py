@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.accounting.presence import WorkerPresence
-from aiperf.accounting.work_log import WorkLog
+from aiperf.accounting.work_log import WorkerPresence, WorkLog
 from aiperf.report.facts import Bar, Gantt
 
 MOST_BARS_ROWS = 40

@@ -11,9 +11,9 @@ from itertools import islice, repeat
 
 from aiperf.journal import events
 from aiperf.rng import derive
+from aiperf.rules.followed import ReplayQueue
 from aiperf.rules.interpret import end
 from aiperf.rules.procedure import end_of_trial
-from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
 
 WEIGHTS_GONE = "were dropped or lost before it started"

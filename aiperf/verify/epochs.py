@@ -12,8 +12,7 @@ from aiperf.errors import AiperfError
 from aiperf.journal.events import CheckpointWritten, EpochFinished, RunStarted, TrialProposed
 from aiperf.train.trainer_config import TrainerConf, learning_rate
 from aiperf.units import noun
-from aiperf.verify.attempts import Attempts, OpenAttempt, whole_epoch
-from aiperf.verify.check import Check, CheckResult, handles
+from aiperf.verify.check import Attempts, Check, CheckResult, OpenAttempt, handles, whole_epoch
 from morphism import DamagedGraphFile, Detector, decode_architecture
 
 IMAGES = "an epoch has all training images that fill whole steps, and all validation images"

@@ -25,9 +25,8 @@ from aiperf.journal.events import (
     WorkerJoined,
 )
 from aiperf.journal.messages import ProposalFailed, ProposalReturned
-from aiperf.rules.observations import observations
-from aiperf.rules.proposals import Proposer, check, check_rules, counts_of, make, returned
-from aiperf.rules.replay_queue import ReplayQueue, answer
+from aiperf.rules.followed import ReplayQueue, answer
+from aiperf.rules.proposals import Proposer, check, check_rules, counts_of, make, observations, returned
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run
 from aiperf.system.describe import versions

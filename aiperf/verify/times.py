@@ -13,8 +13,7 @@ from aiperf.errors import AiperfError
 from aiperf.journal import events
 from aiperf.journal.events import EpochFinished, Progress, RunResumed, RunStarted, Work
 from aiperf.rules.limits import limits_of
-from aiperf.verify.attempts import Attempts
-from aiperf.verify.check import Check, CheckResult, handles
+from aiperf.verify.check import Attempts, Check, CheckResult, handles
 
 LAW = "a worker is declared lost, and a proposal rejected, after limits.silence_seconds without a message"
 GENERATOR = "a proposal is lost with its generator, whose loss has a line of its own"

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.accounting.accelerator_time import accelerator_time
-from aiperf.accounting.availability import availability, planned_accelerators
-from aiperf.accounting.presence import WorkerPresence
+from aiperf.accounting.accelerator_time import accelerator_time, availability, planned_accelerators
 from aiperf.accounting.score import score
 from aiperf.accounting.valid_window import Window, window
-from aiperf.accounting.work_log import WorkLog, work_log
+from aiperf.accounting.work_log import WorkerPresence, WorkLog, work_log
 from aiperf.journal.events import RunStarted, TrialLost
 from tests.builders.journal import begun, one_trial, prepared, started
 

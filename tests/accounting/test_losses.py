@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.accounting.accelerator_time import accelerator_time, spans
-from aiperf.accounting.availability import availability
+from aiperf.accounting.accelerator_time import accelerator_time, availability, spans
 from aiperf.accounting.losses import MEANINGS, AcceleratorPeak, Waterfall, waterfall
 from aiperf.accounting.score import score
 from aiperf.accounting.valid_window import window

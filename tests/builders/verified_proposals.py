@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.rules.evolve import replay
-from aiperf.rules.followed import FollowedHistory, check_followed
+from aiperf.rules.followed import FollowedHistory, ReplayQueue, check_followed
 from aiperf.rules.proposals import Proposer
-from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.verify.proposals import FollowedReplay, ProposalReplay, VerifiedProposal
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.accounting.availability import planned_accelerators
+from aiperf.accounting.accelerator_time import planned_accelerators
 from aiperf.journal.events import (
     CheckpointWritten,
     EpochFinished,

@@ -13,7 +13,7 @@ OF_ALL = {"cluster.place", "cluster.kinds", "cluster.faults", "cluster.topology"
 """Modules of cluster/ that other packages may import: protocol, list, configuration of faults, and costs of links."""
 CARRIES_OUT = {("aiperf/drive/ray/cluster/invited_hosts.py", "cluster.hosts")}
 """Module that carries out one place by another program, and interprets its answers."""
-READS_JOURNALS = {"aiperf/accounting/availability.py"}
+READS_JOURNALS = {"aiperf/accounting/accelerator_time.py"}
 """Modules that read a journal's plain configuration, which has no class any more."""
 KINDS = {str(kind.kind) for kind in CLUSTERS}
 PLAIN = {"ray"}

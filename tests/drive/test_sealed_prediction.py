@@ -18,7 +18,7 @@ from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, Journal, read
 from aiperf.statistics.predicted_score import FORMAT, ScorePrediction, as_json, release
-from aiperf.verify.lines import read_lines
+from aiperf.verify.verification import read_lines
 from tests.simulate.test_session import configured, journal
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from aiperf.errors import AiperfError, NotAJournal
 from aiperf.journal.journal import NAME, Journal, read
-from aiperf.journal.other_files import why_no_journal
+from aiperf.journal.sealed_log import why_no_journal
 from tests.builders.journal import ended, evaluated, finished, interval, one_trial
 
 

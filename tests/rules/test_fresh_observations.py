@@ -26,8 +26,8 @@ from aiperf.report.fold import collect
 from aiperf.rules.decide import decide
 from aiperf.rules.evolve import evolve
 from aiperf.rules.limits import ScheduleConf
-from aiperf.rules.observations import observations
 from aiperf.rules.procedure import end_of_trial, nears_its_end
+from aiperf.rules.proposals import observations
 from aiperf.rules.state import Run
 from searchers.history import SpareBegan, WithdrawnTrial
 from tests.audit.random_runs import Case, play

@@ -33,7 +33,7 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import read
 from aiperf.journal.legality import LEGAL, IllegalLine, TrialState
 from aiperf.rules.evolve import evolve
-from aiperf.rules.observations import observations
+from aiperf.rules.proposals import observations
 from aiperf.rules.state import Run, begin
 from tests.audit.random_runs import play, random_case
 from tests.builders.forged_journal import body, hash_chained, lines_of

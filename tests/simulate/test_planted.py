@@ -38,9 +38,9 @@ from aiperf.journal.journal import Journal
 from aiperf.journal.legality import TrialState
 from aiperf.journal.messages import Advanced, Message, Train, TrialDone
 from aiperf.rules.evolve import evolve
+from aiperf.rules.followed import ReplayQueue
 from aiperf.rules.interpret import interpret
-from aiperf.rules.observations import observations
-from aiperf.rules.replay_queue import ReplayQueue
+from aiperf.rules.proposals import observations
 from aiperf.rules.state import Run, Trial
 from cluster.faults import (
     CheckpointsUnwrittenConf,

@@ -21,7 +21,7 @@ from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
 from aiperf.report.gather import gather
 from aiperf.rules.decide import WEIGHTS_GONE
-from aiperf.verify import CheckResult, Verification, decisions, verify
+from aiperf.verify import CheckResult, Verification, replayed_rules, verify
 from tests.builders.forged_journal import Line, lines_of, write
 
 REAL = lines_of(Path(__file__).parents[1] / "golden" / "resumed-v4.jsonl")
@@ -259,5 +259,5 @@ def test_former_words_of_a_decision_are_the_same_decision() -> None:
     now = TrialFailed(at=1.0, trial=7, reason=f"the weights of its parent, trial 3, {WEIGHTS_GONE}", cause="machine")
     former = msgspec.structs.replace(now, reason="the weights of its parent, trial 3, went while it waited")
 
-    assert decisions._are_one(now, former)
-    assert not decisions._are_one(now, msgspec.structs.replace(former, reason="other words"))
+    assert replayed_rules._are_one(now, former)
+    assert not replayed_rules._are_one(now, msgspec.structs.replace(former, reason="other words"))

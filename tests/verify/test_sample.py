@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from aiperf.data.visiting_order import training_steps
 from aiperf.verify import verification, verify
-from aiperf.verify.attempts import whole_epoch
-from aiperf.verify.check import CheckResult
-from aiperf.verify.lines import read_lines
-from aiperf.verify.verification import drawn, expected
+from aiperf.verify.check import CheckResult, whole_epoch
+from aiperf.verify.verification import drawn, expected, read_lines
 from tests.builders.forged_journal import Line, lines_of, write
 
 GOLDEN = Path(__file__).parents[1] / "golden"

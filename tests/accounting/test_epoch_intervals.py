@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.score import score
+from aiperf.accounting.score_texts import score_warnings
 from aiperf.accounting.work_log import work_log
 from aiperf.data.description import DataSet
 from aiperf.journal.events import AnyEvent, EpochFinished, Interval, Progress, ProposalRequested, TrialProposed
@@ -153,7 +154,10 @@ def test_recorded_journal_scores_the_same_in_the_new_form(journal: Path) -> None
     events = in_one_line(read(journal))
     assert any(isinstance(event, EpochFinished) and event.interval is not None for event in events)
 
-    scored = json.loads(json.dumps(asdict(score(work_log(events)))))
+    folded = work_log(events)
+    result = score(folded)
+    warnings = [asdict(warning) for warning in score_warnings(folded, result)]
+    scored = json.loads(json.dumps(asdict(result) | {"warnings": warnings}))
 
     beside = ("flops_per_second_interval", "interval_method", "interval_basis")  # a statistic of a newer method
     assert {name: scored[name] for name in recorded if name not in beside} == {

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 
 from aiperf.data.crops import Box, CentreCrop
-from aiperf.data.decode import Corrupt, check, decode
+from aiperf.data.decode import Corrupt, check, decode, decoding_threads
 from tests.builders.data_set import make, picture
 
 ROOT = Path(__file__).parents[2]
@@ -121,3 +122,13 @@ def test_decoding_threads_open_no_teams_of_threads(tmp_path: Path) -> None:
     )
 
     assert more <= 3, "a thread for each core decodes, and nothing else begins"
+
+
+def test_only_decoding_threads_compute_with_one_thread() -> None:
+    before = torch.get_num_threads()
+
+    with decoding_threads(2) as pool:
+        of_threads = set(pool.map(lambda _: torch.get_num_threads(), range(8)))
+
+    assert of_threads == {1}
+    assert torch.get_num_threads() == before

@@ -84,7 +84,7 @@ _MEANINGS = {
     "training": "forward, backward and update steps",
     "communication": "exchange of gradients that the backward pass did not hide",
     "validation": "validation steps",
-    "input": "waiting for input data",
+    "input": "waiting for input",
     "checkpoint": "training stopped for a checkpoint",
     "start": "from the order to a network with its weights",
     "compile": "compiling, and measuring the speed of the compiled network",

@@ -93,7 +93,7 @@ MEANINGS = {
     "clocks": "training steps at a lower clock than that of the peak",
     "kernels": "training steps at that clock: kernels, memory and launches below the peak",
     "clocks and kernels": "training steps below the peak; the two can be separated only with telemetry of the clocks",
-    "input": "waiting for input data",
+    "input": "waiting for input",
     "communication": "exchange of gradients that the backward pass did not hide",
     "evaluation": "validation steps, minus the value of their counted operations",
     "checkpoints": "training stopped for a checkpoint",

@@ -1,7 +1,4 @@
-"""Accelerator-seconds of a run by activity, and the accelerators present over it (docs/benchmark.md).
-
-Each second of a present accelerator is in exactly one activity.
-"""
+"""Accelerator-seconds by activity, of which each second of a present accelerator has one, and the accelerators present."""
 
 from __future__ import annotations
 
@@ -149,10 +146,7 @@ def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
 
 
 def time_breakdown(spent: AcceleratorTime) -> TimeBreakdown:
-    """Shares are of (maximum of simultaneously present accelerators × window).
-
-    The last line is the unexplained rest, negative if activities overlap.
-    """
+    """Shares are of (maximum of simultaneously present accelerators × window). The rest is negative if activities overlap."""
     whole = spent.accelerators * spent.window_seconds
     names = ("training", "communication", "validation", "input", "checkpoint")
     amounts = {name: getattr(spent.counted, name) + getattr(spent.repeated, name) for name in names}
@@ -230,10 +224,7 @@ class WorkerSpan:
 
 
 def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[WorkerSpan, ...]]:
-    """Return the activities of each worker without overlap, also before `inside.start`. Open spans end at `inside.end`.
-
-    If a late message makes two spans overlap, the earlier one has priority.
-    """
+    """Return the activities of each worker, also before `inside.start`. Of two spans that overlap the earlier has priority."""
     found: dict[int, list[WorkerSpan]] = {}
     for worker, start, end, is_again in zip(*_stretches(work_log), strict=True):
         found.setdefault(worker, []).append(WorkerSpan(start, end, "done again" if is_again else "epochs"))

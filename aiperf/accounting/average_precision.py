@@ -29,11 +29,7 @@ class ImageDetections:
 
 
 def mean_average_precision(images: Sequence[ImageDetections]) -> float:
-    """Return mAP@0.5, 0..1: the mean over classes of the precision at 101 recall points.
-
-    Classes without a true box do not count. Between detections with equal scores, the order of `images` decides. Raise
-    BadConfiguration if no image has a true box, or if pycocotools is missing.
-    """
+    """Return mAP@0.5, 0..1, at 101 recall points, over classes with a true box. The order of `images` decides ties."""
     if not any(len(image.truth) for image in images):
         raise BadConfiguration(
             f"mean average precision needs true boxes, but found none in {len(images)} images: choose a data set "

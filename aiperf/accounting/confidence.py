@@ -72,11 +72,7 @@ def evenness(work_log: WorkLog, inside: Window) -> Evenness:
 
 
 def evenness_of(work: Work, inside: Window, down_seconds: float, units: str = "trials") -> Evenness:
-    """Return the interval of `work` inside the window ÷ its length, or a reason for none.
-
-    None without work, below 10 h, for fewer than 8 consecutive units, after a single lasting change of the rate, or with time
-    without a driver. `units`: 'trials' or 'epochs', for the reason.
-    """
+    """Return the 95 % interval of `work` inside the window ÷ its length, or a reason for none."""
     if inside.seconds <= 0:
         return Evenness(None, "no valid window")
     score = float(np.sum(work.flops * share_inside(work.start, work.end, inside))) / inside.seconds
@@ -108,10 +104,7 @@ def evenness_of(work: Work, inside: Window, down_seconds: float, units: str = "t
 
 
 def units_in_a_row(work: Work, inside: Window) -> float:
-    """Return how many units of typical length fit into the window, one after the other.
-
-    Typical length: Σ length² ÷ Σ length over the units that overlap with the window. Long units therefore have more weight.
-    """
+    """Return how many units of typical length (Σ length² ÷ Σ length) fit into the window, one after the other."""
     reaches = (work.end > inside.start) & (work.start < inside.end)
     if not reaches.any():
         return 0.0
@@ -143,10 +136,7 @@ def rates(work: Work, inside: Window, blocks: int) -> Real:
 
 
 def single_step(rate: Real) -> tuple[int, float] | None:
-    """Return (index of the first part after the step, change of the mean rate) of the only lasting step.
-
-    None without a step, or with several: these are a repeated disturbance, which the interval includes.
-    """
+    """Return (index of the first part after the only lasting step, change of the mean rate). None for none or several."""
     block = _step(rate)
     if block is None:
         return None

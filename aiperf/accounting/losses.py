@@ -1,8 +1,4 @@
-"""Loss waterfall: division of the difference between the accelerators' peak FLOPS and the score into its causes.
-
-Every second of every planned accelerator has the same price, its dense peak. The order of the parts therefore does not
-matter. Sums are exact fractions that are rounded once for display. Definition: docs/report.md.
-"""
+"""Loss waterfall from the accelerators' peak to the score. All seconds have one price, so the order does not matter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Score of a run: counted operations inside the valid window ÷ its length, from its work log (docs/benchmark.md).
-
-An interval across an edge counts in proportion. Time while a killed run is down is included.
-"""
+"""Score: counted operations inside the valid window ÷ its length. An interval across an edge counts in proportion."""
 
 from __future__ import annotations
 
@@ -106,10 +103,7 @@ def regulated(flops_per_second: float, error: float) -> float:
 
 
 def error_at(work_log: WorkLog, moment: float) -> float | None:
-    """Return the error, 0..1: 1 − best top-1 accuracy of the counted evaluations that ended by `moment`.
-
-    At least 1/(2·validation images). None before the first evaluation, and for another metric.
-    """
+    """Return 1 − best counted top-1 accuracy by `moment`, at least 1/(2·validation images). None for another metric."""
     assert work_log.started is not None
     best = quality_at(work_log, moment)
     if best is None or work_log.started.metric != "top1":
@@ -138,10 +132,7 @@ def busy_share(work_log: WorkLog, inside: Window) -> float | None:
 
 
 def capacity(work_log: WorkLog) -> int:
-    """Return the maximum number of accelerators (on processors: ranks) present at the same time.
-
-    A worker counts with the accelerators that it had when it joined.
-    """
+    """Return the maximum number of accelerators present at the same time, by their number when the worker joined."""
     changes = [(presence.joined, presence.ranks) for presence in work_log.presences]
     changes += [(presence.left, -presence.ranks) for presence in work_log.presences if presence.left is not None]
     most = present = 0
@@ -200,10 +191,7 @@ class Settled:
 
 
 def settled(curve: Sequence[CurvePoint], inside: Window, shares: Sequence[float] = SHARES) -> tuple[Settled, ...]:
-    """Return, for each share, the seconds from which the running score stays within ± that share of its final value.
-
-    Empty without work in the window. The result does not prove that a longer run would keep the value.
-    """
+    """Return, for each share, the seconds from which the running score stays within ± that share of its final value."""
     points = [(point.at, point.flops_per_second) for point in curve if point.flops_per_second is not None]
     if not points or not points[-1][1]:
         return ()

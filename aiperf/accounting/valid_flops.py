@@ -110,10 +110,7 @@ def exchange_exponent(first: tuple[float, float], second: tuple[float, float]) -
 
 
 def sampling_share(quality: float, images: int, exponent: int) -> float | None:
-    """Return the half width of the 95 % interval of quality^exponent, as a share of its value.
-
-    Delta method on the binomial distribution of `images` independent images. None for a quality of 0.
-    """
+    """Return the relative half width of the 95 % interval of quality^exponent (delta method). None for a quality of 0."""
     if quality <= 0:
         return None
     return NORMAL_QUANTILE * exponent * math.sqrt((1.0 - quality) / (quality * images))
@@ -127,10 +124,7 @@ def fixed_network_result(
     *,
     is_published_workload: bool,
 ) -> FixedNetworkResult | None:
-    """`fp32_peak`: of all accelerators, in FLOPS.
-
-    None without a target, before the first evaluation, or if that was at 0 s.
-    """
+    """None without a target, before the first evaluation, or if that was at 0 s. `fp32_peak`: of all accelerators."""
     assert work_log.started is not None
     if target is None or not epochs:
         return None

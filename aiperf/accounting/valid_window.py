@@ -35,10 +35,7 @@ def window(work_log: WorkLog, at: float | None = None) -> Window:
 
 
 def share_inside(start: Real, end: Real, inside: Window) -> Real:
-    """Return the share of each interval inside a window, shape (intervals,).
-
-    An interval of length 0 has share 1 if it is after the window's start and at most at its end, else 0.
-    """
+    """Return the share of each interval inside a window. One of length 0 counts after its start, at most at its end."""
     length = end - start
     overlap = np.minimum(end, inside.end) - np.maximum(start, inside.start)
     moment = ((end > inside.start) & (end <= inside.end)).astype(np.float64)

@@ -216,19 +216,12 @@ def _decoded(body: bytes) -> AnyEvent:
 
 
 def read(path: Path, until: int | None = None) -> Reader:
-    """Return a reader of a journal or of a run's folder. `until`: lines to read, None for all.
-
-    The iteration raises NoSuchRun (no journal or no complete first line), NotAJournal and JournalDamaged (a line was changed,
-    breaks a rule or is missing, or another schema).
-    """
+    """Return a reader of a journal or of a run's folder. It raises NoSuchRun, NotAJournal and JournalDamaged."""
     return Reader(path / NAME if path.is_dir() else path, until)
 
 
 def read_again(path: Path, leave_out: type[AnyEvent]) -> Iterator[AnyEvent | None]:
-    """Yield the events once more, without checks, after a `Reader` has read them all.
-
-    None is yielded for events of type `leave_out`, whose lines are not decoded, and for an incomplete last line.
-    """
+    """Yield the events once more, unchecked. None stands for those of type `leave_out`, which are not decoded."""
     decode, tail = _decoder.decode, TAIL
     begins = b'{"event":"' + leave_out.__name__.encode() + b'"'
     with path.open("rb", buffering=1 << 20) as file:
@@ -242,10 +235,7 @@ def read_again(path: Path, leave_out: type[AnyEvent]) -> Iterator[AnyEvent | Non
 
 @contextmanager
 def folding(events: Iterable[AnyEvent]) -> Iterator[None]:
-    """Convert errors of a fold over a `Reader` to JournalDamaged with the line's number.
-
-    Used for values that the validator does not check, such as the limits of a configuration or a morph.
-    """
+    """Convert errors of a fold over a `Reader`, of values that the validator does not check, to JournalDamaged."""
     try:
         yield
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError, AssertionError, struct.error) as error:
@@ -317,11 +307,7 @@ class Journal:
         return Cut(rest.count(b"\n"), hashlib.sha256(rest).hexdigest(), kept)
 
     def append(self, events: Sequence[AnyEvent]) -> None:
-        """Write `events`, and return after they are on disk: all of them or none.
-
-        Raise JournalNotWritten, JournalTakenAway if another program removed, replaced or changed the file, and IllegalLine for
-        a number out of its range.
-        """
+        """Write all `events` to the disk, or none. Raise JournalNotWritten, JournalTakenAway, or IllegalLine for a range."""
         if not events:
             return
         chain, written = self._chain, bytearray()
@@ -444,10 +430,7 @@ _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPN
 
 
 def locked(file: IO[bytes], path: Path) -> bool:
-    """Lock an open file until it is closed. False if its file system has no locks.
-
-    Raise JournalInUse if another driver has locked it, and JournalNotLocked if the lock failed.
-    """
+    """Lock an open file until it is closed. False without locks. Raise JournalInUse, or JournalNotLocked if it failed."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

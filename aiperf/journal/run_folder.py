@@ -12,10 +12,7 @@ from aiperf.journal.sealed_log import HEAD, why_no_journal
 
 
 def run_folder(word: str, runs: str = "runs") -> Path:
-    """Return the folder of the run that `word` names: its folder, its journal, or a folder in `runs`.
-
-    Raise NoSuchRun if there is none, and NotAJournal if `word` names another file.
-    """
+    """Return the folder of a run, by its path, its journal's or its name in `runs`. Raise NoSuchRun or NotAJournal."""
     named = given_path(word)
     places = (named, given_path(runs) / word)
     for folder in places:

@@ -1,7 +1,4 @@
-"""Append-only log of JSON lines, each with the SHA-256 over the hash of the line before and its own JSON.
-
-{"event":"RunStarted",…,"chain":"<64 hexadecimal digits>"}
-"""
+"""Append-only log of JSON lines. The last member, `chain`, is the SHA-256 over the one before and the line's own JSON."""
 
 from __future__ import annotations
 
@@ -73,10 +70,7 @@ def _check_texts(values: Iterable[Any]) -> None:
 
 
 class SealedLines(Generic[Record]):
-    """Checked records of a sealed log. lines, end, chain and torn describe the log after the iteration.
-
-    The iteration raises LineRefused for a line with a wrong seal, no record or a refused record.
-    """
+    """Checked records of a sealed log. The iteration raises LineRefused. lines, end, chain and torn describe it afterwards."""
 
     def __init__(
         self,

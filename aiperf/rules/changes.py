@@ -192,10 +192,7 @@ def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> N
 
 
 def settle(run: Run, trial: Trial, state: TrialState) -> None:
-    """Move a trial to its final state.
-
-    The parent keeps a withdrawn child of a run that follows another: such a trial is trained later.
-    """
+    """Move a trial to its final state. A withdrawn one of a run that follows another still counts: it is trained later."""
     enter(run, trial, state)
     run.settled += 1
     # 50,000 finished trials stay in memory, so the fields of a running trial are released.
@@ -255,10 +252,7 @@ def removed(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
 
 
 def _taken_over(run: Run, host: str) -> int:
-    """Return the round of a worker lost on the same host, otherwise of the one lost first, otherwise 0.
-
-    The host of the worker lost first may have returned under another name.
-    """
+    """Return the round of a worker lost on the same host, otherwise of the one lost first, otherwise 0."""
     if not run.absent:
         return 0
     predecessor = run.absent_on[host][0] if host in run.absent_on else next(iter(run.absent))

@@ -1,8 +1,4 @@
-"""Next decisions of a run, as a function of its state and the time.
-
-Only the ordered sets that events maintain are examined, never all workers: a decision costs the same for one worker and for
-four thousand.
-"""
+"""Next decisions of a run, at a cost that does not depend on the number of workers: only ordered sets are examined."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Trials of an earlier run that another run trains again (follows), and the queue of those still to be trained.
-
-The queue is a function of this run's journal. A trial is ready after its parent has finished or failed in this run, because it
-inherits the parent's weights. The next one is the first ready one in the order of the followed run.
-"""
+"""Trials of an earlier run that another run trains again, and their queue: each is ready once its parent is settled here."""
 
 from __future__ import annotations
 
@@ -133,11 +129,7 @@ SAME = ("fingerprint", *COUNTS)
 def answer(
     replay: ReplayQueue, history: History, request: ProposalRequested, at: float
 ) -> TrialProposed | TrialRejected:
-    """Return the requested trial of the followed run as a proposal of this run, or a rejection.
-
-    Rejected if the parent's weights are missing, the batch exceeds the measured largest batch, the morphs are illegal, or
-    fingerprint or counts differ from those of the followed run.
-    """
+    """Return the requested trial of the followed run as a proposal of this run, or a rejection: it would be other work here."""
     assert request.follows is not None, "a run that follows asks for nothing else"
     wanted = replay.trial(request.follows)
     parent = None if wanted.proposal.parent is None else replay.here.get(wanted.proposal.parent)
@@ -241,10 +233,7 @@ class FollowedHistory:
 
 
 def followed(events: Iterable[AnyEvent]) -> FollowedHistory:
-    """Return the trials that another run can train again. Rejected, failed and never started ones are left out.
-
-    A trial that the end of the run cut off is followed up to the maximum of its round: the epoch of an early stop is unknown.
-    """
+    """Return the trials to train again. A trial that the end of the run cut off is followed up to its round's maximum."""
     order: dict[int, None] = {}
     proposals: dict[int, TrialProposed] = {}
     joined: list[WorkerJoined] = []

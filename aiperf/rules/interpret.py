@@ -1,7 +1,4 @@
-"""Conversion of messages to journal events, by the state of the run and the driver's clock.
-
-Sums become intervals that tile the attempt's time: an interval ends when its message arrives. The worker's clock is not used.
-"""
+"""Conversion of messages to journal events. An interval ends when its message arrives: the worker's clock is not used."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ FILES_OF_A_LINE = 100
 
 
 def interpret(run: Run, message: messages.Message, now: float) -> list[events.AnyEvent]:
-    """Return the events of a message that arrives at `now`. Empty if it is late, repeated or reports nothing new.
-
-    Answers to a request for a proposal are not accepted: the driver checks them first.
-    """
+    """Return the events of a message that arrives at `now`. Empty if it is late or repeated, or reports nothing new."""
     match message:
         case messages.CorruptImagesFound():
             return _skipped(run, message, now)

@@ -45,10 +45,7 @@ def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: flo
 
 
 def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float], epochs: int | None = None) -> str | None:
-    """Return the reason for which a trial ends now: 'epochs', 'early stop' or 'followed'. None if it continues.
-
-    `epochs`: exact number of epochs of a followed trial, which ends after them for any losses. None for other trials.
-    """
+    """Return 'epochs', 'early stop' or 'followed' (after exactly `epochs`) if a trial ends now. None if it continues."""
     if epochs is not None:
         return "followed" if len(losses) >= epochs else None
     if len(losses) >= epoch_limit(schedule, round_):
@@ -136,10 +133,7 @@ class _Curve:
 
 
 def _fit(curve: _Curve, exponent: float) -> tuple[float, float, float]:
-    """Return squared error, a and c of the best c − a·x^(−b) at a given b, with c ≤ 1 and a ≥ 0.
-
-    The error is computed from sums over u = x^(−b), without another loop over the curve: a run has thousands of curves.
-    """
+    """Return squared error, a and c of the best c − a·x^(−b) at a given b, from sums: a run has thousands of curves."""
     basis = list(map(pow, curve.epochs, repeat(-exponent)))
     total, squares = fsum(basis), fsum(map(mul, basis, basis))
     together = fsum(map(mul, basis, curve.deviations))

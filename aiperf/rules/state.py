@@ -172,10 +172,7 @@ class Run:
         return self.start is None and self.start_failures < self.limits.attempts
 
     def short_of(self, worker: Worker) -> tuple[int, int]:
-        """Return the number of proposals that a worker lacks: (for its next trial, as spares).
-
-        Spares follow the first finished trial: before that a search has no observations.
-        """
+        """Return the proposals that a worker lacks: (for its next trial, as spares, which follow the first finished trial)."""
         is_due = worker.trial is None or worker.nears_end
         held = len(worker.requested) + len(worker.waiting)
         spares = 0 if self.started.follows is not None else (self.limits.spares if self.finished else 0)

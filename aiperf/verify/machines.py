@@ -1,7 +1,4 @@
-"""Checks of machines: equal descriptions in all places, ranks, and training rates.
-
-The driver, its preflight and each worker describe their hosts independently. A change in all places is not found here.
-"""
+"""Checks of machines: independent descriptions of a host are equal, ranks, and training rates."""
 
 from __future__ import annotations
 

@@ -61,11 +61,7 @@ class QualityAudit:
 
 
 def audit(folder: Path, root: str | None = None, detections: Path | None = None) -> QualityAudit:
-    """Evaluate the last checkpoint in the journal that still exists again.
-
-    Raise NoCheckpoint, DamagedCheckpoint, BadConfiguration (another data set or start, or `detections` exists), DataError or
-    JournalDamaged.
-    """
+    """Evaluate the last checkpoint in the journal that still exists. Raise NoCheckpoint, DamagedCheckpoint, DataError."""
     epochs: dict[tuple[int, int], EpochFinished] = {}
     saved: list[EpochFinished] = []
     precisions: dict[int, str] = {}

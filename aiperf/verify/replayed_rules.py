@@ -1,7 +1,4 @@
-"""Second pass by the rules of the run, for the checks of decisions, networks, proposals and results.
-
-Intervals of work, most lines, do not matter to these checks and are not decoded (`read_again`).
-"""
+"""Second pass by the rules of the run. Intervals of work do not matter to its checks and are not decoded."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Checks of times: intervals of work, start of the valid window, clock across restarts, silences.
-
-Workers report at the first step after an edge of the window. If an edge was moved afterwards, intervals contain it without an
-end there. This needs intervals that are long compared with a step.
-"""
+"""Checks of times: intervals of work, their ends at an edge of the window, clock across restarts, silences."""
 
 from __future__ import annotations
 
@@ -149,10 +145,7 @@ class Intervals(Check):
 
 
 class Edges(Check):
-    """Check that intervals end at the start of the valid window.
-
-    Late ends are contradictions if they are most of the examined ones, and at least 3 are late or one by more than 10 s.
-    """
+    """Late ends are contradictions if they are most, and at least 3 are late or one by more than 10 s."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._running = attempts.running

@@ -146,10 +146,7 @@ def _rank(chain: str, number: int) -> bytes:
 
 
 def expected(path: Path) -> tuple[str, list[int]]:
-    """Return (last hash, answered proposals) from a fast scan, right for every journal that a driver wrote.
-
-    Compare it with the parsed lines: a forger can write lines in another form.
-    """
+    """Return (last hash, answered proposals) from a fast scan. Compare it: a forger can write lines in another form."""
     numbers: list[int] = []
     last = b""
     with path.open("rb", buffering=1 << 20) as file:

@@ -108,12 +108,13 @@ def test_first_line_marks_a_simulation_without_host_or_time(tmp_path: Path) -> N
 def test_simulated_run_is_scored_with_a_warning(tmp_path: Path) -> None:
     conf = configured()
 
-    scored = score(work_log(read(journal(conf, tmp_path / NAME))))
+    played = list(read(journal(conf, tmp_path / NAME)))
+    scored = score(work_log(played))
 
     assert isinstance(conf.cluster, SimulatedConf)
     assert scored.valid and scored.flops_per_second is not None
     assert 0.85 < scored.flops_per_second / (conf.cluster.flops * 24) < 1.05
-    assert any("simulated" in warning.text for warning in warnings_of(read(journal(conf, tmp_path / NAME))))
+    assert any("simulated" in warning.text for warning in warnings_of(played))
 
 
 def test_cost_of_faults_is_in_the_time_breakdown(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from aiperf.config import (
     schemas_of_parts,
 )
 from aiperf.errors import BadConfiguration
+from aiperf.journal.options import flat_options
 from aiperf.nearest import nearest_option
 from aiperf.option_limits import limits_of
 from aiperf.ranking.law import written
@@ -181,14 +182,9 @@ def _set_by_choices() -> dict[str, dict[str, Any]]:
         for choice in choices(group):
             file = yaml.safe_load((configuration_folder() / group / f"{choice}.yaml").read_text("utf-8"))
             del file["defaults"]
-            for option, value in _flat(file):
+            for option, value in flat_options(file).items():
                 values.setdefault(option, {})[f"{group}={choice}"] = value
     return values
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        yield from _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
 
 
 @cache

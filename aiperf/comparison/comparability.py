@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from aiperf.journal.options import OF_ONE_RUN, without
 from aiperf.report.facts import Report
 from aiperf.report.phrases import flattened
 
-OF_ONE_RUN = frozenset({"name", "runs", "predict", "resume", "resume_until", "dry_run"})
-"""Options that identify a run and do not affect it."""
 OF_SYSTEM = frozenset({"space", "system"})
 """Parts of the configuration that follow from the machine: the planned space, and the site's description."""
 NO_DESCRIPTION = frozenset(
@@ -45,7 +44,7 @@ def _described(report: Report) -> Iterator[tuple[Kind, Mapping[str, str]]]:
     schedule = {"declared length": f"{run.duration_seconds:g} s", "warm-up": f"{run.warmup_seconds:g} s"}
     simulated = {"simulated": "yes" if run.is_simulated else "no"}
     # Options that the benchmark contains are not reported twice.
-    options = {name: value for name, value in run.config.items() if name not in OF_ONE_RUN | {"dataset"} | OF_SYSTEM}
+    options = without(run.config, (OF_ONE_RUN - {"seed"}) | {"dataset"} | OF_SYSTEM)
     of_benchmark = ("schedule.duration_seconds", "schedule.warmup_seconds")
     yield "benchmark", {f"data set's {name}": value for name, value in flattened(run.dataset)} | schedule | simulated
     rules = {"proposal rules": str(run.proposal_rules)}

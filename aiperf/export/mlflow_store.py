@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
 from aiperf.export.record import Curve, RunRecord, Value, trial_parameters, trial_results
-from aiperf.ranking.breaches import options
+from aiperf.journal.options import flat_options
 from aiperf.report.changes import morphs
 from aiperf.report.facts import TrialFacts
 from aiperf.sanitize import sanitize
@@ -71,7 +71,9 @@ def write(record: RunRecord, folder: Path, out: Path) -> Path:
 
 def _run(record: RunRecord) -> LoggedRun:
     run, report = record.report.run, record.report
-    config = {f"config.{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}": value for name, value in options(run.config).items()}
+    config = {
+        f"config.{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}": value for name, value in flat_options(run.config).items()
+    }
     tags = {
         "mlflow.note.content": f"AIPerf run {record.title}; its end: {run.end_reason or 'not in the journal'}",
         "aiperf.simulated": str(run.is_simulated).lower(),

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from aiperf import units
 from aiperf.accounting.valid_flops import target_of
-from aiperf.ranking.breaches import options
+from aiperf.journal.options import OF_ONE_RUN, flat_options, without
 from aiperf.ranking.candidate import IMAGES
 from aiperf.ranking.division import division
 from aiperf.ranking.law import AtMost, written
@@ -27,11 +27,6 @@ CHOICES = frozenset({"dataset.name", "searcher.name", "hpo.name"})
 EXPONENT = "benchmark.exponent"
 WORKLOAD_LAYERS = (7, 9)
 """Layers of HPC AI500 that define the workload of a fixed network."""
-
-OF_ONE_RUN = frozenset(
-    {"name", "runs", "seed", "announcement", "announcement_log", "resume", "resume_until", "dry_run", "space"}
-)
-"""Options that may differ between repeats of one configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +105,20 @@ def _that_matter(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     ranking = division("ranking")
     bounds = {rule.option for rule in ranking.rules if isinstance(rule.law, AtMost)}
     others = {*ranking.free, *ranking.judged, *bounds} - CHOICES
-    for name, value in options(config).items():
+    for name, value in flat_options(config).items():
         if name not in others and name.partition(".")[0] not in others:
             yield name, written(value)
 
 
 def _of_workload(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    for name, value in options(config).items():
+    for name, value in flat_options(config).items():
         if name == EXPONENT or layer_of(name) in WORKLOAD_LAYERS:
             yield name, written(value)
 
 
 def purpose_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the purpose of an announced run: (site, system, data set, declared seconds, 'ranking' or 'other')."""
-    values = options(config)
+    values = flat_options(config)
     parts = [values.get(name) for name in ("system.site", "system.name", "dataset.name", "schedule.duration_seconds")]
     named = (rule for rule in division("ranking").rules if rule.option is not None and rule.option in values)
     is_for_ranking = all(rule.law.holds(values[str(rule.option)], values) for rule in named)
@@ -136,7 +131,7 @@ def purpose_of(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def procedure_of(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
     """Return the SHA-256 digest (hexadecimal) of a run's configuration and source code."""
-    options = {name: value for name, value in config.items() if name not in OF_ONE_RUN}
+    options = without(config, OF_ONE_RUN)
     return hashlib.sha256(json.dumps([options, versions.get("source")], sort_keys=True).encode()).hexdigest()
 
 

@@ -6,11 +6,12 @@ Different options would have no effect and are rejected.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aiperf.config import RunConf, as_plain
 from aiperf.errors import BadConfiguration
+from aiperf.journal.options import option_differences
 from aiperf.ranking.law import written
 
 
@@ -42,21 +43,7 @@ def differences(words: Sequence[str], given: dict[str, Any], held: dict[str, Any
     """
     typed = {word.lstrip("+").partition("=")[0] for word in words}
     return [
-        f"{option}={written(theirs)}, not {written(ours)}"
-        for option, ours, theirs in _pairs(given, held)
-        if typed & {option, option.partition(".")[0]} and ours != theirs
+        f"{each.name}={written(each.second)}, not {written(each.first)}"
+        for each in option_differences(given, held)
+        if typed & {each.name, each.name.partition(".")[0]}
     ]
-
-
-def _pairs(given: dict[str, Any], held: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    for part in given | held:
-        ours, theirs = given.get(part), held.get(part)
-        if isinstance(ours, dict) and isinstance(theirs, dict):
-            yield from ((f"{part}.{name}", ours.get(name), theirs.get(name)) for name in ours | theirs)
-        else:
-            yield part, _choice(ours), _choice(theirs)
-
-
-def _choice(value: Any) -> Any:
-    """Return a group by the name of its choice, which is its first field."""
-    return next(iter(value.values())) if isinstance(value, dict) else value

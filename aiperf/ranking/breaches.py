@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from aiperf.accounting.valid_window import valid_window
+from aiperf.journal.options import flat_options
 from aiperf.ranking.candidate import FACTS, Candidate, chosen, value_of, why_missing
 from aiperf.ranking.division import Division, Rule, Source, division
 from aiperf.ranking.law import Has, Law, written
@@ -62,7 +63,7 @@ def judgements(run: Candidate, by: Division) -> tuple[RuleOutcome, ...]:
         run = replace(
             run, window_seconds=valid_window(run.warmup_seconds, run.duration_seconds, run.duration_seconds).seconds
         )
-    values = options(run.config)
+    values = flat_options(run.config)
     # A configuration without the choice has an unknown outcome by another rule.
     others = {part for part, name in by.chosen.items() if chosen(run.config, part) not in (None, name)}
     return tuple(_judged(rule, run, values, others) for rule in by.rules)
@@ -137,14 +138,3 @@ def _outcome(
         line=line,
     )
     return RuleOutcome(rule, outcome, breach)
-
-
-def options(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a nested configuration as one dict by dotted names: {'a': {'b': 6}} becomes {'a.b': 6}."""
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= options(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat

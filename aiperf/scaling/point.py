@@ -12,6 +12,7 @@ from typing import Any, get_args
 from aiperf.errors import CannotCompare
 from aiperf.journal import events
 from aiperf.journal.journal import read
+from aiperf.journal.options import OF_ONE_RUN, without
 from aiperf.report.exchange import all_reduce_seconds, gradient_bytes
 from aiperf.report.phrases import flattened
 from aiperf.system.peaks import DataType, declared_peak, memory_bandwidth, worker_peak
@@ -20,8 +21,6 @@ LINES = ("arithmetic", "exchange", "waiting", "input", "checkpoint", "unexplaine
 """Lines of a run's time. All but the evaluation are in the time per image."""
 COMMUNICATION = "communication"
 """Exchange and waiting together, for runs without a measured bus bandwidth."""
-OF_ONE_RUN = frozenset({"name", "runs", "seed", "system", "space"})
-"""Parts of the configuration that may differ between equal runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +191,7 @@ def point_of_events(run_events: Iterable[events.AnyEvent], name: str, folder: Pa
         machine=machine,
         proposal=proposed,
         start_graph=first.start_graph,
-        options=dict(flattened({key: value for key, value in first.config.items() if key not in OF_ONE_RUN})),
+        options=dict(flattened(without(first.config, OF_ONE_RUN | {"system"}))),
         epochs=tuple(event for _, event in sorted(epochs.items())),
         training_images=int(dataset["training_images"]),
         target=(first.config.get("benchmark") or {}).get("target_quality"),

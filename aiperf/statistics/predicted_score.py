@@ -14,6 +14,7 @@ import msgspec
 
 from aiperf.given_file import fault_of, read_json
 from aiperf.journal.events import NodeChecked
+from aiperf.journal.options import OF_ONE_RUN, option_differences, without
 from aiperf.statistics.estimate import deviation, quantile
 from aiperf.system.describe import versions
 from aiperf.system.of_run import HASH, PROBE
@@ -22,11 +23,8 @@ FORMAT = 1
 """Version of the JSON of a prediction."""
 _RULE = f"a prediction is the JSON file of `predict --out`, format {FORMAT}"
 _FIX = "name such a file, or write it again with `predict --out`"
-OTHER_OPTIONS = frozenset(
-    {"seed", "name", "runs", "cluster", "executor", "dry_run", "resume", "resume_until", "announcement", "announcement_log",
-     "predict", "storage", "space"}
-)  # fmt: skip
-"""Options that may differ between the prediction and the run: seed, names, folders and the place."""
+NOT_PREDICTED = OF_ONE_RUN | {"cluster", "executor", "storage"}
+"""Parts that may differ between the prediction and the run: those of one run, and the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +102,9 @@ def node_hashes(checks: Iterable[NodeChecked]) -> tuple[str, ...]:
 
 
 def differing_options(content: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-    """Return the sorted names of the options that differ between a prediction and a run.
+    """Return the sorted names of the options, without NOT_PREDICTED, that differ between a prediction and a run.
 
-    `content`: JSON object of the prediction's file. `config`: configuration of the run. Options in OTHER_OPTIONS, such as
-    the seed and the folders, may differ and are not listed.
+    `content`: JSON object of the prediction's file. `config`: configuration of the run.
     """
-    predicted = content["config"]
-    names = (predicted.keys() | config.keys()) - OTHER_OPTIONS
-    return sorted(name for name in names if predicted.get(name) != config.get(name))
+    predicted, own = without(content["config"], NOT_PREDICTED), without(config, NOT_PREDICTED)
+    return sorted(each.name for each in option_differences(predicted, own))

@@ -15,19 +15,16 @@ from aiperf.errors import BadConfiguration, NotAsAnnounced
 from aiperf.files import host_name
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
+from aiperf.journal.options import OF_ONE_RUN, option_differences, without
 from aiperf.planning.plan import check_options
-from aiperf.ranking.breaches import options
 from aiperf.ranking.candidate import announced_seed
 from aiperf.submission.announcement_file import add, log_path, read_log
 from aiperf.submission.announcements import Announcements, HeadWitnessed, RunAnnounced, RunBegun, SignedEntry
 from aiperf.system.describe import versions
 from searchers.propose import RULES
 
-OWN = frozenset(
-    {"announcement", "announcement_log", "predict", "seed", "runs", "dry_run", "resume", "resume_until", "space"}
-)
-"""Parts of a journal's configuration that an announcement does not hold: id and log of the announcement, the seed that follows
-from the id, the folder of the runs, options of one command line, and the search space, which follows from the workers."""
+NOT_ANNOUNCED = OF_ONE_RUN - {"name"}
+"""Parts of a configuration that an announcement does not hold. It holds the run's name, and the seed follows from its id."""
 SHOWN = 8
 CLOCK_SECONDS = 1.0
 """Tolerated difference of two hosts' clocks when the start of a run is compared with its announcement."""
@@ -35,7 +32,7 @@ CLOCK_SECONDS = 1.0
 
 def announced_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options in `config` that an announcement contains, by name."""
-    return {name: value for name, value in config.items() if name not in OWN}
+    return without(config, NOT_ANNOUNCED)
 
 
 def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnounced:
@@ -76,11 +73,9 @@ def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, starte
     """Return the differences of a run from its announcement, one text each. Empty if there are none."""
     entry = announced.entry
     assert isinstance(entry, RunAnnounced)
-    expected, given = options(entry.config), options(announced_config(config))
     found = [
-        f"{name} is {given.get(name, 'absent')!r}, and {expected.get(name, 'absent')!r} was announced"
-        for name in {**expected, **given}
-        if given.get(name, "absent") != expected.get(name, "absent")
+        f"{each.name} is {each.second!r}, and {each.first!r} was announced"
+        for each in option_differences(entry.config, announced_config(config))
     ]
     if config.get("seed") != (seed := announced_seed(announced.id)):
         found.append(f"seed is {config.get('seed')!r}, and seed {seed} follows from the announcement")

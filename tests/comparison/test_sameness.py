@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aiperf.comparison.comparability import differing
+from aiperf.comparison.comparability import differing, unequal
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
 from tests.builders.report_journal import Shape, invented
@@ -29,6 +29,19 @@ def test_free_memory_is_no_difference_without_accelerators(memory: tuple[int, ..
     other = replace(other, systems=(*other.systems[:-1], replace(other.systems[-1], hosts=hosts)))
 
     assert differing(one, other) == ()
+
+
+def test_announced_repeats_and_predicted_ones_have_no_difference() -> None:
+    report = gather(invented(Shape()))
+
+    def repeat(seed: int, **options: object) -> Report:
+        return replace(report, run=replace(report.run, config={**report.run.config, "seed": seed, **options}))
+
+    announced = [repeat(seed, announcement=str(seed) * 64, announcement_log="log.jsonl") for seed in (1, 2)]
+
+    assert unequal([*announced, repeat(3), repeat(4, predict="prediction.json")]) == ()
+    assert {each.name for each in differing(*announced)} == {"seed"}
+    assert [each.name for each in unequal([repeat(1), repeat(2, start="resnet50")])] == ["start"]
 
 
 def test_total_memory_and_an_accelerators_memory_are_differences() -> None:

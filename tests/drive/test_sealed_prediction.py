@@ -60,7 +60,7 @@ def test_foreign_prediction_is_refused(changes: dict[str, Any], words: str, tmp_
 
 
 def test_prediction_for_other_options_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadConfiguration, match=r"differs in schedule: predict again"):
+    with pytest.raises(BadConfiguration, match=r"differs in schedule.duration_seconds: predict again"):
         sealed(configured(hours=2.0), prediction_of(configured(hours=1.0)), tmp_path)
 
 

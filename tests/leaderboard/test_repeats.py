@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from aiperf.config import as_plain, configure
 from aiperf.leaderboard.announcing import SiteAnnouncements
-from aiperf.leaderboard.benchmark import purpose_of
+from aiperf.leaderboard.benchmark import procedure_of, purpose_of
 from aiperf.leaderboard.entry import Entry, Power, middle
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
 from aiperf.leaderboard.list_files import csv_text, json_text, lines, page
@@ -92,6 +92,14 @@ def test_announcements_of_other_systems_and_lengths_do_not_count() -> None:
     (row,) = ranked(run, sites=(log_of(*others),)).listings[0].rows
 
     assert row.missing == 0 and row.place == 1
+
+
+def test_repeats_are_one_system_with_and_without_a_prediction() -> None:
+    conf = as_plain(configure([]))
+    repeat = conf | {"seed": 2, "predict": "prediction.json", "announcement": "a" * 64, "announcement_log": "log.jsonl"}
+
+    assert procedure_of(repeat, {"source": "a"}) == procedure_of(conf, {"source": "a"})
+    assert procedure_of(having(conf, "batch.default", 7), {}) != procedure_of(conf, {})
 
 
 def test_the_purpose_of_an_announcement_is_in_its_configuration() -> None:

@@ -25,8 +25,9 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import read
+from aiperf.journal.options import flat_options
 from aiperf.planning.plan import first_event, make_plan
-from aiperf.ranking.breaches import RuleViolation, breaches, options
+from aiperf.ranking.breaches import RuleViolation, breaches
 from aiperf.ranking.division import division
 from aiperf.report.candidate import candidate_of
 from morphism import encode, start
@@ -79,7 +80,9 @@ def of_the_procedure() -> list[str]:
     """Return each option of a first line that the division does not leave free."""
     free = division("quick").free
     return [
-        option for option in options(first_line().config) if option not in free and option.partition(".")[0] not in free
+        option
+        for option in flat_options(first_line().config)
+        if option not in free and option.partition(".")[0] not in free
     ]
 
 
@@ -89,7 +92,7 @@ def test_first_line_of_a_default_run_breaks_no_rule() -> None:
 
 @pytest.mark.parametrize("option", of_the_procedure())
 def test_each_changed_procedure_value_breaks_a_rule(option: str, tmp_path: Path) -> None:
-    line = changed(option, other(options(first_line().config)[option]))
+    line = changed(option, other(flat_options(first_line().config)[option]))
     run = write_run(tmp_path / "run", [line, RunEnded(at=line.duration_seconds, reason="duration")])
 
     try:

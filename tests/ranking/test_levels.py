@@ -7,17 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.config import as_plain, configure, option_names
-from aiperf.ranking.breaches import options
+from aiperf.journal.options import OF_ONE_RUN, flat_options
 from aiperf.ranking.law import written
 from aiperf.ranking.levels import layer_differences, layer_of, levels_of, rules
 from aiperf.system.describe import PACKAGES, HostDescription
 
-PRESET = {name: written(value) for name, value in options(as_plain(configure(["benchmark=hpc_ai500_ic"]))).items()}
+PRESET = {name: written(value) for name, value in flat_options(as_plain(configure(["benchmark=hpc_ai500_ic"]))).items()}
 LEVELS = tuple(rules().levels)
 OF_ONE_HOST = {"host", "boot_id", "scheduler", "versions"}
 """Parts of a description that are not compared, or have their own kind."""
 OTHER_NAMES = {"hosts", "device", "device_memory_bytes", "collective", "source", "build of", "data set's", "simulated"}
 """Further names by which two runs are compared."""
+
+
+def test_options_of_one_run_may_differ_at_every_level() -> None:
+    assert rules().free.keys() >= OF_ONE_RUN
 
 
 def named_options() -> list[str]:

@@ -11,8 +11,9 @@ import pytest
 from aiperf.config import RunConf, configure
 from aiperf.data.description import IMAGENET_MEAN, IMAGENET_STD, DataSet
 from aiperf.journal.events import WorkerShape
+from aiperf.journal.options import flat_options
 from aiperf.planning.plan import first_event, make_plan
-from aiperf.ranking.breaches import REAL_MACHINE, breaches, judgements, options
+from aiperf.ranking.breaches import REAL_MACHINE, breaches, judgements
 from aiperf.ranking.candidate import FACTS, NO_END, Candidate
 from aiperf.ranking.division import BUILT_IN, Rule, division
 from aiperf.ranking.law import AtMost, Equals
@@ -300,9 +301,10 @@ def test_every_option_is_required_judged_or_free_exactly_once(
 ) -> None:
     held_to = division(name)
 
-    parts = {word for word in (*held_to.free, *held_to.judged) if word not in options(CONFIG[name])}
+    parts = {word for word in (*held_to.free, *held_to.judged) if word not in flat_options(CONFIG[name])}
     there = {
-        option.partition(".")[0] if option.partition(".")[0] in parts else option for option in options(CONFIG[name])
+        option.partition(".")[0] if option.partition(".")[0] in parts else option
+        for option in flat_options(CONFIG[name])
     }
 
     assert sorted(held_to.options()) == sorted(there)
@@ -319,7 +321,7 @@ def test_remedies_are_options_of_a_run_that_keeps_the_rules(name: str) -> None:
     config = recorded(configure([*WORDS[name], *sorted(words)]))
 
     assert breaches(replace(VALID[name], config=config), division(name)) == ()
-    assert all(options(CONFIG[name])[option] is None for option in left_out)
+    assert all(flat_options(CONFIG[name])[option] is None for option in left_out)
     assert {word.partition("=")[0] for word in words} == remedies.keys() - left_out - {"space.tuning_from_round"}
 
 

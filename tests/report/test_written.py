@@ -22,7 +22,8 @@ from aiperf.cli.output import folded
 from aiperf.config import as_plain, configure
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import Journal
-from aiperf.ranking.breaches import REAL_MACHINE, options
+from aiperf.journal.options import flat_options
+from aiperf.ranking.breaches import REAL_MACHINE
 from aiperf.ranking.division import division
 from aiperf.report.gather import gather
 from aiperf.report.phrases import broken_rules
@@ -390,7 +391,7 @@ def test_result_of_a_run_outside_the_ranking_fits_80x24() -> None:
 def test_ranking_options_break_no_rule_about_an_option() -> None:
     """The command that replaces the remedies satisfies every rule that it claims to."""
     conf = configure(["schedule=ranking", "dataset=imagenet", "dataset.root=/x"])
-    values = options(as_plain(conf))
+    values = flat_options(as_plain(conf))
 
     wrong = [
         rule.option

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.score import score
-from aiperf.accounting.valid_window import share_inside, window
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, TrialLost, WorkerLost
 from aiperf.journal.journal import NAME, read
@@ -34,6 +30,7 @@ from tests.builders.journal import (
     resumed,
     started,
 )
+from tests.builders.second_score import EQUAL, differences
 from tools.verify_standalone import Run, figures, parsed, verified
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.jsonl"))
@@ -45,35 +42,7 @@ def agrees(journal: Path) -> None:
 
 
 def agree(kept: WorkLog, again: dict[str, Any]) -> None:
-    """Compare to the last digit, and the interval to nine digits."""
-    found = asdict(score(kept))
-    interval = again["flops_per_second_interval"]
-    assert {name: found[name] for name in EQUAL} == {name: again[name] for name in EQUAL}
-    assert found["flops_per_second_interval"] == (
-        None if interval is None else pytest.approx(interval, rel=1e-9, abs=1e-9)
-    )
-    assert again["operations_per_worker"] == per_worker(kept)
-
-
-def per_worker(kept: WorkLog) -> dict[int, float]:
-    """Return each worker's counted operations inside the window."""
-    rows, inside = kept.intervals, window(kept)
-    counted = rows.flops * share_inside(rows.start, rows.end, inside)
-    return {int(one): math.fsum(counted[rows.worker == one].tolist()) for one in np.unique(rows.worker)}
-
-
-EQUAL = (
-    "flops_per_second",
-    "cumulative_flops_per_second",
-    "regulated_flops_per_second",
-    "error",
-    "window_seconds",
-    "trials_finished",
-    "rounds",
-    "busy_share",
-    "wasted_flops",
-    "valid",
-)
+    assert differences(kept, again) == {}
 
 
 @pytest.mark.parametrize("journal", GOLDEN, ids=lambda path: path.stem)

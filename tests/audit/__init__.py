@@ -1,1 +1,1 @@
-"""Audit of simulated runs: laws, a shadow model of the journal, and the true work of the workers."""
+"""Audit of simulated runs: laws, a model of the run, and the true work of the workers."""

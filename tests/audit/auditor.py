@@ -1,7 +1,6 @@
 """Check of a simulated run's laws after every event: journal, live state and true work are compared.
 
-`shadow_model.py` and `shadow_trial.py` keep the information from the journal, independently of evolve, decide, interpret,
-work log and score.
+`run_model.py` keeps the information from the journal, independently of evolve, decide, interpret, work log and score.
 """
 
 from __future__ import annotations
@@ -11,17 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aiperf.accounting.work_log import work_log
-from aiperf.data.description import DataSet
 from aiperf.drive.driver import TURN_SECONDS, Driver
 from aiperf.drive.session import SessionState
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import read
-from tests.audit.added_up import check_work_log
 from tests.audit.ground_truth import GroundTruth
 from tests.audit.laws import DUE, ENDS, GENERATIONS, IDLE, LIMITS, ONE_TRIAL, REPLAY, WAITS, WRITTEN, BrokenLaw
 from tests.audit.restarts import Audience
-from tests.audit.shadow_model import ShadowModel
-from tests.audit.true_work import Simulated
+from tests.audit.run_model import RunModel
 from tests.builders.journal import state_after
 
 LATE_CHILDREN = 20
@@ -33,25 +29,24 @@ LATE_ROUND = 6
 class Auditor(Audience):
     """Checker of one run. Raises BrokenLaw at the first event that breaks a law."""
 
-    def __init__(self, ground_truth: GroundTruth, task: DataSet, draw: random.Random, replays: float = 0.0) -> None:
+    def __init__(self, ground_truth: GroundTruth, draw: random.Random, replays: float = 0.0) -> None:
         """`draw`: selects the times of the comparison with a replay. `replays`: share of turns with a comparison."""
         self._ground_truth = ground_truth
-        self._task = task
         self._draw = draw
         self._replays = replays
-        self._shadow = ShadowModel(Simulated(ground_truth, task))
+        self._model = RunModel(ground_truth)
         self._last: Driver | None = None
         """Current driver, once it has finished a turn."""
 
     @property
     def descent(self) -> list[tuple[int, int]]:
         """Return (round, round of its parent) of every proposal with a parent, in order."""
-        return self._shadow.descent
+        return self._model.descent
 
     def on_disk(self, events: Sequence[AnyEvent]) -> None:
         """Check the laws for each event."""
         for event in events:
-            self._shadow.take(event)
+            self._model.take(event)
         if self._ground_truth.breaches:
             trial, what = self._ground_truth.breaches[0]
             raise BrokenLaw(ONE_TRIAL, what, trial)
@@ -60,14 +55,13 @@ class Auditor(Audience):
         """Compare the live state with the journal."""
         run, now = driver.run, driver.clock.now()
         self._last = driver
-        if run.lines != self._shadow.line:
-            raise BrokenLaw(REPLAY, f"the run has read {run.lines} lines, but the journal has {self._shadow.line}")
+        if run.lines != self._model.line:
+            raise BrokenLaw(REPLAY, f"the run has read {run.lines} lines, but the journal has {self._model.line}")
         live = {number: worker.trial for number, worker in run.workers.items()}
-        mine = {number: worker.trial for number, worker in self._shadow.workers.items()}
-        if live != mine:
-            raise BrokenLaw(REPLAY, f"trials of the workers: live {live}, by the journal {mine}")
+        if live != self._model.training:
+            raise BrokenLaw(REPLAY, f"trials of the workers: live {live}, by the journal {self._model.training}")
         self._check_orders()
-        if left_out := self._ground_truth.up - self._shadow.seen:
+        if left_out := self._ground_truth.up - self._model.seen:
             raise BrokenLaw(IDLE, f"workers {sorted(left_out)} are up, but have not joined")
         if run.ended is None:
             self._check_idleness(driver, now)
@@ -80,23 +74,23 @@ class Auditor(Audience):
         self._last = None
         self._ground_truth.up.clear()
         self._check_orders()
-        if state.run.lines != self._shadow.line:
-            raise BrokenLaw(REPLAY, f"{self._shadow.line} lines were written, and {state.run.lines} were read again")
+        if state.run.lines != self._model.line:
+            raise BrokenLaw(REPLAY, f"{self._model.line} lines were written, and {state.run.lines} were read again")
 
     def finish(self, path: Path) -> None:
         """Check the finished run."""
-        started, ended = self._shadow.started, self._shadow.ended
+        started, ended = self._model.started, self._model.ended
         assert started is not None
         if ended is None:
             raise BrokenLaw(ENDS, f"its time of {started.duration_seconds:.0f} s is up, and it has not ended")
         if self._last is not None and self._last.run.ended is not None:
             self._compare(self._last)
-        check_work_log(self._shadow, self._task, work_log(read(path)))
+        self._model.check_score(work_log(read(path)))
         self._check_generations()
 
     def _check_orders(self) -> None:
         for trial, attempt in self._ground_truth.orders:
-            if trial not in self._shadow.trials or self._shadow.trials[trial].attempt < attempt:
+            if trial not in self._model.trials or self._model.trials[trial].attempt < attempt:
                 raise BrokenLaw(
                     WRITTEN, f"attempt {attempt} of trial {trial} was ordered, and is not in the journal", trial
                 )
@@ -105,9 +99,9 @@ class Auditor(Audience):
     def _check_generations(self) -> None:
         # If results of round 1 had a scale of their own, its trials would always be the parents, and grown networks would
         # never grow again.
-        if self._shadow.follows:
+        if self._model.follows:
             return  # its rounds are those of other workers
-        late = self._shadow.descent[-(len(self._shadow.descent) // 3) :]
+        late = self._model.descent[-(len(self._model.descent) // 3) :]
         if len(late) < LATE_CHILDREN or min(round_ for round_, _ in late) < LATE_ROUND:
             return
         of_first = sum(parent == 1 for _, parent in late)
@@ -121,36 +115,30 @@ class Auditor(Audience):
     # --- states
 
     def _check_idleness(self, driver: Driver, now: float) -> None:
-        idle = [number for number, worker in self._shadow.workers.items() if worker.trial is None]
-        lost = [trial for trial in self._shadow.trials.values() if trial.state == "lost"]
-        for trial in lost:
-            if trial.losses >= self._shadow.attempts or self._shadow.is_over(trial):
-                raise BrokenLaw(LIMITS, f"trial {trial.number} can end, and does not", trial.number)
-        if idle and lost:
-            raise BrokenLaw(IDLE, f"worker {idle[0]} idles, and trial {lost[0].number} is lost", lost[0].number)
-        for number, worker in self._shadow.workers.items():
-            if worker.trial is None and worker.waiting:
-                waits = max(worker.waiting)
-                raise BrokenLaw(WAITS, f"worker {number} idles, and trial {waits} waits for it", waits)
+        model, limits = self._model, self._model.limits
+        idle = [number for number, trial in model.training.items() if trial is None]
+        for lost in model.lost:
+            if lost.losses >= limits["attempts"] or model.is_over(lost):
+                raise BrokenLaw(LIMITS, f"trial {lost.number} can end, and does not", lost.number)
+            if idle:
+                raise BrokenLaw(IDLE, f"worker {idle[0]} idles, and trial {lost.number} is lost", lost.number)
+        for number in idle:
+            if waiting := model.waiting_for(number):
+                raise BrokenLaw(WAITS, f"worker {number} idles, and trial {max(waiting)} waits for it", max(waiting))
+        for number, turns in model.turns.items():
             # A following run may have to wait until a parent is trained.
-            is_asked = worker.vain < self._shadow.rejections and not self._shadow.follows
-            if self._shadow.missing(worker) > 0 and is_asked:
-                raise BrokenLaw(
-                    DUE,
-                    f"worker {number} trains {worker.trial} and has {len(worker.waiting)} proposals, "
-                    f"{len(worker.requested)} requested: {self._shadow.missing(worker)} are due",
-                )
-        overdue = self._shadow.silence + TURN_SECONDS + 1e-6
-        for request in self._shadow.requests.values():
+            is_asked = turns.vain < limits["rejections"] and not model.follows
+            if is_asked and model.missing(number) > 0:
+                raise BrokenLaw(DUE, f"{model.missing(number)} proposals of worker {number} are due")
+        overdue = limits["silence_seconds"] + TURN_SECONDS + 1e-6
+        for request in model.pending:
             if now - request.at > overdue:
                 raise BrokenLaw(
                     IDLE, f"proposal {request.number} has been waited for since {request.at} s", request.number
                 )
         for trial_number in driver.run.running:
             if now - driver.run.trials[trial_number].last_message > overdue:
-                raise BrokenLaw(
-                    IDLE, f"trial {trial_number} has been silent for longer than {self._shadow.silence} s", trial_number
-                )
+                raise BrokenLaw(IDLE, f"trial {trial_number} has been silent for longer than {overdue} s", trial_number)
 
     def _compare(self, driver: Driver) -> None:
         events = list(read(driver.journal.path))

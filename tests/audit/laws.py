@@ -1,4 +1,4 @@
-"""Names of the laws of a run, and the error for a broken law. `shadow_model.py` and `auditor.py` check them."""
+"""Names of the laws of a run, and the error for a broken law. `run_model.py` and `auditor.py` check them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ class BrokenLaw(Exception):
         self.trial = trial
 
 
-TIME = "time never runs back"
+LEGAL = "every line is legal"
 ONCE = "each image of a (trial, epoch) counts once"
 LOST = "no image is lost from the work log"
 LIMITS = "every trial ends or is retried within limits"
 ONE_TRIAL = "no worker holds two trials"
-PRESENT = "no trial is on a worker that is gone"
 REPLAY = "live state equals replayed state"
 SCORE = "the score is that of the work done"
 ENDS = "the run ends"

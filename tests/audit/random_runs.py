@@ -128,7 +128,7 @@ def play(case: Case) -> Outcome:
                 if after_end > _TURNS_TO_END:
                     raise BrokenLaw(ENDS, f"it is {driver.clock.now():.0f} s, but the run has not ended")
 
-        auditor = Watching(ground_truth, world.dataset, random.Random(derive(case.seed, "auditor")), case.replays)
+        auditor = Watching(ground_truth, random.Random(derive(case.seed, "auditor")), case.replays)
         try:
             drivers = drive(world, opening.first, path, faults=case.faults, truth=ground_truth, audience=auditor)
             auditor.finish(path)

@@ -23,7 +23,7 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, EpochFinished, RunEnded, RunResumed, TrialPrepared, WorkerJoined, WorkerLost
 from aiperf.journal.journal import read
-from tests.audit.journal_audit import audit
+from tests.audit.run_model import audit
 from tests.rigs.namespaces import REPOSITORY, HostsRig, begin, hosts, missing, processes_on, until
 from tests.rigs.processes import command_line
 from tests.rigs.real_run import small

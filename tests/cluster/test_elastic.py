@@ -21,7 +21,7 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import NAME, read
 from aiperf.report.write import report_of
-from tests.audit.journal_audit import audit
+from tests.audit.run_model import audit
 from tests.rigs.autoscaler import NODES, run_story
 from tools.verify_standalone import verified
 

@@ -17,7 +17,7 @@ from aiperf.journal.events import AnyEvent, RunEnded, RunResumed, TrialPrepared,
 from aiperf.journal.journal import NAME, read
 from aiperf.report.gather import gather
 from tests.accounting.test_reference_score import agrees
-from tests.audit.journal_audit import audit
+from tests.audit.run_model import audit
 from tests.rigs.foreign_client import METHODS
 from tests.rigs.kubernetes.follower import Follower
 from tests.rigs.kubernetes.nodes import Cluster, cluster, missing

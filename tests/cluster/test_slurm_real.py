@@ -32,7 +32,7 @@ from aiperf.journal.journal import read
 from aiperf.report.gather import gather
 from aiperf.system.processes import family
 from aiperf.system.processes import name as process_name
-from tests.audit.journal_audit import audit
+from tests.audit.run_model import audit
 from tests.rigs.namespaces import REPOSITORY
 from tests.rigs.slurm import SlurmRig, missing, slurm
 

@@ -35,7 +35,7 @@ from aiperf.report.gather import gather
 from aiperf.system.log import Session
 from aiperf.system.log import read as read_telemetry
 from aiperf.train.collectives.horovod_collective import missing as horovod_missing
-from tests.audit.journal_audit import audit
+from tests.audit.run_model import audit
 from tests.rigs.namespaces import HostsRig, begin, hosts, missing, processes_on, until
 from tests.rigs.processes import command_line
 from tests.rigs.real_run import small

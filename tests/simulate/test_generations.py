@@ -30,7 +30,7 @@ def descent(searcher: SearcherConf, folder: Path) -> list[tuple[int, int]]:
     opening = open_run(configured(LONG, searcher, seed=0))
     ground_truth = GroundTruth()
     world = world_of(opening)
-    auditor = Auditor(ground_truth, world.dataset, random.Random(0))
+    auditor = Auditor(ground_truth, random.Random(0))
     drive(world, opening.first, folder / NAME, truth=ground_truth, audience=auditor)
     auditor.finish(folder / NAME)
     return auditor.descent

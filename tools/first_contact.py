@@ -196,7 +196,7 @@ def prepared(batch: int, precision: str, mode: ExecutionMode, *, in_regions: boo
 
     from aiperf.train.execution import Execution
     from aiperf.train.memory_limits import blank
-    from aiperf.train.optimiser import give_momentum, sgd
+    from aiperf.train.optimiser import initial_state, load_state, sgd
     from aiperf.train.precision import Precision
     from aiperf.train.torch_network import build, initialise
     from aiperf.train.trainer_config import TrainerConf
@@ -211,7 +211,7 @@ def prepared(batch: int, precision: str, mode: ExecutionMode, *, in_regions: boo
     initialise(network, 0)
     network.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]  # torch's stub lacks it
     optimiser, scaler = sgd(network, TrainerConf()), chosen.scaler()
-    give_momentum(optimiser, network, {name: torch.zeros_like(each) for name, each in network.named_parameters()})
+    load_state(optimiser, network, initial_state(network))
     images = blank(graph, batch, device, chosen, channels_last=True).normal_()
     labels = torch.zeros(batch, dtype=torch.int64, device=device)
     began = time.perf_counter()
@@ -530,7 +530,7 @@ def group() -> Rows:
 def overflow() -> Rows:
     import torch
 
-    from aiperf.train.optimiser import give_momentum, sgd
+    from aiperf.train.optimiser import initial_state, load_state, sgd
     from aiperf.train.trainer_config import TrainerConf
 
     device = here()
@@ -538,7 +538,7 @@ def overflow() -> Rows:
     layer = torch.nn.Linear(512, 512, device=device)
     before = layer.weight.detach().clone()
     optimiser, scaler = sgd(layer, TrainerConf()), torch.amp.GradScaler(device.type)
-    give_momentum(optimiser, layer, {name: torch.zeros_like(each) for name, each in layer.named_parameters()})
+    load_state(optimiser, layer, initial_state(layer))
     for factor in (inf, 0.0):
         scaler.scale(layer(torch.ones(8, 512, device=device)).sum() * factor).backward()
         scaler.step(optimiser)

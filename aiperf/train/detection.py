@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from aiperf.accounting.average_precision import (
 )
 from aiperf.data.batches import Batch
 from aiperf.data.files.weather_files import BOX_ROWS
+from aiperf.journal.events import Metric
+from aiperf.train.precision import Precision
 from aiperf.train.task import Quality
 from morphism import Architecture, Detector
 from morphism.detector import ANCHORS, SIZE_OF_REGION
@@ -113,8 +115,15 @@ def _truth(rows: Tensor) -> dict[str, Tensor]:
 class Detection:
     """Task of detecting boxes with classes. The initial weights of a detector depend on the seed only."""
 
+    metric: ClassVar[Metric] = "map50"
+
     def __init__(self) -> None:
         require_pycocotools()  # before the first epoch
+
+    def blank(
+        self, architecture: Architecture, batch: int, device: torch.device, precision: Precision, *, channels_last: bool
+    ) -> None:
+        return None
 
     def build(self, architecture: Architecture) -> DetectorNetwork:
         assert isinstance(architecture, Detector)

@@ -34,7 +34,7 @@ from aiperf.train.device import Mark, first_line, is_out_of_memory
 from aiperf.train.execution import ModeUnavailable
 from aiperf.train.heartbeat import Stage
 from aiperf.train.memory_limits import DoesNotFit
-from aiperf.train.optimiser import momentum_of, set_learning_rate
+from aiperf.train.optimiser import set_learning_rate, state_by_name
 from aiperf.train.precision import unsearched
 from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import CheckpointMissing, PreparedNetwork, prepare, walk
@@ -363,7 +363,7 @@ class _Attempt:
             epoch=self._epoch,
             fingerprint=ready.architecture.fingerprint,
             weights=copied(ready.network.state_dict()),
-            momentum=copied(momentum_of(ready.exchange.optimiser, ready.network)),
+            optimiser=copied(state_by_name(ready.exchange.optimiser, ready.network)),
             scaler=ready.scaler.state_dict() if ready.scaler is not None else {},
         )
         context.timeline.anchor()  # the copies are complete after this: the writer reads them from another stream

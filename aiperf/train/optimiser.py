@@ -11,6 +11,7 @@ from torch import nn
 
 from aiperf.train.trainer_config import TrainerConf
 
+MOMENTUM = "momentum_buffer"
 _step: Callable[[torch.optim.SGD], None] = inspect.unwrap(torch.optim.SGD.step)
 _add_param_group: Callable[..., None] = inspect.unwrap(torch.optim.SGD.add_param_group)
 _zero_grad: Callable[..., None] = inspect.unwrap(torch.optim.SGD.zero_grad)
@@ -49,19 +50,30 @@ def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate
 
 
-def momentum_of(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
-    found = {}
-    for name, parameter in module.named_parameters():
-        buffer = optimiser.state[parameter].get("momentum_buffer") if parameter in optimiser.state else None
-        if buffer is not None:
-            found[name] = buffer
-    return found
+def initial_state(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return a momentum of zero, by name.
+
+    Fused SGD creates its momentum with empty_like, and its kernel returns at once if the loss scaler found an overflow.
+    Uninitialized memory would be the momentum of the next step.
+    """
+    return {f"{name}.{MOMENTUM}": torch.zeros_like(parameter) for name, parameter in module.named_parameters()}
 
 
-def give_momentum(optimiser: torch.optim.Optimizer, module: nn.Module, momentum: Mapping[str, torch.Tensor]) -> None:
-    """Buffers are copied to the device and memory format of their parameters. A missing entry keeps the buffer."""
-    for name, parameter in module.named_parameters():
-        if name in momentum:
-            buffer = torch.empty_like(parameter, requires_grad=False)
-            buffer.copy_(momentum[name])
-            optimiser.state[parameter]["momentum_buffer"] = buffer
+def state_by_name(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the tensors of any optimiser as "<parameter>.<name in the optimiser>". They are not copied."""
+    return {
+        f"{name}.{key}": value
+        for name, parameter in module.named_parameters()
+        for key, value in optimiser.state.get(parameter, {}).items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+def load_state(optimiser: torch.optim.Optimizer, module: nn.Module, state: Mapping[str, torch.Tensor]) -> None:
+    """Copy tensors to the device and memory format of their parameters. Others of the optimiser stay."""
+    parameters = dict(module.named_parameters())
+    for name, value in state.items():
+        owner, _, key = name.rpartition(".")
+        buffer = torch.empty_like(parameters[owner], requires_grad=False)
+        buffer.copy_(value)
+        optimiser.state[parameters[owner]][key] = buffer

@@ -26,14 +26,13 @@ from aiperf.train.heartbeat import Stage
 from aiperf.train.memory_limits import (
     CudaMemory,
     DoesNotFit,
-    blank,
     bytes_outside_a_step,
     check,
     rehearse,
     rehearse_eager_passes,
     shortage,
 )
-from aiperf.train.optimiser import give_momentum, momentum_of, sgd
+from aiperf.train.optimiser import initial_state, load_state, sgd, state_by_name
 from aiperf.train.rank_context import RankContext
 from aiperf.train.torch_network import Network, break_symmetry, carry_out
 from morphism import Architecture, Graph, Lineage, WeightPlan, apply, decode_morph, rebuild
@@ -109,18 +108,12 @@ def prepare(
     built = time.monotonic()
 
     context.liveness.enter(Stage.LAUNCH, context.conf.start_seconds)
-    if isinstance(architecture, Graph):
-        assert isinstance(network, Network)
-        execution = _rehearse(order, context, architecture, network, epoch, batch)
-    else:
-        execution = Execution.eager(network, context.precision)
+    execution = _rehearse(order, context, architecture, network, epoch, batch)
     rehearsed = time.monotonic()
 
     context.liveness.enter(Stage.WEIGHTS, context.conf.start_seconds)
     optimiser = sgd(network, context.conf)
-    # Fused SGD creates its momentum with empty_like, and its kernel returns at once if the loss scaler found an overflow.
-    # Uninitialized memory would be the momentum of the next step
-    give_momentum(optimiser, network, {name: torch.zeros_like(each) for name, each in network.named_parameters()})
+    load_state(optimiser, network, initial_state(network))
     scaler = context.scaler()
     if epoch > 1 or snapshot is not None:
         _resume(order, context, architecture, network, optimiser, scaler, epoch, snapshot)
@@ -160,9 +153,16 @@ def walk(context: RankContext) -> RankBatches:
     }
 
 
-def _rehearse(order: Train, context: RankContext, graph: Graph, network: Network, epoch: int, batch: int) -> Execution:
+def _rehearse(
+    order: Train, context: RankContext, graph: Architecture, network: nn.Module, epoch: int, batch: int
+) -> Execution:
     """It runs before the weights are loaded, so that running statistics need not be restored."""
-    images = blank(graph, batch, context.device, context.precision, channels_last=context.conf.channels_last)
+    images = context.task.blank(
+        graph, batch, context.device, context.precision, channels_last=context.conf.channels_last
+    )
+    if images is None:
+        return Execution.eager(network, context.precision)
+    assert isinstance(graph, Graph) and isinstance(network, Network)
 
     def run() -> None:
         rehearse(network, images, context.precision)
@@ -227,7 +227,7 @@ def _resume(
             taken = load(context.writer.folder, order.trial, architecture.fingerprint, epoch - 1)
         with context.liveness.device_wait():
             network.load_state_dict(taken.weights)
-            give_momentum(optimiser, network, taken.momentum)
+            load_state(optimiser, network, taken.optimiser)
         if scaler is not None:
             scaler.load_state_dict(dict(taken.scaler))
 
@@ -235,7 +235,7 @@ def _resume(
         context,
         order.trial,
         read,
-        lambda: [*network.state_dict().values(), *momentum_of(optimiser, network).values()],
+        lambda: [*network.state_dict().values(), *state_by_name(optimiser, network).values()],
     )
     if scaler is not None:
         own = scaler.state_dict()

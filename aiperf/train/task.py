@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,9 @@ from torch import Tensor, nn
 
 from aiperf.accounting.average_precision import ImageDetections
 from aiperf.data.batches import Batch
+from aiperf.journal.events import Metric
+from aiperf.train.memory_limits import blank
+from aiperf.train.precision import Precision
 from aiperf.train.torch_network import Network, build, initialise
 from morphism import Architecture, Graph
 
@@ -41,7 +44,16 @@ class ValidationSums(Protocol):
 
 
 class Task(Protocol):
-    """Interface of the task that a trial's network is trained for."""
+    """Interface of the task that a trial's network is trained for. It states its input, its quality and the quality's unit."""
+
+    @property
+    def metric(self) -> Metric:
+        """What `Quality.value` measures, with its unit in `aiperf.units.METRICS`."""
+
+    def blank(
+        self, architecture: Architecture, batch: int, device: torch.device, precision: Precision, *, channels_last: bool
+    ) -> Tensor | None:
+        """Return an input with the shape, type and layout of a batch, on which a step is rehearsed. None: no rehearsal."""
 
     def build(self, architecture: Architecture) -> nn.Module:
         """Return the network of an architecture in host memory. Its weights have no meaning until they are set."""
@@ -73,8 +85,15 @@ class Task(Protocol):
 class Classification:
     """Task of classifying images, trained by cross entropy. The quality is top-1 accuracy, 0..1. Targets are class numbers."""
 
+    metric: ClassVar[Metric] = "top1"
     label_smoothing: float
     """Share of a training target that is spread over all classes, 0..1."""
+
+    def blank(
+        self, architecture: Architecture, batch: int, device: torch.device, precision: Precision, *, channels_last: bool
+    ) -> Tensor:
+        assert isinstance(architecture, Graph)
+        return blank(architecture, batch, device, precision, channels_last=channels_last)
 
     def build(self, architecture: Architecture) -> Network:
         assert isinstance(architecture, Graph)

@@ -12,6 +12,7 @@ import torch
 from aiperf.accounting.average_precision import ImageDetections
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.opening import open_data
+from aiperf.journal.events import Metric
 from aiperf.train.checkpoints.checkpoint import NoCheckpoint, load
 from aiperf.train.checkpoints.checkpoint import load as load_snapshot
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_of
@@ -39,7 +40,7 @@ def trained_network(checkpoint: Path, graph: Path | None = None) -> Network:
     trial, epoch = number_and_epoch
     architecture = load_graph(graph or checkpoint.with_name(f"trial-{trial}.graph.json"))
     folder = CheckpointFolder(checkpoint.parent)
-    snapshot = load_snapshot(folder, trial, architecture.fingerprint, epoch, with_momentum=False)
+    snapshot = load_snapshot(folder, trial, architecture.fingerprint, epoch, with_optimiser=False)
     network = build(architecture)
     network.load_state_dict(dict(snapshot.weights))
     return network.eval()
@@ -47,6 +48,7 @@ def trained_network(checkpoint: Path, graph: Path | None = None) -> Network:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
+    metric: Metric
     quality: Quality
     images: int
     precision: str
@@ -72,7 +74,7 @@ def evaluate(
     `precision`: of the training. tf32 becomes fp32 on a processor. Raise NoCheckpoint or DamagedCheckpoint if the checkpoint
     cannot be read, and DataError or BadConfiguration if the data set cannot be used.
     """
-    weights = load(folder, trial, network.fingerprint, epoch, with_momentum=False).weights
+    weights = load(folder, trial, network.fingerprint, epoch, with_optimiser=False).weights
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if precision == "tf32" and device.type == "cpu":
         precision = "fp32"
@@ -91,6 +93,7 @@ def evaluate(
                 images += each.count
         values = sums.read()
         return Evaluation(
+            context.task.metric,
             context.task.quality(values, images),
             images,
             context.precision.name,

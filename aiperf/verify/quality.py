@@ -103,7 +103,7 @@ def audit(folder: Path, root: str | None = None, detections: Path | None = None)
         run=run.started.run,
         trial=found.trial,
         epoch=found.epoch,
-        metric=run.started.metric,
+        metric=again.metric,
         images=again.images,
         precision=again.precision,
         device=again.device,

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from aiperf.train.checkpoints import checkpoint
 from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, Writer, copied, load, save
@@ -21,7 +21,7 @@ from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 
 def snapshot(trial: int = 3, epoch: int = 1, value: float = 1.0) -> Snapshot:
     weights = {"conv.weight": torch.full((2, 3), value), "norm.num_batches_tracked": torch.tensor(5)}
-    return Snapshot(trial, epoch, "f00d", weights, {"conv.weight": torch.ones(2, 3)}, {"scale": 1024.0})
+    return Snapshot(trial, epoch, "f00d", weights, {"conv.weight.momentum_buffer": torch.ones(2, 3)}, {"scale": 1024.0})
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert (read.trial, read.epoch, read.scaler) == (3, 2, {"scale": 1024.0})
     assert torch.equal(read.weights["conv.weight"], torch.ones(2, 3))
     assert read.weights["norm.num_batches_tracked"].item() == 5
-    assert torch.equal(read.momentum["conv.weight"], torch.ones(2, 3))
+    assert torch.equal(read.optimiser["conv.weight.momentum_buffer"], torch.ones(2, 3))
     assert [file.name for file in tmp_path.iterdir()] == ["trial-3.epoch-2.safetensors"]
 
 
@@ -96,7 +96,7 @@ def test_a_changed_byte_is_refused_by_name_wherever_it_lies(data: st.DataObject)
 
 
 def same(one: Snapshot, other: Snapshot) -> bool:
-    pairs = [(one.weights, other.weights), (one.momentum, other.momentum)]
+    pairs = [(one.weights, other.weights), (one.optimiser, other.optimiser)]
     return all(left.keys() == right.keys() for left, right in pairs) and all(
         torch.equal(left[name], right[name]) for left, right in pairs for name in left
     )
@@ -111,7 +111,9 @@ def test_the_file_is_one_that_any_reader_of_safetensors_reads(tmp_path: Path, ch
         "none": torch.zeros(0, 3),
         "narrow": torch.randn(5).to(torch.bfloat16),
     }
-    written = Snapshot(3, 1, "f00d", copied(weights), {"conv": torch.ones(2)}, {"scale": 2.0, "_growth_tracker": 1})
+    written = Snapshot(
+        3, 1, "f00d", copied(weights), {"conv.momentum_buffer": torch.ones(2)}, {"scale": 2.0, "_growth_tracker": 1}
+    )
     path = save(written, CheckpointFolder(tmp_path))
 
     with safe_open(path, framework="pt") as file:
@@ -119,15 +121,31 @@ def test_the_file_is_one_that_any_reader_of_safetensors_reads(tmp_path: Path, ch
     tensors = load_file(path)
 
     assert train_order is not None and (train_order["format"], train_order["trial"], train_order["epoch"]) == (
-        "2",
+        "3",
         "3",
         "1",
     )
-    assert tensors.keys() == {"momentum.conv", *(f"weights.{name}" for name in weights)}
+    assert tensors.keys() == {"optimiser.conv.momentum_buffer", *(f"weights.{name}" for name in weights)}
     assert all(torch.equal(tensors[f"weights.{name}"], tensor) for name, tensor in weights.items())
     read = load(CheckpointFolder(tmp_path), 3, "f00d")
     assert same(read, written) and read.scaler == written.scaler
-    assert load(CheckpointFolder(tmp_path), 3, "f00d", with_momentum=False).momentum == {}
+    assert load(CheckpointFolder(tmp_path), 3, "f00d", with_optimiser=False).optimiser == {}
+
+
+def test_the_momentum_of_a_checkpoint_of_format_2_is_read(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    weights, momentum = {"conv.weight": torch.randn(2, 3)}, {"conv.weight": torch.randn(2, 3)}
+    metadata = {"format": "2", "trial": "3", "epoch": "1", "fingerprint": "f00d", "scaler": "{}"}
+    for kind, tensors in (("weights", weights), ("momentum", momentum)):
+        metadata[f"{kind}_crc32"] = checkpoint._checksum("{}", tensors, checkpoint._in_order(tensors))
+    tensors = {f"weights.{name}": each for name, each in weights.items()}
+    tensors |= {f"momentum.{name}": each for name, each in momentum.items()}
+    save_file(tensors, folder.file(3, 1), metadata)
+
+    read = load(folder, 3, "f00d", 1)
+
+    assert torch.equal(read.weights["conv.weight"], weights["conv.weight"])
+    assert torch.equal(read.optimiser["conv.weight.momentum_buffer"], momentum["conv.weight"])
 
 
 def test_another_networks_checkpoint_is_refused(tmp_path: Path) -> None:

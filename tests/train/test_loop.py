@@ -230,7 +230,7 @@ def test_sixteen_bit_precision_keeps_weights_and_momentum_in_32(tmp_path: Path, 
     assert isinstance(words[0], TrialPrepared)
     assert words[0].precision == precision
     kept = load(CheckpointFolder(tmp_path), 1, graph().fingerprint)
-    tensors = [*kept.weights.values(), *kept.momentum.values()]
+    tensors = [*kept.weights.values(), *kept.optimiser.values()]
     assert {tensor.dtype for tensor in tensors if tensor.is_floating_point()} == {torch.float32}
     assert bool(kept.scaler) == (precision == "fp16")
 

@@ -28,10 +28,11 @@ from aiperf.errors import AiperfError
 from aiperf.own_files import make_own_folder
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.collective import dense_view
+from aiperf.train.optimiser import MOMENTUM
 
-FORMAT = 2
-"""Version of the format: tensors `weights.NAME` and `momentum.NAME`. The header has trial, epoch, fingerprint of the graph,
-loss scaling as JSON, and a CRC-32 of each kind."""
+FORMAT = 3
+"""Version of the format: tensors `weights.NAME` and `optimiser.NAME`, in format 2 `momentum.NAME`. The header has trial,
+epoch, fingerprint of the graph, loss scaling as JSON, and a CRC-32 of each kind."""
 _NAMES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64"}
 
 
@@ -52,14 +53,14 @@ class Snapshot:
     fingerprint: str
     """Fingerprint of the graph to which the weights belong."""
     weights: Mapping[str, Tensor]
-    momentum: Mapping[str, Tensor]
-    """Momentum buffers by parameter name."""
+    optimiser: Mapping[str, Tensor]
+    """Tensors of the optimiser as "<parameter>.<name in the optimiser>"."""
     scaler: Mapping[str, float | int]
     """State of the loss scaling. Empty if there is none."""
 
     def on_host(self) -> Snapshot:
         """Return the snapshot with its tensors in host memory. Tensors that are there already are not copied."""
-        return replace(self, weights=_on_host(self.weights), momentum=_on_host(self.momentum))
+        return replace(self, weights=_on_host(self.weights), optimiser=_on_host(self.optimiser))
 
 
 def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
@@ -95,7 +96,7 @@ def _content(snapshot: Snapshot) -> list[memoryview]:
     }
     pieces: list[memoryview] = []
     at = 0
-    for kind, tensors in (("weights", snapshot.weights), ("momentum", snapshot.momentum)):
+    for kind, tensors in (("weights", snapshot.weights), ("optimiser", snapshot.optimiser)):
         parts = _in_order(tensors)
         metadata[f"{kind}_crc32"] = _checksum(metadata["scaler"], tensors, parts)
         for name, part in parts.items():
@@ -136,11 +137,11 @@ def _write(pieces: Iterable[memoryview], path: Path) -> None:
 
 
 def load(
-    folder: CheckpointFolder, trial: int, fingerprint: str, epoch: int | None = None, *, with_momentum: bool = True
+    folder: CheckpointFolder, trial: int, fingerprint: str, epoch: int | None = None, *, with_optimiser: bool = True
 ) -> Snapshot:
     """Return the snapshot of a trial after `epoch` (None: the newest), in host memory.
 
-    `with_momentum`: False reads the weights only. Raise NoCheckpoint if the file does not exist, and DamagedCheckpoint if it
+    `with_optimiser`: False reads the weights only. Raise NoCheckpoint if the file does not exist, and DamagedCheckpoint if it
     cannot be read or belongs to another trial, epoch or graph.
     """
     path = folder.newest(trial) if epoch is None else folder.written(trial, epoch)
@@ -151,7 +152,7 @@ def load(
             "remove no file during a run"
         )
     try:
-        snapshot = _read(path, with_momentum)
+        snapshot = _read(path, with_optimiser)
     except FileNotFoundError as error:
         raise NoCheckpoint(f"{str(path)!r} was removed while it was opened: remove no file during a run") from error
     except (SafetensorError, RuntimeError, EOFError, ValueError, KeyError, TypeError) as error:
@@ -167,13 +168,14 @@ def load(
     return snapshot
 
 
-def _read(path: Path, with_momentum: bool) -> Snapshot:
-    read: dict[str, dict[str, Tensor]] = {"weights": {}, "momentum": {}}
-    kinds = ("weights", "momentum") if with_momentum else ("weights",)
+def _read(path: Path, with_optimiser: bool) -> Snapshot:
+    read: dict[str, dict[str, Tensor]] = {"weights": {}, "momentum": {}, "optimiser": {}}
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}
-        if metadata.get("format") != str(FORMAT):
-            raise ValueError(f"its format is {metadata.get('format')!r}, but must be '{FORMAT}'")
+        if metadata.get("format") not in ("2", str(FORMAT)):
+            raise ValueError(f"its format is {metadata.get('format')!r}, but must be '2' or '{FORMAT}'")
+        of_optimiser = "momentum" if metadata["format"] == "2" else "optimiser"
+        kinds = ("weights", of_optimiser) if with_optimiser else ("weights",)
         for key in file.keys():  # noqa: SIM118  # no mapping
             kind, _, name = key.partition(".")
             if kind in kinds:
@@ -189,7 +191,8 @@ def _read(path: Path, with_momentum: bool) -> Snapshot:
         trial=int(metadata["trial"]),
         epoch=int(metadata["epoch"]),
         fingerprint=metadata["fingerprint"],
-        **read,
+        weights=read["weights"],
+        optimiser=read["optimiser"] | {f"{name}.{MOMENTUM}": tensor for name, tensor in read["momentum"].items()},
         scaler=json.loads(metadata["scaler"]),
     )
 
@@ -295,7 +298,7 @@ class Writer:
     def final_weights(self, trial: int, fingerprint: str) -> Mapping[str, Tensor]:
         """Wait for queued files, and read the newest. Raise NoCheckpoint or DamagedCheckpoint."""
         self.settle()  # its file may still be queued
-        return load(self.folder, trial, fingerprint, with_momentum=False).weights
+        return load(self.folder, trial, fingerprint, with_optimiser=False).weights
 
     def settle(self, timeout: float | None = None) -> None:
         """Wait until every queued snapshot is written or has failed. After `timeout` seconds it returns without an error."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from aiperf.train.optimiser import give_momentum, sgd
+from aiperf.train.optimiser import initial_state, load_state, sgd
 from aiperf.train.tracing.step_trace import LostNumbers, gradient_counts, sgd_update, update_counts
 from aiperf.train.trainer_config import TrainerConf
 
@@ -72,7 +72,7 @@ def test_the_update_is_that_of_the_optimiser(momentum: float, weight_decay: floa
     torch.manual_seed(0)
     layer = nn.Linear(5, 3)
     optimiser = sgd(layer, TrainerConf(momentum=momentum, weight_decay=weight_decay, learning_rate=rate))
-    give_momentum(optimiser, layer, {name: torch.randn_like(each) for name, each in layer.named_parameters()})
+    load_state(optimiser, layer, {name: torch.randn_like(each) for name, each in initial_state(layer).items()})
     layer(torch.randn(4, 5)).square().sum().backward()
     weight = layer.weight
     before, gradient = weight.detach().clone(), weight.grad
@@ -89,7 +89,7 @@ def test_the_update_is_that_of_the_optimiser(momentum: float, weight_decay: floa
 def test_counts_are_by_kind_of_layer_and_without_loss_scaling(scale: float | None) -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 3, bias=False), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 3))
     optimiser = sgd(network, TrainerConf())
-    give_momentum(optimiser, network, {name: torch.zeros_like(each) for name, each in network.named_parameters()})
+    load_state(optimiser, network, initial_state(network))
     scaler = None if scale is None else torch.amp.GradScaler("cpu", init_scale=scale)
     if scaler is not None:
         scaler.scale(torch.ones(1))

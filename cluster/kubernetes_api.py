@@ -1,4 +1,7 @@
-"""Calls of the Kubernetes API that a run needs: create, read and delete objects, read logs, run commands in pods."""
+"""Calls of the Kubernetes API that a run needs: create, read and delete objects, read logs, run commands in pods.
+
+Methods raise ClusterError if the server refuses the request or does not answer. `last_lines` is empty then.
+"""
 
 from __future__ import annotations
 
@@ -239,7 +242,7 @@ class _NotFound(ClusterError):
 
 
 def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
-    """Write the files of an archive into `folder`, a link as a copy of its file."""
+    """Write the files of an archive into `folder`, a link as a copy. TarFile's filters exist from Python 3.11.4 on."""
     for member in archive:
         if member.isdir():
             continue

@@ -1,4 +1,8 @@
-"""Option +cluster=slurm: a run on nodes of Slurm, by a batch script. Every run under Slurm uses the script."""
+"""Option +cluster=slurm: a run on nodes of Slurm, by a batch script. Every run under Slurm uses the script.
+
+Outside an allocation sbatch submits the script, inside one (salloc) bash runs it. It starts a step on the first node, with
+Ray's head and the driver, and a step on all other nodes, which join the head.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Time of an all-reduce (sum over all accelerators) in simulated networks, from latency and bandwidth of the links."""
+"""Time of an all-reduce (sum over all accelerators) in simulated networks, from latency and bandwidth of the links.
+
+The α–β model: a message of n bytes takes α + n/β.
+"""
 
 from __future__ import annotations
 

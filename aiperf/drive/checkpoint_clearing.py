@@ -1,4 +1,8 @@
-"""Removal of checkpoint files: during a run those of trials without further use, after its end all but the kept ones."""
+"""Removal of checkpoint files: during a run those of trials without further use, after its end all but the kept ones.
+
+A command to remove a checkpoint can be lost with a worker or driver. Files are therefore chosen by their names and the journal.
+RunEnded is in the journal before any file is removed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Measurement of nodes before a run (preflight): probes to run, nodes to exclude, and events for the journal."""
+"""Measurement of nodes before a run (preflight): probes to run, nodes to exclude, and events for the journal.
+
+Nodes that join later are checked by `ray/node_admission.py` before a worker starts on them.
+"""
 
 from __future__ import annotations
 

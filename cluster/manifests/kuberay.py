@@ -1,4 +1,8 @@
-"""Kubernetes objects of a run with KubeRay (a RayJob, ray.io/v1)."""
+"""Kubernetes objects of a run with KubeRay (a RayJob, ray.io/v1).
+
+KubeRay's operator starts Ray's head, submits the driver there as a job and starts workers for Ray's autoscaler. It provides
+Ray's commands, addresses and token.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,10 @@ def objects(run: KubernetesRun) -> list[Manifest]:
 
 
 def ray_job(run: KubernetesRun) -> Manifest:
-    """Return the manifest (a dictionary) of the RayJob: Ray's head, its workers, and the command of the driver."""
+    """Return the manifest (a dictionary) of the RayJob: Ray's head, its workers, and the command of the driver.
+
+    The options are in an environment variable: no shell between KubeRay and the driver interprets them.
+    """
     spec: Manifest = {
         "entrypoint": f"python -m aiperf drive --supervised --options-in {OPTIONS} {run.folder}",
         "submissionMode": "K8sJobMode",

@@ -18,7 +18,7 @@ Manifest = dict[str, Any]
 RUN_LABEL, ROLE_LABEL = "aiperf-run", "aiperf-role"
 """Labels of a run's objects: the run's name, and the role of a pod (head, worker, submitter, reader)."""
 LONGEST_NAME = 40
-"""Maximum length of a run's name."""
+"""KubeRay allows 47 characters for a RayJob. This package appends at most seven."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""Kubernetes objects of a run without KubeRay: one Job for the head, and one indexed Job for the workers."""
+"""Kubernetes objects of a run without KubeRay: one Job for the head, and one indexed Job for the workers.
+
+The pods of the workers read the head's address and Ray's token from a file in the run's folder. There is no autoscaling.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ def objects(run: KubernetesRun) -> list[Manifest]:
 
 
 def head_job(run: KubernetesRun) -> Manifest:
-    """Return the manifest (a dictionary) of the Job of the head: one pod with Ray's head and the driver."""
+    """Return the manifest (a dictionary) of the Job of the head: one pod with Ray's head and the driver.
+
+    Restarted after a failure up to cluster.restarts times, without evictions and losses of a node. The driver then resumes.
+    """
     choices = run.choices
     command = [*PYTHON, "drive", "--supervised", run.folder, *run.words]
     head = container(

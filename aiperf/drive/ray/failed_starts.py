@@ -1,4 +1,8 @@
-"""Rules for repeated starts of workers after failures, and for the end of a run without workers. Independent of Ray."""
+"""Rules for repeated starts of workers after failures, and for the end of a run without workers. Independent of Ray.
+
+A place is tried again without limit, after pauses that double. Before the first worker is up the run ends if each place has
+used its tries or has failed finally: no work is lost then. Later a failure at one place never ends the work at others.
+"""
 
 from __future__ import annotations
 

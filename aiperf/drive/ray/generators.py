@@ -1,4 +1,7 @@
-"""Ray actors that make proposals of networks in advance (generators), one per node."""
+"""Ray actors that make proposals of networks in advance (generators), one per node.
+
+A proposal takes about 50 ms and a worker needs one every few minutes: one process serves all workers of its node.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Preflight of a Ray cluster's nodes (measurement before a run): sequence of the probes on all nodes."""
+"""Preflight of a Ray cluster's nodes (measurement before a run): sequence of the probes on all nodes.
+
+A slow node is measured again while the others are idle, since nodes that share hardware disturb each other.
+"""
 
 from __future__ import annotations
 

@@ -50,9 +50,10 @@ class Mailbox:
 
 
 class Sender:
-    """Sender of messages of one process to the mailbox.
+    """Sender of messages of one process to the mailbox, in their sequence.
 
-    A call is therefore made only after the previous one has been answered.
+    Ray starts the calls of an asynchronous actor in no fixed sequence. A call is therefore made only after the previous one
+    has been answered.
     """
 
     def __init__(self, mailbox: ActorHandle[Any]) -> None:

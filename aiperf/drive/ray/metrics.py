@@ -1,4 +1,7 @@
-"""Export of a run's metrics to the Prometheus endpoint of an existing Ray cluster."""
+"""Export of a run's metrics to the Prometheus endpoint of an existing Ray cluster.
+
+All are gauges: after a resume the driver counts from the journal, and a counter would start at 0.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Check that a run's folder is the same folder on all hosts, by a marker file."""
+"""Check that a run's folder is the same folder on all hosts, by a marker file.
+
+Without this check, a host with another file system at that path would make a folder of the same name, and its checkpoints and
+telemetry would be lost.
+"""
 
 from __future__ import annotations
 

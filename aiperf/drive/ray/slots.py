@@ -1,4 +1,7 @@
-"""Places for workers on the nodes of a Ray cluster. A place is the share of one or several nodes for one worker."""
+"""Places for workers on the nodes of a Ray cluster. A place is the share of one or several nodes for one worker.
+
+A node that joins later is not added to a running worker, since that would require a restart.
+"""
 
 from __future__ import annotations
 

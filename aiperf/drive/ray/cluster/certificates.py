@@ -1,4 +1,8 @@
-"""TLS certificates with which the processes of a run's Ray recognize each other."""
+"""TLS certificates with which the processes of a run's Ray recognize each other.
+
+Ray 2.60 reads a request before it looks at the token: one StartSync without a token ends its gcs or a raylet. TLS with
+certificates of both sides refuses a stranger before the first request.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,10 @@ def new_authority() -> Authority:
 
 
 def tls_environment(authority: Authority, folder: Path, address: str) -> dict[str, str]:
-    """Make a node's certificate, and return the environment variables by which Ray uses it and requires one of others."""
+    """Make a node's certificate, and return the environment variables by which Ray uses it and requires one of others.
+
+    Without `address` in the certificate, Ray waits for its gcs without giving a reason.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     signer = serialization.load_pem_private_key(authority.key.encode(), None)
     assert isinstance(signer, ec.EllipticCurvePrivateKey)

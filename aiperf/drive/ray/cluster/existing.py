@@ -1,4 +1,7 @@
-"""Use of an existing Ray cluster: this process joins it for the length of a run, and leaves it unchanged."""
+"""Use of an existing Ray cluster: this process joins it for the length of a run, and leaves it unchanged.
+
+Ray's autoscaler does not react to workers that are tied to existing nodes. A run therefore requests all its nodes at once.
+"""
 
 from __future__ import annotations
 

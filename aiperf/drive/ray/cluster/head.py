@@ -1,4 +1,8 @@
-"""Ray's head process for a run on several hosts. It runs next to the driver (main process of the run)."""
+"""Ray's head process for a run on several hosts. It runs next to the driver (main process of the run).
+
+A file in the run's folder has the head's address, token and key, readable by the user alone. Any process that reads it can join
+(`join_node.py`).
+"""
 
 from __future__ import annotations
 
@@ -61,7 +65,7 @@ def head_ray(folder: Path, place: HeadPlace) -> Iterator[None]:
 
 @contextmanager
 def _started(folder: Path, patience_seconds: float, options: Mapping[str, Any]) -> Iterator[None]:
-    """Start Ray's head."""
+    """Start Ray's head, again if Ray gave up: a slow first node must not cost the allocation."""
     deadline = time.monotonic() + patience_seconds
     with ExitStack() as stack:
         while True:

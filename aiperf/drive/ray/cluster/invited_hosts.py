@@ -1,4 +1,8 @@
-"""Hosts that join the driver's Ray cluster over ssh: checked before the run, reconnected during it, ended with it."""
+"""Hosts that join the driver's Ray cluster over ssh: checked before the run, reconnected during it, ended with it.
+
+The driver keeps the standard input of each host's ssh open. When the driver ends in any way, the input closes and the host
+leaves.
+"""
 
 from __future__ import annotations
 

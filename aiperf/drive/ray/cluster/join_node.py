@@ -32,7 +32,7 @@ ANSWER_SECONDS = 5.0
 PORT_SECONDS = 30.0
 """Interval at which a node tries the port of its head."""
 PORT_FAILURES = 3
-"""Failures in a row after which the head is lost."""
+"""Failures in a row after which the head is lost. Ray itself would notice it after four minutes."""
 SHORT_LIVES = 3
 """Lives of Ray in a row, each shorter than GIVE_UP_SECONDS, after which a node ends: they have a cause that stays."""
 PAUSE_SECONDS = 5.0

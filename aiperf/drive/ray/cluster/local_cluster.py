@@ -1,4 +1,8 @@
-"""Ray on this machine alone, for one run. No other user can reach it, and it ends with the run."""
+"""Ray on this machine alone, for one run. No other user can reach it, and it ends with the run.
+
+A process that reaches Ray's ports with its token can run code as the user. The ports are therefore on the loopback interface,
+with a certificate and a token made for this run.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,10 @@ def local_ray() -> Iterator[None]:
 
 @contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Let Ray listen on the loopback interface only."""
+    """Let Ray listen on the loopback interface only.
+
+    Even if 127.0.0.1 is given, Ray listens on all addresses unless no other machine can join. (Ray 2.60)
+    """
     from ray._private import ray_constants
 
     before = ray_constants.ENABLE_RAY_CLUSTER
@@ -43,7 +50,10 @@ def _on_loopback() -> Iterator[None]:
 
 @contextmanager
 def fewer_daemons() -> Iterator[None]:
-    """Let `ray.init` in a `with` block start fewer processes: no dashboard, autoscaler, log monitor or agent servers."""
+    """Let `ray.init` in a `with` block start fewer processes: no dashboard, autoscaler, log monitor or agent servers.
+
+    They take half of Ray's start time. If another release starts them differently, the run only begins later. (Ray 2.60)
+    """
     from ray._private import node, services, utils
 
     with ExitStack() as stack:

@@ -86,7 +86,10 @@ def assert_token() -> None:
 
 @contextmanager
 def named_if_not_started(offence: str, remedy: str) -> Iterator[None]:
-    """Convert any error in a `with` block around the start of Ray to RuntimeNotStarted, and shut Ray down."""
+    """Convert any error in a `with` block around the start of Ray to RuntimeNotStarted, and shut Ray down.
+
+    Ray raises various types, a bare Exception after its own limit of 30 s, and leaves its processes running. (Ray 2.60)
+    """
     import ray
 
     try:

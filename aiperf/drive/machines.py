@@ -45,7 +45,7 @@ def machines(conf: RunConf, folder: Path | None = None) -> Iterator[MachinesExec
 def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
     match place_of(conf.cluster, os.environ):
         case LocalPlace():
-            from aiperf.drive.ray.cluster.local_cluster import local_ray
+            from aiperf.drive.ray.cluster.started_ray import local_ray
 
             return local_ray()
         case HeadPlace() as head:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.drive.ray.cluster.local_cluster import local_ray
+from aiperf.drive.ray.cluster.started_ray import local_ray
 from tests.rigs.ray_cluster import patiently
 from tests.rigs.real_run import Begin, RealRun
 

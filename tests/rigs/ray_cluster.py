@@ -19,8 +19,8 @@ from ray.actor import ActorHandle
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from aiperf.drive.ray.cluster.local_cluster import fewer_daemons
 from aiperf.drive.ray.cluster.ray_environment import guarded_environment
+from aiperf.drive.ray.cluster.started_ray import fewer_daemons
 
 TRIES = 4
 GAVE_UP = "timed out during startup"

@@ -14,8 +14,7 @@ import ray
 from aiperf.config import RunConf
 from aiperf.drive.preflight import PreflightResult, nobody_left, node_checks
 from aiperf.drive.ray.cluster.daemons import in_background
-from aiperf.drive.ray.inspection import NodeInspection, Show, silent
-from aiperf.drive.ray.inspector import START
+from aiperf.drive.ray.inspection import START, NodeInspection, Show, silent
 from aiperf.drive.ray.slots import Slots, slots
 from aiperf.journal.events import NodeChecked
 from aiperf.measure.probe import NodeReadings, ProbeReading

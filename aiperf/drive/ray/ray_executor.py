@@ -22,7 +22,6 @@ from aiperf.drive.ray.failed_starts import StartLaw, Starts
 from aiperf.drive.ray.generators import Generators, UpdateLog
 from aiperf.drive.ray.mailbox import open_mailbox, received
 from aiperf.drive.ray.node_admission import NodeAdmission
-from aiperf.drive.ray.places import Places
 from aiperf.drive.ray.ray_worker import (
     Call,
     ExecutorWorkers,
@@ -34,7 +33,7 @@ from aiperf.drive.ray.ray_worker import (
     remove,
 )
 from aiperf.drive.ray.shared_folder import leave_word
-from aiperf.drive.ray.slots import Slot, slots
+from aiperf.drive.ray.slots import Places, Slot, slots
 from aiperf.drive.ray.worker_host import OpenGroup, WorkerPlan, open_ranks
 from aiperf.errors import AiperfError, RuntimeLost
 from aiperf.journal.events import ProposalRequested, WorkerJoined, WorkerLost, WorkerNotStarted

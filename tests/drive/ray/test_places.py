@@ -9,8 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.drive.ray.places import Places
-from aiperf.drive.ray.slots import Slot, slots
+from aiperf.drive.ray.slots import Places, Slot, slots
 from tests.drive.ray.test_slots import node
 
 

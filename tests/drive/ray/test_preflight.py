@@ -13,9 +13,7 @@ import ray
 
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.drive.ray import inspection as inspection_module
-from aiperf.drive.ray import inspector
-from aiperf.drive.ray.inspection import NodeInspection
-from aiperf.drive.ray.inspector import Inspector, introduced
+from aiperf.drive.ray.inspection import Inspector, NodeInspection, introduced
 from aiperf.drive.ray.node_admission import CLOSE_SECONDS, NodeAdmission, checked_by
 from aiperf.drive.ray.slots import slots
 from aiperf.errors import NoWorkers
@@ -173,7 +171,7 @@ def test_few_nodes_measure_the_shared_folder_at_a_time(
 def test_a_hanging_node_is_named_and_the_others_exchange(
     cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspector, "GRACE_SECONDS", 5.0)
+    monkeypatch.setattr(inspection_module, "GRACE_SECONDS", 5.0)
     monkeypatch.setattr(inspection_module, "introduced", as_hosts_of_their_own)
     how = inspection(tmp_path, planted.with_hangs, is_full=True, seconds=90.0)
 

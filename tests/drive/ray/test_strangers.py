@@ -23,7 +23,7 @@ from tests.rigs.ray_cluster import TRIES
 
 OURS = """
 import os, sys, ray
-from aiperf.drive.ray.cluster.local_cluster import local_ray
+from aiperf.drive.ray.cluster.started_ray import local_ray
 with local_ray():
     print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], os.environ["AIPERF_SCRATCH"], flush=True)
     sys.stdin.read()

@@ -17,7 +17,7 @@ from ray._private import worker
 
 from aiperf.drive.ray.cluster import daemons
 from aiperf.drive.ray.cluster.daemons import Runtime
-from aiperf.drive.ray.cluster.local_cluster import local_ray
+from aiperf.drive.ray.cluster.started_ray import local_ray
 from aiperf.errors import RuntimeLost
 from aiperf.journal.events import AnyEvent, EpochFinished, RunEnded, RunResumed
 from aiperf.system.processes import family, state

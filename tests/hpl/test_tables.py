@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiperf.hpl.model import Reading
-from aiperf.hpl.tables import NUMBERS, best_of_row, mean_difference, published, recomputed, row_name
+from benchmarks.hpl_tables import NUMBERS, best_of_row, mean_difference, published, recomputed, row_name
 
 
 def test_differences_that_follow_from_their_columns() -> None:

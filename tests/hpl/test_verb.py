@@ -46,16 +46,9 @@ def test_predict_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["n"] == 130_000
 
 
-@pytest.mark.parametrize("number", ["1", "2", "5"])
-def test_table_shows_printed_and_recomputed(number: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["hpl", "table", number]) == 0
-    assert "differs" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["table", "3"], "tables 1, 2 and 5 are recomputed, but found '3'"),
         (["predict", EXAMPLE, "--grid", "2by2"], "--grid is P x Q, as 2x4, but found '2by2'"),
         (["predict", EXAMPLE, "--vary", "PCIe.bytes=1"], "found 'PCIe.bytes'"),
         (

@@ -25,7 +25,6 @@ EXAMPLES = (
     "calibrate --out here.yaml",
     "measure --system here.yaml --n 4000,8000",
     "explain HPL.out --system here.yaml --fit node",
-    "table 5",
 )
 OPTIONS = ""
 GRIDS_SHOWN = 12
@@ -73,9 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     explain.add_argument("--fit", metavar="LAYER", help="find the bandwidth of this layer that explains the outputs")
     explain.add_argument("--out", metavar="DIR", type=given_path, help="write the page into this folder")
     _add_reading(explain)
-
-    table = action("table", "recompute a published table")
-    table.add_argument("number", metavar="1|2|5", help="number of the table in the paper")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +129,6 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         "calibrate": _calibrate,
         "measure": _everything,
         "explain": _explain,
-        "table": _table,
     }
     actions[arguments.action](arguments)
     return 0
@@ -308,34 +303,3 @@ def _explain(arguments: argparse.Namespace) -> None:
     print_folded([*(case.gap_in_words() for case in found), *notes])
     if arguments.out is not None:
         print_folded([str(page.write(of, found, arguments.out, [], notes))])
-
-
-def _table(arguments: argparse.Namespace) -> None:
-    from aiperf.hpl import tables
-
-    if arguments.number not in map(str, tables.NUMBERS):
-        raise BadConfiguration(f"tables 1, 2 and 5 are recomputed, but found {arguments.number!r}: choose one of them")
-    number = int(arguments.number)
-    lines = [f"{'':<38}{'figure':<26}{'printed':>10}{'recomputed':>12}"]
-    for each in tables.recomputed(number):
-        mark = "" if each.is_equal else "   differs"
-        lines.append(f"{each.row:<38}{each.figure:<26}{each.printed:>10g}{each.recomputed:>12.{each.decimals}f}{mark}")
-    if number == 5:
-        rows = tables.published()["table_5"]["rows"]
-        lines += [
-            "",
-            f"{'GFLOPS, one set of figures':<28}{'N':>8}{'measured':>10}{'paper':>10}"
-            + "".join(f"{each:>10}" for each in READINGS),
-        ]
-        for row in rows:
-            made = "".join(
-                f"{tables.best_of_row(row, each).flops / 1e9:>10,.0f}" for each in ("placed", "panels", "printed")
-            )
-            lines.append(f"{tables.row_name(row):<28}{row['n']:>8}{row['measured']:>10}{row['model']:>10}{made}")
-        means = "".join(f"{100 * tables.mean_difference(each):>9.1f}%" for each in ("placed", "panels", "printed"))
-        lines.append(f"{'mean |Diff| to measured':<28}{'':>28}{means}")
-    else:
-        lines.append(
-            "The figures behind this table's predictions are not printed, so that they cannot be derived again."
-        )
-    print_folded(lines)

@@ -1,15 +1,16 @@
-"""Tables 1, 2 and 5 of the paper on the HPL model, recomputed from their own columns, and predictions for Table 5."""
+"""Tables 1, 2 and 5 of the paper on the HPL model, recomputed from their own columns: `python -m benchmarks.hpl_tables 5`."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from aiperf.hpl.model import PMAPS, HplLayer, Prediction, Reading, System, difference, grids, predict
+from aiperf.hpl.model import PMAPS, READINGS, HplLayer, Prediction, Reading, System, difference, grids, predict
 
 NUMBERS = (1, 2, 5)
 """Tables with figures that can be recomputed."""
@@ -32,8 +33,8 @@ class Recomputed:
 
 
 def published() -> dict[str, Any]:
-    """Return the figures that the paper prints: the JSON object in published.json, by table."""
-    content: dict[str, Any] = json.loads(files("aiperf.hpl").joinpath("published.json").read_text("utf-8"))
+    """Return the figures that the paper prints: the JSON object in hpl_published.json, by table."""
+    content: dict[str, Any] = json.loads(Path(__file__).with_name("hpl_published.json").read_text("utf-8"))
     return content
 
 
@@ -99,7 +100,7 @@ def row_name(row: dict[str, Any]) -> str:
 
 
 def system_of(row: dict[str, Any]) -> System:
-    """Return the machine of a row of Table 5, from the one set of figures in published.json.
+    """Return the machine of a row of Table 5, from the one set of figures in hpl_published.json.
 
     `row`: values by column, with the numbers of nodes and accelerators.
     """
@@ -131,3 +132,23 @@ def mean_difference(reading: Reading, without: Sequence[str] = ()) -> float:
     """
     rows = [row for row in published()["table_5"]["rows"] if row_name(row) not in without]
     return fmean(abs(difference(best_of_row(row, reading).flops / 1e9, row["measured"])) for row in rows)
+
+
+def _lines(number: int) -> Iterable[str]:
+    yield f"{'':<38}{'figure':<26}{'printed':>10}{'recomputed':>12}"
+    for each in recomputed(number):
+        mark = "" if each.is_equal else "   differs"
+        yield f"{each.row:<38}{each.figure:<26}{each.printed:>10g}{each.recomputed:>12.{each.decimals}f}{mark}"
+    if number != 5:  # the figures behind the predictions of the other tables are not printed
+        return
+    yield f"{'GFLOPS, one set of figures':<28}{'N':>8}{'measured':>10}{'paper':>10}" + "".join(
+        f"{each:>10}" for each in READINGS
+    )
+    for row in published()["table_5"]["rows"]:
+        made = "".join(f"{best_of_row(row, each).flops / 1e9:>10,.0f}" for each in READINGS)
+        yield f"{row_name(row):<28}{row['n']:>8}{row['measured']:>10}{row['model']:>10}{made}"
+    yield f"{'mean |Diff| to measured':<56}" + "".join(f"{100 * mean_difference(each):>9.1f}%" for each in READINGS)
+
+
+if __name__ == "__main__":
+    print(*_lines(int(sys.argv[1])), sep="\n")

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiperf.bops.roofline import Layer, floor_seconds, network_floor
+from aiperf.accounting import network_roofline
+from aiperf.accounting.network_roofline import Layer
 from aiperf.errors import BadConfiguration
 from aiperf.nearest import nearest
 from aiperf.system.peaks import DataType, memory_bandwidth, table
 from aiperf.system.peaks import peak as dense_peak
+from aiperf.train.trainer_config import ELEMENT_BYTES
 from morphism import Graph
-from morphism.cost import layer_costs
-from morphism.traffic import gradient_sums, layer_traffic
-
-BYTES: dict[DataType, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +40,9 @@ def device(model: str, precision: DataType) -> DeviceLimits:
 
 def layers(graph: Graph, batch: int, precision: DataType, on: DeviceLimits) -> tuple[Layer, ...]:
     """Return FLOP, bytes and shortest time in seconds of each network layer over a batch: forward pass, then backward pass."""
-    size, peak, bandwidth = BYTES[precision], on.flops_per_second, on.memory_bytes_per_second
-    found = []
-    for cost, traffic in zip(layer_costs(graph), layer_traffic(graph), strict=True):
-        moved = traffic.elements(batch)
-        for name, flops, elements in zip(
-            ("forward", "backward"), (cost.forward_flops, cost.backward_flops), moved, strict=True
-        ):
-            if flops or elements:
-                shortest = floor_seconds(batch * flops, size * elements, peak, bandwidth)
-                found.append(Layer(traffic.kind, name, batch * flops, size * elements, shortest))
-    for traffic in gradient_sums(graph):
-        moved_bytes = size * traffic.elements(batch)[1]
-        found.append(Layer(traffic.kind, "backward", 0, moved_bytes, floor_seconds(0, moved_bytes, peak, bandwidth)))
-    return tuple(found)
+    return network_roofline.layers(
+        graph, batch, ELEMENT_BYTES[precision], on.flops_per_second, on.memory_bytes_per_second
+    )
 
 
 def by_kind(found: Sequence[Layer]) -> tuple[Layer, ...]:
@@ -76,7 +63,7 @@ def by_kind(found: Sequence[Layer]) -> tuple[Layer, ...]:
 def as_json(name: str, graph: Graph, batch: int, precision: DataType, on: DeviceLimits) -> dict[str, Any]:
     """Return the roofline of a network's training step as the JSON object that --json prints."""
     found = layers(graph, batch, precision, on)
-    floor, share = network_floor(found, on.flops_per_second)
+    operations, floor = network_roofline.floor(found)
     return {
         "kind": "network",
         "name": name,
@@ -89,7 +76,7 @@ def as_json(name: str, graph: Graph, batch: int, precision: DataType, on: Device
         "layers": [_layer(each) for each in found],
         "kinds": [_layer(each) for each in by_kind(found)],
         "floor_seconds": floor,
-        "floor_share": share,
+        "floor_share": operations / on.flops_per_second / floor,
         "images_per_second": batch / floor,
     }
 

@@ -6,7 +6,6 @@ second, intensities operations per byte.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -137,31 +136,3 @@ def labels(points: Sequence[RooflinePoint], roofs: Sequence[Roof]) -> tuple[Labe
                     )
                 )
     return tuple(judged)
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """Cost of the forward or backward pass of one network layer, or of all layers of one kind, over a batch."""
-
-    kind: str
-    pass_name: str
-    flops: float
-    bytes_moved: float
-    floor_seconds: float
-    """Shortest time: the longer of operations ÷ peak and bytes ÷ bandwidth."""
-
-    @property
-    def intensity(self) -> float:
-        """Operations per byte of memory traffic. 0 for a layer that moves no bytes."""
-        return self.flops / self.bytes_moved if self.bytes_moved else 0.0
-
-
-def floor_seconds(flops: float, bytes_moved: float, peak: float, bandwidth: float) -> float:
-    """Return the shortest possible time of a layer in seconds: the longer of operations ÷ peak and bytes ÷ bandwidth."""
-    return max(flops / peak, bytes_moved / bandwidth)
-
-
-def network_floor(layers: Sequence[Layer], peak: float) -> tuple[float, float]:
-    """Return the shortest possible time of a training step in seconds, and the share (0..1) of it that arithmetic needs."""
-    total = math.fsum(layer.floor_seconds for layer in layers)
-    return total, math.fsum(layer.flops for layer in layers) / peak / total

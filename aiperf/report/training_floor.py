@@ -8,21 +8,16 @@ from typing import Annotated, get_args
 
 import msgspec
 
+from aiperf.accounting import network_roofline
 from aiperf.errors import BadConfiguration
 from aiperf.report.architecture import graph_of_trial
 from aiperf.report.facts import TrainingFloor, TrialFacts
 from aiperf.report.fold import Collected
 from aiperf.report.nodes import nodes
 from aiperf.system.peaks import DataType, memory_bandwidth
-from morphism import Graph
-from morphism.cost import layer_costs
-from morphism.traffic import gradient_sums, layer_traffic
+from aiperf.train.trainer_config import ELEMENT_BYTES
 
 MOST_TRIALS = 200
-_WIDE: frozenset[DataType] = frozenset({"fp32", "tf32"})
-"""Data types with elements of 4 bytes. The others have 2."""
-
-
 _Rate = Annotated[float, msgspec.Meta(ge=1, le=1e24)]
 
 
@@ -61,9 +56,12 @@ def training_floor(
         graph = graph_of_trial(run, trial.number)
         if graph is None:
             continue
-        size = 4 if trial.precision in _WIDE else 2
-        for passes, images in ((2, trial.in_window.trained_images), (1, trial.in_window.validated_images)):
-            operations, floor = step(graph, trial.batch_size, size, peak_flops, bandwidth, passes)
+        size = ELEMENT_BYTES[trial.precision or ""]
+        counts = (True, trial.in_window.trained_images), (False, trial.in_window.validated_images)
+        for is_training, images in counts:
+            operations, floor = network_roofline.floor(
+                network_roofline.layers(graph, trial.batch_size, size, peak_flops, bandwidth, is_training=is_training)
+            )
             arithmetic.append(images / trial.batch_size * operations / peak_flops)
             floors.append(images / trial.batch_size * floor)
         seconds.append(trial.in_window.busy_seconds)
@@ -80,21 +78,6 @@ def training_floor(
         arithmetic_seconds=least,
         memory_seconds=math.fsum(floors) - least,
     )
-
-
-def step(
-    graph: Graph, batch: int, element_bytes: int, peak_flops: float, bandwidth: float, passes: int
-) -> tuple[float, float]:
-    """Return (operations, minimum seconds) of one batch."""
-    operations, floors = [], []
-    for cost, traffic in zip(layer_costs(graph), layer_traffic(graph), strict=True):
-        flops = (cost.forward_flops, cost.backward_flops) if passes == 2 else (cost.forward_validation_flops,)
-        for each, elements in zip(flops, traffic.elements(batch), strict=False):
-            operations.append(batch * each)
-            floors.append(max(batch * each / peak_flops, element_bytes * elements / bandwidth))
-    if passes == 2:
-        floors += [element_bytes * each.elements(batch)[1] / bandwidth for each in gradient_sums(graph)]
-    return math.fsum(operations), math.fsum(floors)
 
 
 def _of_rank(run: Collected, roofs: HostRoofs, precisions: set[str]) -> tuple[float, float, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from statistics import fmean, median
 
-from aiperf.report.training_floor import step
+from aiperf.accounting.network_roofline import floor, layers
 from aiperf.scaling.efficiency import ratios_of_rounds
 from aiperf.scaling.point import Point
 from aiperf.statistics.interleaved import FEWEST_PAIRS, interval_of_median
@@ -122,7 +122,7 @@ def _parts(point: Point, evaluation: Fraction) -> tuple[float | None, float | No
     graph = decode_architecture(json.dumps(point.start_graph))
     if peak is None or bandwidth is None or isinstance(graph, Detector):
         return None, None, in_steps, others
-    operations, floor = step(graph, point.batch, ELEMENT_BYTES[point.precision], peak, bandwidth, 2)
+    operations, shortest = floor(layers(graph, point.batch, ELEMENT_BYTES[point.precision], peak, bandwidth))
     arithmetic = operations / peak / point.batch / float(time)
-    memory = floor / point.batch / float(time) - arithmetic
+    memory = shortest / point.batch / float(time) - arithmetic
     return arithmetic, memory, in_steps - arithmetic - memory, others

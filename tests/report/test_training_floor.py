@@ -8,13 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from aiperf.accounting.network_roofline import floor, layers
 from aiperf.errors import BadConfiguration
 from aiperf.given_file import read_json
 from aiperf.journal.events import AnyEvent, NodeChecked, WorkerJoined
 from aiperf.report.gather import gather
 from aiperf.report.sections.time_spent import roofline
 from aiperf.report.tables import Table
-from aiperf.report.training_floor import HostRoofs, step
+from aiperf.report.training_floor import HostRoofs
 from morphism import start
 from tests.builders.report_journal import Shape, invented
 from tests.report.test_nodes import checked
@@ -30,16 +31,18 @@ def with_triad(events: list[AnyEvent], bytes_per_second: float) -> list[AnyEvent
 
 
 def test_step_of_resnet50_has_the_worked_floor() -> None:
-    operations, floor = step(start("resnet50_v1_5"), 256, 2, 312e12, 2.039e12, passes=2)
+    operations, shortest = floor(layers(start("resnet50_v1_5"), 256, 2, 312e12, 2.039e12))
 
-    assert floor * 1e3 == pytest.approx(68.75, abs=0.005)
-    assert operations / 312e12 / floor == pytest.approx(0.292, abs=0.0005)
+    assert shortest * 1e3 == pytest.approx(68.75, abs=0.005)
+    assert operations / 312e12 / shortest == pytest.approx(0.292, abs=0.0005)
 
 
 def test_forward_pass_moves_less_than_a_training_step() -> None:
     graph = start("resnet20")
 
-    assert step(graph, 32, 4, 1e12, 1e11, passes=1)[1] < step(graph, 32, 4, 1e12, 1e11, passes=2)[1] / 2
+    whole, validation = (layers(graph, 32, 4, 1e12, 1e11, is_training=kind) for kind in (True, False))
+
+    assert floor(validation)[1] < floor(whole)[1] / 2
 
 
 def test_parts_of_the_steps_add_up_to_the_busy_time() -> None:

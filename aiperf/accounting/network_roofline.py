@@ -1,4 +1,4 @@
-"""Roofline of a network's step (Williams et al. 2009): operations, bytes and shortest possible time of each layer of its graph."""
+"""Roofline of a network's step (Williams et al. 2009): operations, bytes and shortest possible time of each layer."""
 
 from __future__ import annotations
 

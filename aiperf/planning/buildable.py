@@ -1,8 +1,4 @@
-"""Checks before a run starts that its workers can train with this configuration. This module does not import torch.
-
-Each check applies a rule of the module that builds the training (`train.execution_mode`, `train.precision`, `train.ceiling`).
-These modules also check properties that only a device shows: compute capability, memory of a batch.
-"""
+"""Checks before a run starts that its workers can train with this configuration. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -23,19 +19,12 @@ _SIZES = ("image", "height", "width", "channels", "classes", "training_images", 
 
 
 def accelerators_of(conf: RunConf, accelerators: int) -> int:
-    """Return the number of accelerators that a worker uses: `accelerators`, or 0 with executor=inline.
-
-    With executor=inline, the worker is in the process of the driver and trains on processors.
-    `accelerators`: number of accelerators of a worker.
-    """
+    """Return the number of accelerators that a worker uses: `accelerators`, or 0 with executor=inline."""
     return 0 if conf.executor == "inline" else accelerators
 
 
 def require_devices(conf: RunConf, accelerators: int) -> None:
-    """Raise BadConfiguration if an option, such as trainer.precision=tf32, needs accelerators and the workers have none.
-
-    `accelerators`: number of accelerators of a worker.
-    """
+    """Raise BadConfiguration if an option, such as trainer.precision=tf32, needs accelerators and the workers have none."""
     if accelerators_of(conf, accelerators):
         return
     for option, value, remedy in _of_accelerators(conf):
@@ -57,10 +46,7 @@ def _of_accelerators(conf: RunConf) -> Iterator[tuple[str, str, str]]:
 
 
 def require_packages(conf: RunConf) -> None:
-    """Raise BadConfiguration if an option needs a Python package, such as horovod, that is not installed on this machine.
-
-    No package is imported.
-    """
+    """Raise BadConfiguration if an option needs a Python package, such as horovod, that is not installed on this machine."""
     has_boxes = isinstance(conf.dataset, WeatherConf | WeatherSyntheticConf)
     for is_chosen, option, package, remedy in (
         (
@@ -76,17 +62,7 @@ def require_packages(conf: RunConf) -> None:
 
 
 def require_memory(conf: RunConf, network: Architecture, shape: WorkerShape) -> None:
-    """Raise BadConfiguration if the starting network or a generated data set is too large for the memory of a rank.
-
-    A rank is one data-parallel process of a worker. The check estimates the smallest batch in the precision of the options, or
-    for `auto` in the one that needs least memory. A rejected network cannot be trained. An accepted one may still be too large.
-    Nothing is checked with budget.memory_bytes and no trainer.memory_limit_bytes.
-
-    Args:
-        conf: configuration of the run.
-        network: starting network.
-        shape: accelerators, ranks and memory of a worker.
-    """
+    """Raise BadConfiguration if the starting network or a generated data set is too large for the memory of a rank."""
     memory = conf.trainer.memory_limit_bytes
     if memory is None and conf.budget.memory_bytes is None:
         memory = shape.memory_bytes

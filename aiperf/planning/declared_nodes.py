@@ -1,9 +1,4 @@
-"""Preview of a run before its nodes exist, from the node properties that the cluster configuration declares.
-
-A plan needs the workers' shape. Before the nodes exist, declared properties give a part of that shape. Undeclared properties
-are unknown. They are not taken from the machine where the command was typed. Before a run begins, its plan is computed again
-from the actual nodes. Nodes that differ from the declaration end the run with an error.
-"""
+"""Preview of a run before its nodes exist, from the node properties that the cluster configuration declares."""
 
 from __future__ import annotations
 
@@ -44,15 +39,7 @@ class Preview:
 
 
 def preview(conf: RunConf, nodes: NodesAsked) -> Preview:
-    """Return the parts of a run's plan that are known before its nodes exist. Nothing is started.
-
-    `conf`: configuration of the run. `nodes`: properties of the requested nodes that the configuration declares.
-
-    Raises:
-        BadConfiguration: no run can have these options on such nodes.
-        DataError: the data set is visible from this machine and is damaged.
-        NoSuchRun, JournalDamaged, CannotFollow: the run of follow=RUN cannot be read or repeated.
-    """
+    """Return the parts of a run's plan that are known before its nodes exist."""
     check_options(conf)
     if (accelerators := _accelerators(conf, nodes)) is not None:
         require_devices(conf, accelerators)
@@ -74,8 +61,7 @@ def _accelerators(conf: RunConf, nodes: NodesAsked) -> int | None:
 def declared_shape(conf: RunConf, nodes: NodesAsked) -> WorkerShape | None:
     """Return the expected shape of a worker (accelerators, ranks, cores, memory) before its nodes exist.
 
-    `nodes`: properties of the requested nodes that the configuration declares. None if they do not determine the accelerators,
-    the ranks and the memory.
+    None if they do not determine the accelerators, the ranks and the memory.
     """
     accelerators, trainer = _accelerators(conf, nodes), conf.trainer
     has_ranks = accelerators or trainer.ranks is not None or trainer.collective == "none" or nodes.cores is not None
@@ -101,10 +87,7 @@ def declared_shape(conf: RunConf, nodes: NodesAsked) -> WorkerShape | None:
 
 
 def workers_expected(conf: RunConf, nodes: NodesAsked) -> str | None:
-    """Return the expected number of workers as text, such as '8 on 2 nodes'. None if it depends on the actual nodes.
-
-    It does if no accelerators are declared. `nodes`: properties of the requested nodes that the configuration declares.
-    """
+    """Return the expected number of workers as text, such as '8 on 2 nodes'. None if it depends on the actual nodes."""
     each = conf.accelerators_per_worker
     if nodes.nodes is None or not nodes.accelerators or not (each is None or isinstance(each, int)):
         return None
@@ -118,13 +101,7 @@ def workers_expected(conf: RunConf, nodes: NodesAsked) -> str | None:
 def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: WorkerShape) -> None:
     """Check that the nodes of a run have the accelerators that its configuration declares.
 
-    Args:
-        nodes: properties of the requested nodes that the configuration declares.
-        accelerators_per_worker: value of this option. The number of accelerators is checked only if it is None.
-        shape: actual accelerators of a worker, and memory of one rank. Without accelerators the memory is not checked.
-
-    Raises:
-        BadConfiguration: another number or model of accelerators, or a memory that differs by more than 10 %.
+    The number of accelerators is checked only if it is None.
     """
     actual = f"Found {shape.accelerators} of {shape.device} ({shape.source})"
     if nodes.accelerators is not None and accelerators_per_worker is None and shape.accelerators != nodes.accelerators:
@@ -148,14 +125,7 @@ def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: 
 
 
 def require_index(conf: RunConf, nodes: NodesAsked, dataset: DataSet) -> None:
-    """Check that a data set of more than LISTED_AT_MOST (10,000) images has an index if the run may use several nodes.
-
-    Without an index, each process of each node would list all files.
-    `nodes`: requested nodes. `dataset`: description of the data set.
-
-    Raises:
-        BadConfiguration: the data set has no index. The message names the command that creates one.
-    """
+    """Check that a data set of more than LISTED_AT_MOST (10,000) images has an index if the run may use several nodes."""
     images = dataset.training_images + dataset.validation_images
     if (nodes.nodes == 1 and nodes.most_nodes in (None, 1)) or images <= LISTED_AT_MOST or is_indexed(conf.dataset):
         return

@@ -1,8 +1,4 @@
-"""Estimate of the disk space that a run needs in its folder, and the check that the file system has it.
-
-Estimates use values that are known before a run: parameters of the network, length of the run, number of workers. Limits that
-the file system does not report, such as most user quotas, are detected during the run.
-"""
+"""Estimate of the disk space that a run needs in its folder, and the check that the file system has it."""
 
 from __future__ import annotations
 
@@ -55,8 +51,7 @@ class DiskNeeds:
     checkpoints: int
     """All kept checkpoints, at the size of the first network."""
     grown: int
-    """All kept checkpoints after networks have grown to the limit of the budget. Each trial in training has one or two
-    more."""
+    """All kept checkpoints after networks have grown to the limit of the budget."""
     journal: int
     telemetry: int
     workers: int
@@ -64,15 +59,7 @@ class DiskNeeds:
 
 
 def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
-    """Return the estimated disk space of a run in bytes, by part.
-
-    Args:
-        conf: configuration of the run.
-        network: starting network.
-        data: description of the data set.
-        accelerators: number of accelerators of one worker, 0 without.
-        workers: number of workers.
-    """
+    """Return the estimated disk space of a run in bytes, by part."""
     counted, trials = cost_of(network), conf.limits.trials
     epoch_flops = counted.epoch_flops(data.training_images, data.validation_images)
     epoch_seconds = max(SHORTEST_EPOCH_SECONDS, epoch_flops / (FLOPS_PER_ACCELERATOR * accelerators or FLOPS_WITHOUT))
@@ -95,16 +82,7 @@ def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators
 
 
 def require_place(runs: str) -> Path:
-    """Check that a folder can be created and written. Return the folder itself, or its nearest existing parent folder.
-
-    A temporary file of 4 kB is written there and removed.
-
-    Args:
-        runs: folder to check, such as the folder of all runs. It need not exist.
-
-    Raises:
-        BadConfiguration: the folder cannot be written. The message names the part of the path that is the reason.
-    """
+    """Check that a folder can be created and written."""
     at = _nearest(Path(runs).absolute(), runs)
     tried: str | None = None
     try:
@@ -138,10 +116,7 @@ def _nearest(path: Path, runs: str) -> Path:
 
 
 def require_room(needs: DiskNeeds, at: Path) -> None:
-    """Raise BadConfiguration if a file system has less free space than a run and its report (6 MB) need.
-
-    `needs`: estimated bytes of the run, of which the growth of networks is not counted. `at`: existing folder to check.
-    """
+    """Raise BadConfiguration if a file system has less free space than a run and its report (6 MB) need."""
     free, least = shutil.disk_usage(at).free, needs.checkpoints + needs.journal + needs.telemetry + BYTES_OF_A_REPORT
     if least > free:
         raise BadConfiguration(

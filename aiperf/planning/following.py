@@ -29,8 +29,7 @@ WORK = (
     "trainer.reference_batch",
     "trainer.warmup_epochs",
 )
-"""Options that define the computation of a training step. A following run must have the same values. Options that affect only
-speed may differ, including precision, since speed is compared."""
+"""Options that define the computation of a training step. A following run must have the same values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +41,7 @@ class Following:
 
 
 def following(folder: Path, until: int | None = None) -> Following:
-    """Read the trained trials (trainings of networks) of the run in a folder. Another run can repeat them with follow=RUN.
-
-    `until`: number of lines of the journal to read. Default: all.
-
-    Raises:
-        CannotFollow: the run has no trained trials, or its workers have different numbers of ranks.
-        NoSuchRun: there is no journal, it cannot be read, or it has no complete line.
-        JournalDamaged: a line of the journal was changed or removed, or another release wrote the journal.
-    """
+    """Read the trained trials (trainings of networks) of the run in a folder."""
     reader = read(folder, until)
     with folding(reader):
         work = followed(reader)
@@ -68,14 +59,7 @@ def following(folder: Path, until: int | None = None) -> Following:
 
 
 def followed_again(recorded: FollowedRun, folder: Path) -> Following:
-    """Read the trials of a followed run again when the run that repeats them is resumed.
-
-    `recorded`: entry about the followed run in the first line of the resumed run. `folder`: current folder of the followed run.
-
-    Raises:
-        CannotFollow: the folder contains another run, or its journal has other lines than when the resumed run began.
-        NoSuchRun, JournalDamaged: the journal in the folder cannot be read.
-    """
+    """Read the trials of a followed run again when the run that repeats them is resumed."""
     current = following(folder, recorded.lines)
     if (current.recorded.run, current.recorded.last_hash) != (recorded.run, recorded.last_hash):
         raise CannotFollow(
@@ -87,19 +71,7 @@ def followed_again(recorded: FollowedRun, folder: Path) -> Following:
 
 
 def require_same_work(conf: RunConf, mine: RunStarted, work: FollowedHistory, ranks: int, *, simulated: bool) -> None:
-    """Check that a new run does the same work as the earlier run that it repeats (follow=RUN).
-
-    Args:
-        conf: configuration of the new run.
-        mine: first line of the new run's journal.
-        work: trials of the earlier run.
-        ranks: ranks (data-parallel processes) of a worker of the new run.
-        simulated: True if the new run is simulated.
-
-    Raises:
-        BadConfiguration: data, starting network, training options or ranks differ, or only the earlier run is simulated. The
-            message names all differences.
-    """
+    """Check that a new run does the same work as the earlier run that it repeats (follow=RUN)."""
     theirs = work.first
     if theirs.simulated and not simulated:
         raise BadConfiguration(

@@ -1,7 +1,4 @@
-"""Plan of a run before it starts: starting network, search space and the journal's first line.
-
-A plan uses the workers' shape, which is an argument. This module inspects no machine (checked by an import contract).
-"""
+"""Plan of a run before it starts: starting network, search space and the journal's first line."""
 
 from __future__ import annotations
 
@@ -49,7 +46,6 @@ from searchers.history import Space
 from searchers.propose import RULES
 
 NETWORKS = (*STARTS, *DETECTORS)
-"""Names of the starting networks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +58,12 @@ class Plan:
     """Starting network."""
     space: Space
     shape: WorkerShape
-    """Shape of the workers that the plan is for."""
     follows: Following | None = None
     """Followed run. None if the run searches."""
 
 
 def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None) -> Plan:
-    """Return the plan of a run, after checking that the run can begin. Nothing is started, and no image is read.
-
-    Args:
-        conf: configuration of the run.
-        shape: accelerators, ranks, cores and memory of a worker.
-        dataset: description of the data set. Default: it is read from the files of the data set.
-
-    Raises:
-        BadConfiguration: no run can have these options on such workers, with this data set or with the followed run.
-        DataError: the data set does not exist or is damaged.
-        NoSuchRun, JournalDamaged, CannotFollow: the run of follow=RUN cannot be read or repeated.
-    """
+    """Return the plan of a run, after checking that the run can begin."""
     check_options(conf)
     require_devices(conf, shape.accelerators)
     dataset = dataset or describe_data(conf.dataset)
@@ -106,13 +90,7 @@ def _following(plan: Plan, word: str) -> Plan:
 
 
 def check_options(conf: RunConf) -> None:
-    """Check the rules about several options of a run that need no description of a machine and no data set.
-
-    The options of a cluster are also compared with the allocation of this process (its environment variables).
-
-    Raises:
-        BadConfiguration: options contradict each other or the allocation, or `start` names no network and no file.
-    """
+    """Check the rules about several options of a run that need no description of a machine and no data set."""
     conf.schedule.check()
     if conf.start is not None and conf.start not in NETWORKS:
         _graph_file(conf.start)
@@ -146,15 +124,7 @@ def first_event(
     versions: Mapping[str, str] | None = None,
     machine: Mapping[str, Any] | None = None,
 ) -> RunStarted:
-    """Return the first line of a run's journal, which records its configuration, data set and machine. Nothing is written.
-
-    Args:
-        plan: plan of the run.
-        run: name of the run.
-        now_unix: start of the run in seconds since 1970.
-        versions: version of each library, by name, on the driver's host.
-        machine: description of the driver's host.
-    """
+    """Return the first line of a run's journal, which records its configuration, data set and machine."""
     config = as_plain(plan.conf)
     config["space"] = recorded(plan.space)
     return RunStarted(
@@ -179,26 +149,17 @@ def first_event(
 
 
 def new_folder(conf: RunConf, now: float) -> Path:
-    """Create the folder of a new run, RUNS/TIME-NAME or the next free name, and return its path.
-
-    `now`: start of the run in seconds since 1970. Raise OSError if the folder cannot be created.
-    """
+    """Create the folder of a new run, RUNS/TIME-NAME or the next free name, and return its path."""
     return make_folder(folder_of(conf, now))
 
 
 def folder_of(conf: RunConf, now: float) -> Path:
-    """Return the path of the folder of a new run, RUNS/TIME-NAME, without creating it.
-
-    RUNS and NAME are the options `runs` and `name`. `now`: start of the run in seconds since 1970.
-    """
+    """Return the path of the folder of a new run, RUNS/TIME-NAME, without creating it."""
     return Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{conf.name or conf.dataset.name}"
 
 
 def make_folder(folder: Path) -> Path:
-    """Create a new folder and return its path: `folder`, or, if it exists, the first free one of FOLDER.2, FOLDER.3, ….
-
-    Missing parent folders are created too. Raise OSError if the folder cannot be created.
-    """
+    """Create a new folder and return its path: `folder`, or, if it exists, the first free one of FOLDER.2, FOLDER.3, …."""
     for candidate in candidates(folder):
         try:
             candidate.mkdir(parents=True)
@@ -211,18 +172,14 @@ def make_folder(folder: Path) -> Path:
 
 
 def candidates(folder: Path) -> Iterator[Path]:
-    """Yield paths for a new folder without end, in the order of trying: `folder`, FOLDER.2, FOLDER.3, …. Nothing is created."""
+    """Yield paths for a new folder without end, in the order of trying: `folder`, FOLDER.2, FOLDER.3, …."""
     yield folder
     for number in count(2):
         yield folder.with_name(f"{folder.name}.{number}")
 
 
 def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
-    """Return the starting network of a run: that of the option `start`, else the usual one of the data set.
-
-    Raise BadConfiguration if the network does not fit the images, classes or boxes of the data set, or its file is
-    missing or invalid. Raise OSError if the file cannot be read.
-    """
+    """Return the starting network of a run: that of the option `start`, else the usual one of the data set."""
     name = conf.dataset.usual_start if conf.start is None else conf.start
     _require_targets(name, dataset)
     if name in NETWORKS:
@@ -253,7 +210,6 @@ def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
 
 
 def _graph_file(name: str) -> Path:
-    """Return the path of a starting graph. Raise BadConfiguration if it is no file."""
     path = given_path(name)
     if (wrong := what_is_wrong_with(path)) is not None:
         raise BadConfiguration(
@@ -275,10 +231,7 @@ def _require_targets(name: str, dataset: DataSet) -> None:
 
 
 def require_fixed(conf: RunConf, network: Architecture) -> None:
-    """Raise BadConfiguration if options require to search, compile or simulate a detector, or to use CUDA graphs for it.
-
-    Do nothing if `network`, the starting network, is no detector.
-    """
+    """Raise BadConfiguration if options require to search, compile or simulate a detector, or to use CUDA graphs for it."""
     if not isinstance(network, Detector):
         return
     for option, value, needed in (
@@ -308,14 +261,7 @@ def _check_start(network: Architecture, budget: Budget) -> None:
 
 
 def require_batches(plan: Plan, words: Sequence[str]) -> None:
-    """Check that the typed batch sizes are at most the training images of a rank (one data-parallel process).
-
-    `words`: arguments of the command line. Only their options are checked. batch.default and batch.largest from the YAML
-    file of a data set or a schedule are lowered to the images of a rank without an error.
-
-    Raises:
-        BadConfiguration: a typed batch size is larger than a rank's training images.
-    """
+    """Check that the typed batch sizes are at most the training images of a rank (one data-parallel process)."""
     images, ranks, samples = plan.dataset.training_images, plan.shape.ranks, plan.dataset.noun.many
     typed = {word.lstrip("+").partition("=")[0] for word in words}
     for each in fields(plan.conf.batch):

@@ -1,8 +1,4 @@
-"""Comparison of options given for a resumed run with the options in its journal.
-
-A requeued batch job repeats its submitted command, so equal options are accepted. A run keeps its first configuration.
-Different options would have no effect and are rejected.
-"""
+"""Comparison of options given for a resumed run with the options in its journal."""
 
 from __future__ import annotations
 
@@ -16,17 +12,7 @@ from aiperf.ranking.law import written
 
 
 def require_same(words: Sequence[str], given: RunConf, held: RunConf, run: str) -> None:
-    """Check that the typed options of a resumed run have the values in its journal.
-
-    Args:
-        words: arguments of the command line as typed.
-        given: configuration that these arguments describe.
-        held: configuration in the run's journal.
-        run: name or folder of the run, for the message.
-
-    Raises:
-        BadConfiguration: a typed option differs from the journal. The message names all differences.
-    """
+    """Check that the typed options of a resumed run have the values in its journal."""
     differing = differences(words, as_plain(given), as_plain(held))
     if differing:
         raise BadConfiguration(
@@ -36,11 +22,7 @@ def require_same(words: Sequence[str], given: RunConf, held: RunConf, run: str) 
 
 
 def differences(words: Sequence[str], given: dict[str, Any], held: dict[str, Any]) -> list[str]:
-    """Return a text 'OPTION=JOURNAL, not TYPED' for each typed option with another value than in the journal.
-
-    A typed choice, such as dataset=imagenet, covers all options of its group.
-    `words`: arguments as typed. `given`, `held`: typed configuration and that of the journal, as nested JSON values.
-    """
+    """Return a text 'OPTION=JOURNAL, not TYPED' for each typed option with another value than in the journal."""
     typed = {word.lstrip("+").partition("=")[0] for word in words}
     return [
         f"{each.name}={written(each.second)}, not {written(each.first)}"

@@ -1,9 +1,4 @@
-"""Shape of workers (accelerators, ranks, cores, memory), and the requirements of a run's plan for new workers.
-
-A plan uses the workers' shape, not the machine where the command was typed. The number of ranks limits the batch. The memory
-of the smallest accelerator limits the proposed networks. A worker that joins later must fit the existing plan. A worker that
-breaks a rule of docs/benchmark.md is rejected with the reason. A worker that only differs is accepted with a warning.
-"""
+"""Shape of workers (accelerators, ranks, cores, memory), and the requirements of a run's plan for new workers."""
 
 from __future__ import annotations
 
@@ -84,12 +79,7 @@ def shape_of(
 
 
 def this_machine(conf: RunConf) -> WorkerShape:
-    """Return the shape of a worker on this machine: its accelerators, ranks, cores, and memory per rank.
-
-    Raises:
-        BadConfiguration: the options need more accelerators or processors than this process may use, or a missing package, or
-            the memory of the accelerators cannot be read.
-    """
+    """Return the shape of a worker on this machine: its accelerators, ranks, cores, and memory per rank."""
     system = describe_usable()
     if conf.executor != "inline":
         require_owned(system)
@@ -130,15 +120,7 @@ def owned_accelerators(environment: Mapping[str, str]) -> tuple[int, str]:
 
 
 def require_owned(system: HostDescription, environment: Mapping[str, str] = os.environ) -> None:
-    """Check that a run within a scheduler's job can use the accelerators that the job owns on this host.
-
-    A smaller selection by CUDA_VISIBLE_DEVICES or its like is permitted, also an empty one.
-    `system`: this host with its usable accelerators. `environment`: environment variables.
-
-    Raises:
-        BadConfiguration: fewer accelerators are usable, or torch is built for processors only. The run would train without
-            them to its end.
-    """
+    """Check that a run within a scheduler's job can use the accelerators that the job owns on this host."""
     owned, source = owned_accelerators(environment)
     selections = [environment[name] for names in VISIBILITY.values() for name in names if name in environment]
     if "" in selections or not owned:
@@ -158,10 +140,7 @@ def require_owned(system: HostDescription, environment: Mapping[str, str] = os.e
 
 
 def together(hosts: Sequence[WorkerShape], source: str) -> WorkerShape:
-    """Return the shape of one worker that uses several hosts: sums of accelerators, ranks and cores, least memory of a rank.
-
-    `hosts`: shape of the worker's part on each host. `source`: origin of the shape as text, for the plan.
-    """
+    """Return the shape of one worker that uses several hosts: sums of accelerators, ranks and cores, least memory of a rank."""
     return WorkerShape(
         source=source,
         device=", ".join(sorted({shape.device for shape in hosts})),
@@ -202,7 +181,7 @@ class WorkerRequirements:
 
 
 def terms_of(started: RunStarted) -> WorkerRequirements:
-    """Return the limits for workers of a run: least memory of a rank and most ranks. `started`: first line of the journal."""
+    """Return the limits for workers of a run: least memory of a rank and most ranks."""
     space: dict[str, Any] = started.config["space"]
     config, most = started.config, None
     if started.shape is not None and config["batch"]["largest"] is None:
@@ -214,13 +193,7 @@ def terms_of(started: RunStarted) -> WorkerRequirements:
 
 
 def breach(terms: WorkerRequirements, up: WorkerJoined, accelerators: int) -> str | None:
-    """Return the reason why a worker may not train in a run, as text with the fix. None if it may.
-
-    Args:
-        terms: limits of the run's plan.
-        up: event about the ready worker, with its ranks and memory.
-        accelerators: number of accelerators of the worker, 0 without.
-    """
+    """Return the reason why a worker may not train in a run, as text with the fix. None if it may."""
     if terms.most_ranks is not None and up.ranks > terms.most_ranks:
         return (
             f"the plan allows {terms.most_ranks} ranks per worker, or an epoch would have fewer than {STEPS} steps. It has "

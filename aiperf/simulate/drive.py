@@ -56,16 +56,7 @@ def drive(
     after_turn: Callable[[Driver], None] = lambda driver: None,
     around: Around = nullcontext,
 ) -> SimulationCost:
-    """Simulate a run to its end, write its journal (event log) to the new file `path`, and return the processor time.
-
-    `world`: state of the simulation, with its clock. `first`: first line of the journal. `after_turn`: called after each
-    turn of the main loop. `around`: returns a context manager in which the main loop runs. The result also counts events
-    and proposals.
-
-    Raises:
-        NoWorkers: no worker started in the first 300 simulated seconds.
-        JournalNotWritten, JournalNotLocked, JournalTakenAway: the journal could not be written, locked or kept.
-    """
+    """Simulate a run to its end, write its journal (event log) to the new file `path`, and return the processor time."""
     began = time.process_time()
     with SimulatedJournal(path, durable=False) as journal:
         journal.append([first])

@@ -17,10 +17,7 @@ class WorkerLost(Fault[faults.WorkerLostConf]):
     """Fault that ends a worker before, during or after an attempt (one training of a network by a worker)."""
 
     def order_taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
-        """With probability conf.rate, plan the loss of `worker` at the time conf.when.
-
-        It is before, during or after the training `attempt`. `cluster`: simulation in which the loss is planned.
-        """
+        """With probability conf.rate, plan the loss of `worker` at the time conf.when."""
         if self.draw.random() >= self.conf.rate:
             return
         when = self.draw.choice(("before", "during", "after")) if self.conf.when == "any" else self.conf.when
@@ -40,10 +37,7 @@ class WorkerHung(Fault[faults.WorkerHungConf]):
     """Fault that makes a worker silent during an attempt (one training of a network by a worker)."""
 
     def order_taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
-        """With probability conf.rate, plan that `worker` becomes silent at a random time of the longest possible `attempt`.
-
-        `cluster`: simulation in which this is planned.
-        """
+        """With probability conf.rate, plan that `worker` becomes silent at a random time of the longest possible `attempt`."""
         if self.draw.random() < self.conf.rate:
             number = worker.number
             cluster.after(self.draw.random() * attempt.left_seconds, lambda: cluster.vanish(number))
@@ -53,10 +47,7 @@ class NodeLost(Fault[faults.NodeLostConf]):
     """Fault that ends all workers of a host at random times."""
 
     def began(self, cluster: SimulatedExecutor) -> None:
-        """Plan the losses of random hosts at random times, conf.every_seconds apart on average. `cluster`: the simulation.
-
-        The workers of a lost host return after conf.back_seconds.
-        """
+        """Plan the losses of random hosts at random times, conf.every_seconds apart on average."""
 
         def lose() -> None:
             hosts = sorted({worker.host for worker in cluster.workers.values()})
@@ -82,10 +73,7 @@ class Crash(Fault[faults.CrashConf]):
     """Fault that ends an attempt (one training of a network by a worker). Its worker continues."""
 
     def order_taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
-        """With probability conf.rate, mark the training `attempt` to crash in one of its first four epochs.
-
-        A share conf.final of crashes is not retried. `cluster`, `worker`: not used.
-        """
+        """With probability conf.rate, mark the training `attempt` to crash in one of its first four epochs."""
         if self.draw.random() < self.conf.rate:
             attempt.fate.crashes_in = self.draw.randrange(4)
             attempt.fate.crash_can_be_retried = self.draw.random() >= self.conf.final
@@ -95,10 +83,7 @@ class MemoryRunsOut(Fault[faults.MemoryRunsOutConf]):
     """Fault that lets the accelerator memory run out in an epoch of an attempt (one training of a network)."""
 
     def order_taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
-        """With probability conf.rate, mark the training `attempt` to run out of memory in one of its first three epochs.
-
-        `cluster`, `worker`: not used.
-        """
+        """With probability conf.rate, mark the training `attempt` to run out of memory in one of its first three epochs."""
         if self.draw.random() < self.conf.rate:
             attempt.fate.out_of_memory_in = self.draw.randrange(3)
 
@@ -107,10 +92,7 @@ class CheckpointsUnwritten(Fault[faults.CheckpointsUnwrittenConf]):
     """Fault that lets all writes of checkpoints fail during an attempt (one training of a network)."""
 
     def order_taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
-        """With probability conf.rate, mark that no checkpoint of the training `attempt` can be written.
-
-        `cluster`, `worker`: not used.
-        """
+        """With probability conf.rate, mark that no checkpoint of the training `attempt` can be written."""
         if self.draw.random() < self.conf.rate:
             attempt.fate.has_no_disk = True
 
@@ -129,11 +111,6 @@ KINDS: dict[type[FaultConf], Callable[[Any], Fault[Any]]] = {
 def build_faults(
     configured: Sequence[FaultConf], seed: int, kinds: Mapping[type[FaultConf], Callable[[Any], Fault[Any]]] = KINDS
 ) -> tuple[Fault[Any], ...]:
-    """Return the fault objects of a simulation, in the sequence of `configured`.
-
-    `seed`: seed of the run. The random numbers of a fault depend on it, on the class and on the position in the list.
-    `kinds`: class of the fault by class of its parameters.
-    """
     built = tuple(kinds[type(conf)](conf) for conf in configured)
     for place, fault in enumerate(built):
         fault.draw.seed(derive(seed, f"fault {type(fault).__name__}", place))

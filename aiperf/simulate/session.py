@@ -1,8 +1,4 @@
-"""Simulated run from its options to a complete journal: `python -m aiperf +cluster=simulated …`.
-
-No data set is read and no network is trained. The first line of the journal marks it as simulated and contains no
-properties of the host or the time. Equal configurations therefore write equal journals, byte for byte.
-"""
+"""Simulated run from its options to a complete journal: `python -m aiperf +cluster=simulated …`."""
 
 from __future__ import annotations
 
@@ -49,16 +45,7 @@ class Opening:
 
 
 def simulate(opening: Opening, after_turn: Callable[[Driver], None]) -> Path:
-    """Simulate a whole run, print its processor time, and return the new folder with its journal.
-
-    `after_turn`: called after each turn of the main loop. Ctrl-C once ends the run with a complete journal.
-
-    Raises:
-        NotAsAnnounced, AnnouncementsDamaged, AnnouncementsNotWritten, KeyUnusable: the announcement cannot be used.
-        NoWorkers: no worker started.
-        JournalNotWritten, JournalNotLocked, JournalTakenAway: the journal could not be written, locked or kept.
-        OSError: the folder cannot be created.
-    """
+    """Simulate a whole run, print its processor time, and return the new folder with its journal."""
     folder = new_folder(opening.plan.conf, time.time())
     use_announcement(opening.plan.conf, folder, (opening.first.run, opening.first.started_unix))
     world = world_of(opening)
@@ -72,16 +59,7 @@ def simulate(opening: Opening, after_turn: Callable[[Driver], None]) -> Path:
 
 
 def open_run(conf: RunConf, dataset: DataSet | None = None) -> Opening:
-    """Return a simulated run that is ready to start, with its plan and the first line of its journal. Nothing is written.
-
-    `conf`: options, with +cluster=simulated. `dataset`: description of the data set. None: that of `conf`.
-
-    Raises:
-        BadConfiguration: an option is out of its range, resume= or predict= is set, the starting network is too large for
-            the memory, or the run has more than 20 million epochs.
-        DataError: the data set of `conf` does not exist or is damaged.
-        NoSuchRun, JournalDamaged, CannotFollow: the run of cluster.profile or of follow cannot be read or repeated.
-    """
+    """Return a simulated run that is ready to start, with its plan and the first line of its journal."""
     cluster = conf.cluster
     assert isinstance(cluster, SimulatedConf), "the choice of the group has made it one"
     if conf.resume is not None:
@@ -117,11 +95,7 @@ def first_line(plan: Plan) -> RunStarted:
 
 
 def world_of(opening: Opening, proposer: Proposer | None = None, learning: Learning | None = None) -> SimulatedWorld:
-    """Return the state of a new simulation: clock, checkpoints, faults and networks. `drive` simulates with it.
-
-    `opening`: the run to simulate. `proposer`: makes proposals. `learning`: model of learning. None: those of the
-    configuration.
-    """
+    """Return the state of a new simulation: clock, checkpoints, faults and networks."""
     plan, conf = opening.plan, opening.conf
     return SimulatedWorld(
         conf=conf,

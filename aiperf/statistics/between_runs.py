@@ -46,10 +46,7 @@ LONG_WINDOW_SECONDS = 3600.0
 
 
 def prior_of(window_seconds: float) -> Prior:
-    """Return the assumed spread of the score between runs of one machine: 2 % for long windows, 6 % for others.
-
-    `window_seconds`: length of the valid window (the time that is scored). Long means one hour or more.
-    """
+    """Return the assumed spread of the score between runs of one machine: 2 % for long windows, 6 % for others."""
     return LONG if window_seconds >= LONG_WINDOW_SECONDS else SHORT
 
 
@@ -58,7 +55,6 @@ class ScoredRun:
     """Score of a run in FLOPS, with the run's own 95 % interval.
 
     The interval and its Student's degrees of freedom (`freedom`) are None if the run was too short for an interval.
-    `window_seconds`: length of the valid window (the time that is scored).
     """
 
     score: float
@@ -70,8 +66,7 @@ class ScoredRun:
 def over_runs(runs: Sequence[ScoredRun], *, of_median: bool = False) -> Estimate | None:
     """Return the mean of the scores in FLOPS with its uncertainty over runs.
 
-    `of_median`: return the median in place of the mean. Three or more runs use their own spread. Fewer runs use an assumed
-    spread. None without runs, for a single run without an interval, or if a score is not positive.
+    None without runs, for a single run without an interval, or if a score is not positive.
     """
     if not runs or min(run.score for run in runs) <= 0:
         return None

@@ -1,7 +1,6 @@
 """Tests of differences between figures: of two figures, of a regression beyond a margin, and of all pairs of a list.
 
-Welch's test on the logarithms, because the result is a ratio and each side has its own uncertainty. A difference that is not
-significant does not prove equality: "no regression" requires that the whole interval is within the margin.
+Welch's test on the logarithms, because the result is a ratio and each side has its own uncertainty.
 """
 
 from __future__ import annotations
@@ -61,10 +60,7 @@ def change(first: float, second: float, of_first: Estimate | None, of_second: Es
 
 
 def welch_freedom(variances: list[float], freedoms: tuple[int, int]) -> float:
-    """Return the degrees of freedom of a difference of two means, by Welch and Satterthwaite: (Σ v)² ÷ Σ (v² ÷ f).
-
-    `variances`: squared standard errors v of the two means, with a positive sum. `freedoms`: degrees of freedom f of each.
-    """
+    """Return the degrees of freedom of a difference of two means, by Welch and Satterthwaite: (Σ v)² ÷ Σ (v² ÷ f)."""
     total = math.fsum(variances)
     return 1 / math.fsum((each / total) ** 2 / freedom for each, freedom in zip(variances, freedoms, strict=True))
 
@@ -77,13 +73,7 @@ def two_sided(t: float, freedom: float) -> float:
 
 
 def verdict(measured: RelativeChange, largest_regression: float, *, more_is_better: bool = True) -> Verdict:
-    """Return "regression", "no regression" or "cannot be determined" for a change, by its 95 % interval and a margin.
-
-    `largest_regression`: the margin, as a share from 0 to below 1. It is the largest relative decrease that is no regression.
-    `more_is_better`: False for figures such as an error. The inverse ratio then counts: a margin of 0.2 permits an increase of
-    25 %. The verdict is "regression" if the whole interval is beyond the margin, and "no regression" if the whole interval is
-    within it. In all other cases, and without an interval, it is "cannot be determined".
-    """
+    """Return "regression", "no regression" or "cannot be determined" for a change, by its 95 % interval and a margin."""
     if measured.interval is None:
         return "cannot be determined"
     low, high = measured.interval
@@ -112,10 +102,7 @@ class PlaceRange:
 def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bool = True) -> tuple[PlaceRange, ...]:
     """Return the place of each entry in a ranking, with the range of places that its uncertainty allows.
 
-    The result is in the order of `entries`. Each entry is (figure, uncertainty or None). `more_is_better`: True if the largest
-    figure has place 1. Each pair is tested by Welch's t, with Holm's correction (1979) over all pairs: at most 5 of 100 lists
-    separate a pair that is equal. An entry without an uncertainty is not compared. It has no range, and it widens the ranges of
-    other entries.
+    Each entry is (figure, uncertainty or None).
     """
     values = np.array([value for value, _ in entries], dtype=np.float64)
     if not more_is_better:
@@ -136,10 +123,7 @@ def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bo
 
 
 def surely_apart(estimates: Sequence[Estimate]) -> npt.NDArray[np.bool_]:
-    """Return a symmetric array (n, n) that is True at [i, j] if the estimates i and j differ significantly.
-
-    The level is 5 % over all pairs together: Welch's t for each pair, with Holm's correction (1979).
-    """
+    """Return a symmetric array (n, n) that is True at [i, j] if the estimates i and j differ significantly."""
     from scipy.special import stdtr
 
     size = len(estimates)
@@ -164,11 +148,7 @@ def surely_apart(estimates: Sequence[Estimate]) -> npt.NDArray[np.bool_]:
 
 
 def holm(p_values: Real, level: float) -> npt.NDArray[np.bool_]:
-    """Return True for each rejected hypothesis, in the order of `p_values`, by Holm's step-down method (1979).
-
-    `p_values`: one per hypothesis, 0..1. `level`: probability of at least one false rejection, such as 0.05. The p-values are
-    compared in ascending order with level ÷ number of remaining ones, up to the first that is larger.
-    """
+    """Return True for each rejected hypothesis, in the order of `p_values`, by Holm's step-down method (1979)."""
     order = np.argsort(p_values, kind="stable")
     is_kept = p_values[order] > level / (len(p_values) - np.arange(len(p_values)))
     is_rejected = np.zeros(len(p_values), dtype=np.bool_)

@@ -1,8 +1,4 @@
-"""Figure with its uncertainty, from repeated runs or from the steadiness of one run, and the spread of repeated runs.
-
-Both kinds of figure have a value, a standard error and Student's degrees of freedom. One method compares them. The basis is
-stored with the number, because an interval from the steadiness of one run does not cover other runs.
-"""
+"""Figure with its uncertainty, from repeated runs or from the steadiness of one run, and the spread of repeated runs."""
 
 from __future__ import annotations
 
@@ -37,10 +33,7 @@ class Estimate:
 
 
 def of_repeats(values: Sequence[float]) -> Estimate | None:
-    """Return the mean of a figure over equal runs, with its standard error. None for fewer than two runs.
-
-    `values`: one value per run.
-    """
+    """Return the mean of a figure over equal runs, with its standard error. None for fewer than two runs."""
     runs = len(values)
     if runs < 2:
         return None
@@ -50,7 +43,7 @@ def of_repeats(values: Sequence[float]) -> Estimate | None:
 def of_one_run(value: float | None, interval: tuple[float, float] | None, freedom: int | None) -> Estimate | None:
     """Return the score of one run in FLOPS as an Estimate, with the standard error that follows from its 95 % interval.
 
-    `interval`: lower and upper end. `freedom`: Student's degrees of freedom of the interval. None if any argument is None.
+    None if any argument is None.
     """
     if value is None or interval is None or freedom is None:
         return None
@@ -96,7 +89,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Return the mean, the standard deviation and the coefficient of variation of a figure. `values`: one value per run.
+    """Return the mean, the standard deviation and the coefficient of variation of a figure.
 
     None for fewer than two values, or if the mean is not positive.
     """

@@ -1,8 +1,4 @@
-"""Comparison of two operations by alternating measurements: the median of their ratio and its 95 % interval.
-
-A machine's speed drifts (frequency, neighbours, caches). The operations a and b are therefore never measured in two separate
-blocks. Each pair measures both, in alternating order, and only ratios within a pair are compared.
-"""
+"""Comparison of two operations by alternating measurements: the median of their ratio and its 95 % interval."""
 
 from __future__ import annotations
 
@@ -39,12 +35,7 @@ def interleaved(
     pairs: int = 10,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Ratio:
-    """Measure `a` and `b` alternately (a b, b a, a b, …) and return the median of the ratio a / b with its 95 % interval.
-
-    Each callable is called once as a warm-up and then once per pair. The number that it returns is its measurement. If it
-    returns None, its duration by `clock` (seconds) is the measurement. Raise ValueError for fewer than 6 pairs, which give no
-    95 % interval of a median, or for a measurement that is not positive.
-    """
+    """Measure `a` and `b` alternately (a b, b a, a b, …) and return the median of the ratio a / b with its 95 % interval."""
     if pairs < FEWEST_PAIRS:
         raise ValueError(
             f"a 95 % interval of the median needs at least {FEWEST_PAIRS} pairs, but found {pairs!r}: measure more pairs"
@@ -63,12 +54,7 @@ def interleaved(
 
 
 def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
-    """Return the lower and upper end of the 95 % interval of a median: two of the sorted values, x(k) and x(n + 1 − k).
-
-    They are the narrowest such pair that contains the median with at least 95 % probability. This is exact for any continuous
-    distribution: the number of values below the median is binomial(n, ½), and the interval misses with probability 2·P(X < k).
-    For n = 10 it is x(2) to x(9), with 97.9 %. Raise ValueError for fewer than 6 values.
-    """
+    """Return the lower and upper end of the 95 % interval of a median: two of the sorted values, x(k) and x(n + 1 − k)."""
     n = len(values)
     if n < FEWEST_PAIRS:
         raise ValueError(

@@ -57,10 +57,7 @@ class ScorePrediction:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Lower and upper end of the 95 % interval of one run's score in FLOPS, at least 0. It needs two or more simulations.
-
-        It comes from the spread of the simulations, without the spread between real runs of the machine.
-        """
+        """Lower and upper end of the 95 % interval of one run's score in FLOPS, at least 0."""
         count = len(self.scores)
         half = quantile(count - 1) * deviation(self.scores) * sqrt(1 + 1 / count)
         return max(0.0, self.score - half), self.score + half
@@ -73,10 +70,7 @@ def as_json(of: ScorePrediction) -> dict[str, Any]:
 
 
 def read_prediction(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a prediction's file, as written by `predict --out`: the fields, score and interval (FLOPS).
-
-    Raise BadConfiguration if the file cannot be read or holds no prediction of this format.
-    """
+    """Return the JSON object in a prediction's file, as written by `predict --out`: the fields, score and interval (FLOPS)."""
     content = read_json(path, _RULE, dict[str, Any], _FIX)
     try:
         stored = msgspec.convert(content, ScorePrediction)
@@ -93,18 +87,12 @@ def release() -> str:
 
 
 def node_hashes(checks: Iterable[NodeChecked]) -> tuple[str, ...]:
-    """Return the sorted hashes of the nodes' system descriptions, without repeats. Empty if no node was described.
-
-    `checks`: results of the nodes' checks before the run.
-    """
+    """Return the sorted hashes of the nodes' system descriptions, without repeats."""
     found = (check.readings.get(PROBE, {}) for check in checks)
     return tuple(sorted({hash for each in found if (hash := each.get("facts", {}).get(HASH)) is not None}))
 
 
 def differing_options(content: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-    """Return the sorted names of the options, without NOT_PREDICTED, that differ between a prediction and a run.
-
-    `content`: JSON object of the prediction's file. `config`: configuration of the run.
-    """
+    """Return the sorted names of the options, without NOT_PREDICTED, that differ between a prediction and a run."""
     predicted, own = without(content["config"], NOT_PREDICTED), without(config, NOT_PREDICTED)
     return sorted(each.name for each in option_differences(predicted, own))

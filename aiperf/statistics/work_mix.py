@@ -17,7 +17,7 @@ from aiperf.statistics.estimate import deviation, quantile
 
 @dataclass(frozen=True, slots=True)
 class TrialWork:
-    """Work of one trial (training of one network) inside the valid window. Work that was lost and repeated counts each time."""
+    """Work of one trial (training of one network) inside the valid window."""
 
     network: str
     """Fingerprint of the architecture."""
@@ -34,7 +34,6 @@ class RunWork:
     """Work of one run in its valid window (the time that is scored)."""
 
     flops_per_second: float
-    """Score of the run in FLOPS."""
     accelerators: int
     """Largest number of accelerators at once."""
     window_seconds: float
@@ -43,11 +42,7 @@ class RunWork:
 
     @property
     def factors(self) -> dict[str, float]:
-        """Factors of the score, by the names in FACTORS: accelerators, busy share, share of counted work, and speed.
-
-        Their product is the score in FLOPS. The speed is in FLOPS too, the others have no unit. The run must have work in its
-        window.
-        """
+        """Factors of the score, by the names in FACTORS: accelerators, busy share, share of counted work, and speed."""
         operations = math.fsum(trial.operations for trial in self.trials)
         busy_seconds = math.fsum(trial.busy_seconds for trial in self.trials)
         return {
@@ -77,11 +72,7 @@ class ScoreFactor:
 
 
 def ratio_factors(first: Sequence[RunWork], second: Sequence[RunWork]) -> tuple[ScoreFactor, ...]:
-    """Return the factors of the ratio second score ÷ first score, in the order of FACTORS, each as a change: 1.05 as +0.05.
-
-    `first`, `second`: the runs of each side. The score of several runs is their geometric mean. Empty if a run has no work in
-    its valid window.
-    """
+    """Return the factors of the ratio second score ÷ first score, in the order of FACTORS, each as a change: 1.05 as +0.05."""
     if not all(run.flops_per_second > 0 and run.trials for run in (*first, *second)):
         return ()
     before, after = ([run.factors for run in runs] for runs in (first, second))
@@ -92,7 +83,7 @@ def ratio_factors(first: Sequence[RunWork], second: Sequence[RunWork]) -> tuple[
 
 
 EQUAL_WORK = 0.01
-"""Largest relative difference of the operations in the window. The window's edge may cut training and validation unequally."""
+"""Largest relative difference of the operations in the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +103,7 @@ class Pairs:
 def pairs(first: RunWork, second: RunWork) -> Pairs | None:
     """Return the speed of the second run relative to the first, over pairs of trials with equal network and batch size.
 
-    The speed is operations per busy accelerator-second, as a geometric mean over pairs. A pair is left out if the operations of
-    its trials differ by more than 1 %. None if no pair is left.
+    None if no pair is left.
     """
     ones, others = _by_cell(first.trials), _by_cell(second.trials)
     both = [pair for cell, trials in ones.items() for pair in zip(trials, others.get(cell, ()), strict=False)]

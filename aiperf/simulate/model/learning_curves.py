@@ -1,10 +1,4 @@
-"""Invented learning curves of simulated trainings: error and loss after each epoch.
-
-They are seeded and fall to a final error (floor) that depends on the network, faster with inherited weights. The error of
-an epoch falls as a power of the epochs trained. The floor falls as a power of the network's operations (the shape of
-Hestness et al. 2017, arXiv:1712.00409, with other constants). A run can get another `Learning`: studies of searchers use
-defined landscapes (tests/builders/landscapes.py). The curves do not describe any data set.
-"""
+"""Invented learning curves of simulated trainings: error and loss after each epoch."""
 
 from __future__ import annotations
 
@@ -51,17 +45,11 @@ class Curve:
         return min(self.chance_error, max(0.001, error * (1 + self.noise[epoch - 1])))
 
     def loss(self, epoch: int, classes: int) -> float:
-        """Return the cross-entropy loss (in nats) after an epoch, proportional to the error. For guessing it is ln(classes).
-
-        `epoch`: from 1. `classes`: number of classes of the data set.
-        """
+        """Return the cross-entropy loss (in nats) after an epoch, proportional to the error."""
         return math.log(classes) * self.error(epoch) / self.chance_error
 
     def experience(self, epoch: int) -> float:
-        """Return the training that a child network inherits with the weights after an epoch, as a number of epochs.
-
-        `epoch`: from 1. It is 0.8 of all epochs so far, inherited ones included.
-        """
+        """Return the training that a child network inherits with the weights after an epoch, as a number of epochs."""
         return _INHERITED * (self.inherited_epochs + epoch)
 
 
@@ -98,20 +86,12 @@ class ByOperations:
         return float(_FLOOR * (training_flops / self.start_flops) ** -_FLOOR_EXPONENT)
 
     def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
-        """Return the learning curve of one network, with random variation by `seed`.
-
-        `classes`: number of classes. `floor`: final error, 0..1. `inherited_epochs`: training that the first weights
-        already have, in epochs. `epochs`: maximum number of epochs.
-        """
+        """Return the learning curve of one network, with random variation by `seed`."""
         return curve(seed, classes, floor, inherited_epochs, epochs)
 
 
 def curve(seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
-    """Return the learning curve of one network towards the error `floor` (0..1), with random variation by `seed`.
-
-    `classes`: number of classes of the data set. `inherited_epochs`: training that the first weights already have, in
-    epochs. `epochs`: maximum number of epochs.
-    """
+    """Return the learning curve of one network towards the error `floor` (0..1), with random variation by `seed`."""
     draw = random.Random(seed)
     luck = math.exp(draw.gauss(0.0, _LUCK))
     noise = tuple([draw.gauss(0.0, _NOISE) for _ in range(epochs)])

@@ -13,10 +13,7 @@ from morphism import Architecture, Cost, cost_of
 
 
 class VirtualClock:
-    """Virtual clock of a simulated run in seconds.
-
-    Driver and simulated machines share it, also across restarts of the driver.
-    """
+    """Virtual clock of a simulated run in seconds."""
 
     def __init__(self, already: float = 0.0) -> None:
         """`already`: time of the clock at the beginning, in seconds."""
@@ -34,19 +31,13 @@ class VirtualClock:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorMemory:
-    """Memory of one simulated accelerator. All accelerators have the same."""
-
     usable_bytes: int
     bytes_per_element: int
-    """Bytes of one element of an activation."""
     ceiling: int
     """Largest batch for the starting graph, as each worker reports it."""
 
     def holds(self, figures: Cost, batch_size: int) -> bool:
-        """Return True if a network can be trained with `batch_size` images per accelerator in this memory.
-
-        `figures`: cost of the network. A real training process makes the same check before it builds the network.
-        """
+        """Return True if a network can be trained with `batch_size` images per accelerator in this memory."""
         return figures.training_memory(batch_size, self.bytes_per_element) <= self.usable_bytes
 
 
@@ -78,11 +69,7 @@ class Checkpoints:
     _written: dict[int, dict[int, tuple[float, float]]] = field(default_factory=dict)
 
     def save(self, trial: int, epoch: int, experience: float, at: float) -> None:
-        """Store a checkpoint of a trial, and remove its older ones with a successor older than `keep_seconds`.
-
-        `epoch`: from 1. `experience`: training in epochs that a child inherits. `at`: time of writing, in seconds of the
-        run's clock.
-        """
+        """Store a checkpoint of a trial, and remove its older ones with a successor older than `keep_seconds`."""
         written = self._written.setdefault(trial, {})
         written[epoch] = (at, experience)
         epochs = sorted(written)
@@ -91,10 +78,7 @@ class Checkpoints:
                 del written[earlier]
 
     def holds(self, trial: int, epoch: int) -> bool:
-        """Return True if the checkpoint of trial number `trial` after `epoch` (from 1) is stored.
-
-        Training can then resume from it.
-        """
+        """Return True if the checkpoint of trial number `trial` after `epoch` (from 1) is stored."""
         return epoch in self._written.get(trial, {})
 
     def newest(self, trial: int) -> float | None:

@@ -1,8 +1,4 @@
-"""Time of the steps and epochs of a simulated worker, from the operations of its network.
-
-The time of a step is the sum of a fixed part, the operations of its images ÷ the effective speed of an accelerator, the
-wait for images, and the gradient exchange that does not overlap with the backward pass. Faults are not included.
-"""
+"""Time of the steps and epochs of a simulated worker, from the operations of its network."""
 
 from __future__ import annotations
 
@@ -54,13 +50,7 @@ def pace(
     validation_images: int,
     generation: int = 1,
 ) -> TrialTiming:
-    """Return the times of the steps and epochs of a network on one simulated worker, in seconds.
-
-    `conf`: the simulated cluster. `figures`: cost of the network. `batch_size`: images per step and accelerator. `speed`:
-    speed of the host relative to the configured one. `training_images`, `validation_images`: per epoch. `generation`:
-    number of proposals from the starting network to this one, from 1. It is used with measured costs (`conf.step_costs`)
-    only.
-    """
+    """Return the times of the steps and epochs of a network on one simulated worker, in seconds."""
     ranks = conf.accelerators
     global_batch = batch_size * ranks
     steps = -(-training_images // global_batch)
@@ -96,23 +86,13 @@ def pace(
 def seconds_of_an_image(
     costs: Sequence[float], figures: Cost, generation: int, batch: int, *, is_training: bool
 ) -> float:
-    """Return the accelerator-seconds of one image: the sum of five costs, each times its amount.
-
-    `costs`: seconds per amount, in the sequence of `content_of_an_image`. `figures`: cost of the network. `generation`:
-    number of proposals from the starting network to this one, from 1. `batch`: images per step and accelerator.
-    `is_training`: False for validation.
-    """
+    """Return the accelerator-seconds of one image: the sum of five costs, each times its amount."""
     content = content_of_an_image(figures, generation, batch, is_training=is_training)
     return fsum(cost * amount for cost, amount in zip(costs, content, strict=True))
 
 
 def content_of_an_image(figures: Cost, generation: int, batch: int, *, is_training: bool) -> tuple[float, ...]:
-    """Return five amounts of work of one image, with which the five fitted costs are multiplied.
-
-    They are steps, operations of convolutions and matrix products, other operations, parameters · steps, and generation ·
-    steps. `batch`: images per step and accelerator, of which an image has the share 1/batch of a step. `generation`: number
-    of proposals from the starting network to this one, from 1. `is_training`: False for the forward pass of validation.
-    """
+    """Return five amounts of work of one image, with which the five fitted costs are multiplied."""
     operations = figures.training_flops if is_training else figures.forward_validation_flops
     tensor = figures.tensor_forward_flops + figures.tensor_backward_flops * is_training
     return (1 / batch, tensor, operations - tensor, figures.parameters / batch, generation / batch)

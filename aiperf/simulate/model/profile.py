@@ -1,9 +1,4 @@
-"""Measured speed, memory and losses of a real run's machines, from its journal, for simulations.
-
-Compute time is described by five costs (`content_of_an_image`), fitted to all trials. Each network therefore has its own
-speed at each batch size. Gradient exchange is described by α and bandwidth of one link, fitted to the exchange of the steps
-and the parameters. Other times are means: a simulation must reproduce their sums.
-"""
+"""Measured speed, memory and losses of a real run's machines, from its journal, for simulations."""
 
 from __future__ import annotations
 
@@ -51,18 +46,11 @@ class WorkOfAttempt:
     """Busy time of one rank in validation steps."""
 
     def steps(self, ranks: int) -> float:
-        """Return the number of training steps. A smaller last step of an epoch counts as a fraction.
-
-        `ranks`: number of accelerators of the worker.
-        """
+        """Return the number of training steps."""
         return self.training_images / (self.batch * ranks)
 
     def content(self) -> tuple[float, ...]:
-        """Return the amounts of work of one training image, with which the five fitted costs are multiplied.
-
-        They are steps, operations of convolutions and matrix products, other operations, parameters · steps, and generation
-        · steps.
-        """
+        """Return the amounts of work of one training image, with which the five fitted costs are multiplied."""
         return content_of_an_image(_figures(self.proposal), self.generation, self.batch, is_training=True)
 
 
@@ -94,10 +82,7 @@ class Profile:
 
 
 def profile(journal: Iterable[events.AnyEvent]) -> Profile:
-    """Return the measured figures of a run's machines: images with their seconds, start-up times, memory in bytes, losses.
-
-    `journal`: events of the run's journal, read once.
-    """
+    """Return the measured figures of a run's machines: images with their seconds, start-up times, memory in bytes, losses."""
     figures = Profile()
     proposals: dict[int, events.TrialProposed] = {}
     generations: dict[int, int] = {}
@@ -167,14 +152,7 @@ def _worked(figures: Profile, own: WorkOfAttempt, work: events.Work) -> None:
 
 
 def profile_of(run: str, runs: str) -> Profile:
-    """Return the measured figures of the machines of a real run.
-
-    `run`: name of a folder in the folder `runs`, or path of the run's folder.
-
-    Raises:
-        BadConfiguration: the run is simulated itself, or trained nothing after its warm-up.
-        NoSuchRun, JournalDamaged: the journal cannot be read.
-    """
+    """Return the measured figures of the machines of a real run."""
     reader = read(run_folder(run, runs))
     lines = iter(reader)
     first = next(lines)
@@ -193,9 +171,7 @@ def profile_of(run: str, runs: str) -> Profile:
 def calibrated(conf: SimulatedConf, figures: Profile) -> SimulatedConf:
     """Return `conf`, a simulated cluster, with the measured values of a real run in place of the configured ones.
 
-    The number of workers and properties that a journal does not show are unchanged. The measured rate of losses is added to the
-    configured faults. `overlap` is 0, because the measured
-    exchange contains only the part that the backward pass did not hide. The largest batch (`ceiling`) is not set here.
+    `overlap` is 0, because the measured exchange contains only the part that the backward pass did not hide.
     """
     costs, speeds, validation = _costs(figures)
     steps_seconds = fsum(each.steps_seconds + each.exchange_seconds for each in figures.work)
@@ -225,10 +201,7 @@ def calibrated(conf: SimulatedConf, figures: Profile) -> SimulatedConf:
 
 
 def _costs(figures: Profile) -> tuple[list[float], list[float], float]:
-    """Return the five costs of training, each worker's relative speed, and the cost of validation.
-
-    All costs are scaled to reproduce the total time in training steps and in validation steps.
-    """
+    """Return the five costs of training, each worker's relative speed, and the cost of validation."""
     trained = [each for each in figures.work if each.training_images and each.steps_seconds > 0]
     images = np.array([each.training_images for each in trained])
     content = np.array([each.content() for each in trained])
@@ -252,13 +225,7 @@ def _costs(figures: Profile) -> tuple[list[float], list[float], float]:
 
 
 def _fit(content: Real, seconds: Real, weight: Real) -> Real:
-    """Return the costs by non-negative least squares of the relative deviation, with scaled columns. Shape (5,).
-
-    Args:
-        content: Content of a step per image, shape (attempts, 5).
-        seconds: Busy accelerator-seconds per image, shape (attempts,).
-        weight: Busy accelerator-seconds, shape (attempts,).
-    """
+    """Return the costs by non-negative least squares of the relative deviation, with scaled columns. Shape (5,)."""
     from scipy.optimize import nnls  # imported late: takes 0.3 s
 
     rows = content / seconds[:, None] * np.sqrt(weight)[:, None]
@@ -272,11 +239,7 @@ def _fit(content: Real, seconds: Real, weight: Real) -> Real:
 
 
 def _link(figures: Profile) -> LinkConf:
-    """Return one link with an all-reduce time equal to the measured exchange, by non-negative least squares.
-
-    The exchange of a step is a·α + b·parameters ÷ bandwidth with the factors of `exchange_seconds`. Both terms are scaled to
-    reproduce the total.
-    """
+    """Return one link with an all-reduce time equal to the measured exchange, by non-negative least squares."""
     from scipy.optimize import nnls
 
     ranks = figures.ranks

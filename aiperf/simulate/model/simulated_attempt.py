@@ -1,9 +1,4 @@
-"""One simulated training of a network by a worker (attempt). It sends the messages of a real trainer at their times.
-
-`due` is the time of its next messages. `step` returns these messages and updates `due`. An attempt follows its command as
-the trainer does. Its intervals end after progress_seconds and at the edges of the valid window, by the worker's own clock,
-which may be wrong. Patience is applied to the invented losses.
-"""
+"""One simulated training of a network by a worker (attempt). It sends the messages of a real trainer at their times."""
 
 from __future__ import annotations
 
@@ -104,10 +99,7 @@ class SimulatedAttempt:
         return epochs * self.pace.epoch_seconds
 
     def step(self) -> list[messages.Message]:
-        """Return the messages that are due now, in sequence.
-
-        Set `due` to the time of the next ones, infinite after the last.
-        """
+        """Return the messages that are due now, in sequence."""
         now = self.due
         if not self.epoch:
             if not self.holds(self.batch_size):
@@ -234,11 +226,7 @@ class SimulatedAttempt:
         return [done, *unsaved, *self._go_on(epoch + 1, now)]
 
     def sums(self, now: float) -> messages.Advanced:
-        """Return the progress message at the time `now` (seconds of the run's clock) within the current epoch.
-
-        It contains the images since the beginning of the epoch, and the seconds since the beginning of the attempt on the
-        worker's clock. Training images are those of whole steps. Validation images are proportional to the time.
-        """
+        """Return the progress message at the time `now` (seconds of the run's clock) within the current epoch."""
         pace, data, inside, rate = self.pace, self.dataset, now - self._epoch_began, self.worker.clock_rate
         validation = validated = 0.0
         checkpoint = 0.0

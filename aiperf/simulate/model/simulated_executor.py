@@ -1,9 +1,4 @@
-"""Executor (backend of the driver) with simulated workers, which controls the virtual clock of the run.
-
-It satisfies the contract of every executor. Workers are small objects, and one heap contains all timed actions. Proposals
-come from the run's real searcher and history. Training is invented (`aiperf.simulate.model.simulated_attempt`). Faults act
-on workers and messages by the methods of this class.
-"""
+"""Executor (backend of the driver) with simulated workers, which controls the virtual clock of the run."""
 
 from __future__ import annotations
 
@@ -66,36 +61,23 @@ class SimulatedWorld:
     follows: Following | None = None
     """Earlier run with trials that this run repeats. None if this run searches by itself."""
     inherited: dict[int, float] = field(default_factory=dict)
-    """Experience at the start of each trial. Later attempts start with the same value, even without the parent's weights."""
+    """Experience at the start of each trial."""
 
     def speed_of(self, host: int) -> float:
-        """Return the speed of host number `host` as a multiple of the configured speed.
-
-        It is the same after a restart of the driver.
-        """
+        """Return the speed of host number `host` as a multiple of the configured speed."""
         return speed_of_host(self.seed, host, self.conf.speed_spread)
 
 
 def speed_of_host(seed: int, host: int, spread: float) -> float:
-    """Return the speed of host number `host` as a multiple of the configured speed, at least 0.2.
-
-    It is a normal random number with mean 1 and standard deviation `spread`. `seed`: seed of the run. Equal arguments give
-    the same number.
-    """
+    """Return the speed of host number `host` as a multiple of the configured speed, at least 0.2."""
     return max(0.2, 1 + spread * random.Random(derive(seed, "host", host)).gauss(0.0, 1.0))
 
 
 class SimulatedExecutor:
-    """Executor (backend of the driver) with simulated workers, for one start of the driver.
-
-    Times are seconds of the run's clock.
-    """
+    """Executor (backend of the driver) with simulated workers, for one start of the driver."""
 
     def __init__(self, world: SimulatedWorld, first_worker: int, restarts: int = 0) -> None:
-        """`world`: state of the simulation. `first_worker`: lowest number that no worker of the run has had.
-
-        `restarts`: number of earlier starts of the driver.
-        """
+        """`world`: state of the simulation."""
         self.world = world
         self.now = world.clock.now()
         """Time of the last simulated action. The clock is advanced to it when the driver polls messages."""
@@ -108,7 +90,6 @@ class SimulatedExecutor:
         self._restarts = restarts
         self._next_worker = first_worker
         self._slots: set[int] = set()
-        """Slots that hold a worker."""
         self._heap: list[tuple[float, int, Callable[[], Sequence[Message] | None]]] = []
         """Time, number and action. An action returns the messages that arrive then."""
         self._sequence = 0
@@ -131,10 +112,7 @@ class SimulatedExecutor:
         self.busy_seconds += time.process_time() - began
 
     def send(self, order: Order) -> None:
-        """Give a command (propose, train, report, remove a checkpoint, release) to a worker at once.
-
-        Its messages are due later.
-        """
+        """Give a command (propose, train, report, remove a checkpoint, release) to a worker at once."""
         began = time.process_time()
         self.now = max(self.now, self.world.clock.now())
         match order:
@@ -153,11 +131,7 @@ class SimulatedExecutor:
         self.busy_seconds += time.process_time() - began
 
     def messages(self, timeout: float) -> list[Message]:
-        """Simulate until the first messages are due, and `turn_seconds` more. Return all messages until then, in sequence.
-
-        `timeout`: maximum time in simulated seconds. The clock advances to the time of the last action, or by `timeout` if
-        none is due. The list is then empty.
-        """
+        """Simulate until the first messages are due, and `turn_seconds` more."""
         began = time.process_time()
         clock, heap, turn = self.world.clock, self._heap, self.world.conf.turn_seconds
         deadline = limit = clock.now() + timeout
@@ -188,20 +162,13 @@ class SimulatedExecutor:
         self._push(self.now + seconds, call)
 
     def bring_up(self, slot: int, seconds: float) -> None:
-        """Plan the start of a worker in slot number `slot` in `seconds` simulated seconds.
-
-        Nothing happens then if the slot has a worker.
-        """
+        """Plan the start of a worker in slot number `slot` in `seconds` simulated seconds."""
         self.after(seconds, partial(self._up, slot))
 
     def lose(
         self, number: int, reason: str = "", *, is_noticed: bool = True, returns_after: float | None = None
     ) -> None:
-        """End worker `number` with its training, and plan the start of another worker in its slot.
-
-        Nothing if it does not exist. `reason`: text of the message to the driver. `is_noticed`: False if the driver gets no
-        message. `returns_after`: seconds until the other worker starts. None: the configured `return_seconds`.
-        """
+        """End worker `number` with its training, and plan the start of another worker in its slot."""
         worker = self.workers.pop(number, None)
         if worker is None:
             return
@@ -212,10 +179,7 @@ class SimulatedExecutor:
         self.bring_up(worker.slot, self.world.conf.return_seconds if returns_after is None else returns_after)
 
     def vanish(self, number: int) -> None:
-        """Make worker `number` silent and end its training. It keeps its slot until the driver releases it.
-
-        Nothing if it does not exist.
-        """
+        """Make worker `number` silent and end its training. Nothing if it does not exist."""
         worker = self.workers.get(number)
         if worker is not None:
             worker.attempt = None

@@ -1,8 +1,4 @@
-"""Prediction of a run's score by simulations with the measured machine speeds of an earlier real run.
-
-The prediction is stored as JSON with the simulated configuration. It can therefore be repeated, equal to the last digit.
-The simulated search finds other networks than the real one.
-"""
+"""Prediction of a run's score by simulations with the measured machine speeds of an earlier real run."""
 
 from __future__ import annotations
 
@@ -49,7 +45,7 @@ def _simulated(conf: RunConf, cluster: SimulatedConf, runs: str) -> RunConf:
 
 
 def _simulated_figures(opening: Opening) -> tuple[float, dict[str, float]]:
-    """Return the score of a simulation and the shares of its time breakdown. Raises BadConfiguration if it has no score."""
+    """Return the score of a simulation and the shares of its time breakdown."""
     with tempfile.TemporaryDirectory(prefix="prediction-") as folder:
         path = Path(folder) / NAME
         drive(world_of(opening), opening.first, path)
@@ -64,10 +60,7 @@ def _simulated_figures(opening: Opening) -> tuple[float, dict[str, float]]:
 
 
 def data_of(recorded: Mapping[str, Any]) -> DataSet:
-    """Return a data set from its description in a journal or a prediction. No file of the data set is read.
-
-    `recorded`: name, numbers of images, classes, image size and channels.
-    """
+    """Return a data set from its description in a journal or a prediction."""
     channels = int(recorded["channels"])
     return DataSet(
         **{name: recorded[name] for name in _DATA}, mean=(0.0,) * channels, std=(1.0,) * channels, noun=noun(recorded)
@@ -83,17 +76,7 @@ _WARMUP_SHARE = 1 / 3
 
 
 def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | None) -> ScorePrediction:
-    """Return the predicted score of a configuration: 16 simulations with the measured machine speeds of a real run.
-
-    `run`: name of the measured run in the folder `runs`, or its path. `words`: options KEY=VALUE of the predicted run.
-    None: those of `run`. `workers`: number of workers. None: as many as `run` has. The result has the scores in FLOPS and
-    the mean shares of the time.
-
-    Raises:
-        BadConfiguration: `run` is simulated or trained nothing, an option is invalid, or a simulation has no score.
-        DataError: the data set of `words` does not exist or is damaged.
-        NoSuchRun, JournalDamaged: the journal of `run` cannot be read.
-    """
+    """Return the predicted score of a configuration: 16 simulations with the measured machine speeds of a real run."""
     reader = read(run_folder(run, runs))
     kept = work_log(reader)
     first = kept.started
@@ -143,14 +126,7 @@ def _predicted(
 
 
 def pilot(words: Sequence[str], seconds: float, runs: str) -> str:
-    """Execute a short real run in a child process with these options, and return its folder. Its output is on standard error.
-
-    `words`: options KEY=VALUE. Those for duration, warm-up, name and folder are replaced. `seconds`: duration of the run, a
-    third of it warm-up. `runs`: folder in which the run's folder is made.
-
-    Raises:
-        BadConfiguration: the run failed. Its own messages are printed.
-    """
+    """Execute a short real run in a child process with these options, and return its folder."""
     own = [word for word in words if word.partition("=")[0] not in (*_SCHEDULE, "runs")]
     own += [
         f"schedule.duration_seconds={seconds:g}",
@@ -169,15 +145,7 @@ def pilot(words: Sequence[str], seconds: float, runs: str) -> str:
 
 
 def again(path: Path) -> tuple[ScorePrediction, bool]:
-    """Repeat a stored prediction. Return the new prediction, and True if it equals the stored one to the last digit.
-
-    `path`: file of a prediction, or folder of a run that was started with predict=FILE.
-
-    Raises:
-        BadConfiguration: the file or the run contains no prediction, or one that cannot be simulated.
-        NoSuchRun, JournalDamaged: the run's journal cannot be read.
-        OSError: the file cannot be read.
-    """
+    """Repeat a stored prediction."""
     stored = _stored(path)
     repeated = _predicted(
         from_plain(stored["config"]),

@@ -1,7 +1,4 @@
-"""Simulated clusters of 1 to 4096 workers, compared in a table and a plot: `python -m aiperf rehearse key=value …`.
-
-Options are those of a simulated run. cluster.workers is the largest size. Each smaller size is a fourth of the next one.
-"""
+"""Simulated clusters of 1 to 4096 workers, compared in a table and a plot: `python -m aiperf rehearse key=value …`."""
 
 from __future__ import annotations
 
@@ -42,14 +39,10 @@ BUSY = ("training", "communication", "validation")
 
 @dataclass(frozen=True, slots=True)
 class SingleWorkerMean:
-    """Mean score of simulations of one worker with the configured speed, without faults, over several seeds.
-
-    It is the reference of perfect scaling.
-    """
+    """Mean score of simulations of one worker with the configured speed, without faults, over several seeds."""
 
     score_flops_per_second: float
     standard_error: float
-    """Standard error of that mean, as a share of it."""
     busy_share: float
 
 
@@ -71,8 +64,7 @@ class Rehearsed:
     """
     busy_share: float
     shares: dict[str, float]
-    """Accelerator time by cause, as shares of the whole. 'done again' is busy time for work that no longer counts. It is in
-    no other cause."""
+    """Accelerator time by cause, as shares of the whole."""
     trials: int
     cost: SimulationCost
     journal_bytes: int
@@ -93,13 +85,7 @@ def sizes(largest: int) -> list[int]:
 
 
 def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
-    """Return the mean score (FLOPS) of one simulated worker without faults over `seeds` seeds.
-
-    It is the reference of perfect scaling. `conf`: options of the simulation. The seeds are conf.seed, conf.seed + 1, …
-
-    Raises:
-        BadConfiguration: the simulation cannot begin with these options, or one worker has no score in this time.
-    """
+    """Return the mean score (FLOPS) of one simulated worker without faults over `seeds` seeds."""
     assert isinstance(conf.cluster, SimulatedConf)
     calm = replace(conf, cluster=replace(conf.cluster, workers=1, speed_spread=0.0, faults=[]))
     nothing = SingleWorkerMean(1.0, 0.0, 1.0)
@@ -116,14 +102,7 @@ def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
 
 
 def rehearse(conf: RunConf, workers: int, reference: SingleWorkerMean) -> Rehearsed:
-    """Simulate a cluster of `workers` workers. Return its score (FLOPS), its efficiency and the cost of the simulation.
-
-    `conf`: options of the simulation. `reference`: score of one worker alone, from which the perfect score is computed. The
-    journal is written into a temporary folder and removed.
-
-    Raises:
-        BadConfiguration: the simulation cannot begin with these options.
-    """
+    """Simulate a cluster of `workers` workers."""
     assert isinstance(conf.cluster, SimulatedConf)
     opening = open_run(replace(conf, cluster=replace(conf.cluster, workers=workers)))
     world = world_of(opening)
@@ -168,8 +147,7 @@ def _shares(kept: WorkLog, inside: Window) -> dict[str, float]:
 
 LARGEST = 4096
 HOURS = 3
-"""Virtual length of a sweep in hours: one of warm-up and two that count. They contain rounds 1 to 3, in which pauses between
-trials are more frequent than later."""
+"""Virtual length of a sweep in hours: one of warm-up and two that count."""
 DEFAULTS = (
     "+cluster=simulated",
     "schedule=ranking",
@@ -181,13 +159,7 @@ DEFAULTS = (
 
 
 def main(words: list[str]) -> int:
-    """Execute the verb rehearse: simulate all sizes, print the table, write rehearsal.json, .png and .svg to a new folder.
-
-    `words`: options KEY=VALUE of the command line. Return the exit status 0.
-
-    Raises:
-        BadConfiguration: an option is wrong.
-    """
+    """Execute the verb rehearse: simulate all sizes, print the table, write rehearsal.json, .png and .svg to a new folder."""
     conf = configured(words)
     assert isinstance(conf.cluster, SimulatedConf)
     folder = make_folder(Path(conf.runs) / (conf.name or "rehearsal"))
@@ -208,10 +180,7 @@ def main(words: list[str]) -> int:
 
 
 def configured(words: Sequence[str]) -> RunConf:
-    """Return the configuration from options KEY=VALUE, with defaults of `rehearse` for options that are not given.
-
-    A given schedule keeps its own duration. Raise BadConfiguration for a wrong option.
-    """
+    """Return the configuration from options KEY=VALUE, with defaults of `rehearse` for options that are not given."""
     named = {word.lstrip("+").partition("=")[0] for word in words}
     if "schedule" in named:
         named.add("schedule.duration_seconds")
@@ -276,10 +245,7 @@ def line(each: Rehearsed) -> str:
 
 
 def lost(each: Rehearsed) -> str:
-    """Return the printed text on the lost accelerator time: causes with their shares in percent, largest first.
-
-    Training, communication and validation are no loss. `each`: result for one cluster size.
-    """
+    """Return the printed text on the lost accelerator time: causes with their shares in percent, largest first."""
     parts = sorted(((name, part) for name, part in each.shares.items() if name not in BUSY), key=lambda item: -item[1])
     spent = ", ".join(f"{name} {share(part, 2)}" for name, part in parts if part)
     return f"lost with {count(each.workers)} worker{'' if each.workers == 1 else 's'}: {spent or 'nothing'}"

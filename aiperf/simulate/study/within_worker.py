@@ -1,8 +1,4 @@
-"""Modelled scaling of one worker from 1 to all its accelerators: `python -m aiperf rehearse --within-worker`.
-
-The times are those of the simulated cluster's model (`pace.py`). No journal is written. Workers train asynchronously, and
-the ranks of a worker in step. This study and that of more workers therefore have separate efficiencies.
-"""
+"""Modelled scaling of one worker from 1 to all its accelerators: `python -m aiperf rehearse --within-worker`."""
 
 from __future__ import annotations
 
@@ -30,8 +26,7 @@ from cluster.simulated import SimulatedConf
 from morphism import cost_of
 
 LINES = ("compute", "stragglers", "exchange", "overlap", "input", "evaluation")
-"""Parts of the time. 'stragglers': compute time of the slowest host minus that at the configured speed. 'overlap': exchange
-that the backward pass hides, as a negative time."""
+"""Parts of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +46,7 @@ class ModelledSize:
 
 
 def main(words: list[str]) -> int:
-    """Execute `rehearse --within-worker`: print tables of weak and strong scaling, write them as JSON, print the folder.
-
-    `words`: options KEY=VALUE of the command line. Return the exit status 0.
-
-    Raises:
-        BadConfiguration: an option is wrong.
-    """
+    """Execute `rehearse --within-worker`: print tables of weak and strong scaling, write them as JSON, print the folder."""
     conf = configured([*words, "cluster.workers=1"])
     opening = opening_of(conf)
     print(
@@ -75,11 +64,7 @@ def main(words: list[str]) -> int:
 
 
 def opening_of(conf: RunConf) -> Opening:
-    """Return a simulated run of one worker that is ready to start, with the configured accelerators and network.
-
-    With cluster.profile, other values are those measured in that run. Its link replaces the configured ones if it had
-    several accelerators per worker and cluster.topology is 'layers'. Raise the errors of `open_run`.
-    """
+    """Return a simulated run of one worker that is ready to start, with the configured accelerators and network."""
     asked = conf.cluster
     assert isinstance(asked, SimulatedConf)
     if asked.profile is None:
@@ -92,20 +77,13 @@ def opening_of(conf: RunConf) -> Opening:
 
 
 def weak(opening: Opening) -> tuple[ModelledSize, ...]:
-    """Return the modelled times for numbers of accelerators from 1 to all, with a constant batch of each one (weak scaling).
-
-    Times are accelerator-seconds per image. The fewest accelerators are first, and efficiency is relative to them.
-    """
+    """Return the modelled times for numbers of accelerators from 1 to all, with a constant batch of each one (weak scaling)."""
     batch = opening.plan.space.default_batch_size
     return _compared(opening, [(conf, batch) for conf in _sizes(opening.conf)])
 
 
 def strong(opening: Opening) -> tuple[ModelledSize, ...]:
-    """Return the modelled times for numbers of accelerators from 1 to all, with a constant global batch (strong scaling).
-
-    Times are accelerator-seconds per image. The fewest accelerators are first, and efficiency is relative to them. Numbers
-    that do not divide the global batch are left out.
-    """
+    """Return the modelled times for numbers of accelerators from 1 to all, with a constant global batch (strong scaling)."""
     whole = opening.plan.space.default_batch_size
     return _compared(
         opening,

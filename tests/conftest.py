@@ -62,7 +62,7 @@ def _render_figures_only_for_their_tests(request: pytest.FixtureRequest) -> Iter
     The product's own code for figures runs. Other processes draw figures, and so does a test that runs alone and loads
     matplotlib later.
     """
-    drawing = sys.modules.get("aiperf.report.plots.figure")
+    drawing = sys.modules.get("aiperf.page.figure")
     if drawing is None or request.node.nodeid.startswith(RENDERED):
         yield
         return

@@ -108,9 +108,9 @@ def join(joining):
 }
 SECTION = {
     "aiperf/report/sections/idle.py": """
-from aiperf.report.plots.figure import drawn
-from aiperf.report.section import DrawnFigure, Section
-from aiperf.report.tables import pairs
+from aiperf.page.figure import drawn
+from aiperf.page.section import DrawnFigure, Section
+from aiperf.page.section import pairs
 
 
 def idle(report):
@@ -194,9 +194,9 @@ def read(content):
     return list(SealedLines(io.BytesIO(content), decode, accept, accept, of=("measurement", "toy")))
 """,
     "aiperf/toy/section.py": """
-from aiperf.report.plots.figure import drawn
-from aiperf.report.section import DrawnFigure, Section
-from aiperf.report.tables import pairs
+from aiperf.page.figure import drawn
+from aiperf.page.section import DrawnFigure, Section
+from aiperf.page.section import pairs
 from aiperf.toy.log import read, written
 
 

@@ -20,10 +20,9 @@ from aiperf.bops.peak import roofs as roofs_of_peak
 from aiperf.bops.roofline import Label, Roof, RooflinePoint, labels
 from aiperf.errors import BadConfiguration
 from aiperf.given_file import fault_of, read_json
-from aiperf.report.document import code_in_backticks, document, section, table, text
-from aiperf.report.plots import palette
-from aiperf.report.plots.figure import drawn, inline
-from aiperf.report.tables import Cell, Column, Table, row_of
+from aiperf.page import html, palette
+from aiperf.page.figure import drawn
+from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Part, Section, Table, row_of
 from aiperf.statistics.difference import change
 from aiperf.statistics.estimate import of_repeats
 from aiperf.units import change_interval, duration, share, si
@@ -211,28 +210,23 @@ def page(
     tables: Sequence[Table] = (),
 ) -> str:
     """Return the page of a roofline as the text of an HTML file: picture, table of bounds, table of peaks, and remarks."""
-    parts = []
+    parts: list[Part] = []
     if points and any(roof.is_memory for roof in roofs):
-        svg, _, _ = picture("roofline", points, roofs, unit, title)
         described = "; ".join(
             f"{point.name}: {point.intensity:.3g} {unit}/B, {si(point.rate, unit + 'S')}" for point in points
         )
         caption = "Roofline. A point under the diagonal is bound by memory, one under a horizontal line by calculation."
-        parts.append(
-            f'<figure><div class="scroll" tabindex="0" role="region" aria-label="Roofline">'
-            f"{inline(svg, 'roofline', text(described))}</div><figcaption>{caption}</figcaption></figure>"
-        )
         own = [point for point in points if not point.is_published]
-        parts.append(table(label_table(own, labels(own, roofs), unit)))
+        parts += [
+            DrawnFigure("roofline", "Roofline", caption, described, *picture("roofline", points, roofs, unit, title)),
+            label_table(own, labels(own, roofs), unit),
+        ]
     else:
-        parts.append(
-            '<p class="empty">No picture: without memory traffic and bandwidth there is no intensity, and no point.</p>'
-        )
-    parts += [table(roof_table(roofs, unit)), *map(table, tables)]
-    parts += [f"<p>{code_in_backticks(remark)}</p>" for remark in remarks]
-    header = f'<header><p class="kind">AIPerf · roofline</p><h1>{text(title)}</h1></header>'
-    footer = "<footer><p>How to read it: docs/bops.md.</p></footer>"
-    return document(title, [header, '<main id="main">', section("roofline", "Roofline", parts), "</main>", footer])
+        reason = "No picture: without memory traffic and bandwidth there is no intensity, and no point."
+        parts.append(Paragraph(reason, "empty"))
+    parts += [roof_table(roofs, unit), *tables, *map(Paragraph, remarks)]
+    shown = html.section_as_html(Section("roofline", "Roofline", tuple(parts)))
+    return html.page(title, html.header("roofline", title), [shown], "How to read it: docs/bops.md.")
 
 
 Result = Mapping[str, Any]

@@ -7,16 +7,16 @@ import io
 import json
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from aiperf.files import escaped
-from aiperf.sanitize import sanitize, sanitize_stream
+from aiperf.page.terminal import folded, table_lines
+from aiperf.sanitize import sanitize_stream
 
 if TYPE_CHECKING:
-    from aiperf.report.tables import Table
+    from aiperf.page.section import Table
 
 MODULE = "python -m aiperf"
 SCRIPT = "aiperf-cluster"
@@ -37,16 +37,15 @@ def in_users_form(text: str) -> str:
     return text if program() == MODULE else text.replace(MODULE, program())
 
 
-NARROWEST = 40
-"""Columns. Lines are not folded for a narrower terminal."""
-
-
 def print_folded(lines: Iterable[str], indent: int = 2) -> None:
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    width = _width()
     for line in lines:
-        text = in_users_form(line)
-        for part in folded(text, width, indent) if width >= NARROWEST else [text]:
+        for part in folded(in_users_form(line), width, indent):
             print(part, flush=True)
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def print_json(value: object, indent: int | None = 2) -> None:
@@ -56,30 +55,9 @@ def print_json(value: object, indent: int | None = 2) -> None:
 
 def print_table(table: Table) -> None:
     """Print a table as text: caption, aligned columns with their names, additional lines below their row, and footnote."""
-    rows: list[tuple[list[str], tuple[str, ...]]] = [([column.name for column in table.columns], ())]
-    for row in table.rows:
-        rows.append(([sanitize(cell.text) for cell in row], tuple(line for cell in row for line in cell.unfolds)))
-    widths = [max(len(texts[index]) for texts, _ in rows) for index in range(len(table.columns))]
-    aligned = [str.rjust if column.is_number else str.ljust for column in table.columns]
-    print_line(f"\n{sanitize(table.caption)}")
-    for texts, unfolded in rows:
-        cells = (align(text, width) for align, text, width in zip(aligned, texts, widths, strict=True))
-        print_line(f"  {'  '.join(cells)}".rstrip())
-        print_folded(f"    {sanitize(line)}" for line in unfolded)
-    print_folded([f"  {sanitize(table.footnote)}"] if table.footnote else [])
-
-
-def folded(line: str, width: int, indent: int = 2) -> list[str]:
-    """Return a line broken at spaces into lines of at most `width` characters."""
-    own = len(line) - len(line.lstrip())
-    return textwrap.wrap(
-        line,
-        width,
-        subsequent_indent=" " * (own + indent),
-        break_long_words=False,
-        break_on_hyphens=False,
-        replace_whitespace=False,
-    ) or [""]
+    print_line("")
+    for line in table_lines(table, _width()):
+        print_line(line)
 
 
 def set_up(*streams: TextIO) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from aiperf import units
 from aiperf.comparison.comparability import RunDifference
 from aiperf.comparison.compare import Comparison, RegressionGate, Repeats
 from aiperf.comparison.figures import Compared, Figure, SideFigure, by_name
-from aiperf.run_warning import RunWarning
+from aiperf.page.terminal import columns, cut, warning_lines, wrapped
 from aiperf.sanitize import sanitize
 from aiperf.statistics.between_runs import ENOUGH
 from aiperf.statistics.difference import RelativeChange
 from aiperf.statistics.work_mix import FACTORS, Pairs
 
-WIDTH = 80
 MOST_LOSSES = 5
 MOST_RUNS = 1000
 """Largest suggested number of runs."""
@@ -40,27 +38,27 @@ def _comparison(found: Comparison) -> Iterator[str]:
     yield from _names("B", found.second)
     yield ""
     yield from _differing(found.differing)
-    yield _columns(("", 16), ("A", -13), ("B", -13), ("B against A (95 %; * significant)", -38))
+    yield columns(("", 16), ("A", -13), ("B", -13), ("B against A (95 %; * significant)", -38))
     for each in found.figures:
         yield from _figure(each)
     if found.factors:
         yield ""
         yield "factors of the score, B against A"
         for factor in found.factors:
-            yield f"{_columns((f'  {factor.name}', 20), (units.change(factor.change), -12))}  {FACTORS[factor.name]}"
+            yield f"{columns((f'  {factor.name}', 20), (units.change(factor.change), -12))}  {FACTORS[factor.name]}"
     if found.pairs is not None:
         yield ""
         yield from _pairs(found.pairs)
     shown = [each for each in found.losses if abs(each.second - each.first) >= SMALLEST_LOSS][:MOST_LOSSES]
     if shown:
         yield ""
-        yield _columns(("losses, of the top", 20), ("A", -15), ("B", -15), ("B − A", -12))
+        yield columns(("losses, of the top", 20), ("A", -15), ("B", -15), ("B − A", -12))
         for loss in shown:
             before, after = units.share(loss.first, 2), units.share(loss.second, 2)
             step = units.change(loss.second - loss.first)
-            yield _columns((f"  {loss.name}", 20), (before, -15), (after, -15), (step, -12))
+            yield columns((f"  {loss.name}", 20), (before, -15), (after, -15), (step, -12))
     yield ""
-    yield from _warnings(found.warnings)
+    yield from warning_lines(found.warnings)
     if found.gate is not None:
         yield from _gate(found.gate)
 
@@ -69,26 +67,20 @@ def _repeats(found: Repeats) -> Iterator[str]:
     yield from _names(f"{len(found.runs)} runs", found.runs)
     yield ""
     titles = ("", "mean", "95 % of the mean", "CV", "95 % of the CV")
-    yield _columns(*zip(titles, REPEATS_WIDTHS, strict=True))
+    yield columns(*zip(titles, REPEATS_WIDTHS, strict=True))
     for name, of_runs in found.figures:
         yield _of_repeats(by_name(name), of_runs, len(found.runs))
     if found.precisions:
         yield ""
         needed = [f"{_runs(each.more_runs)} for ± {units.share(each.share)}" for each in found.precisions]
-        yield from _wrapped("", f"further runs needed for a 95 % interval of the mean score: {', '.join(needed)}")
+        yield from wrapped("", f"further runs needed for a 95 % interval of the mean score: {', '.join(needed)}")
     if found.warnings:
         yield ""
-    yield from _warnings(found.warnings)
-
-
-def _warnings(warnings: Sequence[RunWarning]) -> Iterator[str]:
-    for warning in warnings:
-        yield from _wrapped(f"{warning.severity}: ", warning.text)
-        yield from _wrapped("  to do: ", warning.remedy)
+    yield from warning_lines(found.warnings)
 
 
 def _names(side: str, names: Sequence[str]) -> Iterator[str]:
-    yield from _wrapped(f"{side}  ", ", ".join(names))
+    yield from wrapped(f"{side}  ", ", ".join(names))
 
 
 def _differing(differing: Sequence[RunDifference]) -> Iterator[str]:
@@ -100,7 +92,7 @@ def _differing(differing: Sequence[RunDifference]) -> Iterator[str]:
         if each.kind != kind:
             kind = each.kind
             yield f"different {kind}"
-        line = f"  {_cut(each.name, 34):34}  {_cut(each.first, 20):20}  {_cut(each.second, 20)}"
+        line = f"  {cut(each.name, 34):34}  {cut(each.first, 20):20}  {cut(each.second, 20)}"
         yield line.rstrip()
     if differing:
         yield ""
@@ -109,7 +101,7 @@ def _differing(differing: Sequence[RunDifference]) -> Iterator[str]:
 def _figure(each: Compared) -> Iterator[str]:
     shown = by_name(each.name).shown
     values = ["none" if of.value is None else shown(of.value) for of in (each.first, each.second)]
-    yield _columns((each.name, 16), (values[0], -13), (values[1], -13), (_change(each), -38))
+    yield columns((each.name, 16), (values[0], -13), (values[1], -13), (_change(each), -38))
 
 
 def _change(each: Compared) -> str:
@@ -137,7 +129,7 @@ def _pairs(found: Pairs) -> Iterator[str]:
     left_out = f"; {found.left_out} left out because their work differs" if found.left_out else ""
     trials = f"{found.pairs} trial{'' if found.pairs == 1 else 's'}"
     speed = f"{trials} with the same network, batch and work; speed of B against A {units.change(found.relative)}"
-    yield from _wrapped("pair by pair: ", speed + between + left_out)
+    yield from wrapped("pair by pair: ", speed + between + left_out)
 
 
 def _runs(more: int) -> str:
@@ -146,7 +138,7 @@ def _runs(more: int) -> str:
 
 def _of_repeats(figure: Figure, found: SideFigure, runs: int) -> str:
     if found.value is None:
-        return _columns(*zip((figure.name, "none"), REPEATS_WIDTHS, strict=False))
+        return columns(*zip((figure.name, "none"), REPEATS_WIDTHS, strict=False))
     between = ""
     if found.estimate is not None and found.estimate.basis == "repeats" and runs < ENOUGH:
         between = f"needs {ENOUGH} runs"  # with two runs: ± 13 standard errors
@@ -158,24 +150,9 @@ def _of_repeats(figure: Figure, found: SideFigure, runs: int) -> str:
         of_cv = found.spread.variation_interval
         around = "" if of_cv is None else f"{100 * of_cv[0]:.2f} to {100 * of_cv[1]:.2f} %"
         line += [f"{100 * found.spread.variation:.2f} %", around]
-    return _columns(*zip(line, REPEATS_WIDTHS, strict=False))
+    return columns(*zip(line, REPEATS_WIDTHS, strict=False))
 
 
 def _gate(gate: RegressionGate) -> Iterator[str]:
     margin = units.share(gate.largest_regression)
-    yield from _wrapped(f"{gate.verdict}: ", f"{gate.figure} against a largest regression of {margin}; {gate.why}")
-
-
-def _columns(*cells: tuple[str, int]) -> str:
-    """Return texts in columns. A negative width aligns to the right."""
-    return "".join(f"{text:{width}}" if width > 0 else f"{text:>{-width}}" for text, width in cells).rstrip()
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
-def _wrapped(head: str, text: str) -> Iterator[str]:
-    yield from textwrap.wrap(
-        text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
-    ) or [head.rstrip()]
+    yield from wrapped(f"{gate.verdict}: ", f"{gate.figure} against a largest regression of {margin}; {gate.why}")

@@ -12,9 +12,8 @@ from aiperf.hpl.cases import Case, as_json
 from aiperf.hpl.listing import half_width
 from aiperf.hpl.model import PARTS, predict
 from aiperf.hpl.system_file import SystemFile, figures
-from aiperf.report.html import write_figures_page
-from aiperf.report.section import DrawnFigure, Section, Steps
-from aiperf.report.tables import Cell, Column, Table, pairs
+from aiperf.page.html import write_figures_page
+from aiperf.page.section import Cell, Column, DrawnFigure, Section, Steps, Table, pairs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,8 +86,8 @@ def _figure_table(of: SystemFile) -> Table:
 def _curves(of: SystemFile, cases: Sequence[Case], source: str) -> DrawnFigure:
     from matplotlib.lines import Line2D
 
-    from aiperf.report.plots.figure import drawn, legend_above
-    from aiperf.report.plots.palette import AMBER, BLUE, GREEN, PURPLE, VERMILION
+    from aiperf.page.figure import drawn, legend_above
+    from aiperf.page.palette import AMBER, BLUE, GREEN, PURPLE, VERMILION
 
     grids = sorted({(case.prediction.p, case.prediction.q, case.prediction.pmap) for case in cases})
     colours = [each.light for each in (BLUE, VERMILION, GREEN, PURPLE, AMBER)]
@@ -135,8 +134,8 @@ def _curves(of: SystemFile, cases: Sequence[Case], source: str) -> DrawnFigure:
 def _stacks(cases: Sequence[Case], source: str) -> DrawnFigure:
     from matplotlib.patches import Patch
 
-    from aiperf.report.plots.figure import drawn, legend_above
-    from aiperf.report.plots.palette import AMBER, BLUE, GREEN, MUTED, SKY, VERMILION
+    from aiperf.page.figure import drawn, legend_above
+    from aiperf.page.palette import AMBER, BLUE, GREEN, MUTED, SKY, VERMILION
 
     colours = dict(zip(PARTS, (each.light for each in (SKY, BLUE, AMBER, GREEN, VERMILION)), strict=True))
 
@@ -168,8 +167,8 @@ def _stacks(cases: Sequence[Case], source: str) -> DrawnFigure:
 
 
 def _elasticities(case: Case, source: str) -> DrawnFigure:
-    from aiperf.report.plots.figure import drawn
-    from aiperf.report.plots.palette import BLUE, VERMILION
+    from aiperf.page.figure import drawn
+    from aiperf.page.palette import BLUE, VERMILION
 
     shares = sorted(case.prediction.elasticities().items(), key=lambda each: abs(each[1]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,8 +14,10 @@ from aiperf.leaderboard import tables
 from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
 from aiperf.leaderboard.metric import METRICS
 from aiperf.leaderboard.tables import about, differences, models, remarks, torn
-from aiperf.report.document import document, listed, note, section, table, text
-from aiperf.report.tables import Cell
+from aiperf.page import html
+from aiperf.page.html import listed, note, section, table, text
+from aiperf.page.section import Cell
+from aiperf.page.terminal import aligned, cut
 from aiperf.sanitize import cell, sanitize
 
 
@@ -27,35 +29,22 @@ def page(found: Leaderboard) -> str:
         links.append(("announced", "Announced runs"))
     if found.unread:
         links.append(("not-listed", "Not in the list"))
-    return document(
+    sections = [
+        *(_listing(found, listing, index) for index, listing in listings),
+        *([section("announced", "Announced runs", [table(tables.sites(found))])] if found.sites else []),
+        *([section("not-listed", "Not in the list", [table(tables.unread(found))])] if found.unread else []),
+    ]
+    return html.page(
         f"AIPerf list by {found.by.title}",
-        [
-            '<a class="skip" href="#main">To the list</a>',
-            "<header>",
-            '<p class="kind">AIPerf · list of runs</p>',
-            f"<h1>By {text(found.by.title)}</h1>",
-            f'<p class="about">{text(about(found))}</p>',
-            "</header>",
-            f'<nav aria-label="Lists"><ul>{"".join(_link(*link) for link in links)}</ul></nav>'
-            if len(links) > 1
-            else "",
-            '<main id="main">',
-            *(_listing(found, listing, index) for index, listing in listings),
-            *([section("announced", "Announced runs", [table(tables.sites(found))])] if found.sites else []),
-            *([section("not-listed", "Not in the list", [table(tables.unread(found))])] if found.unread else []),
-            "</main>",
-            '<div class="notes">',
-            *(note("clear", title, f"<p>{text(remark)}</p>", "") for title, remark in remarks(found)),
-            "</div>",
-            "<footer><p>Every figure is computed from the runs’ journals; rank.json has them unrounded. "
-            "How to read it: docs/ranking.md.</p></footer>",
-        ],
+        html.header("list of runs", f"By {found.by.title}", about(found)),
+        sections,
+        "Every figure is computed from the runs’ journals; rank.json has them unrounded. "
+        "How to read it: docs/ranking.md.",
         kind="list",
+        links=links,
+        skip="To the list",
+        remarks="".join(note("clear", title, f"<p>{text(remark)}</p>", "") for title, remark in remarks(found)),
     )
-
-
-def _link(name: str, title: str) -> str:
-    return f'<li><a href="#{name}">{text(title)}</a></li>'
 
 
 def _listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> str:
@@ -221,12 +210,10 @@ def _printed_listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> 
     columns = sorted(names.index(name) for name in wanted if name in names)
     table = [[names[column] for column in columns]]
     table += [
-        [_cut(sanitize(_printed_text(row[column], names[column])), _WIDEST.get(names[column])) for column in columns]
+        [cut(_printed_text(row[column], names[column]), _WIDEST.get(names[column])) for column in columns]
         for row in shown.rows[:MOST_ROWS]
     ]
-    widths = [max(len(row[column]) for row in table) for column in range(len(columns))]
-    is_number = [shown.columns[column].is_number for column in columns]
-    yield from (_aligned(row, widths, is_number) for row in table)
+    yield from aligned(table, [shown.columns[column].is_number for column in columns])
     if len(shown.rows) > MOST_ROWS:
         yield f"  and {len(shown.rows) - MOST_ROWS} more, in the files of --out"
     if basis := tables.basis(listing, found.by):
@@ -235,15 +222,3 @@ def _printed_listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> 
 
 def _printed_text(cell: Cell, column: str) -> str:
     return f"{cell.text} ({cell.second_line})" if cell.second_line and column in _WITH_SMALLER_LINE else cell.text
-
-
-def _cut(text: str, widest: int | None) -> str:
-    return text if widest is None or len(text) <= widest else f"{text[: widest - 1]}…"
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
-    cells = (
-        text.rjust(width) if number else text.ljust(width)
-        for text, width, number in zip(row, widths, is_number, strict=True)
-    )
-    return "  " + "  ".join(cells).rstrip()

@@ -10,7 +10,7 @@ from aiperf.accounting.valid_flops import exchange_exponent
 from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
 from aiperf.leaderboard.metric import METRICS, Metric
-from aiperf.report.tables import Cell, Column, Table
+from aiperf.page.section import Cell, Column, Table
 from aiperf.statistics.between_runs import ENOUGH, prior_of
 from aiperf.submission.announced_run import Missing
 from aiperf.units import count

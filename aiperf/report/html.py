@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, assert_never
 
 from aiperf import units
-from aiperf.atomic_files import replace_file
-from aiperf.own_files import make_own_folder
+from aiperf.page import html
+from aiperf.page.html import listed, note, text
+from aiperf.page.section import Section
 from aiperf.report import phrases
-from aiperf.report.document import HINT, code_in_backticks, document, listed, note, section, table, text
 from aiperf.report.facts import Report
-from aiperf.report.plots.figure import inline
-from aiperf.report.section import CollapsedTables, DrawnFigure, Paragraph, Part, Section, SideBySide, Steps
-from aiperf.report.tables import Table
 
 RELEASE = "aiperf-cluster"
 """Name of this package among a run's versions."""
@@ -24,80 +17,13 @@ RELEASE = "aiperf-cluster"
 
 def page(report: Report, sections: Sequence[Section]) -> str:
     """Return the content of report.html: header with the main results, navigation, and `sections` in their order."""
-    title = f"{report.run.name}: {phrases.score_title(report.run)} {phrases.score(report)}"
-    shown = (
-        section(each.name, each.title, [part_as_html(part) for part in each.parts if part is not None])
-        for each in sections
-    )
-    return document(
-        title,
-        [
-            '<a class="skip" href="#main">To the figures</a>',
-            _header(report),
-            _navigation(sections),
-            '<main id="main">',
-            *shown,
-            "</main>",
-            "<footer><p>Computed from the run’s journal alone. Every figure is in report.json. "
-            "How to read it: docs/report.md.</p></footer>",
-        ],
+    return html.page(
+        f"{report.run.name}: {phrases.score_title(report.run)} {phrases.score(report)}",
+        _header(report),
+        map(html.section_as_html, sections),
+        "Computed from the run’s journal alone. Every figure is in report.json. How to read it: docs/report.md.",
         kind="simulated-run" if report.run.is_simulated else "",
-    )
-
-
-def write_figures_page(
-    folder: Path, name: str, kind: str, heading: str, sections: Sequence[Section], footer: str, values: Any
-) -> Path:
-    """Write NAME.html, NAME.json and plots/ for results that belong to no single run."""
-    body = [
-        '<a class="skip" href="#main">To the figures</a>',
-        f'<header><p class="kind">AIPerf · {text(kind)}</p><h1>{text(heading)}</h1></header>',
-        '<main id="main" style="margin-top: 2rem">',
-        *(section(each.name, each.title, [part_as_html(part) for part in each.parts if part]) for each in sections),
-        "</main>",
-        f"<footer><p>{text(footer)}</p></footer>",
-    ]
-    make_own_folder(folder / "plots")
-    for picture in (picture for each in sections for picture in each.pictures):
-        for suffix, content in (("svg", (picture.svg or "").encode()), ("png", picture.png or b"")):
-            replace_file(folder / "plots" / f"{picture.name}.{suffix}", content)
-    replace_file(folder / f"{name}.json", json.dumps(values, indent=1).encode())
-    replace_file(folder / f"{name}.html", document(f"{kind}: {heading}", body).encode())
-    return folder / f"{name}.html"
-
-
-def part_as_html(part: Part) -> str:
-    """Return a part of a section (table, figure, text or list) as HTML."""
-    match part:
-        case Table():
-            return table(part)
-        case DrawnFigure():
-            return _figure(part)
-        case Paragraph():
-            kind = f' class="{part.kind}"' if part.kind else ""
-            return f"<p{kind}>{code_in_backticks(part.text)}</p>"
-        case Steps():
-            return f'<ol class="lineage">{"".join(f"<li>{text(item)}</li>" for item in part.items)}</ol>'
-        case SideBySide():
-            return f'<div class="beside">{"".join(map(table, part.tables))}</div>'
-        case CollapsedTables():
-            return f"<details><summary>{text(part.summary)}</summary>{''.join(map(table, part.tables))}</details>"
-        case _:
-            assert_never(part)
-
-
-def _figure(picture: DrawnFigure) -> str:
-    if picture.svg is None:
-        return f'<p class="empty">{text(picture.empty)}</p>'
-    if picture.has_own_style:  # An image keeps its style sheet apart from the page's.
-        encoded = base64.b64encode(picture.svg.encode()).decode()
-        drawing = f'<img src="data:image/svg+xml;base64,{encoded}" alt="{text(picture.described)}">'
-        kind, hint = f" class='{picture.name}'", ""
-    else:
-        drawing, kind, hint = inline(picture.svg, picture.name, text(picture.described)), "", HINT
-    return (
-        f'<figure{kind}>{hint}<div class="scroll" tabindex="0" role="region" aria-label="{text(picture.title)}">'
-        f"{drawing}</div><figcaption>{text(picture.caption)}</figcaption></figure>"
+        links=html.links_of(sections),
     )
 
 
@@ -181,11 +107,6 @@ def _warnings(report: Report) -> str:
         return note("clear", "No warnings", "<p>Journal and telemetry give no reason for one.</p>", "")
     criticals = any(warning.severity == "critical" for warning in report.warnings)
     return note("critical" if criticals else "warned", "Warnings about these figures", "", listed(report.warnings))
-
-
-def _navigation(sections: Sequence[Section]) -> str:
-    links = "".join(f'<li><a href="#{each.name}">{text(each.link or each.title)}</a></li>' for each in sections)
-    return f'<nav aria-label="Sections"><ul>{links}</ul></nav>'
 
 
 def _of_which_peak(report: Report) -> str:

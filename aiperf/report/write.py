@@ -17,9 +17,9 @@ from aiperf.errors import ReportNotWritten
 from aiperf.files import shown
 from aiperf.journal.journal import read
 from aiperf.own_files import make_own_folder
+from aiperf.page.section import Section
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
-from aiperf.report.section import Section
 from aiperf.report.training_floor import HostRoofs
 from aiperf.shell_command import command
 from aiperf.train.checkpoints.checkpoint_files import kept

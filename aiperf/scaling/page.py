@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.report.html import write_figures_page
-from aiperf.report.section import DrawnFigure, Paragraph, Part, Section
-from aiperf.report.tables import Column, Table, row_of
+from aiperf.page.html import write_figures_page
+from aiperf.page.section import Column, DrawnFigure, Paragraph, Part, Section, Table, row_of
 from aiperf.scaling.batch import BatchStudy
 from aiperf.scaling.efficiency import Scaling
 from aiperf.scaling.option_ratios import OptionRatios
@@ -48,7 +47,7 @@ def write(found: ScalingStudy, folder: Path) -> Path:
 
 
 def _linear(found: ScalingStudy, scaling: Scaling, source: str) -> DrawnFigure:
-    from aiperf.report.plots.palette import BLUE, GREEN, MUTED, PURPLE
+    from aiperf.page.palette import BLUE, GREEN, MUTED, PURPLE
 
     base = scaling.pairs[0].base
     sizes = [pair.accelerators for pair in scaling.pairs]
@@ -82,7 +81,7 @@ def _linear(found: ScalingStudy, scaling: Scaling, source: str) -> DrawnFigure:
 
 
 def _lost(scaling: Scaling, source: str) -> DrawnFigure:
-    from aiperf.report.plots.palette import AMBER, BLUE, GREEN, MUTED, PURPLE, SKY, VERMILION
+    from aiperf.page.palette import AMBER, BLUE, GREEN, MUTED, PURPLE, SKY, VERMILION
 
     colours = [each.light for each in (BLUE, AMBER, VERMILION, GREEN, PURPLE, MUTED, SKY)]
     names = list(dict.fromkeys(line for pair in scaling.pairs for line in pair.points_lost))
@@ -106,7 +105,7 @@ def _lost(scaling: Scaling, source: str) -> DrawnFigure:
 
 
 def _seconds(found: BatchStudy, source: str) -> DrawnFigure:
-    from aiperf.report.plots.palette import BLUE, VERMILION
+    from aiperf.page.palette import BLUE, VERMILION
 
     timed = [(each.global_batch, each.seconds, each.next_run_seconds) for each in found.points if each.seconds]
     missed = [each.global_batch for each in found.points if not each.seconds]
@@ -133,7 +132,7 @@ def _seconds(found: BatchStudy, source: str) -> DrawnFigure:
 
 
 def _epochs(found: OptionRatios, source: str) -> DrawnFigure:
-    from aiperf.report.plots.palette import AMBER, BLUE, GREEN, PURPLE, VERMILION
+    from aiperf.page.palette import AMBER, BLUE, GREEN, PURPLE, VERMILION
 
     colours = [each.light for each in (BLUE, VERMILION, GREEN, PURPLE, AMBER)]
 
@@ -176,6 +175,6 @@ def _figure(
 def _drawn(
     name: str, title: str, caption: str, height: float, source: str, draw: Callable[[Figure], None]
 ) -> DrawnFigure:
-    from aiperf.report.plots.figure import drawn
+    from aiperf.page.figure import drawn
 
     return DrawnFigure(name, title, caption, f"{title}. {caption}", *drawn(draw, name, height, source))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.cli.output import folded
+from aiperf.page.terminal import folded
 
 WORDS = st.lists(
     st.text(st.characters(categories=("L", "N", "P"), include_characters="\u202f"), min_size=1), min_size=1

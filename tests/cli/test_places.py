@@ -15,7 +15,7 @@ import pytest
 
 from aiperf.journal.journal import NAME
 from aiperf.journal.run_folder import run_folder
-from aiperf.report.section import DrawnFigure, Section
+from aiperf.page.section import DrawnFigure, Section
 from tests.rigs.limits import small_file_system
 from tests.rigs.user import User
 

@@ -12,8 +12,8 @@ from PIL import Image
 from playwright.sync_api import Error
 
 from aiperf.journal.journal import NAME, Journal
+from aiperf.page import palette
 from aiperf.report.gather import gather
-from aiperf.report.plots import palette
 from aiperf.report.write import report_of, write
 from tests.builders.report_journal import Shape, invented, many_workers
 from tests.report.test_written import LOST, planted

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from aiperf.page.section import Table
 from aiperf.report.gather import gather
 from aiperf.report.sections.exchange import exchange
-from aiperf.report.tables import Table
 from tests.builders.report_journal import MACHINE, Shape, invented
 
 BUS = 1e8

@@ -9,12 +9,11 @@ import pytest
 
 from aiperf.config import as_plain, configure
 from aiperf.journal.first_line import config_hash
+from aiperf.page.section import Section, Table
 from aiperf.ranking.levels import levels_of
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
-from aiperf.report.section import Section
 from aiperf.report.sections.level import differences_from_preset, level
-from aiperf.report.tables import Table
 from aiperf.rules.limits import WORKLOADS
 from morphism import encode, start
 from tests.builders.journal import ended, evaluated, finished, one_trial, prepared, started

@@ -8,10 +8,10 @@ import pytest
 
 from aiperf.journal.events import ScorePredicted
 from aiperf.journal.journal import NAME, read
+from aiperf.page.section import DrawnFigure, Paragraph
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
 from aiperf.report.html import page
-from aiperf.report.section import DrawnFigure, Paragraph
 from aiperf.report.sections import sections
 from aiperf.report.sections.prediction import prediction
 from tests.simulate.test_session import configured, journal

@@ -8,10 +8,10 @@ import pytest
 
 from aiperf.accounting.step_breakdown import StepBreakdown, step_breakdown
 from aiperf.journal.events import AnyEvent
+from aiperf.page.section import DrawnFigure, Paragraph
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
 from aiperf.report.html import page
-from aiperf.report.section import DrawnFigure, Paragraph
 from aiperf.report.sections import sections
 from aiperf.report.sections.step import step, tables
 from tests.builders.journal import ended, evaluated, finished, interval, one_trial, prepared, profiled

@@ -12,9 +12,9 @@ from aiperf.accounting.network_roofline import floor, layers
 from aiperf.errors import BadConfiguration
 from aiperf.given_file import read_json
 from aiperf.journal.events import AnyEvent, NodeChecked, WorkerJoined
+from aiperf.page.section import Table
 from aiperf.report.gather import gather
 from aiperf.report.sections.time_spent import roofline
-from aiperf.report.tables import Table
 from aiperf.report.training_floor import HostRoofs
 from morphism import start
 from tests.builders.report_journal import Shape, invented

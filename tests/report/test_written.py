@@ -18,16 +18,16 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from aiperf.cli.output import folded
 from aiperf.config import as_plain, configure
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import Journal
 from aiperf.journal.options import flat_options
+from aiperf.page.palette import COLOURS
+from aiperf.page.terminal import folded
 from aiperf.ranking.breaches import REAL_MACHINE
 from aiperf.ranking.division import division
 from aiperf.report.gather import gather
 from aiperf.report.phrases import broken_rules
-from aiperf.report.plots.palette import COLOURS
 from aiperf.report.text import closing_lines
 from aiperf.report.write import Paths, report_of, write
 from aiperf.system.log import Log, Session
@@ -135,7 +135,8 @@ def test_report_json_has_every_trial_and_the_score(written: Paths) -> None:
     facts = json.loads(written.facts.read_text())
 
     assert len(facts["trials"]) == len(gather(SMALL).trials)
-    assert set(facts["score"]) >= {"flops_per_second", "flops_per_second_interval", "error", "busy_share", "warnings"}
+    assert set(facts["score"]) >= {"flops_per_second", "flops_per_second_interval", "error", "busy_share"}
+    assert "warnings" in facts
     assert facts["breaches"]
 
 

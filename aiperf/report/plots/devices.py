@@ -6,12 +6,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from aiperf.page.figure import drawn, legend_above, on_time_axis
+from aiperf.page.palette import BLUE, GREEN
+from aiperf.page.section import DrawnFigure
 from aiperf.report.facts import Report
 from aiperf.report.phrases import share, source
-from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
-from aiperf.report.plots.palette import BLUE, GREEN
 from aiperf.report.plots.progress import shade_warmup
-from aiperf.report.section import DrawnFigure
 from aiperf.sanitize import sanitize
 from aiperf.system.utilization_series import UtilizationSeries, mean
 from aiperf.units import count, duration

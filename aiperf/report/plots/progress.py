@@ -12,12 +12,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
 from aiperf.accounting.valid_flops import FixedNetworkResult
+from aiperf.page.figure import drawn, legend_above, on_time_axis
+from aiperf.page.palette import LINE, MUTED, SHADE, VERMILION, accent
+from aiperf.page.section import DrawnFigure
 from aiperf.ranking.division import largest_error
 from aiperf.report.facts import Report
 from aiperf.report.phrases import error_of, interval_meaning, measured, source
-from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
-from aiperf.report.plots.palette import LINE, MUTED, SHADE, VERMILION, accent
-from aiperf.report.section import DrawnFigure
 from aiperf.units import METRICS, count, duration, flops_per_second, scale, share
 
 

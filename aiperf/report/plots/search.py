@@ -16,11 +16,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from aiperf import units
+from aiperf.page.figure import drawn, legend_above
+from aiperf.page.palette import LINE, MUTED, PAPER, VERMILION
+from aiperf.page.section import DrawnFigure
 from aiperf.report.facts import ArchitectureTree, Report, TrialFacts
 from aiperf.report.phrases import source
-from aiperf.report.plots.figure import drawn, legend_above
-from aiperf.report.plots.palette import LINE, MUTED, PAPER, VERMILION
-from aiperf.report.section import DrawnFigure
 from aiperf.report.trial_facts import operations, pareto_front
 from aiperf.units import count, scale, share
 

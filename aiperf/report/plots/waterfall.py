@@ -8,11 +8,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from aiperf.accounting.losses import Waterfall
+from aiperf.page.figure import drawn, legend_above
+from aiperf.page.palette import AMBER, BLUE, GREEN, IDLE, LINE, MUTED, PURPLE, VERMILION, Accent, accent
+from aiperf.page.section import DrawnFigure
 from aiperf.report.facts import Report
 from aiperf.report.phrases import energy_by_activity, largest_losses, source, waterfall_top
-from aiperf.report.plots.figure import drawn, legend_above
-from aiperf.report.plots.palette import AMBER, BLUE, GREEN, IDLE, LINE, MUTED, PURPLE, VERMILION, Accent, accent
-from aiperf.report.section import DrawnFigure
 from aiperf.units import count, duration, flops_per_second, scale, share
 
 ROW_INCHES = 0.27
@@ -44,7 +44,9 @@ def waterfall(report: Report) -> DrawnFigure:
         else:
             axes = figure.subplots()
         unit, unit_name = scale(fallen.top_flops_per_second, "FLOPS")
-        rows = [("what could be", 0.0, fallen.top_flops_per_second, own.faint.light)]
+        rows = [
+            ("peak" if fallen.is_peak else "rate of training steps", 0.0, fallen.top_flops_per_second, own.faint.light)
+        ]
         rows += [
             (
                 loss.name,

@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from aiperf.page.figure import drawn, legend_above, on_time_axis
+from aiperf.page.palette import AMBER, GREEN, IDLE, INK, SHADE, VERMILION, Accent, accent
+from aiperf.page.section import DrawnFigure
 from aiperf.report.facts import Gantt, Report
 from aiperf.report.phrases import availability_meaning, share, source
-from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
-from aiperf.report.plots.palette import AMBER, GREEN, IDLE, INK, SHADE, VERMILION, Accent, accent
-from aiperf.report.section import DrawnFigure
 from aiperf.sanitize import sanitize
 from aiperf.units import count, duration
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiperf.page.section import Section
 from aiperf.report.facts import Report
-from aiperf.report.section import Section
 from aiperf.report.sections import (
     configuration,
     devices,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from aiperf import units
+from aiperf.page.section import Cell, CollapsedTables, Column, Section, Table, pairs
 from aiperf.report import phrases
 from aiperf.report.facts import Report
-from aiperf.report.section import CollapsedTables, Section
-from aiperf.report.tables import Cell, Column, Table, pairs
 
 
 def configuration(report: Report) -> Section:

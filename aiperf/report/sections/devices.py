@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from aiperf import units
+from aiperf.page.section import Cell, Column, Paragraph, Section, Table, measured, row_of
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.plots.devices import devices_over_time, each_device_over_time
-from aiperf.report.section import Paragraph, Section
-from aiperf.report.tables import Cell, Column, Table, measured, row_of
 from aiperf.system.load import HostLoad
 
 MOST_DEVICES = 64

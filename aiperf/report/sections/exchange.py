@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from aiperf import units
+from aiperf.page.section import Cell, Column, Section, Table, row_of
 from aiperf.report.facts import Report
-from aiperf.report.section import Section
-from aiperf.report.tables import Cell, Column, Table, row_of
 
 
 def exchange(report: Report) -> Section | None:

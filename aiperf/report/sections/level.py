@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiperf.config import as_plain, configure
+from aiperf.page.section import Cell, Column, Section, Table, row_of
 from aiperf.ranking.levels import MISSING, LayerDifference, layer_differences, levels_of, rules
 from aiperf.report.facts import Report
 from aiperf.report.phrases import flattened, noun
-from aiperf.report.section import Section
-from aiperf.report.tables import Cell, Column, Table, row_of
 from aiperf.rules.limits import NOT_PUBLISHED
 
 NOT_DESCRIBED = (1, 2, 3, 4, 5)

@@ -6,12 +6,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from aiperf import units
+from aiperf.page.figure import drawn, legend_above
+from aiperf.page.palette import AMBER, accent
+from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Section, Table, row_of
 from aiperf.report import phrases
 from aiperf.report.facts import PredictionFacts, Report
-from aiperf.report.plots.figure import drawn, legend_above
-from aiperf.report.plots.palette import AMBER, accent
-from aiperf.report.section import DrawnFigure, Paragraph, Section
-from aiperf.report.tables import Cell, Column, Table, row_of
 
 ROW_INCHES = 0.34
 BAR = 0.38

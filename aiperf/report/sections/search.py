@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from aiperf import units
+from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Section, Steps, Table, measured, row_of
 from aiperf.report import changes, phrases
 from aiperf.report.architecture import graph_of
 from aiperf.report.facts import Report, TrialFacts
 from aiperf.report.plots.search import accuracy_against_operations, tree_of_architectures
-from aiperf.report.section import DrawnFigure, Paragraph, Section, Steps
-from aiperf.report.tables import Cell, Column, Table, measured, row_of
 from aiperf.report.trial_facts import operations
 from morphism.draw import svg
 

@@ -9,12 +9,11 @@ from matplotlib.figure import Figure
 
 from aiperf import units
 from aiperf.accounting.step_breakdown import StepBreakdown, StepPart
+from aiperf.page.figure import drawn
+from aiperf.page.palette import AMBER, AXIS, BLUE, BLUE_PALE, GREEN, IDLE, MUTED, PURPLE, SKY, VERMILION
+from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Section, Table, row_of
 from aiperf.report import phrases
 from aiperf.report.facts import Report
-from aiperf.report.plots.figure import drawn
-from aiperf.report.plots.palette import AMBER, AXIS, BLUE, BLUE_PALE, GREEN, IDLE, MUTED, PURPLE, SKY, VERMILION
-from aiperf.report.section import DrawnFigure, Paragraph, Section
-from aiperf.report.tables import Cell, Column, Table, row_of
 from aiperf.train.tracing.trace_file import PHASES, SOURCE
 
 COLOURS = tuple(each.light for each in (BLUE, BLUE_PALE, GREEN, AMBER, PURPLE, SKY, VERMILION, IDLE, AXIS, MUTED))

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from aiperf import units
+from aiperf.page.section import (
+    Cell,
+    CollapsedTables,
+    Column,
+    Paragraph,
+    Section,
+    SideBySide,
+    Table,
+    measured,
+    pairs,
+    row_of,
+)
 from aiperf.report import phrases
 from aiperf.report.facts import NodeFacts, Report
-from aiperf.report.section import CollapsedTables, Paragraph, Section, SideBySide
-from aiperf.report.tables import Cell, Column, Table, measured, pairs, row_of
 from aiperf.system.of_run import MOST_NAMED, NodeKind, SystemDescription
 
 MOST_SYSTEMS = 8

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aiperf import units
+from aiperf.page.section import Cell, Column, Section, Table, measured, row_of
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.plots.waterfall import waterfall
-from aiperf.report.section import Section
-from aiperf.report.tables import Cell, Column, Table, measured, row_of
 
 TITLE = "Where the time went"
 """Warnings name this section by its title."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from aiperf import units
+from aiperf.page.section import Column, Section, Table, row_of
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.plots.workers import accelerators_over_time, workers_over_time
-from aiperf.report.section import Section
-from aiperf.report.tables import Column, Table, row_of
 
 
 def workers(report: Report) -> Section:

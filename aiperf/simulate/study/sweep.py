@@ -23,9 +23,9 @@ from aiperf.atomic_files import replace_file
 from aiperf.config import RunConf, configure
 from aiperf.errors import BadConfiguration
 from aiperf.journal.journal import NAME, read
+from aiperf.page import palette
+from aiperf.page.figure import drawn
 from aiperf.planning.plan import make_folder
-from aiperf.report.plots import palette
-from aiperf.report.plots.figure import drawn
 from aiperf.simulate.drive import SimulationCost, drive
 from aiperf.simulate.session import open_run, world_of
 from aiperf.units import count, duration, flops_per_second, share, size

@@ -10,7 +10,7 @@ from aiperf.cli.output import print_json
 from aiperf.errors import BadConfiguration
 
 if TYPE_CHECKING:
-    from aiperf.report.tables import Table
+    from aiperf.page.section import Table
 
 DESCRIPTION = """Prints the kernels, the gradient exchange and the numbers that 16-bit types lose in the traced steps of a
 run (trainer.profile_steps). A file is a trace of torch.profiler or a timeline of Horovod. A truncated file

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
+from typing import Any, assert_never
 
-from aiperf.report.plots import palette
-from aiperf.report.tables import Cell, Column, Table
+from aiperf.atomic_files import replace_file
+from aiperf.own_files import make_own_folder
+from aiperf.page import palette
+from aiperf.page.section import (
+    Cell,
+    CollapsedTables,
+    Column,
+    DrawnFigure,
+    Paragraph,
+    Part,
+    Section,
+    SideBySide,
+    Steps,
+    Table,
+)
 from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize_lines
 
@@ -34,7 +50,7 @@ def policy(script: str) -> str:
 
 def document(title: str, body: Iterable[str], kind: str = "") -> str:
     """Return the content of a whole HTML file with style sheet and script."""
-    resources = files("aiperf.report")
+    resources = files("aiperf.page")
     style = resources.joinpath("page.css").read_text("utf-8")
     script = "\n" + resources.joinpath("page.js").read_text("utf-8")
     return "\n".join(
@@ -137,3 +153,123 @@ def _row(shown: Table, cells: Sequence[Cell]) -> str:
             content += f'<details class="screen"><summary>whole lineage</summary><ol>{lines}</ol></details>'
         parts.append(f"<{tag}{scope}{attributes}>{content}</{tag}>")
     return f"<tr>{''.join(parts)}</tr>"
+
+
+def page(
+    title: str,
+    header: str,
+    sections: Iterable[str],
+    footer: str,
+    kind: str = "",
+    links: Sequence[tuple[str, str]] = (),
+    skip: str = "To the figures",
+    remarks: str = "",
+) -> str:
+    """Return a whole HTML file: header, navigation, sections, remarks and footer, with the shared style and script.
+
+    `header`, `sections` and `remarks` are HTML. `footer`: plain text. `links`: (section's name, text) of the navigation.
+    """
+    shown = "".join(f'<li><a href="#{name}">{text(words)}</a></li>' for name, words in links)
+    return document(
+        title,
+        [
+            f'<a class="skip" href="#main">{text(skip)}</a>',
+            header,
+            *([f'<nav aria-label="Sections"><ul>{shown}</ul></nav>'] if len(links) > 1 else []),
+            '<main id="main">',
+            *sections,
+            "</main>",
+            *([f'<div class="notes">{remarks}</div>'] if remarks else []),
+            f"<footer><p>{code_in_backticks(footer)}</p></footer>",
+        ],
+        kind=kind,
+    )
+
+
+def header(kind: str, heading: str, about: str = "") -> str:
+    """Return the header of a page as HTML: kind of page, heading and a line below it, all plain text."""
+    line = f'<p class="about">{text(about)}</p>' if about else ""
+    return f'<header><p class="kind">AIPerf · {text(kind)}</p><h1>{text(heading)}</h1>{line}</header>'
+
+
+def links_of(sections: Sequence[Section]) -> tuple[tuple[str, str], ...]:
+    return tuple((each.name, each.link or each.title) for each in sections)
+
+
+def section_as_html(shown: Section) -> str:
+    return section(shown.name, shown.title, [part_as_html(part) for part in shown.parts if part is not None])
+
+
+def write_figures_page(
+    folder: Path, name: str, kind: str, heading: str, sections: Sequence[Section], footer: str, values: Any
+) -> Path:
+    """Write NAME.html, NAME.json and plots/ for results that belong to no single run."""
+    shown = page(
+        f"{kind}: {heading}",
+        header(kind, heading),
+        map(section_as_html, sections),
+        footer,
+        links=links_of(sections),
+    )
+    make_own_folder(folder / "plots")
+    for picture in (picture for each in sections for picture in each.pictures):
+        for suffix, content in (("svg", (picture.svg or "").encode()), ("png", picture.png or b"")):
+            replace_file(folder / "plots" / f"{picture.name}.{suffix}", content)
+    replace_file(folder / f"{name}.json", json.dumps(values, indent=1).encode())
+    replace_file(folder / f"{name}.html", shown.encode())
+    return folder / f"{name}.html"
+
+
+def part_as_html(part: Part) -> str:
+    """Return a part of a section (table, figure, text or list) as HTML."""
+    match part:
+        case Table():
+            return table(part)
+        case DrawnFigure():
+            return _figure(part)
+        case Paragraph():
+            kind = f' class="{part.kind}"' if part.kind else ""
+            return f"<p{kind}>{code_in_backticks(part.text)}</p>"
+        case Steps():
+            return f'<ol class="lineage">{"".join(f"<li>{text(item)}</li>" for item in part.items)}</ol>'
+        case SideBySide():
+            return f'<div class="beside">{"".join(map(table, part.tables))}</div>'
+        case CollapsedTables():
+            return f"<details><summary>{text(part.summary)}</summary>{''.join(map(table, part.tables))}</details>"
+        case _:
+            assert_never(part)
+
+
+def _figure(picture: DrawnFigure) -> str:
+    if picture.svg is None:
+        return f'<p class="empty">{text(picture.empty)}</p>'
+    if picture.has_own_style:  # An image keeps its style sheet apart from the page's.
+        encoded = base64.b64encode(picture.svg.encode()).decode()
+        drawing = f'<img src="data:image/svg+xml;base64,{encoded}" alt="{text(picture.described)}">'
+        kind, hint = f" class='{picture.name}'", ""
+    else:
+        drawing, kind, hint = inline(picture.svg, picture.name, text(picture.described)), "", HINT
+    return (
+        f'<figure{kind}>{hint}<div class="scroll" tabindex="0" role="region" aria-label="{text(picture.title)}">'
+        f"{drawing}</div><figcaption>{text(picture.caption)}</figcaption></figure>"
+    )
+
+
+_SIZE = re.compile(r'<svg ([^>]*?)\bwidth="[^"]*"', re.S)
+_HEIGHT = re.compile(r'<svg ([^>]*?)\bheight="[^"]*"', re.S)
+
+
+def without_prolog(svg: str) -> str:
+    return svg[svg.index("<svg") :]
+
+
+def inline(svg: str, name: str, label: str) -> str:
+    """Return a standalone SVG as a part of an HTML page: unique names, CSS variables as colours, size set by the page."""
+    svg = without_prolog(svg)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(xlink:href|href)="#', rf'\1="#{name}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
+    for colour in palette.COLOURS:
+        svg = re.sub(re.escape(colour.light), f"var(--{colour.role})", svg, flags=re.IGNORECASE)
+    svg = _HEIGHT.sub(r"<svg \1", _SIZE.sub(r"<svg \1", svg, count=1), count=1)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

@@ -6,7 +6,6 @@ They are drawn on `Figure` objects of their own, never through pyplot. There is 
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -16,7 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from aiperf.report.plots import palette
+from aiperf.page import palette
+from aiperf.page.html import without_prolog
 
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
@@ -69,27 +69,7 @@ def drawn(draw: Callable[[Figure], object], name: str, height: float, source: st
         figure.set_layout_engine(None)
         figure.savefig(png, format="png", dpi=DPI, facecolor=palette.PAPER.light, metadata={"Software": None})
         figure.savefig(pdf, format="pdf", dpi=DPI, metadata={"CreationDate": None, "Producer": None, "Creator": None})
-    return _without_prolog(svg.getvalue()), png.getvalue(), pdf.getvalue()
-
-
-_SIZE = re.compile(r'<svg ([^>]*?)\bwidth="[^"]*"', re.S)
-_HEIGHT = re.compile(r'<svg ([^>]*?)\bheight="[^"]*"', re.S)
-
-
-def _without_prolog(svg: str) -> str:
-    return svg[svg.index("<svg") :]
-
-
-def inline(svg: str, name: str, label: str) -> str:
-    """Return a standalone SVG as a part of an HTML page: unique names, CSS variables as colours, size set by the page."""
-    svg = _without_prolog(svg)
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r'(xlink:href|href)="#', rf'\1="#{name}-', svg)
-    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
-    for colour in palette.COLOURS:
-        svg = re.sub(re.escape(colour.light), f"var(--{colour.role})", svg, flags=re.IGNORECASE)
-    svg = _HEIGHT.sub(r"<svg \1", _SIZE.sub(r"<svg \1", svg, count=1), count=1)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    return without_prolog(svg.getvalue()), png.getvalue(), pdf.getvalue()
 
 
 def on_time_axis(axes: Axes, end: float) -> float:

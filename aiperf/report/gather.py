@@ -44,11 +44,10 @@ from aiperf.report.facts import (
     WorkerFacts,
 )
 from aiperf.report.fold import Collected, collect
-from aiperf.report.loss_waterfall import losses
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings, unusable_accelerators
 from aiperf.report.training_floor import HostRoofs, training_floor
 from aiperf.report.trial_facts import pareto_front, trials
-from aiperf.report.utilisation import peak_of_rank, utilisation
+from aiperf.report.utilisation import losses, peak_of_rank, utilisation
 from aiperf.report.worker_timeline import gantt
 from aiperf.rules.limits import is_published_workload
 from aiperf.run_warning import RunWarning

@@ -6,7 +6,7 @@ import pytest
 
 from aiperf.page.section import Table
 from aiperf.report.gather import gather
-from aiperf.report.sections.exchange import exchange
+from aiperf.report.sections.step import exchange
 from tests.builders.report_journal import MACHINE, Shape, invented
 
 BUS = 1e8

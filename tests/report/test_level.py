@@ -13,7 +13,7 @@ from aiperf.page.section import Section, Table
 from aiperf.ranking.levels import levels_of
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
-from aiperf.report.sections.level import differences_from_preset, level
+from aiperf.report.sections.configuration import differences_from_preset, level
 from aiperf.rules.limits import WORKLOADS
 from morphism import encode, start
 from tests.builders.journal import ended, evaluated, finished, one_trial, prepared, started

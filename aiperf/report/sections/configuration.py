@@ -1,11 +1,18 @@
-"""Section of the report on the run and its configuration."""
+"""Sections of the report on the run, its configuration, and the differences from its preset by layer of HPC AI500."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from aiperf import units
-from aiperf.page.section import Cell, CollapsedTables, Column, Section, Table, pairs
+from aiperf.config import as_plain, configure
+from aiperf.page.section import Cell, CollapsedTables, Column, Section, Table, pairs, row_of
+from aiperf.ranking.levels import MISSING, LayerDifference, layer_differences, levels_of, rules
 from aiperf.report import phrases
 from aiperf.report.facts import Report
+from aiperf.report.phrases import flattened, noun
+from aiperf.rules.limits import NOT_PUBLISHED
 
 
 def configuration(report: Report) -> Section:
@@ -54,3 +61,63 @@ def option_table(report: Report) -> Table:
         for name, value in phrases.flattened(report.run.config)
     )
     return Table("configuration", "Configuration", (Column("option"), Column("value")), rows)
+
+
+NOT_DESCRIBED = (1, 2, 3, 4, 5)
+"""Layers of the machine and its software, which a preset does not describe."""
+
+
+def level(report: Report) -> Section | None:
+    """Return the section with the level of permitted changes that a run with a preset (benchmark=…) satisfies.
+
+    None for a neural architecture search.
+    """
+    preset = preset_of(report)
+    if preset is None:
+        return None
+    return Section("level", "Level", (level_table(preset, differences_from_preset(report, preset), is_preset=True),))
+
+
+def preset_of(report: Report) -> str | None:
+    """Return the name of the run's preset (value of the option `benchmark`). None for a neural architecture search."""
+    benchmark: dict[str, Any] | None = report.run.config.get("benchmark")
+    return None if benchmark is None else str(benchmark["name"])
+
+
+def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifference, ...]:
+    """Return the options of a run that differ from the values of a preset, in order of the layers of HPC AI500."""
+    values = dict(flattened(as_plain(configure([f"benchmark={preset}"]))))
+    own = dict(flattened(report.run.config))
+    if report.fixed_network is not None and not report.fixed_network.is_published_workload:
+        own[f"data set's {noun(report).many}"] = NOT_PUBLISHED
+    return layer_differences(own, values)
+
+
+def level_table(reference: str, differences: Sequence[LayerDifference], *, is_preset: bool) -> Table:
+    """Return the table of differences by layer of HPC AI500 (1: hardware, …, 9: data), with the levels that allow a difference.
+
+    `reference`: name of the preset or run that was compared. `differences`: differences from it. Those without a layer are in a
+    last row. `is_preset`: the reference is a preset. It describes no machine, and then layers 1 to 5 (hardware to
+    framework) have a remark in place of differences.
+    """
+    layers: list[tuple[int | None, str]] = [*rules().layers.items()]
+    if any(each.layer is None for each in differences):
+        layers.append((None, "unknown to this release"))
+    rows = []
+    for number, name in layers:
+        found = [each for each in differences if each.layer == number]
+        text = found[0].name if len(found) == 1 else f"{len(found)} differences" if found else "none"
+        if is_preset and number in NOT_DESCRIBED:
+            text += " (the machine is not compared)"
+        cell = Cell(text, unfolds=tuple(map(_in_words, found)))
+        rows.append(row_of(f"{number or MISSING} {name}", cell, ", ".join(levels_of(found)) or "no level"))
+    columns = (Column("layer"), Column("different from the reference"), Column("permitted at"))
+    strictest = next(iter(levels_of(differences)), "none")
+    footnote = f"Reference: {'values of ' if is_preset else ''}{reference}. Strictest level: {strictest}."
+    if is_preset:
+        footnote += " Another run as reference: python -m aiperf check RUN --level hardware --against RUN2."
+    return Table("level", "Differences by layer", columns, tuple(rows), footnote=footnote)
+
+
+def _in_words(each: LayerDifference) -> str:
+    return f"{each.name}: {each.run}, reference {each.reference} ({', '.join(each.open_at) or 'no level'})"

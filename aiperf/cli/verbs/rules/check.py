@@ -87,7 +87,7 @@ def _level(arguments: argparse.Namespace) -> int:
     from aiperf.comparison.levels import differences_by_layer
     from aiperf.journal.run_folder import run_folder
     from aiperf.ranking.levels import DIVISION, levels_of
-    from aiperf.report.sections.level import differences_from_preset, level_table, preset_of
+    from aiperf.report.sections.configuration import differences_from_preset, level_table, preset_of
     from aiperf.report.write import report_of
     from aiperf.sanitize import sanitize
 

@@ -9,9 +9,10 @@ from statistics import fmean
 from aiperf import units
 from aiperf.comparison.comparability import RunDifference, differing, unequal
 from aiperf.comparison.compared_runs import Side, in_words, require_each_once, require_one_benchmark
-from aiperf.comparison.figures import OF_SCORE, Compared, SideFigure, compared, figures_of, of_side
+from aiperf.comparison.figures import Compared, SideFigure, compared, of_side
 from aiperf.journal.journal import torn_warning
 from aiperf.report.facts import Report, TrialFacts
+from aiperf.report.figures import by_name, figures_of
 from aiperf.run_warning import RunWarning
 from aiperf.statistics.between_runs import ENOUGH, prior_of
 from aiperf.statistics.difference import Verdict, verdict
@@ -87,16 +88,16 @@ class Repeats:
     version: int = VERSION
 
 
-def compare(
-    first: Side, second: Side, largest_regression: float | None = None, figure: str = OF_SCORE.name
-) -> Comparison:
+def compare(first: Side, second: Side, largest_regression: float | None = None, figure: str = "score") -> Comparison:
     """Return the differences, results with tests, and losses of two sides."""
     require_one_benchmark(first, second)
     require_each_once((*first.journals, *second.journals))
     figures = tuple(compared(each, first.runs, second.runs) for each in figures_of((*first.runs, *second.runs)))
     gate = None
     if largest_regression is not None:
-        gate = _gate(next(each for each in figures if each.name == figure), largest_regression, first, second)
+        gate = _gate(
+            next(each for each in figures if each.name == by_name(figure).label), largest_regression, first, second
+        )
     return Comparison(
         first=tuple(run.run.name for run in first.runs),
         second=tuple(run.run.name for run in second.runs),
@@ -120,7 +121,7 @@ def compare(
 
 def repeats(side: Side) -> Repeats:
     """Return mean and spread of the results of equal runs, such as score and error."""
-    figures = tuple((each.name, of_side(each, side.runs)) for each in figures_of(side.runs))
+    figures = tuple((each.label, of_side(each, side.runs)) for each in figures_of(side.runs))
     of_score = figures[0][1].spread
     return Repeats(
         runs=tuple(run.run.name for run in side.runs),

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from aiperf import units
 from aiperf.comparison.comparability import RunDifference
 from aiperf.comparison.compare import Comparison, RegressionGate, Repeats
-from aiperf.comparison.figures import Compared, Figure, SideFigure, by_name
+from aiperf.comparison.figures import Compared, SideFigure
 from aiperf.page.terminal import columns, cut, warning_lines, wrapped
+from aiperf.report.figures import Figure, by_name
 from aiperf.sanitize import sanitize
 from aiperf.statistics.between_runs import ENOUGH
 from aiperf.statistics.difference import RelativeChange
@@ -138,14 +139,14 @@ def _runs(more: int) -> str:
 
 def _of_repeats(figure: Figure, found: SideFigure, runs: int) -> str:
     if found.value is None:
-        return columns(*zip((figure.name, "none"), REPEATS_WIDTHS, strict=False))
+        return columns(*zip((figure.label, "none"), REPEATS_WIDTHS, strict=False))
     between = ""
     if found.estimate is not None and found.estimate.basis == "repeats" and runs < ENOUGH:
         between = f"needs {ENOUGH} runs"  # with two runs: ± 13 standard errors
     elif found.estimate is not None:
         low, high = found.estimate.interval
         between = figure.between(max(0.0, low), high)  # figures are not negative
-    line = [figure.name, figure.shown(found.value), _minus(between)]
+    line = [figure.label, figure.shown(found.value), _minus(between)]
     if found.spread is not None:
         of_cv = found.spread.variation_interval
         around = "" if of_cv is None else f"{100 * of_cv[0]:.2f} to {100 * of_cv[1]:.2f} %"

@@ -9,24 +9,39 @@ from aiperf import units
 from aiperf.errors import BadConfiguration
 from aiperf.leaderboard.entry import Entry
 from aiperf.nearest import nearest
+from aiperf.report.figures import Figure, by_name
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Result of an entry (run or system) by which entries are ranked, with its unit and direction."""
+    """Figure of an entry (run or system) by which entries are ranked."""
 
-    name: str
-    """Name of the metric on the command line."""
-    title: str
-    unit: str
-    """Unit of the number that `of` returns."""
+    figure: Figure
     of: Callable[[Entry], float | None]
-    shown: Callable[[float], str]
     explained: str
-    is_less_better: bool = False
     missing: str = units.NOT_MEASURED
     bars: Callable[[Entry], str] = lambda entry: ""
     """Function that returns the reason why an entry with the figure gets no place by it, or ''."""
+
+    @property
+    def name(self) -> str:
+        return self.figure.name
+
+    @property
+    def title(self) -> str:
+        return self.figure.title
+
+    @property
+    def unit(self) -> str:
+        return self.figure.unit
+
+    @property
+    def is_less_better(self) -> bool:
+        return self.figure.better == "less"
+
+    @property
+    def shown(self) -> Callable[[float], str]:
+        return self.figure.shown
 
     def ranks(self, entry: Entry) -> float | None:
         """Return the value of an entry by which it is ordered, in this metric's unit. None if the metric gives it no place."""
@@ -41,66 +56,44 @@ def _below_level_1(entry: Entry) -> str:
 
 METRICS = (
     Metric(
-        "score",
-        "score",
-        "FLOPS",
+        by_name("score"),
         lambda entry: entry.flops_per_second,
-        units.flops_per_second,
         "counted operations in the valid window ÷ its length",
         missing="no valid window",
     ),
     Metric(
-        "regulated",
-        "regulated score",
-        "FLOPS",
+        by_name("regulated"),
         lambda entry: entry.regulated_flops_per_second,
-        units.flops_per_second,
         "−ln(error) × score",
         missing="no top-1 error",
     ),
     Metric(
-        "error",
-        "error",
-        "",
+        by_name("error"),
         lambda entry: entry.error,
-        units.error,
         "1 − best measured top-1 accuracy",
-        is_less_better=True,
         missing="no top-1 error",
     ),
     Metric(
-        "valid-flops",
-        "valid FLOPS",
-        "FLOPS",
+        by_name("valid-flops"),
         lambda entry: entry.valid_flops,
-        units.flops_per_second,
         "HPC AI500’s: FLOPS × (quality ÷ target)^n; for runs with a target quality",
         missing="does not apply",
     ),
     Metric(
-        "mfu",
-        "MFU",
-        "",
+        by_name("mfu"),
         lambda entry: entry.mfu,
-        units.share,
         "convolutions and matrix products ÷ accelerator time · peak; not ranked with a declared peak",
         bars=lambda entry: "the peak is declared" if entry.is_peak_declared else "",
     ),
     Metric(
-        "flops-per-watt",
-        "FLOPS/W",
-        "FLOPS/W",
+        by_name("flops-per-watt"),
         lambda entry: None if entry.power is None else entry.power.flops_per_watt,
-        units.flops_per_watt,
         "score ÷ mean power in the valid window; ranked from EEHPC Level 1 on",
         bars=_below_level_1,
     ),
     Metric(
-        "availability",
-        "availability",
-        "",
+        by_name("availability"),
         lambda entry: entry.availability,
-        units.share,
         "available share of the planned accelerators’ time in the valid window",
     ),
 )

@@ -29,6 +29,10 @@ OPTIONS = ""
 STATUS = {"no regression": 0, "regression": 1, "cannot be determined": 2}
 
 
+FORMER = {"MFU": "mfu", "FLOPS/W": "flops-per-watt"}
+"""Earlier names of figures, accepted for one release."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", help="a run's folder, its name under runs/, or a folder of equal runs"
@@ -43,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--metric",
-        choices=("score", "regulated", "error", "MFU", "FLOPS/W", "busy"),
+        type=lambda name: FORMER.get(name, name),
+        choices=("score", "regulated", "error", "mfu", "flops-per-watt", "busy"),
         default="score",
         help="figure that the margin applies to (default: score)",
     )

@@ -9,14 +9,13 @@ from statistics import fmean
 from aiperf import units
 from aiperf.comparison.comparability import RunDifference, differing, unequal
 from aiperf.comparison.compared_runs import Side, in_words, require_each_once, require_one_benchmark
-from aiperf.comparison.figures import Compared, SideFigure, compared, of_side
 from aiperf.journal.journal import torn_warning
 from aiperf.report.facts import Report, TrialFacts
-from aiperf.report.figures import by_name, figures_of
+from aiperf.report.figures import Figure, by_name, figures_of
 from aiperf.run_warning import RunWarning
-from aiperf.statistics.between_runs import ENOUGH, prior_of
-from aiperf.statistics.difference import Verdict, verdict
-from aiperf.statistics.estimate import more_runs
+from aiperf.statistics.between_runs import ENOUGH, ScoredRun, over_runs, prior_of
+from aiperf.statistics.difference import RelativeChange, Verdict, change, verdict
+from aiperf.statistics.estimate import Estimate, Spread, more_runs, of_repeats, spread
 from aiperf.statistics.work_mix import Pairs, RunWork, ScoreFactor, TrialWork, pairs, ratio_factors
 
 VERSION = 3
@@ -221,3 +220,60 @@ def _losses(first: Sequence[Report], second: Sequence[Report]) -> tuple[LossChan
     changes = [LossChange(name, before.get(name, 0.0), after.get(name, 0.0)) for name in names]
     changes = [each for each in changes if each.first != each.second]
     return tuple(sorted(changes, key=lambda each: -abs(each.second - each.first)))
+
+
+@dataclass(frozen=True, slots=True)
+class SideFigure:
+    """Result of one side of a comparison (one run, or several equal runs)."""
+
+    value: float | None
+    """Mean over the runs of the side. None if a run lacks the result."""
+    estimate: Estimate | None
+    """None if the uncertainty is unknown."""
+    spread: Spread | None
+    """None for a single run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One result of both sides, with the relative change from the first side to the second."""
+
+    name: str
+    more_is_better: bool | None
+    first: SideFigure
+    second: SideFigure
+    change: RelativeChange | None
+    """None if a side has no value."""
+
+
+def of_side(figure: Figure, runs: Sequence[Report]) -> SideFigure:
+    """Return the mean of a result over the runs of one side, its uncertainty and its spread.
+
+    All three are None if a run lacks it.
+    """
+    found = [figure.of(run) for run in runs]
+    values = [value for value in found if value is not None]
+    if len(values) < len(found):
+        return SideFigure(None, None, None)
+    if figure.name == "score":
+        return SideFigure(fmean(values), over_runs(list(map(_scored, runs))), spread(values))
+    return SideFigure(fmean(values), of_repeats(values), spread(values))
+
+
+def _scored(run: Report) -> ScoredRun:
+    score = run.score
+    return ScoredRun(
+        score.flops_per_second or 0.0, score.flops_per_second_interval, score.interval_freedom, score.window_seconds
+    )
+
+
+def compared(figure: Figure, first: Sequence[Report], second: Sequence[Report]) -> Compared:
+    """Return a result of both sides, with the relative change from the first side to the second and its test.
+
+    The change is None if a side has no value, or if that of the first side is not positive.
+    """
+    one, other = of_side(figure, first), of_side(figure, second)
+    apart = None
+    if one.value is not None and other.value is not None:
+        apart = change(one.value, other.value, one.estimate, other.estimate)
+    return Compared(figure.label, figure.more_is_better, one, other, apart)

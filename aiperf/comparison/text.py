@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from aiperf import units
 from aiperf.comparison.comparability import RunDifference
-from aiperf.comparison.compare import Comparison, RegressionGate, Repeats
-from aiperf.comparison.figures import Compared, SideFigure
+from aiperf.comparison.compare import Compared, Comparison, RegressionGate, Repeats, SideFigure
 from aiperf.page.terminal import columns, cut, warning_lines, wrapped
 from aiperf.report.figures import Figure, by_name
 from aiperf.sanitize import sanitize

@@ -10,7 +10,7 @@ import pytest
 
 import aiperf.report.sections
 from aiperf.__main__ import main
-from aiperf.comparison.levels import differences_by_layer
+from aiperf.comparison.comparability import differences_by_layer
 from aiperf.ranking.levels import levels_of, rules
 from aiperf.report.facts import Report
 from aiperf.report.write import report_of

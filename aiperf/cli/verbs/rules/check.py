@@ -84,7 +84,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 def _level(arguments: argparse.Namespace) -> int:
     """Print the differences by layer and return the exit status."""
     from aiperf.cli.output import print_line, print_table
-    from aiperf.comparison.levels import differences_by_layer
+    from aiperf.comparison.comparability import differences_by_layer
     from aiperf.journal.run_folder import run_folder
     from aiperf.ranking.levels import DIVISION, levels_of
     from aiperf.report.sections.configuration import differences_from_preset, level_table, preset_of

@@ -60,6 +60,7 @@ PRINTED_SPARSE: dict[str, dict[DataType, float]] = {
     "NVIDIA H800": {"tf32": 989, "bf16": 1979, "fp16": 1979},
     "NVIDIA H20": {"tf32": 148, "bf16": 296, "fp16": 296},
     "NVIDIA GB300": {"bf16": 5000, "fp16": 5000},
+    "NVIDIA RTX PRO 6000 Blackwell Workstation Edition": {"tf32": 503.8, "bf16": 1010, "fp16": 1010},
     "NVIDIA GeForce RTX 5090": {"tf32": 209.5, "bf16": 419, "fp16": 419},
 }
 WITHOUT_SPARSITY = ("V100", "T4", "MI100", "MI210", "MI250", "MI250X")

@@ -154,7 +154,8 @@ def test_no_selected_gpu_is_a_run_on_processors(here: Path) -> None:
 
 def test_a_task_of_an_array_names_itself_alone(here: Path) -> None:
     script = script_of(here, SlurmConf(nodes=2, requeue=True))
-    offers(here, "srun", '[[ $* = *drive* ]] && kill -USR1 "$PPID"; sleep 0.5')  # the time limit is near
+    until_requeued = "for _ in {1..200}; do ! grep -q requeue calls || break; sleep 0.05; done"
+    offers(here, "srun", f'[[ $* = *drive* ]] && kill -USR1 "$PPID"; {until_requeued}')  # the time limit is near
 
     _, calls = done(here, script, SLURM_ARRAY_JOB_ID="4242", SLURM_ARRAY_TASK_ID="5")
 

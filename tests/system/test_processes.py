@@ -147,9 +147,8 @@ def test_proc_is_read_in_one_room_alone() -> None:
     room = Path("aiperf/system")
     others = {path for path in reading if not path.is_relative_to(room)}
     assert room / "processes.py" in reading
-    # /proc is passed on to that package, the mark in an environment is below all packages, and bops has tables by processor
+    # the mark in an environment is below all packages, and bops has tables by processor
     assert others == {
-        Path("aiperf/system/control_groups.py"),
         Path("aiperf/data/hostcache.py"),
         Path("aiperf/scratch.py"),
         Path("aiperf/bops/instructions.py"),

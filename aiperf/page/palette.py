@@ -1,4 +1,4 @@
-"""Colours of the report, each with its role, for light and dark screens."""
+"""Colours of the pages, each with its role, for light and dark screens. Colour-blind-safe, after Okabe and Ito (2008)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Networks of links between nodes: links, diameter, bisection, and the time of an all-reduce by closed forms."""
+"""Networks of links between nodes: links, diameter, bisection, and the time of an all-reduce by closed forms.
+
+A link carries β bytes per second in each direction at the same time. A message of n bytes takes α + n/β. `size` is the bytes
+that each node contributes, `bytes_per_second` is β, and `alpha` is in seconds.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +104,10 @@ def bisection_seconds(network: LinkNetwork, size: float, bytes_per_second: float
 
 
 def links_seconds(network: LinkNetwork, size: float, bytes_per_second: float) -> float:
-    """Return the least seconds in which the links of all nodes can send the 2(n−1)·size bytes of an all-reduce."""
+    """Return the least seconds in which the links of all nodes can send the 2(n−1)·size bytes of an all-reduce.
+
+    With l links at each node this is 2(n−1)/n · size/(l·β) (Patarasu and Yuan 2009).
+    """
     if network.nodes == 1:
         return 0.0
     return 2 * (network.nodes - 1) * size / (network.outgoing_links * bytes_per_second)
@@ -120,7 +127,10 @@ def torus_seconds(network: LinkNetwork, size: float, bytes_per_second: float, al
 
 
 def tree_seconds(network: LinkNetwork, size: float, bytes_per_second: float, alpha: float) -> float:
-    """Return the seconds of an all-reduce by a pipelined double binary tree: 2·log₂(n)·α + 2·size/β."""
+    """Return the seconds of an all-reduce by a pipelined double binary tree: 2·log₂(n)·α + 2·size/β.
+
+    Sanders, Speck and Träff 2009.
+    """
     if network.nodes == 1:
         return 0.0
     return 2 * math.log2(network.nodes) * alpha + 2 * size / bytes_per_second

@@ -20,7 +20,7 @@ NUMBERS = [
     (verb, action.option_strings[0])
     for verb in VERBS
     for action in parser_of(verb)._actions
-    if action.type not in (None, Path, given_path)
+    if action.type not in (None, Path, given_path) and action.choices is None
 ]
 
 

@@ -1,4 +1,7 @@
-"""Number of executions of each place in a source, from the regions that clang's source-based coverage counts."""
+"""Number of executions of each place in a source, from the regions that clang's source-based coverage counts.
+
+A place belongs to the innermost record of its function or template instantiation, and in it to the innermost region.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Calibration of the HPL model: rates and latencies of this machine, measured in short bursts and written as SYSTEM.yaml."""
+"""Calibration of the HPL model: rates and latencies of this machine, measured in short bursts and written as SYSTEM.yaml.
+
+The best burst counts, since other programs only slow a burst down. A rate is that of the slowest rank, for which HPL waits.
+"""
 
 from __future__ import annotations
 

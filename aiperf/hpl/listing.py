@@ -70,7 +70,10 @@ def _named(tried: Iterable[tuple[int, int]]) -> str:
 def half_width(
     prediction: Prediction, known: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]
 ) -> float:
-    """Return the half-width of the 95 % interval of the predicted FLOPS, as a share of them."""
+    """Return the half-width of the 95 % interval of the predicted FLOPS, as a share of them.
+
+    The figures are measured independently, so that their relative half-widths, weighted by the elasticities, add in squares.
+    """
     shares = prediction.elasticities()
     terms = [
         shares[name] * (high - low) / 2 / known[name]
@@ -110,7 +113,7 @@ def prediction_as_json(of: Prediction) -> dict[str, Any]:
 def hpl_dat(orders: Sequence[int], nb: int, of_grids: Sequence[tuple[int, int]], pmap: str = "row") -> str:
     """Return the text of HPL's input file HPL.dat for the given matrix orders and process grids.
 
-    The parts of HPL therefore run one after another.
+    Look-ahead is off, so that the parts of HPL run one after another.
     """
     template = files("aiperf.hpl").joinpath("HPL.dat").read_text("utf-8")
     rows, columns = zip(*of_grids, strict=True)

@@ -134,7 +134,8 @@ class Prediction:
     def elasticities(self) -> dict[str, float]:
         """Return the gain of the predicted FLOPS in per cent for one per cent more of each figure, by name of the figure.
 
-        An elasticity is therefore the share of these terms in the time, and no difference quotient is needed.
+        Time is a sum of terms, each proportional to a latency or inversely proportional to a rate. An elasticity is therefore
+        the share of these terms in the time. Latencies give negative values. Figures without effect are left out.
         """
         seconds: dict[str, list[float]] = {}
         for part in self.parts:

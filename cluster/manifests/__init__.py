@@ -1,1 +1,0 @@
-"""Kubernetes manifests of a run, made as Python dictionaries. No cluster is accessed here."""

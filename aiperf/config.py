@@ -23,9 +23,16 @@ from aiperf.rules.limits import BENCHMARKS, WORKLOADS, BenchmarkConf, HpcAi500Co
 from aiperf.system.form import SystemForm, filled
 from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf
 from cluster.faults import FAULTS, FaultConf
-from cluster.kinds import CLUSTERS
+from cluster.hosts import HostsConf
+from cluster.kubernetes import KubernetesConf
 from cluster.place import ClusterConf
+from cluster.ray import RayConf
+from cluster.simulated import SimulatedConf
+from cluster.slurm import SlurmConf
 from searchers.searcher_config import SEARCHERS, TUNINGS, HpoConf, SearcherConf
+
+CLUSTERS: tuple[type[ClusterConf], ...] = (SimulatedConf, SlurmConf, KubernetesConf, HostsConf, RayConf)
+"""Configuration classes by kind. conf/cluster/KIND.yaml contains other options that the choice sets."""
 
 ALL = "all"
 """Value of accelerators_per_worker for one worker over all nodes."""

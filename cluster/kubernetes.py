@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cluster.kubernetes_job import KubernetesJob, as_yaml
-from cluster.manifests import kuberay, plain_jobs
-from cluster.manifests.parts import ROLE_LABEL, RUN_LABEL, KubernetesRun
+from cluster.manifest_parts import ROLE_LABEL, RUN_LABEL, KubernetesRun
+from cluster.manifests import kuberay_objects, plain_objects
 from cluster.place import (
     LONGEST_SECONDS,
     MOST_NODES,
@@ -209,7 +209,7 @@ class KubernetesConf(SchedulerConf):
         words = [word for word in submission.words if not word.startswith("runs=")]  # the folder here
         words += [f"runs={self.runs_path}"] if submission.words else []
         run = KubernetesRun(self, submission.folder.name, words, self.ray_version or metadata.version("ray"))
-        objects = plain_jobs.objects(run) if self.operator == "none" else kuberay.objects(run)
+        objects = plain_objects(run) if self.operator == "none" else kuberay_objects(run)
         return KubernetesJob(as_yaml(objects), submission.folder, run, tuple(objects))
 
     def _broken(self) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.kubernetes_api import AlreadyThere, Api
-from cluster.manifests.parts import (
+from cluster.manifest_parts import (
     ROLE_LABEL,
     KubernetesRun,
     Manifest,

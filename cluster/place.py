@@ -1,7 +1,7 @@
 """Interface of all kinds of cluster: classes of the option +cluster=KIND and the values that they return.
 
-A kind is a configuration class in its own file, listed in `kinds.py`. It returns values (`Place`, `BatchJob`) that
-`aiperf.drive` carries out. No other code depends on the kind.
+A kind is a configuration class in its own file, listed in `CLUSTERS` of `aiperf/config.py`. It returns values (`Place`,
+`BatchJob`) that `aiperf.drive` carries out. No other code depends on the kind.
 """
 
 from __future__ import annotations

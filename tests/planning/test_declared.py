@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.cli import run
-from aiperf.config import configure
+from aiperf.config import CLUSTERS, configure
 from aiperf.data.survey import write_index
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.journal.events import WorkerShape
@@ -19,7 +19,6 @@ from aiperf.planning import declared_nodes, worker_shape
 from aiperf.planning.declared_nodes import declared_shape, preview, require_declared, require_index
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import shape_of
-from cluster.kinds import CLUSTERS
 from cluster.place import NodesAsked, NodesConf, bytes_of
 from tests.builders.data_set import make
 from tests.planning.test_worker_shape import GIB, conf_of, host

@@ -33,7 +33,13 @@ from aiperf.rules.proposals import check_rules, observations
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
 from aiperf.shell_command import resuming
-from aiperf.statistics.predicted_score import differing_options, node_hashes, read_prediction, release
+from aiperf.statistics.predicted_score import (
+    contradictions,
+    differing_nodes,
+    differing_options,
+    read_prediction,
+    release,
+)
 from aiperf.submission.announced_run import use_announcement
 from aiperf.system.describe import describe, folders_of, versions
 from aiperf.system.source import revision
@@ -118,7 +124,11 @@ def _sealed_prediction(conf: RunConf, checks: Iterable[NodeChecked]) -> list[Sco
     content = read_prediction(Path(conf.predict))
     differing = differing_options(content, json.loads(json.dumps(as_plain(conf))))
     differing += ["release"] if content["release"] != release() else []
-    differing += ["kinds of nodes"] if tuple(content["nodes"]) != node_hashes(checks) else []
+    differing += differing_nodes(content, checks)
+    if changed := contradictions(content):
+        raise BadConfiguration(
+            f"a prediction is sealed as it was written, but in {shown(conf.predict)} {changed[0]}: predict again"
+        )
     if differing:
         raise BadConfiguration(
             "predict= takes a prediction of the same options, release and kinds of nodes, but "

@@ -22,7 +22,8 @@ from aiperf.hpl.mpi import launch
 from aiperf.hpl.system_file import SystemFile
 from aiperf.native import program
 from aiperf.statistics.estimate import quantile
-from aiperf.system.describe import describe, hardware_hash
+from aiperf.system.describe import describe, describe_node
+from aiperf.system.of_run import hardware, hardware_differences
 from aiperf.units import share
 
 FLAGS = ("-O3", "-march=native", "-I/usr/include/x86_64-linux-gnu", "-lopenblas", "-ldl", "-lm")
@@ -146,7 +147,7 @@ def fitted(
     )
     calibration = {
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "node": hardware_hash(),
+        "node": hardware(describe_node({})),
         "load": round(others_share, 4),
         "facts": {**facts, **bends},
         "intervals": {key: list(ends) for key, ends in intervals.items()},
@@ -233,9 +234,12 @@ def _require_positive(value: float, figure: str) -> None:
 def require_this_node(of: SystemFile, path: Path) -> None:
     """Raise BadConfiguration if a calibration was made on other hardware than this host's."""
     made_on = of.calibration.get("node")
-    if made_on is not None and made_on != hardware_hash():
+    different = (
+        [] if made_on is None else hardware_differences({"node": made_on}, {"node": hardware(describe_node({}))})
+    )
+    if different:
         raise BadConfiguration(
-            f"a calibration holds for its own node, but '{path}' is from another one (hash {made_on[:12]}…): run "
+            f"a calibration holds for its own node, but '{path}' is from one with other {', '.join(different)}: run "
             "`hpl calibrate` here"
         )
 

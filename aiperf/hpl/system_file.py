@@ -32,7 +32,7 @@ class SystemFile:
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """95 % intervals of measured figures, by the names of `figures`."""
     calibration: Mapping[str, Any] = field(default_factory=dict)
-    """Readings, versions, load and hash of the node. Empty for a file that was not written by `hpl calibrate`."""
+    """Readings, versions, load and hardware of the node. Empty for a file that was not written by `hpl calibrate`."""
 
 
 def read(path: Path) -> SystemFile:

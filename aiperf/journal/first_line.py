@@ -94,7 +94,7 @@ class PredictedFigures(msgspec.Struct, frozen=True, gc=False):
     release: str
     source: str
     source_hash: str
-    nodes: list[str]
+    nodes: list[str | dict[str, str]]
     config: dict[str, Any]
     dataset: dict[str, Any]
     is_extrapolated: bool

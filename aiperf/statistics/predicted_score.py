@@ -16,13 +16,14 @@ from aiperf.given_file import fault_of, read_json
 from aiperf.journal.events import NodeChecked
 from aiperf.journal.options import OF_ONE_RUN, option_differences, without
 from aiperf.statistics.estimate import deviation, quantile
-from aiperf.system.describe import versions
-from aiperf.system.of_run import HASH, PROBE
+from aiperf.system.describe import hash_of, versions
+from aiperf.system.of_run import HASH, PROBE, hardware, hardware_differences, stored_descriptions
 
-FORMAT = 1
-"""Version of the JSON of a prediction."""
-_RULE = f"a prediction is the JSON file of `predict --out`, format {FORMAT}"
+FORMAT = 2
+"""Version of the JSON of a prediction. Format 1 has no digest."""
+_RULE = f"a prediction is the JSON file of `predict --out`, format 1 or {FORMAT}"
 _FIX = "name such a file, or write it again with `predict --out`"
+DIGEST = "digest"
 NOT_PREDICTED = OF_ONE_RUN | {"cluster", "executor", "storage"}
 """Parts that may differ between the prediction and the run: those of one run, and the place."""
 
@@ -33,8 +34,8 @@ class ScorePrediction:
 
     format: int
     release: str
-    nodes: tuple[str, ...]
-    """Sorted hashes of the descriptions of the profile's nodes. Empty if its preflight described none."""
+    nodes: tuple[str | dict[str, str], ...]
+    """Sorted kinds of hardware of the profile's nodes (format 1: hashes of descriptions). Empty if none was described."""
     source: str
     """Run of the profile."""
     source_hash: str
@@ -64,9 +65,28 @@ class ScorePrediction:
 
 
 def as_json(of: ScorePrediction) -> dict[str, Any]:
-    """Return the content of a prediction's file as a JSON object: all fields, `score` and `interval` (FLOPS)."""
+    """Return the content of a prediction's file as a JSON object: all fields, score and interval (FLOPS), and their digest."""
     content: dict[str, Any] = json.loads(json.dumps(asdict(of) | {"score": of.score, "interval": of.interval}))
-    return content
+    return content | {DIGEST: digest(content)}
+
+
+def digest(content: Mapping[str, Any]) -> str:
+    return hash_of({name: value for name, value in content.items() if name != DIGEST})
+
+
+def contradictions(content: Mapping[str, Any]) -> list[str]:
+    """Return texts on the fields that do not follow from the others. Only `predict --again` repeats the simulations."""
+    of = ScorePrediction(**{name: content[name] for name in ScorePrediction.__dataclass_fields__})
+    cluster = of.config.get("cluster")
+    known = {"score": of.score, "interval": list(of.interval)}
+    known["workers"] = cluster.get("workers") if isinstance(cluster, dict) else None
+    if of.format > 1:
+        known[DIGEST] = digest(content)
+    return [
+        f"{name} is {content.get(name)!r}, but the other fields give {value!r}"
+        for name, value in known.items()
+        if content.get(name) != value
+    ]
 
 
 def read_prediction(path: Path) -> dict[str, Any]:
@@ -76,7 +96,7 @@ def read_prediction(path: Path) -> dict[str, Any]:
         stored = msgspec.convert(content, ScorePrediction)
     except msgspec.ValidationError as error:
         raise fault_of(path, _RULE, _FIX)(f"has other content ({error})") from error
-    if stored.format != FORMAT:
+    if stored.format not in (1, FORMAT):
         raise fault_of(path, _RULE, _FIX)(f"has format {stored.format}")
     return content
 
@@ -86,10 +106,20 @@ def release() -> str:
     return versions().get("aiperf-cluster", "not installed as a package")
 
 
-def node_hashes(checks: Iterable[NodeChecked]) -> tuple[str, ...]:
-    """Return the sorted hashes of the nodes' system descriptions, without repeats."""
-    found = (check.readings.get(PROBE, {}) for check in checks)
-    return tuple(sorted({hash for each in found if (hash := each.get("facts", {}).get(HASH)) is not None}))
+def node_kinds(checks: Iterable[NodeChecked]) -> tuple[dict[str, str], ...]:
+    """Return the sorted kinds of hardware in the nodes' descriptions, without repeats."""
+    kinds = {tuple(hardware(each).items()) for each in stored_descriptions(checks).values()}
+    return tuple(map(dict, sorted(kinds)))
+
+
+def differing_nodes(content: Mapping[str, Any], checks: Iterable[NodeChecked]) -> list[str]:
+    """Return texts on the nodes that differ between a prediction and a run, with both values."""
+    predicted = content["nodes"]
+    own: Iterable[Any] = node_kinds(checks := list(checks))
+    if any(isinstance(each, str) for each in predicted):  # hashes, of an earlier release
+        found = (check.readings.get(PROBE, {}).get("facts", {}).get(HASH) for check in checks)
+        own = sorted({hash for hash in found if hash is not None})
+    return hardware_differences(*({f"node {n}": each for n, each in enumerate(nodes, 1)} for nodes in (predicted, own)))
 
 
 def differing_options(content: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:

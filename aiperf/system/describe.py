@@ -32,9 +32,6 @@ PACKAGES = (
     "nvidia-cudnn-cu12", "nvidia-cudnn-cu13",
 )  # fmt: skip
 
-HARDWARE = ("maker", "firmware", "processors", "memory", "accelerators", "pci")
-"""Parts of a node's description that do not depend on its software."""
-
 # Variables that identify a scheduler. Names and sizes only, no secrets.
 SCHEDULER_VARIABLES = (
     "SLURM_JOB_ID", "SLURM_CLUSTER_NAME", "SLURM_JOB_PARTITION", "SLURM_JOB_NUM_NODES", "SLURM_NODEID",
@@ -214,12 +211,6 @@ def mounted(mountinfo: str) -> dict[Path, tuple[str, str]]:
 def _unescaped(text: str) -> str:
     """Decode blanks, tabs, newlines and backslashes, which the kernel writes in octal."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
-
-
-def hardware_hash() -> str:
-    """Return a hash of this host's hardware, equal for equal nodes and for each call, whatever their software and limits."""
-    described = describe_node({})
-    return hash_of({name: described[name] for name in HARDWARE})
 
 
 def kind_in_words(system: HostDescription, processors: int, accelerators: int) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aiperf.journal.events import NodeChecked
+from aiperf.journal.options import option_differences
 from aiperf.system.form import unfinished
 
 MOST_NAMED = 8
@@ -70,6 +72,30 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
     return rows
 
 
+_HARDWARE = re.compile(r"maker\.|processors\.(model|sockets|cores|hardware_threads)$|pci\..+\.(kind|model)$")
+
+
+def hardware(description: Mapping[str, Any]) -> dict[str, str]:
+    """Return maker, processors and devices of a node: equal at all times, whatever its software, memory and disks."""
+    rows = dict(flattened(description))
+    kept = {
+        name: text
+        for name, text in rows.items()
+        if _HARDWARE.match(name) and rows.get(f"{name.rpartition('.')[0]}.kind") != "storage"
+    }
+    models = {text for name, text in rows.items() if re.match(r"accelerators\.devices\..+\.model$", name)}
+    return {**kept, "accelerators": ", ".join(sorted(models)) or "none"}
+
+
+def hardware_differences(then: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Return texts such as `node.processors.cores (64, here 32)`. `then`, `here`: hardware by name of the node."""
+    return [
+        f"{each.name} ({NOT_THERE if each.first is None else each.first}, "
+        f"here {NOT_THERE if each.second is None else each.second})"
+        for each in option_differences(then, here)
+    ]
+
+
 def in_words(different: Sequence[Difference], nodes: int) -> list[str]:
     """Return lines such as `3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8, 6.1.0-8 on n9, else 6.1.0-10`."""
     lines = [
@@ -131,7 +157,7 @@ def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked])
     by_hash: dict[str, list[str]] = {}
     for node, hash in hashes.items():
         by_hash.setdefault(hash, []).append(node)
-    stored = _stored(checks)
+    stored = stored_descriptions(checks)
     kinds = [NodeKind(hash, tuple(sorted(nodes)), stored[hash]) for hash, nodes in by_hash.items() if hash in stored]
     lost = {node: "no line has the description of its hash" for node, hash in hashes.items() if hash not in stored}
     form = config.get("system")
@@ -174,7 +200,7 @@ def _described(checks: Iterable[NodeChecked]) -> tuple[dict[str, str], dict[str,
     return hashes, why_not
 
 
-def _stored(checks: Iterable[NodeChecked]) -> dict[str, Mapping[str, Any]]:
+def stored_descriptions(checks: Iterable[NodeChecked]) -> dict[str, Mapping[str, Any]]:
     return {
         facts[HASH]: facts[DESCRIPTION]
         for check in checks

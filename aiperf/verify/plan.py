@@ -11,7 +11,7 @@ from aiperf.errors import AiperfError
 from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.rules.proposals import proposer_of
 from aiperf.rules.search_space import metric_of
-from aiperf.statistics.predicted_score import ScorePrediction, differing_options, node_hashes
+from aiperf.statistics.predicted_score import contradictions, differing_nodes, differing_options
 from aiperf.system.describe import versions
 from aiperf.train.batch_sizes import bounds
 from aiperf.verify.check import Check, CheckResult, handles
@@ -56,12 +56,12 @@ class PredictedScore(Check):
             self._notes.add(line, f"it was made for other options: {', '.join(differing)}")
         if OURS in first.versions and content["release"] != first.versions[OURS]:
             self._notes.add(line, f"release {content['release']!r}, but {first.versions[OURS]!r} in the first line")
-        if tuple(content["nodes"]) != node_hashes(self._nodes):
-            self._notes.add(line, "it was made for other nodes than those of the lines before it")
-        of_scores = ScorePrediction(**{name: content[name] for name in ScorePrediction.__dataclass_fields__})
-        for name, known in (("score", of_scores.score), ("interval", list(of_scores.interval))):
-            if content[name] != known:
-                self._notes.add(line, f"{name} is {content[name]!r}, but its simulations give {known!r}")
+        if differing := differing_nodes(content, self._nodes):
+            self._notes.add(
+                line, f"it was made for other nodes than those of the lines before it: {', '.join(differing)}"
+            )
+        for found in contradictions(content):
+            self._notes.add(line, found)
 
 
 class RecordedDataSet(Check):

@@ -17,7 +17,7 @@ from aiperf.errors import BadConfiguration, JournalDamaged
 from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, Journal, read
-from aiperf.statistics.predicted_score import FORMAT, ScorePrediction, as_json, release
+from aiperf.statistics.predicted_score import FORMAT, ScorePrediction, as_json, node_kinds, release
 from aiperf.verify.verification import read_lines
 from tests.simulate.test_session import configured, journal
 
@@ -49,7 +49,8 @@ def test_prediction_of_the_run_becomes_one_event(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"release": "0.0.1"}, "differs in release: predict again"),
-        ({"nodes": ("a" * 64,)}, "differs in kinds of nodes: predict again"),
+        ({"nodes": ("a" * 64,)}, r"differs in node 1 \(a+, here not there\): predict again"),
+        ({"workers": 4}, "workers is 4, but the other fields give 3: predict again"),
     ],
 )
 def test_foreign_prediction_is_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_prediction_for_other_options_is_refused(tmp_path: Path) -> None:
 
 
 def test_file_that_is_no_prediction_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadConfiguration, match=r"format 1, but found .*Object missing required field"):
+    with pytest.raises(BadConfiguration, match=r"format 1 or 2, but found .*Object missing required field"):
         sealed(configured(), {"format": 2}, tmp_path)
 
 
@@ -106,11 +107,15 @@ def test_sealed_prediction_has_no_contradiction(lines: list[Any], tmp_path: Path
 ALTERED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "score": (
         lambda content: content.update(score=5e9),
-        "score is 5000000000.0, but its simulations give 2000000000.0",
+        "score is 5000000000.0, but the other fields give 2000000000.0",
     ),
     "interval": (lambda content: content["interval"].__setitem__(0, 1.0), "interval is [1.0,"),
     "foreign options": (lambda content: content["config"].update(start="resnet20"), "other options: start"),
     "foreign nodes": (lambda content: content.update(nodes=["b" * 64]), "other nodes"),
+    "workers": (lambda content: content.update(workers=8), "workers is 8, but the other fields give 3"),
+    "shares": (lambda content: content["shares"].update(training=0.9), "digest is"),
+    "source": (lambda content: content.update(source="runs/other"), "digest is"),
+    "hash of the source": (lambda content: content.update(source_hash="1" * 64), "digest is"),
 }
 
 
@@ -120,8 +125,28 @@ def test_altered_or_foreign_prediction_is_found(name: str, lines: list[Any], tmp
     content = copy.deepcopy(lines[1].prediction)
     alter(content)
 
-    (found,) = contradictions(written([lines[0], replaced(lines[1], prediction=content), *lines[2:]], tmp_path))
-    assert words in found
+    found = contradictions(written([lines[0], replaced(lines[1], prediction=content), *lines[2:]], tmp_path))
+    assert any(words in each for each in found)
+
+
+CHECKED: dict[str, Any] = {"at": 0.0, "address": "n1", "host": "n1", "faults": [], "notes": [], "excluded": False}
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_nodes_of_the_prediction_are_those_of_the_run(earlier: bool, lines: list[Any], tmp_path: Path) -> None:
+    """An earlier release wrote hashes of descriptions."""
+    described: dict[str, Any] = {"processors": {"cores": 64}, "memory": {"swappiness": 60}}
+    check = NodeChecked(readings={"system": {"facts": {"hash": "a" * 64, "description": described}}}, **CHECKED)
+    kinds = ("a" * 64,) if earlier else node_kinds([check])
+    content = prediction_of(configured(hours=0.5), nodes=kinds, format=1 if earlier else FORMAT)
+    moved = [replaced(each, position=each.position + 1) if hasattr(each, "position") else each for each in lines[2:]]
+    event = replaced(lines[1], prediction=content)
+
+    assert contradictions(written([lines[0], check, event, *moved], tmp_path)) == []
+    described["processors"]["cores"], described["memory"]["swappiness"] = 32, 10
+    (tmp_path / "other").mkdir()
+    (found,) = contradictions(written([lines[0], check, event, *moved], tmp_path / "other")) or [""]
+    assert earlier or found.endswith("node 1.processors.cores (64, here 32)")
 
 
 def test_missing_prediction_is_found(lines: list[Any], tmp_path: Path) -> None:

@@ -102,7 +102,12 @@ def test_calibration_of_another_node_is_refused() -> None:
     made = fitted("made", 192, 8e9, FACTS, readings(), 0.0)
     require_this_node(made, Path("here.yaml"))
 
-    other = replace(made, calibration={**made.calibration, "node": "0" * 64})
-    with pytest.raises(BadConfiguration, match=r"'here\.yaml' is from another one"):
+    node = made.calibration["node"]
+    other = replace(made, calibration={**made.calibration, "node": {**node, "processors.cores": "1000"}})
+    shown = rf"'here\.yaml' is from one with other node\.processors\.cores \(1000, here {node['processors.cores']}\)"
+    with pytest.raises(BadConfiguration, match=shown):
         require_this_node(other, Path("here.yaml"))
+    earlier = replace(made, calibration={**made.calibration, "node": "0" * 64})  # a hash
+    with pytest.raises(BadConfiguration, match=r"other node \(0000.*: run `hpl calibrate` here"):
+        require_this_node(earlier, Path("here.yaml"))
     require_this_node(SystemFile(made.system), Path("by-hand.yaml"))

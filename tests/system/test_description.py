@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from aiperf.system import node_parts
 from aiperf.system.describe import describe_node, hash_of
 from aiperf.system.network import network, pci
 from aiperf.system.node_parts import UNREAD, chosen, memory, number, processors, text
-from aiperf.system.of_run import differences, flattened, in_words
+from aiperf.system.of_run import differences, flattened, hardware, in_words
 
 PARTS = {
     "maker", "firmware", "processors", "memory", "accelerators", "pci", "network", "storage", "kernel", "libraries",
@@ -220,3 +221,33 @@ def test_named_items_are_compared_by_name_not_by_position() -> None:
     other = {"network": [{"name": "eth1", "mtu": 9000}, {"name": "eth0", "mtu": 1400}]}
 
     assert [each.part for each in differences({"a": one, "b": other})] == ["network.eth0.mtu"]
+
+
+def changed_once(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, tree) for each value of a description, with another value there."""
+    if isinstance(value, dict):
+        for key in value.keys() - {"name"}:
+            yield from ((at, {**value, key: other}) for at, other in changed_once(value[key], f"{name}.{key}"))
+    elif isinstance(value, list) and value:
+        for index, each in enumerate(value):
+            others = changed_once(each, f"{name}.{each['name']}")
+            yield from ((at, [*value[:index], other, *value[index + 1 :]]) for at, other in others)
+    else:
+        yield name.lstrip("."), "another value"
+
+
+def test_hardware_is_maker_processors_and_devices_alone(tmp_path: Path) -> None:
+    """Memory, kernel settings, disks and software are no hardware."""
+    device = {"kind": "network", "model": "0x15b3:0x1021", "driver": "mlx5_core", "pcie": "32.0 GT/s ×16"}
+    disk = {"name": "0000:02:00.0", "kind": "storage", "model": "0x1af4:0x1042"}
+    described = describe_node({"run": tmp_path}, {"OMP_NUM_THREADS": "1"})
+    described["pci"] = [{"name": "0000:01:00.0", **device}, disk]
+    described["accelerators"] = {"devices": [{"name": "NVIDIA 0", "model": "H100", "driver": "550.54"}]}
+    described["processors"]["numa"] = [{"name": "node0", "processors": "0-1", "gibibytes": 8}]
+
+    changed = {name for name, other in changed_once(described) if hardware(other) != hardware(described)}
+    processor = {f"processors.{each}" for each in ("model", "sockets", "cores", "hardware_threads")}
+    maker = {f"maker.{each}" for each in ("sys_vendor", "product_name", "product_version", "board_name")}
+    # a controller of disks that becomes another kind is a device
+    pci = {"pci.0000:01:00.0.kind", "pci.0000:01:00.0.model", "pci.0000:02:00.0.kind"}
+    assert changed == processor | maker | pci | {"accelerators.devices.NVIDIA 0.model"}

@@ -30,7 +30,7 @@ from aiperf.statistics.predicted_score import (
     FORMAT,
     ScorePrediction,
     as_json,
-    node_hashes,
+    node_kinds,
     read_prediction,
     release,
 )
@@ -91,7 +91,7 @@ def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | Non
         {name: getattr(dataset, name) for name in _DATA},
         Path(run).name,
         reader.reading.chain.decode(),
-        node_hashes(event for event in read(run_folder(run, runs)) if isinstance(event, NodeChecked)),
+        node_kinds(event for event in read(run_folder(run, runs)) if isinstance(event, NodeChecked)),
         is_extrapolated=found.workers != measured,
     )
 
@@ -101,7 +101,7 @@ def _predicted(
     dataset: dict[str, Any],
     source: str,
     source_hash: str,
-    nodes: tuple[str, ...],
+    nodes: tuple[str | dict[str, str], ...],
     *,
     is_extrapolated: bool,
 ) -> ScorePrediction:

@@ -11,14 +11,14 @@ from aiperf.comparison.comparability import RunDifference, differing, unequal
 from aiperf.comparison.compared_runs import Side, in_words, require_each_once, require_one_benchmark
 from aiperf.journal.journal import torn_warning
 from aiperf.report.facts import Report, TrialFacts
-from aiperf.report.figures import Figure, by_name, figures_of
+from aiperf.report.figures import COMPARED, COMPARED_FIXED, Figure, by_name
 from aiperf.run_warning import RunWarning
 from aiperf.statistics.between_runs import ENOUGH, ScoredRun, over_runs, prior_of
 from aiperf.statistics.difference import RelativeChange, Verdict, change, verdict
 from aiperf.statistics.estimate import Estimate, Spread, more_runs, of_repeats, spread
 from aiperf.statistics.work_mix import Pairs, RunWork, ScoreFactor, TrialWork, pairs, ratio_factors
 
-VERSION = 3
+VERSION = 4
 """Version of the output of --json."""
 UNLIKE_TOPS = 0.005
 """Smallest relative difference of the accelerators' peaks that causes a warning."""
@@ -91,12 +91,10 @@ def compare(first: Side, second: Side, largest_regression: float | None = None, 
     """Return the differences, results with tests, and losses of two sides."""
     require_one_benchmark(first, second)
     require_each_once((*first.journals, *second.journals))
-    figures = tuple(compared(each, first.runs, second.runs) for each in figures_of((*first.runs, *second.runs)))
+    figures = tuple(compared(each, first.runs, second.runs) for each in _figures((*first.runs, *second.runs)))
     gate = None
     if largest_regression is not None:
-        gate = _gate(
-            next(each for each in figures if each.name == by_name(figure).label), largest_regression, first, second
-        )
+        gate = _gate(next(each for each in figures if each.name == figure), largest_regression, first, second)
     return Comparison(
         first=tuple(run.run.name for run in first.runs),
         second=tuple(run.run.name for run in second.runs),
@@ -120,7 +118,7 @@ def compare(first: Side, second: Side, largest_regression: float | None = None, 
 
 def repeats(side: Side) -> Repeats:
     """Return mean and spread of the results of equal runs, such as score and error."""
-    figures = tuple((each.label, of_side(each, side.runs)) for each in figures_of(side.runs))
+    figures = tuple((each.name, of_side(each, side.runs)) for each in _figures(side.runs))
     of_score = figures[0][1].spread
     return Repeats(
         runs=tuple(run.run.name for run in side.runs),
@@ -130,6 +128,12 @@ def repeats(side: Side) -> Repeats:
         if of_score is None
         else tuple(PrecisionTarget(share, more_runs(of_score, share)) for share in PRECISIONS),
     )
+
+
+def _figures(runs: Sequence[Report]) -> list[Figure[Report]]:
+    """Return the figures of all runs, in order of display."""
+    has_target = all(run.fixed_network is not None for run in runs)
+    return [by_name(name) for name in (*COMPARED, *(COMPARED_FIXED if has_target else ()))]
 
 
 def work_of(report: Report) -> RunWork:
@@ -239,6 +243,7 @@ class Compared:
     """One result of both sides, with the relative change from the first side to the second."""
 
     name: str
+    title: str
     more_is_better: bool | None
     first: SideFigure
     second: SideFigure
@@ -246,7 +251,7 @@ class Compared:
     """None if a side has no value."""
 
 
-def of_side(figure: Figure, runs: Sequence[Report]) -> SideFigure:
+def of_side(figure: Figure[Report], runs: Sequence[Report]) -> SideFigure:
     """Return the mean of a result over the runs of one side, its uncertainty and its spread.
 
     All three are None if a run lacks it.
@@ -267,7 +272,7 @@ def _scored(run: Report) -> ScoredRun:
     )
 
 
-def compared(figure: Figure, first: Sequence[Report], second: Sequence[Report]) -> Compared:
+def compared(figure: Figure[Report], first: Sequence[Report], second: Sequence[Report]) -> Compared:
     """Return a result of both sides, with the relative change from the first side to the second and its test.
 
     The change is None if a side has no value, or if that of the first side is not positive.
@@ -276,4 +281,4 @@ def compared(figure: Figure, first: Sequence[Report], second: Sequence[Report]) 
     apart = None
     if one.value is not None and other.value is not None:
         apart = change(one.value, other.value, one.estimate, other.estimate)
-    return Compared(figure.label, figure.more_is_better, one, other, apart)
+    return Compared(figure.name, figure.title, figure.more_is_better, one, other, apart)

@@ -8,6 +8,7 @@ from aiperf import units
 from aiperf.comparison.comparability import RunDifference
 from aiperf.comparison.compare import Compared, Comparison, RegressionGate, Repeats, SideFigure
 from aiperf.page.terminal import columns, cut, warning_lines, wrapped
+from aiperf.report.facts import Report
 from aiperf.report.figures import Figure, by_name
 from aiperf.sanitize import sanitize
 from aiperf.statistics.between_runs import ENOUGH
@@ -101,7 +102,7 @@ def _differing(differing: Sequence[RunDifference]) -> Iterator[str]:
 def _figure(each: Compared) -> Iterator[str]:
     shown = by_name(each.name).shown
     values = ["none" if of.value is None else shown(of.value) for of in (each.first, each.second)]
-    yield columns((each.name, 16), (values[0], -13), (values[1], -13), (_change(each), -38))
+    yield columns((each.title, 16), (values[0], -13), (values[1], -13), (_change(each), -38))
 
 
 def _change(each: Compared) -> str:
@@ -136,16 +137,16 @@ def _runs(more: int) -> str:
     return str(more) if more <= MOST_RUNS else f"over {MOST_RUNS}"
 
 
-def _of_repeats(figure: Figure, found: SideFigure, runs: int) -> str:
+def _of_repeats(figure: Figure[Report], found: SideFigure, runs: int) -> str:
     if found.value is None:
-        return columns(*zip((figure.label, "none"), REPEATS_WIDTHS, strict=False))
+        return columns(*zip((figure.title, "none"), REPEATS_WIDTHS, strict=False))
     between = ""
     if found.estimate is not None and found.estimate.basis == "repeats" and runs < ENOUGH:
         between = f"needs {ENOUGH} runs"  # with two runs: ± 13 standard errors
     elif found.estimate is not None:
         low, high = found.estimate.interval
         between = figure.between(max(0.0, low), high)  # figures are not negative
-    line = [figure.label, figure.shown(found.value), _minus(between)]
+    line = [figure.title, figure.shown(found.value), _minus(between)]
     if found.spread is not None:
         of_cv = found.spread.variation_interval
         around = "" if of_cv is None else f"{100 * of_cv[0]:.2f} to {100 * of_cv[1]:.2f} %"

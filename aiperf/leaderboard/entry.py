@@ -6,17 +6,20 @@ A site therefore cannot enter its best run alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from aiperf.accounting.valid_flops import valid_flops
+from aiperf.errors import BadConfiguration
 from aiperf.journal.journal import torn_warning
 from aiperf.journal.sealed_log import JournalHashes
 from aiperf.leaderboard.benchmark import Benchmark, benchmark_of, procedure_of, purpose_of
+from aiperf.nearest import nearest
 from aiperf.ranking.breaches import RuleViolation
 from aiperf.report import phrases
 from aiperf.report.facts import Report
+from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.run_warning import RunWarning
 from aiperf.statistics.between_runs import ScoredRun, over_runs
 from aiperf.statistics.estimate import Estimate
@@ -73,19 +76,15 @@ class Entry:
     is_simulated: bool
     lacks: str
     """Reason for the missing score, or '' for a run with a score."""
-    flops_per_second: float | None
+    figures: Mapping[str, float | None]
+    """Figures of the ranking by name."""
     flops_per_second_interval: tuple[float, float] | None
     """95 % interval. For one run it covers the steadiness of that run, not other seeds. For several runs: over runs."""
     interval_freedom: int | None
     """Student's degrees of freedom of that interval."""
-    regulated_flops_per_second: float | None
-    error: float | None
-    valid_flops: float | None
-    """Valid FLOPS of HPC AI500, with the exponent of the run. None for a run without a target."""
     valid_flops_5: float | None
     """Valid FLOPS with exponent 5, whatever the exponent of the run is."""
     valid_flops_10: float | None
-    mfu: float | None
     peak_source: str | None
     is_peak_declared: bool
     """True if the user declared the peak. MFU is then shown and not ranked."""
@@ -96,7 +95,6 @@ class Entry:
     seconds: float
     """Length of the run in seconds."""
     window_seconds: float
-    availability: float | None
     breaches: tuple[RuleViolation, ...]
     """Broken rules of the ranking."""
     rules_heading: str
@@ -120,6 +118,10 @@ class Entry:
     """Purpose of the run: site, system, data set, length, and 'ranking' or 'other' (`purpose_of`)."""
     attempts_lost_share: float
     trials_given_up_share: float
+
+    @property
+    def score(self) -> float | None:
+        return self.figures["score"]
 
     @property
     def accelerator_count(self) -> int:
@@ -146,22 +148,17 @@ def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
         benchmark=benchmark_of(report),
         is_simulated=run.is_simulated,
         lacks=_lacks(report),
-        flops_per_second=score.flops_per_second,
+        figures={name: by_name(name).of(report) for name in RANKED},
         flops_per_second_interval=score.flops_per_second_interval,
         interval_freedom=score.interval_freedom,
-        regulated_flops_per_second=score.regulated_flops_per_second,
-        error=score.error,
-        valid_flops=None if report.fixed_network is None else report.fixed_network.valid_flops_per_second,
         valid_flops_5=_valid_flops(report, 5),
         valid_flops_10=_valid_flops(report, 10),
-        mfu=report.utilisation.mfu,
         peak_source=report.utilisation.peak_source,
         is_peak_declared=report.utilisation.is_peak_declared,
         accelerators=_accelerators(report),
         power=_power(report),
         seconds=run.end,
         window_seconds=max(0.0, score.window_seconds),
-        availability=report.availability.share,
         breaches=report.breaches,
         rules_heading=heading,
         rules_not_met=tuple(rules),
@@ -257,26 +254,22 @@ def of_system(runs: Sequence[Entry], missing: int) -> Entry:
     """
     if len(runs) == 1 and not missing:
         return runs[0]
-
-    def of(figure: Callable[[Entry], float | None], *, is_less_better: bool = False) -> float | None:
-        return middle([figure(run) for run in runs], missing, is_less_better=is_less_better)
-
-    score = of(lambda run: run.flops_per_second)
-    nearest = min(runs, key=lambda run: (abs((run.flops_per_second or 0.0) - (score or 0.0)), run.folder))
+    power = _power_of_system(runs, missing)
+    figures = {
+        name: middle([run.figures[name] for run in runs], missing, is_less_better=by_name(name).better == "less")
+        for name in RANKED
+    } | {"flops-per-watt": None if power is None else power.flops_per_watt}
+    score = figures["score"]
+    typical = min(runs, key=lambda run: (abs((run.score or 0.0) - (score or 0.0)), run.folder))
     over = uncertainty(runs, score)
     return replace(
-        nearest,
-        flops_per_second=score,
+        typical,
+        figures=figures,
         flops_per_second_interval=None if over is None else over.interval,
         interval_freedom=None if over is None else over.freedom,
-        regulated_flops_per_second=of(lambda run: run.regulated_flops_per_second),
-        error=of(lambda run: run.error, is_less_better=True),
-        valid_flops=of(lambda run: run.valid_flops),
-        valid_flops_5=of(lambda run: run.valid_flops_5),
-        valid_flops_10=of(lambda run: run.valid_flops_10),
-        mfu=of(lambda run: run.mfu),
-        availability=of(lambda run: run.availability),
-        power=_power_of_system(runs, missing),
+        valid_flops_5=middle([run.valid_flops_5 for run in runs], missing),
+        valid_flops_10=middle([run.valid_flops_10 for run in runs], missing),
+        power=power,
         attempts_lost_share=max(run.attempts_lost_share for run in runs),
         trials_given_up_share=max(run.trials_given_up_share for run in runs),
         warnings=tuple(dict.fromkeys(chain.from_iterable(run.warnings for run in runs))),
@@ -287,9 +280,7 @@ def uncertainty(runs: Sequence[Entry], score: float | None) -> Estimate | None:
     """Return the uncertainty of a system's score over its runs, with its 95 % interval in FLOPS."""
     found = over_runs(
         [
-            ScoredRun(
-                run.flops_per_second or 0.0, run.flops_per_second_interval, run.interval_freedom, run.window_seconds
-            )
+            ScoredRun(run.score or 0.0, run.flops_per_second_interval, run.interval_freedom, run.window_seconds)
             for run in runs
         ],
         of_median=True,
@@ -306,3 +297,19 @@ def _power_of_system(runs: Sequence[Entry], missing: int) -> Power | None:
     watts = middle([power.watts for power in measured], missing, is_less_better=True)
     per_watt = middle([power.flops_per_watt for power in measured], missing)
     return None if watts is None else Power(watts, per_watt, measured[0].scope, min(power.level for power in measured))
+
+
+def why_unranked(figure: Figure[Report], entry: Entry) -> str:
+    """Return the reason why an entry with a figure gets no place by it, or ''."""
+    if figure.name == "mfu" and entry.is_peak_declared:
+        return "the peak is declared"
+    # As in the Green500: measuring a smaller part of the machine would give a better place.
+    is_below = figure.name == "flops-per-watt" and entry.power is not None and entry.power.level < 1
+    return "measured below EEHPC Level 1" if is_below else ""
+
+
+def ranking_figure(name: str) -> Figure[Report]:
+    """Return the figure of an order by the name that a user gave."""
+    if name not in RANKED:
+        raise BadConfiguration(f"--by is one of {', '.join(RANKED)}, but found {name!r}{nearest(name, RANKED)}")
+    return by_name(name)

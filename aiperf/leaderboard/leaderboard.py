@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from aiperf.leaderboard.announcing import SiteAnnouncements
 from aiperf.leaderboard.benchmark import Benchmark, differing, title
-from aiperf.leaderboard.entry import Entry, of_system, system_key, uncertainty
-from aiperf.leaderboard.metric import METRICS, Metric, metric
+from aiperf.leaderboard.entry import Entry, of_system, system_key, uncertainty, why_unranked
 from aiperf.ranking.division import BUILT_IN
+from aiperf.report.facts import Report
+from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.statistics.difference import ties
 from aiperf.units import count
 
@@ -64,7 +65,7 @@ class BenchmarkRuns:
 class Leaderboard:
     """The whole list: the runs of each benchmark in order, and the folders without an entry."""
 
-    by: Metric
+    by: Figure[Report]
     listings: tuple[BenchmarkRuns, ...]
     """Divisions first, simulated runs last."""
     unread: tuple[UnreadableJournal, ...]
@@ -78,7 +79,10 @@ class Leaderboard:
 
 
 def leaderboard(
-    entries: Iterable[Entry], unread: Sequence[UnreadableJournal], by: Metric, sites: tuple[SiteAnnouncements, ...] = ()
+    entries: Iterable[Entry],
+    unread: Sequence[UnreadableJournal],
+    by: Figure[Report],
+    sites: tuple[SiteAnnouncements, ...] = (),
 ) -> Leaderboard:
     """Return the runs grouped by benchmark (same data set, length and options) and ordered by a metric, with places."""
     kept, copies, why_not = _each_once(sorted(entries, key=lambda entry: (entry.folder, entry.run)))
@@ -162,7 +166,7 @@ def _missing(
 
 def _rows(
     entries: Sequence[Entry],
-    by: Metric,
+    by: Figure[Report],
     number: int,
     copies: dict[str, tuple[str, ...]],
     why_not: dict[str, str],
@@ -179,14 +183,14 @@ def _rows(
         absent = missing.get(runs[0].purpose, 0) if runs[0].benchmark.division == "ranking" else 0
         entry = of_system(runs, absent)
         found.append((entry, tuple(runs), absent, _why_no_figure(entry, runs, absent, by)))
-    by_metric = {
-        metric.name: places(
-            [metric.ranks(entry) if not _why_not_counted(entry, why_not) else None for entry, *_ in found],
-            is_less_better=metric.is_less_better,
+    by_figure = {
+        figure.name: places(
+            [_ranked(figure, entry) if not _why_not_counted(entry, why_not) else None for entry, *_ in found],
+            is_less_better=figure.better == "less",
         )
-        for metric in METRICS
+        for figure in map(by_name, RANKED)
     }
-    of_each = [{name: at[row] for name, at in by_metric.items()} for row in range(len(found))]
+    of_each = [{name: at[row] for name, at in by_figure.items()} for row in range(len(found))]
     ordered = sorted(
         zip(found, of_each, strict=True),
         key=lambda each: (each[1][by.name] is None, each[1][by.name] or 0, each[0][0].run, each[0][0].folder),
@@ -208,25 +212,29 @@ def _rows(
     )
 
 
-def _why_no_figure(entry: Entry, runs: Sequence[Entry], absent: int, by: Metric) -> str:
-    if by.ranks(entry) is not None:
+def _ranked(figure: Figure[Report], entry: Entry) -> float | None:
+    return None if why_unranked(figure, entry) else entry.figures[figure.name]
+
+
+def _why_no_figure(entry: Entry, runs: Sequence[Entry], absent: int, by: Figure[Report]) -> str:
+    if _ranked(by, entry) is not None:
         return ""
-    if absent and all(by.of(run) is not None for run in runs):
+    if absent and all(run.figures[by.name] is not None for run in runs):
         return (
             f"{count(absent)} of {count(absent + len(runs))} announced runs of this system have no valid result. They count as "
             "the lowest, and the median is one of them"
         )
-    return f"{by.title}: {by.bars(entry) or by.missing}"
+    return f"{by.title}: {why_unranked(by, entry) or by.missing}"
 
 
-def _tied(placed: Sequence[tuple[Entry, Sequence[Entry]]], by: Metric) -> dict[str, tuple[int, int]]:
+def _tied(placed: Sequence[tuple[Entry, Sequence[Entry]]], by: Figure[Report]) -> dict[str, tuple[int, int]]:
     """Return the best and the worst possible place by folder. Only the score has an interval and so a range of places."""
-    if by is not metric("score"):
+    if by.name != "score":
         return {}
     known = [
         (score, uncertainty(runs, score))
         for entry, runs in placed
-        if (score := entry.flops_per_second) is not None  # true for each entry with a place
+        if (score := entry.score) is not None  # true for each entry with a place
     ]
     return {
         entry.folder: (one.best_place, one.worst_place)

@@ -12,12 +12,12 @@ import msgspec
 from aiperf.atomic_files import replace_file
 from aiperf.leaderboard import tables
 from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
-from aiperf.leaderboard.metric import METRICS
 from aiperf.leaderboard.tables import about, differences, models, remarks, torn
 from aiperf.page import html
 from aiperf.page.html import listed, note, section, table, text
 from aiperf.page.section import Cell
 from aiperf.page.terminal import aligned, cut
+from aiperf.report.figures import RANKED, by_name
 from aiperf.sanitize import cell, sanitize
 
 
@@ -89,6 +89,13 @@ def _details(row: ListedRow) -> str:
 Value = str | int | float | None
 VERSION = 4
 """Version of rank.json. It increases if a name is removed or changes its meaning."""
+FORMER = {
+    "flops_per_second": "score",
+    "regulated_flops_per_second": "regulated",
+    "valid_flops": "valid-flops",
+    **{name: name for name in ("error", "mfu", "availability")},
+}
+"""Former names of figures in rank.json, kept beside `figures` for one release."""
 
 
 def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
@@ -116,6 +123,7 @@ def csv_text(found: Leaderboard) -> str:
 def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
     entry, power = row.entry, row.entry.power
     low, high = entry.flops_per_second_interval or (None, None)
+    figures = map(by_name, RANKED)
     best, worst = row.tied or (None, None)
     return {
         "list": listing.title,
@@ -128,7 +136,7 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
         "system": entry.system,
         "site": entry.site,
         "folder": entry.folder,
-        **{f"{metric.name}{f' [{metric.unit}]' if metric.unit else ''}": metric.of(entry) for metric in METRICS},
+        **{f"{each.name}{f' [{each.unit}]' if each.unit else ''}": entry.figures[each.name] for each in figures},
         "score 95 % low [FLOPS]": low,
         "score 95 % high [FLOPS]": high,
         "runs": len(row.runs),
@@ -157,15 +165,18 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
 def json_text(found: Leaderboard) -> str:
     """Return the content of rank.json: metrics, lists of entries, announcements by log, and unreadable journals."""
     metrics = [
-        {"name": each.name, "unit": each.unit, "less_is_better": each.is_less_better, "meaning": each.explained}
-        for each in METRICS
+        {"name": each.name, "unit": each.unit, "less_is_better": each.better == "less", "meaning": each.meaning}
+        for each in map(by_name, RANKED)
     ]
+    lists = msgspec.to_builtins(found.listings)
+    for entry in (entry for listing in lists for row in listing["rows"] for entry in (row["entry"], *row["runs"])):
+        entry |= {former: entry["figures"][name] for former, name in FORMER.items()}
     document = {
         "format": "aiperf-list",
         "version": VERSION,
         "by": found.by.name,
         "metrics": metrics,
-        "lists": found.listings,
+        "lists": lists,
         "sites": found.sites,
         "unread": found.unread,
     }

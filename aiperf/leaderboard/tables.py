@@ -9,15 +9,16 @@ from aiperf import units
 from aiperf.accounting.valid_flops import exchange_exponent
 from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
-from aiperf.leaderboard.metric import METRICS, Metric
 from aiperf.page.section import Cell, Column, Table
+from aiperf.report.facts import Report
+from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.statistics.between_runs import ENOUGH, prior_of
 from aiperf.submission.announced_run import Missing
 from aiperf.units import count
 
 NONE = "—"
 """Cell without a value: no place, or a figure that was not measured or does not apply."""
-_SCORE, _REGULATED, _ERROR, _VALID, _MFU, _PER_WATT, _AVAILABILITY = METRICS
+_SCORE, _REGULATED, _ERROR, _VALID, _MFU, _PER_WATT, _AVAILABILITY = map(by_name, RANKED)
 
 EXPONENT_COLUMNS = (
     Column("n = 5", True, "valid FLOPS with exponent 5"),
@@ -37,7 +38,7 @@ def name(entry: Entry) -> str:
     return entry.system or entry.run
 
 
-def order(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
+def order(listing: BenchmarkRuns, by: Figure[Report], index: int) -> Table:
     columns = (
         Column("place", True, "below it: the places that the data allow", is_less_first=True, sorted="ascending"),
         Column("run"),
@@ -46,7 +47,7 @@ def order(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
         Column(
             "score",
             True,
-            f"{_SCORE.explained}; below it the 95 % interval over the runs. For one run: of its steadiness",
+            f"{_SCORE.meaning}; below it the 95 % interval over the runs. For one run: of its steadiness",
         ),
         *(_head(metric) for metric in (_REGULATED, _ERROR, _VALID, _MFU)),
         Column("accelerators", True, "largest number at once; on machines without accelerators: processes"),
@@ -95,8 +96,8 @@ def _exponents(above: ListedRow | None, row: ListedRow) -> tuple[Cell, ...]:
     )
 
 
-def _head(metric: Metric) -> Column:
-    return Column(metric.title, True, metric.explained, is_less_first=metric.is_less_better)
+def _head(figure: Figure[Report]) -> Column:
+    return Column(figure.title, True, figure.meaning, is_less_first=figure.better == "less")
 
 
 def _row(row: ListedRow) -> tuple[Cell, ...]:
@@ -134,15 +135,15 @@ def _power(entry: Entry) -> Cell:
 
 def _interval(entry: Entry) -> str:
     """Return half the interval as a share of the score, such as `± 1.2 %`."""
-    if entry.flops_per_second_interval is None or not entry.flops_per_second:
+    if entry.flops_per_second_interval is None or not entry.score:
         return ""
     low, high = entry.flops_per_second_interval
-    return f"± {units.share((high - low) / 2 / entry.flops_per_second)}"
+    return f"± {units.share((high - low) / 2 / entry.score)}"
 
 
-def _figure(metric: Metric, entry: Entry, second_line: str = "") -> Cell:
-    value = metric.of(entry)
-    return Cell(NONE) if value is None else Cell(metric.shown(value), value, second_line=second_line)
+def _figure(figure: Figure[Report], entry: Entry, second_line: str = "") -> Cell:
+    value = entry.figures[figure.name]
+    return Cell(NONE) if value is None else Cell(figure.shown(value), value, second_line=second_line)
 
 
 def tied(row: ListedRow) -> str:
@@ -202,7 +203,7 @@ def warnings(entry: Entry) -> str:
     return f"{total}, {criticals} critical" if criticals else total
 
 
-def _footnote(listing: BenchmarkRuns, by: Metric, left_out: Sequence[str]) -> str:
+def _footnote(listing: BenchmarkRuns, by: Figure[Report], left_out: Sequence[str]) -> str:
     without = sum(row.place is None for row in listing.rows)
     parts = ["A dash: not measured, not known, or a figure that does not apply."]
     if left_out:
@@ -213,7 +214,7 @@ def _footnote(listing: BenchmarkRuns, by: Metric, left_out: Sequence[str]) -> st
     return " ".join(filter(None, parts))
 
 
-def basis(listing: BenchmarkRuns, by: Metric) -> str:
+def basis(listing: BenchmarkRuns, by: Figure[Report]) -> str:
     """Return a sentence about the source of the ranges of places (the places that the 95 % intervals allow)."""
     placed = [row for row in listing.rows if row.place is not None]
     if len(placed) < 2:
@@ -228,7 +229,7 @@ def every_place(listing: BenchmarkRuns, index: int) -> Table:
     """Return the table with the place of each entry by each metric."""
     columns = (
         Column("run"),
-        *(Column(metric.title, True, metric.explained, is_less_first=True) for metric in METRICS),
+        *(Column(each.title, True, each.meaning, is_less_first=True) for each in map(by_name, RANKED)),
     )
     rows = tuple(
         (
@@ -270,7 +271,7 @@ def details(row: ListedRow) -> Table:
 def _runs(row: ListedRow) -> str:
     """Return the runs of an entry, such as `2: a (1.0 TFLOPS), b (…); announced runs without a valid result: 1`."""
     named = (
-        f"{run.run} ({'no score' if (score := run.flops_per_second) is None else units.flops_per_second(score)})"
+        f"{run.run} ({'no score' if (score := run.score) is None else units.flops_per_second(score)})"
         for run in row.runs
     )
     runs = f"{len(row.runs)}: {', '.join(named)}"

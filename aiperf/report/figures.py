@@ -1,38 +1,56 @@
-"""Figures of a run: one table of names, titles, units, directions and values, which compare and rank read."""
+"""Figures of a run: one table of names, titles, units, directions, values and meanings, which every output reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 from aiperf import units
-from aiperf.accounting.valid_flops import FixedNetworkResult
-from aiperf.report.facts import Report
+
+if TYPE_CHECKING:
+    from aiperf.accounting.score import Score
+    from aiperf.accounting.valid_flops import FixedNetworkResult
+    from aiperf.report.facts import Report
+
+
+class Scored(Protocol):
+    """A report, or a run in progress."""
+
+    @property
+    def score(self) -> Score: ...
+
+
+Of = TypeVar("Of", contravariant=True)
+NO_WINDOW = "no valid window"
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """Definition of a figure of a run: its name, title, unit, direction, value in a report and text form."""
+class Figure(Generic[Of]):
+    """Definition of a figure of a run."""
 
     name: str
     """Name on the command line and in files."""
     title: str
-    unit: str
+    unit: Literal["FLOPS", "FLOPS/W", "FLOP", "W", "s", ""]
     """Unit of the value. '' for a share or a number."""
     better: Literal["more", "less", ""]
-    of: Callable[[Report], float | None]
+    of: Callable[[Of], float | None]
     """Function that returns the figure of a run, or None if the run lacks it."""
     shown: Callable[[float], str]
-    between: Callable[[float, float], str]
-    """Function that formats both ends of an interval with one unit."""
-    former: str = ""
-    """Earlier name in the output of compare and in `compare --metric`. It stays for one release."""
+    meaning: str
+    missing: str = units.NOT_MEASURED
+    """Text in place of a missing value."""
 
-    @property
-    def label(self) -> str:
-        """Name in the output of compare."""
-        return self.former or self.name
+    def text(self, run: Of) -> str:
+        value = self.of(run)
+        return self.missing if value is None else self.shown(value)
+
+    def between(self, low: float, high: float) -> str:
+        """Return an interval as text. Both ends have the same unit."""
+        if self.unit in ("", "s"):
+            return f"{self.shown(low)} to {self.shown(high)}"
+        return units.interval(low, high, self.unit)
 
     @property
     def more_is_better(self) -> bool | None:
@@ -40,7 +58,6 @@ class Figure:
 
 
 def _operations_per_trial(report: Report) -> float | None:
-    """Return the mean operations of a trial inside the window, including repeated work."""
     trained = [trial.in_window for trial in report.trials if trial.in_window.operations > 0]
     return sum(each.operations for each in trained) / len(trained) if trained else None
 
@@ -49,28 +66,8 @@ def _flops_per_watt(report: Report) -> float | None:
     return None if report.energy is None else report.energy.best.flops_per_watt
 
 
-def _per_watt(low: float, high: float) -> str:
-    return units.interval(low, high, "FLOPS/W")
-
-
-def _flops(low: float, high: float) -> str:
-    return units.interval(low, high, "FLOPS")
-
-
-def _shares(low: float, high: float) -> str:
-    return f"{100 * low:.2f} to {100 * high:.2f} %"
-
-
-def _numbers(low: float, high: float) -> str:
-    return f"{low:.1f} to {high:.1f}"
-
-
 def _number(value: float) -> str:
-    return f"{value:.4g}"
-
-
-def _durations(low: float, high: float) -> str:
-    return f"{units.duration(low)} to {units.duration(high)}"
+    return units.count(int(value)) if value == int(value) else f"{value:.1f}"
 
 
 def _fixed(value: Callable[[FixedNetworkResult], float | None]) -> Callable[[Report], float | None]:
@@ -78,52 +75,49 @@ def _fixed(value: Callable[[FixedNetworkResult], float | None]) -> Callable[[Rep
 
 
 _RATE = units.flops_per_second
-FIGURES = (
-    Figure("score", "score", "FLOPS", "more", lambda run: run.score.flops_per_second, _RATE, _flops),
-    Figure("regulated", "regulated score", "FLOPS", "more", lambda run: run.score.regulated_flops_per_second, _RATE, _flops),
-    Figure("error", "error", "", "less", lambda run: run.score.error, units.error, _shares),
-    Figure("mfu", "MFU", "", "more", lambda run: run.utilisation.mfu, units.share, _shares, "MFU"),
-    Figure("flops-per-watt", "FLOPS/W", "FLOPS/W", "more", _flops_per_watt, units.flops_per_watt, _per_watt, "FLOPS/W"),
-    Figure("busy", "busy time", "", "more", lambda run: run.score.busy_share, units.share, _shares),
-    Figure(
-        "operations-per-trial", "work per trial", "FLOP", "", _operations_per_trial, units.operations,
-        lambda low, high: units.interval(low, high, "FLOP"), "work per trial",
-    ),
-    Figure(
-        "trials-finished", "trials finished", "", "", lambda run: float(run.score.trials_finished), _number, _numbers,
-        "trials finished",
-    ),
+OF_SCORE: tuple[Figure[Scored], ...] = (
+    Figure("score", "score", "FLOPS", "more", lambda run: run.score.flops_per_second, _RATE,
+           "counted operations in the valid window ÷ its length", NO_WINDOW),
+    Figure("regulated", "regulated score", "FLOPS", "more", lambda run: run.score.regulated_flops_per_second, _RATE,
+           "−ln(error) × score", "no top-1 evaluation in a valid window"),
+    Figure("error", "error", "", "less", lambda run: run.score.error, units.error,
+           "1 − best measured top-1 accuracy", "no top-1 evaluation"),
+    Figure("busy", "busy time", "", "more", lambda run: run.score.busy_share, units.share,
+           "accelerator time in the valid window spent in steps"),
+    Figure("trials-finished", "trials finished", "", "", lambda run: run.score.trials_finished, _number,
+           "trials with a result for the search"),
 )  # fmt: skip
-"""Figures of every run."""
-FIXED_NETWORK = (
-    Figure("quality", "quality", "", "more", _fixed(lambda of: of.quality), units.share, _shares),
+"""Figures that are known while a run is in progress, too."""
+FIGURES: tuple[Figure[Report], ...] = (
+    *OF_SCORE,
+    Figure("mfu", "MFU", "", "more", lambda run: run.utilisation.mfu, units.share,
+           "convolutions and matrix products ÷ accelerator time · peak; not ranked with a declared peak"),
+    Figure("flops-per-watt", "FLOPS/W", "FLOPS/W", "more", _flops_per_watt, units.flops_per_watt,
+           "score ÷ mean power in the valid window; ranked from EEHPC Level 1 on"),
+    Figure("operations-per-trial", "work per trial", "FLOP", "", _operations_per_trial, units.operations,
+           "mean operations of a trial in the valid window, including repeated work"),
+    Figure("availability", "availability", "", "more", lambda run: run.availability.share, units.share,
+           "available share of the planned accelerators’ time in the valid window"),
     Figure(
-        "valid-flops", "valid FLOPS", "FLOPS", "more", _fixed(lambda of: of.valid_flops_per_second), _RATE, _flops,
-        "valid FLOPS",
+        "quality", "quality", "", "more", _fixed(lambda of: of.quality), units.quality, "at the end of the last epoch",
     ),
-    Figure(
-        "epochs-to-target", "epochs to target", "", "less", _fixed(lambda of: of.epochs_to_quality), _number, _numbers,
-        "epochs to target",
-    ),
-    Figure(
-        "time-to-target", "time to target", "s", "less", _fixed(lambda of: of.seconds_to_quality), units.duration,
-        _durations, "time to target",
-    ),
+    Figure("valid-flops", "valid FLOPS", "FLOPS", "more", _fixed(lambda of: of.valid_flops_per_second), _RATE,
+           "HPC AI500’s: FLOPS × (quality ÷ target)^n; for runs with a target quality", "does not apply"),
+    Figure("epochs-to-target", "epochs to target", "", "less", _fixed(lambda of: of.epochs_to_quality), _number,
+           "epochs until the target quality", "not reached"),
+    Figure("time-to-target", "time to target", "s", "less", _fixed(lambda of: of.seconds_to_quality), units.duration,
+           "end of the first epoch that reached the target quality", "not reached"),
 )  # fmt: skip
-"""Figures of runs that train one fixed network to a target quality."""
-AVAILABILITY = Figure(
-    "availability", "availability", "", "more", lambda run: run.availability.share, units.share, _shares
-)
-"""A figure of the ranking alone."""
+_BY_NAME = {name: figure for figure in FIGURES for name in (figure.name, figure.title)}
+COMPARED = ("score", "regulated", "error", "mfu", "flops-per-watt", "busy", "operations-per-trial", "trials-finished")
+"""Figures of every run in `compare`."""
+COMPARED_FIXED = ("quality", "valid-flops", "epochs-to-target", "time-to-target")
+"""Further figures of runs that train one fixed network to a target quality."""
+
+RANKED = ("score", "regulated", "error", "valid-flops", "mfu", "flops-per-watt", "availability")
+"""Figures by which `rank` can order runs."""
 
 
-def figures_of(runs: Sequence[Report]) -> tuple[Figure, ...]:
-    """Return the definitions of the results to compare, in order of display."""
-    has_target = all(run.fixed_network is not None for run in runs)
-    return (*FIGURES, *FIXED_NETWORK) if has_target else FIGURES
-
-
-def by_name(name: str) -> Figure:
-    """Return the definition of a figure by its name or its former name, such as 'mfu' or 'MFU'."""
-    known = (*FIGURES, *FIXED_NETWORK, AVAILABILITY)
-    return next(figure for figure in known if name in (figure.name, figure.former))
+def by_name(name: str) -> Figure[Report]:
+    """Return the definition of a figure by its name or its title, such as 'mfu' or 'MFU'."""
+    return _BY_NAME[name]

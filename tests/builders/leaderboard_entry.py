@@ -29,22 +29,16 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "benchmark": benchmark,
         "is_simulated": benchmark.standing == "simulated",
         "lacks": "",
-        "flops_per_second": score,
         "flops_per_second_interval": None,
         "interval_freedom": None,
-        "regulated_flops_per_second": score,
-        "error": 0.25,
-        "valid_flops": score,
         "valid_flops_5": score,
         "valid_flops_10": score,
-        "mfu": 0.4,
         "peak_source": "dense peak of NVIDIA A100 in bf16",
         "is_peak_declared": False,
         "accelerators": (ModelCount("NVIDIA A100-SXM4-80GB", 64),),
         "power": None,
         "seconds": 43200.0,
         "window_seconds": 39600.0,
-        "availability": 1.0,
         "breaches": (),
         "rules_heading": "",
         "rules_not_met": (),
@@ -59,4 +53,8 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "attempts_lost_share": 0.001,
         "trials_given_up_share": 0.0,
     }
-    return Entry(**{**fields, **others})
+    values = {"score": score, "regulated": score, "error": 0.25, "valid-flops": score, "mfu": 0.4, "availability": 1.0}
+    power = others.get("power")
+    values["flops-per-watt"] = None if power is None else power.flops_per_watt
+    figures = {name: others.pop(name.replace("-", "_"), value) for name, value in values.items()}
+    return Entry(figures=figures, **{**fields, **others})

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from aiperf.journal.journal import NAME, read, torn_warning
-from aiperf.leaderboard.entry import Entry
+from aiperf.leaderboard.entry import Entry, ranking_figure
 from aiperf.leaderboard.leaderboard import leaderboard
 from aiperf.leaderboard.list_files import json_text, lines, page
-from aiperf.leaderboard.metric import metric
 from aiperf.leaderboard.reading import read_entry
 from tests.builders.forged_journal import lines_of, write
 from tests.cli.test_score import whole_run
@@ -49,7 +48,7 @@ def test_a_verb_reports_a_dropped_line_once_as_text_and_json(aiperf: User, torn:
 def test_a_ranking_reports_a_dropped_line_in_each_format(torn: Path) -> None:
     entry = read_entry(torn)
     assert isinstance(entry, Entry)
-    found = leaderboard([entry], [], metric("score"))
+    found = leaderboard([entry], [], ranking_figure("score"))
 
     forms = ("\n".join(lines(found)), json_text(found), page(found))
 

@@ -73,7 +73,7 @@ def test_two_repeats_get_an_interval_that_two_runs_can_support(aiperf: User, run
     answer = aiperf("compare", "--repeats", *_words(runs, "fast", "a0 a1"))
 
     lines = {line[:16].strip(): line for line in answer.out.splitlines()}
-    assert "needs 3 runs" in lines["regulated"] and "needs 3 runs" not in lines["score"]
+    assert "needs 3 runs" in lines["regulated score"] and "needs 3 runs" not in lines["score"]
     assert "assumed spread" in " ".join(answer.out.split())
     (of_score,) = [
         figure["estimate"]
@@ -193,9 +193,9 @@ def test_repeats_of_one_network_show_their_time_to_the_target(aiperf: User, tmp_
     reports = [report_of(folder).fixed_network for folder in sorted((tmp_path / "fixed").iterdir())]
     expected = {
         "quality": [found and found.quality for found in reports],
-        "valid FLOPS": [found and found.valid_flops_per_second for found in reports],
-        "epochs to target": [found and found.epochs_to_quality for found in reports],
-        "time to target": [found and found.seconds_to_quality for found in reports],
+        "valid-flops": [found and found.valid_flops_per_second for found in reports],
+        "epochs-to-target": [found and found.epochs_to_quality for found in reports],
+        "time-to-target": [found and found.seconds_to_quality for found in reports],
     }
     assert {name: figures[name]["spread"]["values"] for name in expected} == expected
 

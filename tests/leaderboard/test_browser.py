@@ -13,10 +13,9 @@ import pytest
 
 from aiperf.journal.sealed_log import JournalHashes
 from aiperf.leaderboard.benchmark import Benchmark
-from aiperf.leaderboard.entry import Entry, ModelCount, Power
+from aiperf.leaderboard.entry import Entry, ModelCount, Power, ranking_figure
 from aiperf.leaderboard.leaderboard import UnreadableJournal, leaderboard
 from aiperf.leaderboard.list_files import page
-from aiperf.leaderboard.metric import metric
 from aiperf.ranking.breaches import RuleViolation
 from aiperf.run_warning import RunWarning
 from tests.builders.leaderboard_entry import QUICK, RANKED, entry
@@ -49,7 +48,7 @@ def _run(at: int, chance: random.Random) -> Entry:
         "mfu": None if at % 7 == 3 else chance.uniform(0.2, 0.7),
         "error": (error := chance.uniform(0.18, 0.3)),
         "valid_flops": score * ((1 - error) / 0.763) ** 5 if benchmark == RANKED else None,
-        "regulated_flops_per_second": score * chance.uniform(1.2, 1.7),
+        "regulated": score * chance.uniform(1.2, 1.7),
         "flops_per_second_interval": (0.99 * score, 1.01 * score),
         "accelerators": (ModelCount(chance.choice(MODELS), accelerators),),
         "power": Power(watts, score / watts, "accelerators", at % 2) if at % 3 else None,
@@ -82,7 +81,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     for number in (3, 30, 500):
         unread = [UnreadableJournal(f"runs/bad-{at}", HOSTILE[at % len(HOSTILE)]) for at in range(number // 10)]
         written[number] = folder / f"rank-{number}.html"
-        written[number].write_text(page(leaderboard(runs(number), unread, metric("score"))))
+        written[number].write_text(page(leaderboard(runs(number), unread, ranking_figure("score"))))
     return written
 
 

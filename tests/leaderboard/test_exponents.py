@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from aiperf.accounting.valid_flops import EXPONENTS, exchange_exponent, valid_flops
 from aiperf.leaderboard import tables
-from aiperf.leaderboard.entry import Entry
+from aiperf.leaderboard.entry import Entry, ranking_figure
 from aiperf.leaderboard.leaderboard import leaderboard
 from aiperf.leaderboard.list_files import lines
-from aiperf.leaderboard.metric import metric
 from tests.builders.leaderboard_entry import entry
 
 TARGET = 0.763
@@ -48,7 +47,7 @@ def test_no_exponent_for_equal_or_zero_qualities(first: tuple[float, float], sec
 
 def test_order_by_valid_flops_shows_exponents() -> None:
     entries = [run("fast", 2e12, 0.70), run("good", 1.5e12, 0.74), run("slow", 1e12, 0.74)]
-    found = leaderboard(entries, [], metric("valid-flops"))
+    found = leaderboard(entries, [], ranking_figure("valid-flops"))
 
     table = tables.order(found.listings[0], found.by, 1)
 
@@ -61,7 +60,7 @@ def test_order_by_valid_flops_shows_exponents() -> None:
 
 
 def test_other_orders_have_no_exponents() -> None:
-    found = leaderboard([run("fast", 2e12, 0.70)], [], metric("score"))
+    found = leaderboard([run("fast", 2e12, 0.70)], [], ranking_figure("score"))
 
     names = {column.name for column in tables.order(found.listings[0], found.by, 1).columns}
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.journal.sealed_log import JournalHashes
-from aiperf.leaderboard.entry import ModelCount, Power
+from aiperf.leaderboard.entry import ModelCount, Power, ranking_figure
 from aiperf.leaderboard.leaderboard import Leaderboard, UnreadableJournal, leaderboard
 from aiperf.leaderboard.list_files import csv_text, json_text, lines, page
-from aiperf.leaderboard.metric import METRICS, metric
+from aiperf.report.figures import RANKED
 from aiperf.run_warning import RunWarning
 from tests.builders.leaderboard_entry import QUICK, entry
 from tests.builders.listed_runs import FORMULA, HOSTILE, LONG, SCRIPT
@@ -29,7 +29,7 @@ def of(*names: str, **others: Any) -> Leaderboard:
         entry(name, 1e12 * (at + 1), folder=f"runs/{at}", journal=JournalHashes(f"first {at}", f"last {at}"), **others)
         for at, name in enumerate(names)
     ]
-    return leaderboard(runs, [UnreadableJournal(name, name) for name in names[:1]], metric("score"))
+    return leaderboard(runs, [UnreadableJournal(name, name) for name in names[:1]], ranking_figure("score"))
 
 
 class Texts(HTMLParser):
@@ -70,7 +70,7 @@ def test_no_text_of_a_journal_becomes_a_tag_wherever_it_stands() -> None:
         entry("b", lacks=SCRIPT, benchmark=replace(other, options=()), **texts),
     ]
 
-    parsed = Texts(page(leaderboard(runs, [UnreadableJournal(SCRIPT, SCRIPT)], metric("score"))))
+    parsed = Texts(page(leaderboard(runs, [UnreadableJournal(SCRIPT, SCRIPT)], ranking_figure("score"))))
 
     assert parsed.tags.count("script") == 1
     assert "img" not in parsed.tags and parsed.handlers == []
@@ -91,7 +91,7 @@ def test_names_stay_in_their_csv_cell_and_are_no_formulas(names: list[str]) -> N
 def test_the_csv_has_bare_numbers_with_their_units_in_the_header() -> None:
     run = entry("a", 1.25e15, flops_per_second_interval=(1.2e15, 1.3e15), power=Power(2.5e4, 5e10, "meters", 2))
 
-    (row,) = csv.DictReader(io.StringIO(csv_text(leaderboard([run], [], metric("score"))), newline=""))
+    (row,) = csv.DictReader(io.StringIO(csv_text(leaderboard([run], [], ranking_figure("score"))), newline=""))
 
     assert float(row["score [FLOPS]"]) == 1.25e15
     assert (float(row["score 95 % low [FLOPS]"]), float(row["power [W]"])) == (1.2e15, 2.5e4)
@@ -104,7 +104,7 @@ def test_json_has_its_version_and_unrounded_figures() -> None:
     document = json.loads(json_text(of("a", "b", benchmark=QUICK, mfu=1 / 3)))
 
     assert (document["format"], document["version"], document["by"]) == ("aiperf-list", 4, "score")
-    assert [each["name"] for each in document["metrics"]] == [each.name for each in METRICS]
+    assert [each["name"] for each in document["metrics"]] == list(RANKED)
     (listing,) = document["lists"]
     assert [row["entry"]["mfu"] for row in listing["rows"]] == [1 / 3, 1 / 3]
     assert [row["place"] for row in listing["rows"]] == [1, 2]

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.journal.sealed_log import JournalHashes
-from aiperf.leaderboard.entry import Entry, Power
+from aiperf.leaderboard.entry import Entry, Power, ranking_figure
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
-from aiperf.leaderboard.metric import metric
 from tests.builders.leaderboard_entry import QUICK, entry
 
 
@@ -20,13 +19,15 @@ def names(found: Leaderboard) -> list[list[tuple[int | None, str]]]:
 
 
 def test_runs_stand_by_their_score_equal_ones_on_one_place() -> None:
-    found = leaderboard([entry("b", 2e12), entry("a", 3e12), entry("d", 1e12), entry("c", 2e12)], [], metric("score"))
+    found = leaderboard(
+        [entry("b", 2e12), entry("a", 3e12), entry("d", 1e12), entry("c", 2e12)], [], ranking_figure("score")
+    )
 
     assert names(found) == [[(1, "a"), (2, "b"), (2, "c"), (4, "d")]]
 
 
 def test_the_least_error_is_first() -> None:
-    found = leaderboard([entry("worse", error=0.3), entry("better", error=0.2)], [], metric("error"))
+    found = leaderboard([entry("worse", error=0.3), entry("better", error=0.2)], [], ranking_figure("error"))
 
     assert names(found) == [[(1, "better"), (2, "worse")]]
 
@@ -39,7 +40,7 @@ def test_benchmarks_never_share_an_order_and_simulated_is_last() -> None:
     ]
 
     found = leaderboard(
-        [entry("invented", 99e12, benchmark=simulated), *others, entry("ranked", 1e12)], [], metric("score")
+        [entry("invented", 99e12, benchmark=simulated), *others, entry("ranked", 1e12)], [], ranking_figure("score")
     )
 
     assert names(found) == [[(1, "ranked")], [(1, "quick")], [(1, "longer")], [(1, "invented")]]
@@ -51,7 +52,7 @@ def test_benchmarks_of_one_title_list_their_differing_options() -> None:
     old = replace(QUICK, options=(("limits.spares", "1"),))
 
     found = leaderboard(
-        [entry(f"r{at}", benchmark=each) for at, each in enumerate((one, two, old))], [], metric("score")
+        [entry(f"r{at}", benchmark=each) for at, each in enumerate((one, two, old))], [], ranking_figure("score")
     )
 
     differences = {listing.rows[0].entry.run: listing.differs for listing in found.listings}
@@ -69,7 +70,7 @@ def test_runs_without_figure_or_end_are_listed_below() -> None:
         entry("going on", mfu=0.9, lacks="the run has not ended"),
     ]
 
-    found = leaderboard(runs, [], metric("mfu"))
+    found = leaderboard(runs, [], ranking_figure("mfu"))
 
     assert names(found) == [[(1, "whole"), (None, "going on"), (None, "unknown")]]
     reasons = {row.entry.run: row.why_not for row in found.listings[0].rows}
@@ -83,18 +84,20 @@ def test_a_tie_is_shown_as_a_range_of_places() -> None:
 
     runs = [run("a", 9e12, 0.001), run("b", 5.02e12, 0.02), run("c", 5e12, 0.02), run("d", 1e12, 0.001)]
 
-    tied = {row.entry.run: row.tied for row in leaderboard(runs, [], metric("score")).listings[0].rows}
+    tied = {row.entry.run: row.tied for row in leaderboard(runs, [], ranking_figure("score")).listings[0].rows}
     assert tied == {"a": (1, 1), "b": (2, 3), "c": (2, 3), "d": (4, 4)}
     # Runs or figures without an interval have no range of places.
-    alone = leaderboard([runs[0], run("e", 2e12, None)], [], metric("score")).listings[0].rows
+    alone = leaderboard([runs[0], run("e", 2e12, None)], [], ranking_figure("score")).listings[0].rows
     assert [(row.entry.run, row.tied) for row in alone] == [("a", (1, 2)), ("e", None)]
-    assert all(row.tied is None for row in leaderboard(runs, [], metric("mfu")).listings[0].rows)
+    assert all(row.tied is None for row in leaderboard(runs, [], ranking_figure("mfu")).listings[0].rows)
 
 
 def test_power_order_requires_the_green500_measurement_level() -> None:
     little, whole = Power(1e4, 9e10, "accelerators", 0), Power(3e4, 3e10, "meters", 1)
 
-    found = leaderboard([entry("part", power=little), entry("whole", power=whole)], [], metric("flops-per-watt"))
+    found = leaderboard(
+        [entry("part", power=little), entry("whole", power=whole)], [], ranking_figure("flops-per-watt")
+    )
 
     assert names(found) == [[(1, "whole"), (None, "part")]]
     assert found.listings[0].rows[1].why_not == "FLOPS/W: measured below EEHPC Level 1"
@@ -103,15 +106,15 @@ def test_power_order_requires_the_green500_measurement_level() -> None:
 def test_a_declared_peak_has_no_place_by_mfu() -> None:
     runs = [entry("declared", mfu=0.9, is_peak_declared=True), entry("published", mfu=0.3)]
 
-    found = leaderboard(runs, [], metric("mfu"))
+    found = leaderboard(runs, [], ranking_figure("mfu"))
 
     assert names(found) == [[(1, "published"), (None, "declared")]]
     assert found.listings[0].rows[1].why_not == "MFU: the peak is declared"
-    assert all(row.place is not None for row in leaderboard(runs, [], metric("score")).listings[0].rows)
+    assert all(row.place is not None for row in leaderboard(runs, [], ranking_figure("score")).listings[0].rows)
 
 
 def test_a_journal_in_two_folders_is_one_run_and_names_both() -> None:
-    found = leaderboard([entry("a"), entry("a", folder="mirror/a")], [], metric("score"))
+    found = leaderboard([entry("a"), entry("a", folder="mirror/a")], [], ranking_figure("score"))
 
     (row,) = found.listings[0].rows
     assert (row.entry.folder, row.copies) == ("mirror/a", ("runs/a",))
@@ -121,7 +124,7 @@ def test_a_copy_cut_at_its_best_score_gets_no_place() -> None:
     whole = entry("a", 1e12, events=1000)
     cut = entry("a", 5e12, folder="cut/a", events=400, journal=JournalHashes("first of a", "another"))
 
-    found = leaderboard([cut, whole, entry("b", 2e12)], [], metric("score"))
+    found = leaderboard([cut, whole, entry("b", 2e12)], [], ranking_figure("score"))
 
     assert names(found) == [[(1, "b"), (2, "a"), (None, "a")]]
     assert "in runs/a: 1\u202f000 lines, this one has 400" in found.listings[0].rows[2].why_not
@@ -132,4 +135,4 @@ def test_the_list_does_not_depend_on_the_order_of_runs(figures: list[tuple[int, 
     runs = [entry(f"r{at}", score * 1e12, mfu=mfu / 10) for at, (score, mfu) in enumerate(figures)]
     shuffled = chance.sample(runs, len(runs))
 
-    assert leaderboard(shuffled, [], metric("score")) == leaderboard(runs, [], metric("score"))
+    assert leaderboard(shuffled, [], ranking_figure("score")) == leaderboard(runs, [], ranking_figure("score"))

@@ -54,13 +54,16 @@ def test_journals_of_every_release_give_entries(tmp_path: Path, release: str) ->
     entry = read_entry(folder)
 
     assert isinstance(entry, Entry)
-    assert entry.flops_per_second == report.score.flops_per_second and entry.flops_per_second
-    assert entry.regulated_flops_per_second == report.score.regulated_flops_per_second
-    assert (entry.error, entry.mfu) == (report.score.error, report.utilisation.mfu)
-    assert (entry.lacks, entry.benchmark.standing, entry.availability) == ("", "outside", report.availability.share)
+    assert entry.score == report.score.flops_per_second and entry.score
+    assert entry.figures["mfu"] == report.utilisation.mfu
+    assert (entry.lacks, entry.benchmark.standing, entry.figures["availability"]) == (
+        "",
+        "outside",
+        report.availability.share,
+    )
     assert entry.accelerator_count == 2
     assert entry.breaches == report.breaches and entry.warnings == report.warnings
-    assert entry.valid_flops is None
+    assert entry.figures["valid-flops"] is None
 
 
 def test_unreadable_journals_are_listed_by_folder(tmp_path: Path) -> None:

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from aiperf.config import as_plain, configure
 from aiperf.leaderboard.announcing import SiteAnnouncements
 from aiperf.leaderboard.benchmark import procedure_of, purpose_of
-from aiperf.leaderboard.entry import Entry, Power, middle
+from aiperf.leaderboard.entry import Entry, Power, middle, ranking_figure
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
 from aiperf.leaderboard.list_files import csv_text, json_text, lines, page
-from aiperf.leaderboard.metric import metric
 from aiperf.submission.announced_run import Announced
 from tests.builders.leaderboard_entry import QUICK, entry
 from tests.ranking.test_ranking import having
@@ -43,7 +42,7 @@ def places(found: Leaderboard) -> dict[str, tuple[int | None, int]]:
 
 
 def ranked(*entries: Entry, by: str = "score", sites: tuple[SiteAnnouncements, ...] = ()) -> Leaderboard:
-    return leaderboard(entries, [], metric(by), sites)
+    return leaderboard(entries, [], ranking_figure(by), sites)
 
 
 def log_of(*announcements: tuple[str, tuple[str, ...]]) -> SiteAnnouncements:
@@ -57,7 +56,7 @@ def test_the_best_of_several_runs_does_not_win() -> None:
     found = ranked(*tries, of("one try", 0, 1.2e12))
 
     assert places(found) == {"one try": (1, 1), "many tries": (2, 3)}
-    assert found.listings[0].rows[1].entry.flops_per_second == 1.1e12
+    assert found.listings[0].rows[1].entry.score == 1.1e12
 
 
 def test_an_announced_run_without_a_result_counts_as_the_lowest() -> None:
@@ -67,7 +66,7 @@ def test_an_announced_run_without_a_result_counts_as_the_lowest() -> None:
     (row,) = ranked(*runs, sites=(log_of(*ids),)).listings[0].rows
 
     assert (row.missing, row.place) == (1, 1)
-    assert row.entry.flops_per_second == pytest.approx(1.05e12)
+    assert row.entry.score == pytest.approx(1.05e12)
 
 
 def test_a_run_that_ended_early_or_broke_a_rule_is_the_lowest() -> None:
@@ -78,7 +77,7 @@ def test_a_run_that_ended_early_or_broke_a_rule_is_the_lowest() -> None:
     found = ranked(*good, ended, outside)
 
     row = next(row for row in found.listings[0].rows if len(row.runs) == 2)
-    assert row.missing == 2 and row.place is None and row.entry.flops_per_second is None
+    assert row.missing == 2 and row.place is None and row.entry.score is None
     assert "2 of 4 announced runs of this system have no valid result" in row.why_not
 
 
@@ -142,7 +141,8 @@ def test_every_figure_is_the_median_over_the_runs() -> None:
 
     rows = {row.entry.system: row.entry for row in ranked(*runs).listings[0].rows}
 
-    assert rows["a"].mfu == pytest.approx(0.2) and rows["a"].error == pytest.approx(0.28)
+    figures = rows["a"].figures
+    assert figures["mfu"] == pytest.approx(0.2) and figures["error"] == pytest.approx(0.28)
     assert rows["b"].power is None, "one of its runs has no power"
 
 

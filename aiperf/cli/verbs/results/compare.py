@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aiperf.cli.output import print_json
 from aiperf.errors import CannotCompare
+from aiperf.report.figures import COMPARED, by_name
 
 if TYPE_CHECKING:
     from aiperf.comparison.compare import Comparison
@@ -29,10 +30,6 @@ OPTIONS = ""
 STATUS = {"no regression": 0, "regression": 1, "cannot be determined": 2}
 
 
-FORMER = {"MFU": "mfu", "FLOPS/W": "flops-per-watt"}
-"""Earlier names of figures, accepted for one release."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", help="a run's folder, its name under runs/, or a folder of equal runs"
@@ -47,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--metric",
-        type=lambda name: FORMER.get(name, name),
-        choices=("score", "regulated", "error", "mfu", "flops-per-watt", "busy"),
+        type=lambda name: {"MFU": "mfu", "FLOPS/W": "flops-per-watt"}.get(name, name),  # former names, for one release
+        choices=[name for name in COMPARED if by_name(name).better],
         default="score",
         help="figure that the margin applies to (default: score)",
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from aiperf.report.figures import RANKED
+
 DESCRIPTION = """Ranks runs by a figure, with one order for each benchmark. The figures are computed from the journals, and
 their hash chains are checked. A journal that cannot be read is listed with the reason.
 Exit status: 0 all runs are ranked, 1 some are not, 2 none is."""
@@ -22,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--by",
         metavar="METRIC",
         default="score",
-        help="figure of the order (default: score): one of " + ", ".join(METRIC_NAMES),
+        help="figure of the order (default: score): one of " + ", ".join(RANKED),
     )
     parser.add_argument(
         "--announcements",
@@ -35,22 +37,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-METRIC_NAMES = ("score", "regulated", "error", "valid-flops", "mfu", "flops-per-watt", "availability")
-"""Names of aiperf.leaderboard.metric, repeated here so that --help imports nothing. A test compares the two."""
-
-
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from pathlib import Path
 
     from aiperf.cli.output import print_line
     from aiperf.errors import BadConfiguration, NoSuchRun
     from aiperf.leaderboard.announcing import first_lines, read_logs, with_announcements
+    from aiperf.leaderboard.entry import ranking_figure
     from aiperf.leaderboard.leaderboard import leaderboard
     from aiperf.leaderboard.list_files import json_text, lines, write
-    from aiperf.leaderboard.metric import metric
     from aiperf.leaderboard.reading import read_entries, runs_under
 
-    by, logs = metric(arguments.by), read_logs(arguments.announcements)
+    by, logs = ranking_figure(arguments.by), read_logs(arguments.announcements)
     folders, fruitless = runs_under(arguments.runs)
     entries, unread = read_entries(folders)
     if not entries:

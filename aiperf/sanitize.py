@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any, TextIO
 
 from aiperf.files import escaped
@@ -25,6 +26,12 @@ def sanitize(text: str) -> str:
     'node1�[2J'
     """
     return _HIDDEN.sub(MARK, escaped(text))
+
+
+def identity(name: str) -> str:
+    """Return the form in which names are compared: NFKC, case-folded, without invisible characters and outer spaces."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return " ".join(_HIDDEN.sub("", " ".join(folded.split())).split())
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")

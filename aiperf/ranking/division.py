@@ -18,6 +18,8 @@ from aiperf.files import given_path, what_is_wrong_with
 from aiperf.given_file import read_text
 from aiperf.ranking.candidate import FACTS, IMAGES
 from aiperf.ranking.law import AllOf, AtMost, AtMostOption, Has, Law, NoLaw, fits, law_of
+from aiperf.ranking.levels import DIVISION
+from aiperf.sanitize import identity
 
 BUILT_IN = ("ranking", "quick")
 Source = Literal["paper", "predecessor", "decided"]
@@ -60,6 +62,12 @@ class Division:
     """Options that are checked by a rule about a fact (value of the run), with the rule's id."""
     free: Mapping[str, str]
     """Options, or whole parts of the configuration, without a rule, each with the reason."""
+
+    @property
+    def words(self) -> str:
+        """Name for messages, which tells a rules file from a division."""
+        is_built_in = self.name in BUILT_IN
+        return f"division {self.name!r}" if is_built_in else f"rules file {self.name!r}, no division of AIPerf"
 
     def rule(self, id: str) -> Rule:
         return next(rule for rule in self.rules if rule.id == id)
@@ -104,8 +112,13 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
         )
     text = read_text(path, "a division is a YAML file", error=BadDivision, largest=bounded_yaml.LARGEST_FILE)
     found = parsed(text, word, known_options)
-    if found.name in BUILT_IN:
-        raise BadDivision(f"{found.name!r} names a built-in division. {word!r} needs another name (division: NAME)")
+    if (name := identity(found.name)) in (*BUILT_IN, DIVISION):
+        raise BadDivision(f"{name!r} names a built-in division. {word!r} needs another name (division: NAME)")
+    if "aiperf" in f"{name} {identity(found.title)}":
+        raise BadDivision(
+            f"name and title of a rules file do not contain 'AIPerf', but found {found.name!r} and {found.title!r} in "
+            f"{word!r}: rename them"
+        )
     return found
 
 

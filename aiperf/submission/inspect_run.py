@@ -211,4 +211,4 @@ def _of_rules(folder: Path, report: Report, requirements: Requirements) -> Itera
         where = "" if breach.line is None else f" (line {breach.line})"
         yield InspectionFinding("breaches", "bad", f"{name}: {breach.rule}, but found{where}: {breach.found}")
     if not broken:
-        yield InspectionFinding("breaches", "good", f"no rule of division {name} is broken")
+        yield InspectionFinding("breaches", "good", f"no rule of the {requirements.division.words} is broken")

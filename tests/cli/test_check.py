@@ -55,7 +55,9 @@ def test_a_run_that_meets_all_rules_is_valid_in_all_outputs(aiperf: User, run: s
     answer, as_json = aiperf("check", run, "--division", ours), aiperf("check", run, "--division", ours, "--json")
 
     assert (answer.status, as_json.status) == (0, 0)
-    assert answer.out.startswith("quick by the rules of 'ours' (runs that ended): valid, of 1 rules")
+    assert answer.out.startswith(
+        "quick by the rules file 'ours', no division of AIPerf (runs that ended): kept, of 1 rules"
+    )
     assert "attempts lost: 0 of 0 (0.0 %), trials given up: 0 of 0 (0.0 %)" in answer.out.splitlines()[1]
     assert json.loads(as_json.out) == {
         "run": "quick",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from aiperf.ranking.candidate import FACTS
 from aiperf.ranking.division import BUILT_IN, BadDivision, division, parsed
 from aiperf.ranking.law import AllOf, AtLeast, AtMost, Equals, Has, NoLaw, OneOf, fits, law_of
+from aiperf.ranking.levels import DIVISION
 
 RULE = {
     "id": "error",
@@ -54,12 +55,24 @@ def test_a_division_file_works_like_a_built_in_division(tmp_path: Path) -> None:
     assert (found.name, found.rule("error").law) == ("ours", AtMost(0.1))
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", [*BUILT_IN, DIVISION])
 def test_a_file_cannot_take_the_name_of_a_built_in_division(tmp_path: Path, name: str) -> None:
     file = tmp_path / "ours.yaml"
-    file.write_text(division_text(division=name))
+    for spelt in (name, name.title(), name.upper(), f"{name} ", f" {name}\n", f"\u200b{name}"):
+        file.write_text(division_text(division=spelt))
 
-    with pytest.raises(BadDivision, match="needs another name"):
+        with pytest.raises(BadDivision, match="another name"):
+            division(str(file), KNOWN)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"title": division("ranking").title}, {"title": "ａi\u200bPERF"}, {"division": "AIPerf"}]
+)
+def test_a_file_cannot_speak_for_aiperf(tmp_path: Path, changed: dict[str, str]) -> None:
+    file = tmp_path / "ours.yaml"
+    file.write_text(division_text(**changed))
+
+    with pytest.raises(BadDivision, match="do not contain 'AIPerf'"):
         division(str(file), KNOWN)
 
 

@@ -163,14 +163,16 @@ def _of_one(outcome: RuleOutcome) -> list[str]:
 
 def _lines(run: str, rules: Division, outcomes: Sequence[RuleOutcome], candidate: Candidate) -> list[str]:
     from aiperf.ranking.candidate import losses
+    from aiperf.ranking.division import BUILT_IN
 
     broken = [each for each in outcomes if each.outcome == "broken"]
     unknown = [each for each in outcomes if each.outcome == "unknown"]
     from aiperf.report.phrases import ranking_options
 
     left_out = sum(each.outcome == "not looked at" for each in outcomes)
-    verdict = "valid" if is_valid(outcomes) else f"not valid: {len(broken)} broken, {len(unknown)} unknown"
-    lines = [f"{run} by the rules of {rules.name!r} ({rules.title}): {verdict}, of {len(outcomes)} rules"]
+    kept = "valid" if rules.name in BUILT_IN else "kept"  # "valid" is the word of a division
+    verdict = kept if is_valid(outcomes) else f"not {kept}: {len(broken)} broken, {len(unknown)} unknown"
+    lines = [f"{run} by the {rules.words} ({rules.title}): {verdict}, of {len(outcomes)} rules"]
     lines.append(f"  {losses(candidate)}")
     fix = ranking_options([each.breach for each in broken if each.breach is not None])
     if rules.name == "ranking" and fix is not None:

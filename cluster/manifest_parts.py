@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cluster.ports import HEAD_PORTS
-
 if TYPE_CHECKING:
     from cluster.kubernetes import KubernetesConf
 
 Manifest = dict[str, Any]
 """Object of the API, or a part of one, as JSON."""
+HEAD_PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080}
+"""Fixed ports of Ray's head in a pod of KubeRay. Nodes have the metrics port only."""
 RUN_LABEL, ROLE_LABEL = "aiperf-run", "aiperf-role"
 """Labels of a run's objects: the run's name, and the role of a pod (head, worker, submitter, reader)."""
 LONGEST_NAME = 40

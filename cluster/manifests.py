@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 
 from cluster.manifest_parts import (
+    HEAD_PORTS,
     OPTIONS,
     KubernetesRun,
     Manifest,
@@ -28,7 +29,6 @@ from cluster.manifest_parts import (
     token,
     worker_resources,
 )
-from cluster.ports import HEAD_PORTS
 
 GROUP = "workers"
 PYTHON = ["python", "-m", "aiperf"]

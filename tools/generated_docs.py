@@ -19,7 +19,6 @@ from aiperf.cli.help import field_docstrings
 from aiperf.journal import events
 from aiperf.ranking.division import BUILT_IN, Division, Rule, division
 from aiperf.report.facts import SCHEMA, VERSION, Report
-from cluster.ports import LISTENING_PORTS
 
 PROJECT = Path(__file__).parent.parent
 DOCS = PROJECT / "docs"
@@ -103,14 +102,6 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def port_table() -> Iterator[str]:
-    yield "| port of | process | listens on: one machine / several hosts | protocol | without certificate and token | time |"
-    yield "|---|---|---|---|---|---|"
-    for port in LISTENING_PORTS:
-        addresses = f"{port.one_machine or 'no such port'} / {port.several_hosts}"
-        yield f"| {' | '.join((port.purpose, port.process, addresses, port.protocol, port.without_token, port.time))} |"
-
-
 def division_tables() -> Iterator[str]:
     first = division(BUILT_IN[0])
     yield from _of_division(first, ())
@@ -161,7 +152,6 @@ def _source(rule: Rule) -> str:
 
 TABLES: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "events": ("events.md", event_tables),
-    "ports": ("security.md", port_table),
     "divisions": ("divisions.md", division_tables),
 }
 """By the name in the marks: page and contents."""

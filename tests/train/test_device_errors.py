@@ -144,10 +144,12 @@ def test_a_first_step_that_overflows_changes_no_weight() -> None:
 
 
 ONE_HOROVOD_RANK = """
+from pathlib import Path
 import torch
+from aiperf.train.collectives.collective import Joining
 from aiperf.train.collectives.horovod_collective import Horovod
 from tests.train.test_device_errors import overflow_with
-collective = Horovod(fp16_compression=False, meet=lambda: None, on_processors=True)
+collective = Horovod(Joining(0, 1, Path(), torch.device("cpu"), fp16_compression=False, meet=lambda: None))
 overflow_with(collective)
 collective.close()
 """

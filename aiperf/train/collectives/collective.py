@@ -179,24 +179,35 @@ class SingleRank:
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
     ) -> Exchange:
-        return _Local(module, optimiser, scaler)
+        return LocalExchange(module, optimiser, scaler)
 
     def close(self) -> None:
         return None
 
 
-class _Local:
+class LocalExchange:
+    """A step without an exchange, and the base of those with one."""
+
     def __init__(self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
         self.module = module
         self.optimiser = optimiser
         self._scaler = scaler
 
-    def backward(self, loss: Tensor) -> None:
-        scaled = loss if self._scaler is None else self._scaler.scale(loss)
-        scaled.backward()  # type: ignore[no-untyped-call]
+    def scaled(self, loss: Tensor) -> Tensor:
+        return loss if self._scaler is None else self._scaler.scale(loss)
+
+    def backward(self, loss: Tensor) -> tuple[Mark, Mark] | None:
+        self.scaled(loss).backward()  # type: ignore[no-untyped-call]
+        return None
 
     def update(self) -> None:
-        step(self.optimiser, self._scaler)
+        """With loss scaling, the step is skipped if a gradient overflowed."""
+        if self._scaler is None:
+            self.optimiser.step()
+        else:
+            self._scaler.step(self.optimiser)
+            self._scaler.update()
+        self.optimiser.zero_grad()
 
     def begin_trace(self, timeline: Path) -> None:
         return None
@@ -206,16 +217,6 @@ class _Local:
 
     def close(self) -> None:
         return None
-
-
-def step(optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
-    """With loss scaling, the step is skipped if a gradient overflowed."""
-    if scaler is None:
-        optimiser.step()
-    else:
-        scaler.step(optimiser)
-        scaler.update()
-    optimiser.zero_grad()
 
 
 def dense_view(tensor: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from aiperf.system.processes import threads_that_never_waited
 from aiperf.train.collectives.collective import (
     Joining,
+    LocalExchange,
     Meet,
     Scaler,
     as_bytes,
@@ -59,36 +60,31 @@ def missing(*, on_cuda: bool) -> str | None:
 
 
 def join(joining: Joining) -> Horovod:
-    on_processors = joining.device.type == "cpu"
-    return Horovod(
-        fp16_compression=joining.fp16_compression,
-        meet=joining.meet,
-        on_processors=on_processors,
-        is_traced=joining.is_traced,
-    )
+    return Horovod(joining)
 
 
 class Horovod:
     """Collective (exchange between the ranks of a worker) by Horovod. At most one exists per process."""
 
-    def __init__(self, *, fp16_compression: bool, meet: Meet, on_processors: bool, is_traced: bool = False) -> None:
+    def __init__(self, joining: Joining) -> None:
         import horovod
         import horovod.torch as hvd
 
         self._hvd: Any = hvd
         if hvd.nccl_built():
             lend_the_stream_to_the_exchange(os.environ)
+        on_processors = joining.device.type == "cpu"
         if on_processors:
             os.environ.setdefault("HOROVOD_CYCLE_TIME", CYCLE_MILLISECONDS)
         self._wait = sleep_until_exchanged if on_processors else _no_wait
-        if is_traced:
+        if joining.is_traced:
             _init_with_timeline()
         else:
             hvd.init()
-        self._meet = meet
+        self._meet = joining.meet
         self.rank: int = hvd.rank()
         self.ranks: int = hvd.size()
-        self._compression = _InPlaceFp16 if fp16_compression else _InPlace
+        self._compression = _InPlaceFp16 if joining.fp16_compression else _InPlace
         self.name = f"horovod {horovod.__version__} ({'nccl' if hvd.nccl_built() else 'gloo'})"
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
@@ -179,7 +175,9 @@ def _init_with_timeline() -> None:
         os.setpriority(os.PRIO_PROCESS, thread, 19)
 
 
-class _Overlapped:
+class _Overlapped(LocalExchange):
+    optimiser: Any
+
     def __init__(
         self,
         module: nn.Module,
@@ -189,16 +187,13 @@ class _Overlapped:
         meet: Meet,
         wait: Callable[[Iterable[int]], None],
     ) -> None:
-        self.module = module
-        self.optimiser = optimiser
-        self._scaler = scaler
+        super().__init__(module, optimiser, scaler)
         self._timeline = timeline
         self._meet = meet
         self._wait = wait
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
-        scaled = loss if self._scaler is None else self._scaler.scale(loss)
-        or_rank_failed(scaled.backward)  # gradients are handed to Horovod within it
+        or_rank_failed(self.scaled(loss).backward)  # gradients are handed to Horovod within it
         own = self._timeline.mark()
         self._meet()
         self._wait(handle for handle, _ in self.optimiser._handles.values() if handle is not None)
@@ -207,12 +202,7 @@ class _Overlapped:
 
     def update(self) -> None:
         with self.optimiser.skip_synchronize():
-            if self._scaler is None:
-                self.optimiser.step()
-            else:
-                self._scaler.step(self.optimiser)
-                self._scaler.update()
-        self.optimiser.zero_grad()
+            super().update()
 
     def begin_trace(self, timeline: Path) -> None:
         import horovod.torch as hvd

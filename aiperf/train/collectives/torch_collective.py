@@ -17,12 +17,11 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from aiperf.train.collectives import MeetingPlace, StoreAt
 from aiperf.train.collectives.collective import (
     Joining,
-    Meet,
+    LocalExchange,
     Scaler,
     as_bytes,
     in_one_piece,
     or_rank_failed,
-    step,
 )
 from aiperf.train.device import Mark, Timeline
 from aiperf.train.trainer_config import PEER_SECONDS
@@ -33,34 +32,22 @@ def missing(*, on_cuda: bool) -> str | None:
 
 
 def join(joining: Joining) -> TorchCollective:
-    return TorchCollective(
-        joining.rank,
-        joining.ranks,
-        joining.meeting,
-        joining.device,
-        fp16_compression=joining.fp16_compression,
-        meet=joining.meet,
-    )
+    return TorchCollective(joining)
 
 
 class TorchCollective:
     """Collective (exchange between the ranks of a worker) by torch.distributed. At most one exists per process."""
 
-    def __init__(
-        self, rank: int, ranks: int, meeting: MeetingPlace, device: torch.device, *, fp16_compression: bool, meet: Meet
-    ) -> None:
-        self.rank = rank
-        self.ranks = ranks
-        self._device = device
-        self._fp16 = fp16_compression
-        self._meet = meet
+    def __init__(self, joining: Joining) -> None:
+        self._joined, device = joining, joining.device
+        self.rank, self.ranks = joining.rank, joining.ranks
         exchange = "nccl" if device.type == "cuda" else "gloo"
         self.name = f"torch {torch.__version__.partition('+')[0]} ({exchange})"
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-            store=_store(meeting, ranks),
-            rank=rank,
-            world_size=ranks,
+            store=_store(joining.meeting, joining.ranks),
+            rank=joining.rank,
+            world_size=joining.ranks,
             timeout=timedelta(seconds=PEER_SECONDS),
             device_id=device if device.type == "cuda" else None,
         )
@@ -84,7 +71,7 @@ class TorchCollective:
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
     ) -> _Bucketed:
-        return _Bucketed(module, optimiser, scaler, timeline, self._device, self._meet, fp16=self._fp16)
+        return _Bucketed(module, optimiser, scaler, timeline, self._joined)
 
     def close(self) -> None:
         dist.destroy_process_group()
@@ -92,7 +79,7 @@ class TorchCollective:
     def _together(self, begin: Callable[[], Any]) -> None:
         def act() -> None:
             work = begin()
-            self._meet()
+            self._joined.meet()
             work.wait()
 
         or_rank_failed(act)
@@ -124,62 +111,54 @@ _USUAL_SAMPLE_RATE = 100
 """DDP's own interval of sampled steps."""
 
 
-class _Bucketed:
+class _Bucketed(LocalExchange):
+    module: Any
+
     def __init__(
         self,
         module: nn.Module,
         optimiser: torch.optim.Optimizer,
         scaler: Scaler | None,
         timeline: Timeline,
-        device: torch.device,
-        meet: Meet,
-        *,
-        fp16: bool,
+        joining: Joining,
     ) -> None:
         # no synchronization of its own: values were broadcast before, and running statistics are averaged each epoch
         wrapped = nn.parallel.DistributedDataParallel(
             module,
-            device_ids=[device] if device.type == "cuda" else None,
+            device_ids=[joining.device] if joining.device.type == "cuda" else None,
             **unsynced_buffers(nn.parallel.DistributedDataParallel),
             init_sync=False,
             gradient_as_bucket_view=True,
         )
         self._own = _OwnPass()
-        wrapped.register_comm_hook(dist.group.WORLD, _marking(self._own, timeline, meet, fp16=fp16))
-        self.module: nn.Module = wrapped
-        self._wrapped: Any = wrapped
+        wrapped.register_comm_hook(dist.group.WORLD, _marking(self._own, timeline, joining))
+        super().__init__(wrapped, optimiser, scaler)
         self._traced: dict[str, float] | None = None
         """Seconds by phase of the traced steps. None: steps are not traced."""
-        self.optimiser = optimiser
-        self._scaler = scaler
         self._timeline = timeline
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
-        scaled = loss if self._scaler is None else self._scaler.scale(loss)
-        or_rank_failed(scaled.backward)
+        or_rank_failed(self.scaled(loss).backward)
         return self._own.end, self._timeline.mark()
 
     def update(self) -> None:
-        step(self.optimiser, self._scaler)
+        super().update()
         if self._traced is not None:
-            self._wrapped.logger.set_runtime_stats_and_log()
-            data = self._wrapped._get_ddp_logging_data()  # nanoseconds of this step (torch 2.13)
+            self.module.logger.set_runtime_stats_and_log()
+            data = self.module._get_ddp_logging_data()  # nanoseconds of this step (torch 2.13)
             both = data["backward_compute_comm_overlap_time"]
             alone = data["backward_compute_time"] - both, both, data["backward_comm_time"] - both
             for phase, nanoseconds in zip(PHASES, (data["forward_compute_time"], *alone), strict=True):
                 self._traced[phase] += nanoseconds / 1e9
 
     def begin_trace(self, timeline: Path) -> None:
-        self._wrapped._set_ddp_runtime_logging_sample_rate(1)
+        self.module._set_ddp_runtime_logging_sample_rate(1)
         self._traced = dict.fromkeys(PHASES, 0.0)
 
     def end_trace(self) -> dict[str, float]:
-        self._wrapped._set_ddp_runtime_logging_sample_rate(_USUAL_SAMPLE_RATE)
+        self.module._set_ddp_runtime_logging_sample_rate(_USUAL_SAMPLE_RATE)
         seconds, self._traced = self._traced, None
         return seconds or {}
-
-    def close(self) -> None:
-        return None
 
 
 class _OwnPass:
@@ -189,21 +168,21 @@ class _OwnPass:
 
 
 def _marking(
-    own: _OwnPass, timeline: Timeline, meet: Meet, *, fp16: bool
+    own: _OwnPass, timeline: Timeline, joining: Joining
 ) -> Callable[[Any, GradBucket], torch.futures.Future[Tensor]]:
     """Return the exchange hook of a bucket, which records its time marks.
 
     The hook must not refer to the network, the optimiser or DDP. DDP's C++ side keeps the hook, and Python's garbage
     collector cannot detect that cycle, so the trial's memory would never be freed.
     """
-    hook = default_hooks.fp16_compress_hook if fp16 else default_hooks.allreduce_hook
+    hook = default_hooks.fp16_compress_hook if joining.fp16_compression else default_hooks.allreduce_hook
 
     def marked(state: Any, bucket: GradBucket) -> torch.futures.Future[Tensor]:
         # a bucket is ready with its last gradient. The last bucket's mark is the end of the own backward pass
         own.end = timeline.mark()
         exchanged = hook(state, bucket)
         if bucket.is_last():
-            meet()
+            joining.meet()
         return exchanged
 
     # DDP compares these annotations with its own types, so strings do not match (torch 2.13)

@@ -14,6 +14,9 @@ COMPLETION, CYCLE = "HOROVOD_ENABLE_ASYNC_COMPLETION", "HOROVOD_CYCLE_TIME"
 
 def read_by_init(monkeypatch: pytest.MonkeyPatch, name: str, user: str | None, *, nccl: int) -> str | None:
     """Return the variable that `init` reads, with Horovod's build options replaced, because NCCL is not available."""
+    import torch
+
+    from aiperf.train.collectives.collective import Joining
     from aiperf.train.collectives.horovod_collective import Horovod
 
     found: list[str | None] = []
@@ -27,7 +30,8 @@ def read_by_init(monkeypatch: pytest.MonkeyPatch, name: str, user: str | None, *
     monkeypatch.setattr(hvd, "rank", lambda: 0)
     monkeypatch.setattr(hvd, "size", lambda: 1)
 
-    Horovod(fp16_compression=False, meet=lambda: None, on_processors=not nccl)
+    device = torch.device("cuda" if nccl else "cpu")
+    Horovod(Joining(0, 1, Path(), device, fp16_compression=False, meet=lambda: None))
     return found[0]
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from morphism import Graph
 from morphism.cost import layer_costs
 from morphism.traffic import gradient_sums, layer_traffic
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(msgspec.Struct, frozen=True, rename={"pass_name": "pass", "bytes_moved": "bytes"}):
     """Cost of the forward or backward pass of one network layer, or of all layers of one kind, over a batch."""
 
     kind: str

@@ -19,6 +19,7 @@ import msgspec
 
 from aiperf.bops.coverage import BranchesInMacro, Coverage, records_of
 from aiperf.bops.execute import execute
+from aiperf.bops.result import LineCount, SourceCount
 from aiperf.bops.rules import COMPARE, INCREMENT
 from aiperf.bops.tree import LARGEST, CannotCount, Operator, SourceText, Spot, Tree, read_tree
 from aiperf.given_file import read_json
@@ -33,37 +34,6 @@ _TOOL_SECONDS = 600.0
 _LARGEST_TREE = 4 << 30
 """Bytes of a syntax tree as JSON. Standard headers of C++ give some hundred MB."""
 PACKAGES = "clang-14 llvm-14 libclang-rt-14-dev"
-
-
-@dataclass(frozen=True, slots=True)
-class LineCount:
-    """Executed basic operations (BOPs) of one source line."""
-
-    file: str
-    line: int
-    executions: int
-    """Largest number of executions of an operator of the line."""
-    bops: int
-
-
-@dataclass(frozen=True, slots=True)
-class SourceCount:
-    """Basic operations (BOPs) that one run of a program executed, counted at its source, by operation, function and line."""
-
-    bops: int
-    last_comparisons: int
-    """Comparisons at the end of loops. The paper counts a loop's comparison once per pass only."""
-    bops_paper: int
-    at_least: bool
-    """Library functions without a counted body were called: the program executed more."""
-    upper_bounds: dict[str, str]
-    """Constructs that leave a region early, with their places."""
-    by_operation: dict[str, int]
-    by_function: dict[str, int]
-    by_line: tuple[LineCount, ...]
-    library_calls: dict[str, int | None]
-    """Calls by name. None if the address of the function was passed, since its calls are then unknown."""
-    compiler: str
 
 
 @dataclass(frozen=True, slots=True)

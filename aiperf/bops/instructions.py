@@ -10,9 +10,10 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from aiperf.bops.execute import Failed, execute
 from aiperf.bops.peak import NATIVE, cache_folders, kernel_figure
@@ -40,8 +41,7 @@ class NotMeasured(Exception):
     """Hardware counters that are missing, forbidden for this user, or wrong. The message is the reason for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class InstructionCount:
+class InstructionCount(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of instructions that one run of a program executed at user level, by kind, and its memory traffic."""
 
     instructions: int
@@ -56,7 +56,7 @@ class InstructionCount:
     """Counters that the traffic was read from."""
     by_object: dict[str, int]
     """Instructions by program and library. Empty for hardware counters."""
-    own: int | None
+    own_difference: int | None
     """Equation (3) of the program's own instructions, without libraries. None for hardware counters."""
     notes: tuple[str, ...] = ()
 
@@ -105,7 +105,7 @@ def counted_by_perf(command: Sequence[str], source: Path | None = None) -> Instr
         traffic_bytes=traffic,
         traffic_origin=origin,
         by_object={},
-        own=None,
+        own_difference=None,
         notes=notes,
     )
 
@@ -261,7 +261,7 @@ def counted_by_callgrind(
         traffic_bytes=(totals["ILmr"] + totals["DLmr"] + totals["DLmw"]) * LINE_BYTES,
         traffic_origin="simulated misses of the last cache",
         by_object=dict(Counter({name: costs["Ir"] for name, costs in objects.items()}).most_common()),
-        own=own["Ir"] - own["Bc"] - own["Bi"] - own["Dr"] - own["Dw"],
+        own_difference=own["Ir"] - own["Bc"] - own["Bi"] - own["Dr"] - own["Dw"],
         notes=tuple(notes),
     )
 

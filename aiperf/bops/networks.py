@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from aiperf.accounting import network_roofline
-from aiperf.accounting.network_roofline import Layer
+import msgspec
+from msgspec import to_builtins
+from msgspec.structs import asdict
+
+from aiperf.accounting.network_roofline import Layer, floor, layers
 from aiperf.errors import BadConfiguration
 from aiperf.nearest import nearest
 from aiperf.system.peaks import DataType, memory_bandwidth, table
@@ -16,11 +17,10 @@ from aiperf.train.trainer_config import ELEMENT_BYTES
 from morphism import Graph
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLimits:
+class DeviceLimits(msgspec.Struct, frozen=True):
     """Peak FLOPS and memory bandwidth of one accelerator or processor, the limits of a roofline."""
 
-    name: str
+    device: str
     flops_per_second: float
     memory_bytes_per_second: float
     origin: str
@@ -38,55 +38,56 @@ def device(model: str, precision: DataType) -> DeviceLimits:
     return DeviceLimits(model, flops, bandwidth, "data sheet")
 
 
-def layers(graph: Graph, batch: int, precision: DataType, on: DeviceLimits) -> tuple[Layer, ...]:
-    """Return FLOP, bytes and shortest time in seconds of each network layer over a batch: forward pass, then backward pass."""
-    return network_roofline.layers(
-        graph, batch, ELEMENT_BYTES[precision], on.flops_per_second, on.memory_bytes_per_second
-    )
+class NetworkRoofline(DeviceLimits, frozen=True, kw_only=True, tag_field="kind", tag="network", omit_defaults=True):
+    """Roofline of a network's training step: its layers, their shortest times and, if measured, their times."""
 
+    name: str
+    batch: int
+    precision: DataType
+    layers: tuple[Layer, ...]
+    """Forward pass, then backward pass."""
+    step_seconds: float | None = None
+    measured_seconds: dict[str, float] = {}
+    """By kind and pass, such as 'convolution forward'. Empty without a measurement."""
 
-def by_kind(found: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return the layers summed by kind and pass: FLOP, bytes and shortest times. The sum with the longest time is first."""
-    sums: dict[tuple[str, str], Layer] = {}
-    for each in found:
-        former = sums.get((each.kind, each.pass_name), Layer(each.kind, each.pass_name, 0, 0, 0))
-        sums[each.kind, each.pass_name] = Layer(
-            each.kind,
-            each.pass_name,
-            former.flops + each.flops,
-            former.bytes_moved + each.bytes_moved,
-            former.floor_seconds + each.floor_seconds,
+    @property
+    def kinds(self) -> tuple[Layer, ...]:
+        """Layers summed by kind and pass. The sum with the longest floor is first."""
+        groups: dict[tuple[str, str], list[Layer]] = {}
+        for each in self.layers:
+            groups.setdefault((each.kind, each.pass_name), []).append(each)
+        sums = (
+            Layer(*names, sum(each.flops for each in of), sum(each.bytes_moved for each in of), floor(of)[1])
+            for names, of in groups.items()
         )
-    return tuple(sorted(sums.values(), key=lambda each: -each.floor_seconds))
+        return tuple(sorted(sums, key=lambda each: -each.floor_seconds))
+
+    @property
+    def floor_seconds(self) -> float:
+        return floor(self.layers)[1]
+
+    @property
+    def floor_share(self) -> float:
+        """Share of the floor that arithmetic alone takes."""
+        operations, seconds = floor(self.layers)
+        return operations / self.flops_per_second / seconds
+
+    @property
+    def images_per_second(self) -> float:
+        return self.batch / self.floor_seconds
+
+    def seconds(self, of: Layer) -> float | None:
+        return self.measured_seconds.get(f"{of.kind} {of.pass_name}")
+
+    def as_json(self) -> dict[str, Any]:
+        def layer(each: Layer) -> dict[str, Any]:
+            return {**to_builtins(each), "intensity": each.intensity}
+
+        derived = {name: getattr(self, name) for name in ("floor_seconds", "floor_share", "images_per_second")}
+        layers = {"layers": [*map(layer, self.layers)], "kinds": [*map(layer, self.kinds)]}
+        return {**to_builtins(self), **derived, **layers}
 
 
-def as_json(name: str, graph: Graph, batch: int, precision: DataType, on: DeviceLimits) -> dict[str, Any]:
-    """Return the roofline of a network's training step as the JSON object that --json prints."""
-    found = layers(graph, batch, precision, on)
-    operations, floor = network_roofline.floor(found)
-    return {
-        "kind": "network",
-        "name": name,
-        "batch": batch,
-        "precision": precision,
-        "device": on.name,
-        "origin": on.origin,
-        "flops_per_second": on.flops_per_second,
-        "memory_bytes_per_second": on.memory_bytes_per_second,
-        "layers": [_layer(each) for each in found],
-        "kinds": [_layer(each) for each in by_kind(found)],
-        "floor_seconds": floor,
-        "floor_share": operations / on.flops_per_second / floor,
-        "images_per_second": batch / floor,
-    }
-
-
-def _layer(each: Layer) -> dict[str, Any]:
-    return {
-        "kind": each.kind,
-        "pass": each.pass_name,
-        "flops": each.flops,
-        "bytes": each.bytes_moved,
-        "intensity": each.intensity,
-        "floor_seconds": each.floor_seconds,
-    }
+def network_roofline(name: str, graph: Graph, batch: int, precision: DataType, on: DeviceLimits) -> NetworkRoofline:
+    found = layers(graph, batch, ELEMENT_BYTES[precision], on.flops_per_second, on.memory_bytes_per_second)
+    return NetworkRoofline(**asdict(on), name=name, batch=batch, precision=precision, layers=found)

@@ -6,25 +6,23 @@ import importlib.resources
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Sequence
 
-import msgspec
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from aiperf import units
 from aiperf.bops import roofline
-from aiperf.bops.peak import roofs as roofs_of_peak
+from aiperf.bops.networks import NetworkRoofline
+from aiperf.bops.peak import MachinePeak
+from aiperf.bops.result import ProgramResult
 from aiperf.bops.roofline import Label, Roof, RooflinePoint, labels
 from aiperf.errors import BadConfiguration
-from aiperf.given_file import fault_of, read_json
 from aiperf.page import html, palette
 from aiperf.page.figure import drawn
-from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Part, Section, Table, row_of
+from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Part, Section, Table, measured, row_of
 from aiperf.statistics.difference import change
-from aiperf.statistics.estimate import of_repeats
+from aiperf.statistics.estimate import Estimate, of_repeats
 from aiperf.units import change_interval, duration, share, si
 
 _HEIGHT_INCHES = 5.2
@@ -168,37 +166,29 @@ def roof_table(roofs: Sequence[Roof], unit: str) -> Table:
     return Table("roofs", "Roofs and ceilings", (Column("roof"), Column("figure", True), Column("origin")), rows)
 
 
-def layer_table(network: Mapping[str, Any]) -> Table:
+def layer_table(network: NetworkRoofline) -> Table:
     """Return the table of a network's kinds of layers with operations, bytes, shortest possible times and measured times."""
-    total = network["floor_seconds"]
-    measured = network.get("measured_seconds", {})
+    total = network.floor_seconds
     rows = tuple(
         row_of(
-            each["kind"].replace("_", " "),
-            each["pass"],
-            Cell(si(each["flops"], "FLOP"), each["flops"]),
-            Cell(si(each["bytes"], "B"), each["bytes"]),
-            Cell(f"{each['intensity']:.3g}", each["intensity"]),
-            Cell(duration(each["floor_seconds"]), each["floor_seconds"]),
-            Cell(
-                share(each["floor_seconds"] / total), each["floor_seconds"] / total, bar=each["floor_seconds"] / total
-            ),
-            Cell(_measured(measured, each), None),
+            each.kind.replace("_", " "),
+            each.pass_name,
+            Cell(si(each.flops, "FLOP"), each.flops),
+            Cell(si(each.bytes_moved, "B"), each.bytes_moved),
+            Cell(f"{each.intensity:.3g}", each.intensity),
+            Cell(duration(each.floor_seconds), each.floor_seconds),
+            Cell(share(each.floor_seconds / total), each.floor_seconds / total, bar=each.floor_seconds / total),
+            measured(network.seconds(each), duration),
         )
-        for each in network["kinds"]
+        for each in network.kinds
     )
     names = ("layer", "pass", "operations", "bytes", "FLOP per byte", "floor", "share of the floor", "measured")
     columns = tuple(Column(name, number > 1) for number, name in enumerate(names))
     note = (
-        f"Shortest step {duration(total)}: {network['images_per_second']:,.0f} images/s, of which arithmetic alone takes "
-        f"{share(network['floor_share'])}. Caches are left out. The softmax belongs to the loss."
+        f"Shortest step {duration(total)}: {network.images_per_second:,.0f} images/s, of which arithmetic alone takes "
+        f"{share(network.floor_share)}. Caches are left out. The softmax belongs to the loss."
     )
-    return Table("layers", f"Layers of {network['name']}, batch {network['batch']}", columns, rows, footnote=note)
-
-
-def _measured(measured: Mapping[str, float], each: Mapping[str, Any]) -> str:
-    seconds = measured.get(f"{each['kind']} {each['pass']}")
-    return "—" if seconds is None else duration(seconds)
+    return Table("layers", f"Layers of {network.name}, batch {network.batch}", columns, rows, footnote=note)
 
 
 def page(
@@ -229,105 +219,8 @@ def page(
     return html.page(title, html.header("roofline", title), [shown], "How to read it: docs/bops.md.")
 
 
-Result = Mapping[str, Any]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-_Figure = Annotated[float, msgspec.Meta(ge=1e-9, le=1e24)]
-"""A rate, a time or a ratio above 0."""
-
-
-class _PeakOfResult(msgspec.Struct):
-    model: str
-    cores: Annotated[int, msgspec.Meta(ge=1, le=10**6)]
-    measured: _Figure
-    nominal: _Figure | None
-    per_core: dict[str, _Figure]
-    memory_bytes_per_second: _Figure | None
-    peak_ipc: _Figure | None
-
-    def __post_init__(self) -> None:
-        if "add_64" not in self.per_core:
-            raise ValueError("per_core has no rate of add_64")
-
-
-class _SourceOfResult(msgspec.Struct):
-    bops: _Count
-    at_least: bool
-
-
-class _Seconds(msgspec.Struct):
-    runs: Annotated[list[_Figure], msgspec.Meta(min_length=1)]
-
-
-class _Against(msgspec.Struct):
-    flags: str
-    ratio: _Figure
-    interval: tuple[_Figure, _Figure]
-
-
-class _ProgramResult(msgspec.Struct):
-    """Figures of a program in the output of `bops --json` that the page shows."""
-
-    name: str
-    command: list[str]
-    instructions: _Count | None
-    branches: _Count | None
-    loads: _Count | None
-    stores: _Count | None
-    difference: int | None
-    own_difference: int | None
-    bops: int | None
-    origin: str | None
-    not_measured: str | None
-    by_object: dict[str, _Count]
-    notes: list[str]
-    source: _SourceOfResult | None
-    deviation: float | None
-    seconds: _Seconds
-    load: float
-    bops_per_second: _Figure | None
-    bops_per_second_interval: tuple[_Figure, _Figure] | None
-    efficiency: _Figure | None
-    traffic_bytes: Annotated[float, msgspec.Meta(ge=0, le=1e24)] | None
-    traffic_origin: str | None
-    intensity: _Figure | None
-    peak: _PeakOfResult | None
-    read_seconds: float = 0.0
-    against: _Against | None = None
-
-    def __post_init__(self) -> None:
-        counts = (self.branches, self.loads, self.stores, self.difference)
-        if self.instructions is not None and None in counts:
-            raise ValueError("instructions without branches, loads, stores and difference")
-        if self.bops_per_second is not None and self.bops_per_second_interval is None:
-            raise ValueError("bops_per_second without its interval")
-
-
-def read_result(path: Path) -> Result | None:
-    """Return the result of a program from the output of `bops --json` in the file `path`. None for another file."""
-    rule = "a result of `bops` is its output with --json"
-    try:
-        content = read_json(path, rule, dict[str, Any])
-    except BadConfiguration:
-        return None
-    if content.get("kind") != "program":
-        return None
-    try:
-        msgspec.convert(content, _ProgramResult)
-    except msgspec.ValidationError as error:
-        raise fault_of(path, rule, "write it again with `bops`")(f"has other content ({error})") from error
-    return content
-
-
 LEAST_DRAWN_INTENSITY = 1e-3
 """Least operations per byte of a layer in the picture. Layers below it are listed in the table only."""
-
-
-def point(result: Result) -> RooflinePoint | None:
-    """Return the point of a measured program in the picture: rate over intensity. None without operations or memory traffic."""
-    if result["bops_per_second"] is None or result["intensity"] is None:
-        return None
-    low, high = result["bops_per_second_interval"]
-    return RooflinePoint(result["name"], result["intensity"], result["bops_per_second"], (low, high))
 
 
 def added_roof(text: str) -> Roof:
@@ -354,7 +247,7 @@ def added_roof(text: str) -> Roof:
     return Roof(name, value, "given", figure.endswith("B/s"))
 
 
-def added_ceiling(text: str, peak: Result) -> Roof:
+def added_ceiling(text: str, peak: MachinePeak) -> Roof:
     """Return the upper limit that the text NAME=PORTS,IPC,SIMD of --ceiling describes, in operations per second.
 
     It is peak × PORTS × IPC ÷ peak IPC × SIMD, equation (8). PORTS is the share of the execution ports, 0..1.
@@ -373,12 +266,12 @@ def added_ceiling(text: str, peak: Result) -> Roof:
             f"--ceiling is NAME=PORT EFFICIENCY,IPC,SIMD SCALE, numbers above 0, but found {text!r}: write for example "
             "ILP=0.5,2,1"
         )
-    if peak["peak_ipc"] is None:
+    if peak.peak_ipc is None:
         raise BadConfiguration(
-            f"a ceiling needs the peak IPC, but found no {peak['model']!r} in processors.json: use --roof"
+            f"a ceiling needs the peak IPC, but found no {peak.model!r} in processors.json: use --roof"
         )
-    figure = roofline.ceiling(peak["measured"], ports, ipc, peak["peak_ipc"], simd)
-    origin = f"peak measured × ports {ports:g} × IPC {ipc:g} ÷ {peak['peak_ipc']:g} × SIMD {simd:g}, given"
+    figure = roofline.ceiling(peak.measured, ports, ipc, peak.peak_ipc, simd)
+    origin = f"peak measured × ports {ports:g} × IPC {ipc:g} ÷ {peak.peak_ipc:g} × SIMD {simd:g}, given"
     return Roof(name, figure, origin)
 
 
@@ -395,51 +288,46 @@ def published(names: Sequence[str]) -> list[RooflinePoint]:
     ]
 
 
-def program_lines(result: Result) -> list[str]:
+def program_lines(result: ProgramResult) -> list[str]:
     """Return the result of a measured program as lines of text: counts, rate, intensity, and its bottleneck under each peak."""
-    source, deviation = result["source"], result["deviation"]
-    lines = [f"{result['name']}: {' '.join(result['command'])}"]
+    source, deviation = result.source, result.deviation
+    lines = [f"{result.name}: {' '.join(result.command)}"]
     if source is not None:
-        least = "at least " if source["at_least"] else ""
-        lines.append(f"source count: {least}{source['bops']:,} BOPs")
-    if result["not_measured"]:
-        lines.append(f"hardware counters: {result['not_measured']}")
-    if result["instructions"] is not None:
-        difference = f"{result['difference']:,}" + (" (negative, so no count)" if result["bops"] is None else "")
+        least = "at least " if source.at_least else ""
+        lines.append(f"source count: {least}{source.bops:,} BOPs")
+    if result.not_measured:
+        lines.append(f"hardware counters: {result.not_measured}")
+    if result.instructions is not None:
+        difference = f"{result.difference:,}" + (" (negative, so no count)" if result.bops is None else "")
         lines.append(
-            f"equation (3), {result['origin']}: {result['instructions']:,} instructions − {result['branches']:,} branches − "
-            f"{result['loads']:,} loads − {result['stores']:,} stores = {difference}"
-            + (
-                ""
-                if result["own_difference"] is None
-                else f", {result['own_difference']:,} of them in the program itself"
-            )
+            f"equation (3), {result.origin}: {result.instructions:,} instructions − {result.branches:,} branches − "
+            f"{result.loads:,} loads − {result.stores:,} stores = {difference}"
+            + ("" if result.own_difference is None else f", {result.own_difference:,} of them in the program itself")
             + ("" if deviation is None else f", {units.change(deviation)} against the source")
         )
         lines.append(
             "  instructions by object: "
-            + ", ".join(f"{name} {number:,}" for name, number in list(result["by_object"].items())[:6])
+            + ", ".join(f"{name} {number:,}" for name, number in list(result.by_object.items())[:6])
         )
-    lines += [f"note: {note}" for note in result["notes"]]
-    if result["bops_per_second"] is not None:
-        low, high = result["bops_per_second_interval"]
-        efficiency = "" if result["efficiency"] is None else f", {share(result['efficiency'])} of the measured peak"
+    lines += [f"note: {note}" for note in result.notes]
+    if result.bops_per_second is not None and result.bops_per_second_interval is not None:
+        low, high = result.bops_per_second_interval
+        efficiency = "" if result.efficiency is None else f", {share(result.efficiency)} of the measured peak"
         lines.append(
-            f"{si(result['bops_per_second'], 'BOPS')} (95 % {si(low, 'BOPS')} to {si(high, 'BOPS')}; "
-            f"{len(result['seconds']['runs'])} runs, load {result['load']:.1f}){efficiency}"
+            f"{si(result.bops_per_second, 'BOPS')} (95 % {si(low, 'BOPS')} to {si(high, 'BOPS')}; "
+            f"{len(result.seconds.runs)} runs, load {result.load:.1f}){efficiency}"
         )
-    if "read_seconds" in result:
-        lines.append(f"of this, reading took {result['read_seconds']:.3f} s")
-    if "against" in result:
-        against = result["against"]
-        interval = change_interval(against["interval"][0] - 1, against["interval"][1] - 1)
-        lines.append(f"time with {against['flags']} ÷ time: {against['ratio']:.3f} ({interval}), interleaved pairs")
-    own = point(result)
-    if own is None or result["peak"] is None:
+    if result.read_seconds is not None:
+        lines.append(f"of this, reading took {result.read_seconds:.3f} s")
+    if (against := result.against) is not None:
+        interval = change_interval(against.interval[0] - 1, against.interval[1] - 1)
+        lines.append(f"time with {against.flags} ÷ time: {against.ratio:.3f} ({interval}), interleaved pairs")
+    own = result.point
+    if own is None or result.peak is None or result.traffic_bytes is None:
         return [*lines, "no point in the roofline: without memory traffic there is no intensity"]
-    roofs = roofs_of_peak(result["peak"])
+    roofs = result.peak.roofs
     lines.append(
-        f"intensity {own.intensity:.3g} BOP per byte (traffic {si(result['traffic_bytes'], 'B')}, {result['traffic_origin']})"
+        f"intensity {own.intensity:.3g} BOP per byte (traffic {si(result.traffic_bytes, 'B')}, {result.traffic_origin})"
     )
     for label in roofline.labels([own], roofs):
         lines.append(
@@ -448,68 +336,65 @@ def program_lines(result: Result) -> list[str]:
     return lines
 
 
-def compared(results: Sequence[Result]) -> list[str]:
+def compared(results: Sequence[ProgramResult]) -> list[str]:
     """Return a line of text for each two consecutive results of one program: ratio of rates second ÷ first, with 95 % interval.
 
     `results`: JSON objects that `bops --json` prints for programs. Pairs without both rates are left out.
     """
     lines = []
     for first, second in itertools.pairwise(results):
-        if first["name"] == second["name"] and first["bops_per_second"] and second["bops_per_second"]:
-            rates = [[1 / each for each in result["seconds"]["runs"]] for result in (first, second)]
-            scaled = [result["bops_per_second"] for result in (first, second)]
-            found = change(scaled[0], scaled[1], *(_scaled(each, to) for each, to in zip(rates, scaled, strict=True)))
+        one, other = first.bops_per_second, second.bops_per_second
+        if first.name == second.name and one and other:
+            found = change(one, other, _rates(first.seconds.runs, one), _rates(second.seconds.runs, other))
             if found is not None and found.interval is not None:
                 lines.append(
-                    f"{first['name']}: second ÷ first {1 + found.relative:.3f} ({change_interval(*found.interval)})"
+                    f"{first.name}: second ÷ first {1 + found.relative:.3f} ({change_interval(*found.interval)})"
                 )
     return lines
 
 
-def _scaled(rates: Sequence[float], to: float) -> Any:
-    middle = sum(rates) / len(rates)
-    return of_repeats([each / middle * to for each in rates])
+def _rates(runs: Sequence[float], mean: float) -> Estimate | None:
+    middle = sum(1 / each for each in runs) / len(runs)
+    return of_repeats([mean / each / middle for each in runs])
 
 
-def program_page(results: Sequence[Result], extra: Sequence[Roof], published_points: Sequence[RooflinePoint]) -> str:
+def program_page(
+    results: Sequence[ProgramResult], extra: Sequence[Roof], published_points: Sequence[RooflinePoint]
+) -> str:
     """Return the roofline page of measured programs as the text of an HTML file."""
-    points = [each for each in map(point, results) if each is not None]
-    peaks = [result["peak"] for result in results if result["peak"] is not None]
-    roofs = [*(roofs_of_peak(peaks[0]) if peaks else ()), *extra]
+    points = [each for each in (result.point for result in results) if each is not None]
+    peaks = [result.peak for result in results if result.peak is not None]
+    roofs = [*(peaks[0].roofs if peaks else ()), *extra]
     remarks = [line for result in results for line in program_lines(result)] + compared(results)
-    title = f"Roofline of {', '.join(dict.fromkeys(result['name'] for result in results))}"
+    title = f"Roofline of {', '.join(dict.fromkeys(result.name for result in results))}"
     if peaks:
-        title += f" on {peaks[0]['model']}, {peaks[0]['cores']} cores"
+        title += f" on {peaks[0].model}, {peaks[0].cores} cores"
     return page(title, [*published_points, *points], roofs, "BOP", remarks)
 
 
-def network_page(result: Result) -> str:
+def network_page(network: NetworkRoofline) -> str:
     """Return the roofline page of a network as the text of an HTML file, with one point per kind of layer and pass."""
-    measured = result.get("measured_seconds", {})
     points = []
-    for each in result["kinds"]:
-        seconds = measured.get(f"{each['kind']} {each['pass']}", each["floor_seconds"])
-        if each["intensity"] >= LEAST_DRAWN_INTENSITY and seconds:
-            points.append(
-                RooflinePoint(
-                    f"{each['kind'].replace('_', ' ')}, {each['pass']}", each["intensity"], each["flops"] / seconds
-                )
-            )
+    for each in network.kinds:
+        seconds = network.seconds(each) or each.floor_seconds
+        if each.intensity >= LEAST_DRAWN_INTENSITY:
+            name = f"{each.kind.replace('_', ' ')}, {each.pass_name}"
+            points.append(RooflinePoint(name, each.intensity, each.flops / seconds))
     roofs = (
-        Roof(f"{result['precision']} peak", result["flops_per_second"], result["origin"]),
-        Roof("memory", result["memory_bytes_per_second"], result["origin"], is_memory=True),
+        Roof(f"{network.precision} peak", network.flops_per_second, network.origin),
+        Roof("memory", network.memory_bytes_per_second, network.origin, is_memory=True),
     )
-    title = f"Roofline of {result['name']}, batch {result['batch']}, on {result['device']}"
-    remark = (
-        "A point is at the floor of its layers." if not measured else "A point is at the measured time of its layers."
-    )
-    remarks = [remark]
-    if measured:
-        others = {name: seconds for name, seconds in measured.items() if name.partition(" ")[0] not in _kinds(result)}
-        lines = ", ".join(f"{name.replace('_', ' ')} {duration(seconds)}" for name, seconds in others.items())
-        remarks.append(f"Measured step {duration(result['step_seconds'])}. Of it outside of the rows above: {lines}.")
-    return page(title, points, roofs, "FLOP", remarks, [layer_table(result)])
-
-
-def _kinds(result: Result) -> set[str]:
-    return {each["kind"] for each in result["kinds"]}
+    title = f"Roofline of {network.name}, batch {network.batch}, on {network.device}"
+    remarks = ["A point is at the floor of its layers."]
+    if network.step_seconds is not None:
+        shown = {each.kind for each in network.kinds}
+        others = ", ".join(
+            f"{name.replace('_', ' ')} {duration(seconds)}"
+            for name, seconds in network.measured_seconds.items()
+            if name.partition(" ")[0] not in shown
+        )
+        remarks = [
+            "A point is at the measured time of its layers.",
+            f"Measured step {duration(network.step_seconds)}. Of it outside of the rows above: {others}.",
+        ]
+    return page(title, points, roofs, "FLOP", remarks, [layer_table(network)])

@@ -6,11 +6,12 @@ import importlib.resources
 import json
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from aiperf.bops import roofline
 from aiperf.errors import BadConfiguration
@@ -62,28 +63,48 @@ class Processor:
         return None if self.fma_ports is None else 2 * self.fma_ports * self.bits / 32 * clock_hertz * cores
 
 
-@dataclass(frozen=True, slots=True)
-class MachinePeak:
+PositiveRate = Annotated[float, msgspec.Meta(ge=1e-9, le=1e24)]
+"""A rate, a time or a ratio above 0."""
+
+
+class MachinePeak(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="peak"):
+    """Peaks of one machine: the output of `bops peak --json`."""
+
     model: str
-    cores: int
-    clock_hertz: float
-    adds_per_cycle: float
+    cores: Annotated[int, msgspec.Meta(ge=1, le=10**6)]
+    clock_hertz: PositiveRate
+    adds_per_cycle: PositiveRate
     """Largest measured 64-bit integer adds per cycle of one core, in vectors."""
-    nominal: float | None
+    nominal: PositiveRate | None
     """Adds per second by equation (4) with the measured clock. None if the processor is not in processors.json."""
-    measured: float
-    per_core: dict[str, float]
+    measured: PositiveRate
+    per_core: dict[str, PositiveRate]
     """Operations per second of one core by kind of burst."""
-    memory_bytes_per_second: float | None
+    memory_bytes_per_second: PositiveRate | None
     """Memory bandwidth by STREAM triad on all cores. None if it was not measured."""
     array_bytes: int | None
-    peak_ipc: float | None
+    peak_ipc: PositiveRate | None
     source: str
     load: float
     """Load average of the last minute when the measurement began: processes that ran or waited for a processor."""
     notes: tuple[str, ...]
-    fma_nominal: float | None = None
+    fma_nominal: PositiveRate | None = None
     """FP32 FLOPS of fused multiply-adds on all cores by the processor's family, with the measured clock. None if unknown."""
+
+    def __post_init__(self) -> None:
+        if "add_64" not in self.per_core:
+            raise ValueError("per_core has no rate of add_64")
+
+    @property
+    def roofs(self) -> tuple[roofline.Roof, ...]:
+        """Adds per second of all cores in vectors, measured and nominal, those of scalar instructions, and the bandwidth."""
+        found = [roofline.Roof("integer adds", self.measured, "measured")]
+        if self.nominal is not None:
+            found.append(roofline.Roof("integer adds, nominal", self.nominal, "data sheet"))
+        found.append(roofline.Roof("scalar adds", self.per_core["add_64"] * self.cores, "measured"))
+        if self.memory_bytes_per_second is not None:
+            found.append(roofline.Roof("STREAM triad", self.memory_bytes_per_second, "measured", is_memory=True))
+        return tuple(found)
 
 
 @cache
@@ -193,21 +214,3 @@ def _lines(path: Path, *words: str) -> list[str]:
             "leave the bandwidth out with --no-memory"
         )
     return ended.output.splitlines()
-
-
-def roofs(peak: MachinePeak | Mapping[str, Any]) -> tuple[roofline.Roof, ...]:
-    """Return the upper limits (roofs) for a roofline picture: adds per second of all cores, and memory bandwidth if measured.
-
-    The adds are those of vectors as measured and, if known, nominal, and those of scalar instructions.
-    `peak`: measured peak, or its JSON object.
-    """
-    values = (
-        peak if isinstance(peak, Mapping) else {name: getattr(peak, name) for name in MachinePeak.__dataclass_fields__}
-    )
-    found = [roofline.Roof("integer adds", values["measured"], "measured")]
-    if values["nominal"] is not None:
-        found.append(roofline.Roof("integer adds, nominal", values["nominal"], "data sheet"))
-    found.append(roofline.Roof("scalar adds", values["per_core"]["add_64"] * values["cores"], "measured"))
-    if values["memory_bytes_per_second"] is not None:
-        found.append(roofline.Roof("STREAM triad", values["memory_bytes_per_second"], "measured", is_memory=True))
-    return tuple(found)

@@ -10,14 +10,16 @@ import shlex
 import shutil
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from aiperf.bops.count import SourceCount, count_sources
+import msgspec
+
+from aiperf.bops.count import count_sources
 from aiperf.bops.execute import execute
 from aiperf.bops.instructions import InstructionCount, NotMeasured, counted_by_callgrind, counted_by_perf
 from aiperf.bops.peak import NATIVE, MachinePeak, own_cores
+from aiperf.bops.result import Against, ProgramResult, SourceCount, Times
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
 from aiperf.programs import ask
@@ -26,27 +28,15 @@ from aiperf.system.control_groups import available_bytes
 
 LEAST_REPEATS = 10
 _LONGEST_SECONDS = 3600.0
-GREP_EXPRESSION = "a+b|^q.*x$"
+_HOTTEST_LINES = 40
 _SIZES = {"sort": 1_000_000, "grep": 16_000_000, "wordcount": 16_000_000}
 _BYTES_PER_RECORD = 14
 _SORT_BYTES = 24
 """Memory per record: the numbers, a copy while the array grows, and the merged array."""
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Wall times in seconds of separate runs of a program, with median and interval."""
-
-    seconds: tuple[float, ...]
-    median: float
-    interval: tuple[float, float]
-    """95 % interval of the mean in seconds."""
-    load: float
-    """Load average of the last minute before the first run: processes that ran or waited for a processor."""
-
-
-def times(measure: Callable[[], float], repeats: int) -> Times:
-    """Measure the wall times of separate runs of a program, in seconds, with median and 95 % interval of the mean."""
+def times(measure: Callable[[], float], repeats: int) -> tuple[Times, float]:
+    """Measure separate runs of a program. Return their times, and the load average of the last minute before them."""
     if repeats < LEAST_REPEATS:
         raise BadConfiguration(
             f"a rate is measured in at least {LEAST_REPEATS} runs, but found --repeat {repeats}: raise it"
@@ -55,7 +45,7 @@ def times(measure: Callable[[], float], repeats: int) -> Times:
     seconds = tuple(measure() for _ in range(repeats))
     estimate = of_repeats(seconds)
     assert estimate is not None
-    return Times(seconds, statistics.median(seconds), estimate.interval, load)
+    return Times(seconds, statistics.median(seconds), estimate.interval), load
 
 
 def ratio(first: Sequence[float], second: Sequence[float]) -> tuple[float, tuple[float, float]]:
@@ -80,61 +70,42 @@ def instruction_count(
 def result(
     name: str,
     command: Sequence[str],
-    timed: Times,
+    timed: tuple[Times, float],
     counted: InstructionCount | None,
     reason: str,
     source: SourceCount | None,
     peak: MachinePeak | None,
-) -> dict[str, Any]:
-    """Return the result of a measured program as the JSON object that --json prints: counts, times, rate, intensity and peak.
-
-    The operations are those of the source count, or without one those of equation (3). A figure that is not known is None.
-
-    Args:
-        name: name of the program.
-        command: program and its arguments.
-        timed: times of its runs.
-        counted: numbers of instructions. None if they were not counted.
-        reason: reason as text if hardware counters did not count. '' if they did.
-        source: operations counted at the source. None without a source count.
-        peak: measured peak of this machine. None if it was not measured.
-    """
+) -> ProgramResult:
+    """`timed`: times, and the load before them. `reason`: why hardware counters did not count, '' if they did."""
+    seconds, load = timed
     by_instructions = None if counted is None else counted.bops
     operations = source.bops if source is not None else by_instructions
     traffic = None if counted is None else counted.traffic_bytes
-    per_second = None if operations is None else operations / timed.median
-    slowest, fastest = timed.interval[1], max(timed.interval[0], min(timed.seconds) / 2)
+    per_second = operations / seconds.median if operations else None
+    slowest, fastest = seconds.interval[1], max(seconds.interval[0], min(seconds.runs) / 2)
     deviation = None
     if source is not None and counted is not None and source.bops:
-        deviation = (counted.difference if counted.own is None else counted.own) / source.bops - 1
-    return {
-        "kind": "program",
-        "name": name,
-        "command": list(command),
-        **{
-            each: getattr(counted, each, None) for each in ("instructions", "branches", "loads", "stores", "difference")
-        },
-        "own_difference": getattr(counted, "own", None),
-        "bops": by_instructions,
-        "origin": reason if counted is None else counted.origin,
-        "not_measured": reason,
-        "by_object": {} if counted is None else counted.by_object,
-        "notes": [] if counted is None else list(counted.notes),
-        "source_bops": None if source is None else source.bops,
-        "source": None
-        if source is None
-        else {**asdict(source), "by_line": [asdict(each) for each in source.by_line[:40]]},
-        "deviation": deviation,
-        "seconds": {"runs": timed.seconds, "median": timed.median, "interval": timed.interval},
-        "load": timed.load,
-        "bops_per_second": per_second,
-        "bops_per_second_interval": None if operations is None else [operations / slowest, operations / fastest],
-        "efficiency": None if per_second is None or peak is None else per_second / peak.measured,
-        "traffic_bytes": traffic,
-        "traffic_origin": getattr(counted, "traffic_origin", None),
-        "intensity": operations / traffic if operations is not None and traffic else None,
-        "peak": None if peak is None else asdict(peak),
-    }
+        own = counted.difference if counted.own_difference is None else counted.own_difference
+        deviation = own / source.bops - 1
+    unknown = dict.fromkeys(InstructionCount.__struct_fields__) | {"origin": reason, "by_object": {}, "notes": ()}
+    return ProgramResult(
+        **(unknown if counted is None else msgspec.structs.asdict(counted)),
+        difference=None if counted is None else counted.difference,
+        bops=by_instructions,
+        name=name,
+        command=tuple(command),
+        not_measured=reason,
+        source_bops=None if source is None else source.bops,
+        source=None if source is None else msgspec.structs.replace(source, by_line=source.by_line[:_HOTTEST_LINES]),
+        deviation=deviation,
+        seconds=seconds,
+        load=load,
+        bops_per_second=per_second,
+        bops_per_second_interval=(operations / slowest, operations / fastest) if operations else None,
+        efficiency=None if per_second is None or peak is None else per_second / peak.measured,
+        intensity=operations / traffic if operations and traffic else None,
+        peak=peak,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +172,7 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
     return Tool(name, (expression, str(path)) if name == "grep" else (str(path),), chosen)
 
 
-def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, peak: MachinePeak) -> dict[str, Any]:
-    """Build and measure a measuring program, and return the JSON object of its result: BOPs, times, rate, memory traffic."""
+def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, peak: MachinePeak) -> ProgramResult:
     path = chosen.built(*shlex.split(flags))
     command = [str(path), *chosen.words]
     pairs: list[float] = []
@@ -217,12 +187,10 @@ def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, pe
     timed = times(measure, repeats)
     counted, reason = instruction_count(command, chosen.launch, simulate=True)
     found = result(chosen.name, command, timed, counted, reason, chosen.source_count(*shlex.split(flags)), peak)
-    found["ranks"] = chosen.ranks
-    found["read_seconds"] = chosen.read_seconds(path)
-    if pairs:
-        value, interval = ratio(pairs, timed.seconds)
-        found["against"] = {"flags": against, "seconds": pairs, "ratio": value, "interval": interval}
-    return found
+    compared = None
+    if against is not None:
+        compared = Against(against, tuple(pairs), *ratio(pairs, timed[0].runs))
+    return msgspec.structs.replace(found, ranks=chosen.ranks, read_seconds=chosen.read_seconds(path), against=compared)
 
 
 def _mpi_flags() -> list[str]:

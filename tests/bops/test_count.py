@@ -14,7 +14,6 @@ pytest.importorskip("clang.cindex", reason="libclang is not installed (pip insta
 
 from aiperf.bops import count
 from aiperf.bops.count import (
-    SourceCount,
     annotated,
     build,
     combine,
@@ -25,6 +24,7 @@ from aiperf.bops.count import (
 )
 from aiperf.bops.coverage import Coverage
 from aiperf.bops.execute import Failed
+from aiperf.bops.result import SourceCount
 from aiperf.bops.tree import CannotCount, SourceText, Tree, read_tree
 from tests.bops.random_programs import source as random_source
 

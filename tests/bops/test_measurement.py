@@ -151,7 +151,7 @@ def test_equation_3_of_the_papers_loop_is_far_from_its_source(tmp_path: Path) ->
     assert found["-O0"].difference == pytest.approx(303, abs=10)
     assert found["-O1"].difference == pytest.approx(202, abs=10)
     assert {each.origin for each in found.values()} == {"simulated by callgrind"}
-    assert all(each.own == each.difference for each in found.values())
+    assert all(each.own_difference == each.difference for each in found.values())
     if found["-O2"].difference < 0:  # a compiler that writes `rep stos`
         assert found["-O2"].bops is None
 

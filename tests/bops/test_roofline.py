@@ -6,12 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from aiperf.__main__ import main as command_line
 from aiperf.bops import networks, roofline
 from aiperf.bops.page import added_ceiling, added_roof, compared, program_page, published
-from aiperf.bops.peak import processor_of, processors
+from aiperf.bops.peak import MachinePeak, processor_of, processors
+from aiperf.bops.result import ProgramResult, read_result
 from aiperf.bops.roofline import Roof, RooflinePoint
 from aiperf.bops.rules import table as rules_table
 from aiperf.cli.arguments import execute as carry_out
@@ -94,20 +96,24 @@ def test_efficiencies_of_table_10_differ_from_the_printed() -> None:
     assert pytest.approx(1.3, abs=0.02) == 12.2 / 9.3  # GB/s of RankServ in Table 14, printed: 0.2
 
 
+def resnet50(model: str = "NVIDIA A100-SXM4-80GB") -> networks.NetworkRoofline:
+    return networks.network_roofline(
+        "resnet50_v1_5", start("resnet50_v1_5"), 256, "bf16", networks.device(model, "bf16")
+    )
+
+
 @pytest.mark.parametrize(
     ("model", "milliseconds", "share"), [("NVIDIA A100-SXM4-80GB", 68.75, 29.2), ("NVIDIA H200", 27.61, 22.9)]
 )
 def test_floor_of_a_step_of_resnet50(model: str, milliseconds: float, share: float) -> None:
-    found = networks.as_json("resnet50_v1_5", start("resnet50_v1_5"), 256, "bf16", networks.device(model, "bf16"))
+    found = resnet50(model)
 
-    assert found["floor_seconds"] * 1e3 == pytest.approx(milliseconds, abs=0.005)
-    assert found["floor_share"] * 100 == pytest.approx(share, abs=0.05)
+    assert found.floor_seconds * 1e3 == pytest.approx(milliseconds, abs=0.005)
+    assert found.floor_share * 100 == pytest.approx(share, abs=0.05)
 
 
 def test_intensities_of_the_kinds_of_layers() -> None:
-    on = networks.device("NVIDIA A100-SXM4-80GB", "bf16")
-    found = networks.by_kind(networks.layers(start("resnet50_v1_5"), 256, "bf16", on))
-    forward = {each.kind: each.intensity for each in found if each.pass_name == "forward"}
+    forward = {each.kind: each.intensity for each in resnet50().kinds if each.pass_name == "forward"}
 
     assert forward["convolution"] == pytest.approx(186.9, abs=0.05)
     assert forward["batch_normalisation"] == pytest.approx(1.167, abs=0.001)
@@ -117,13 +123,9 @@ def test_intensities_of_the_kinds_of_layers() -> None:
 def test_convolutions_right_of_the_ridge() -> None:
     shares = {}
     for model in ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"):
-        on = networks.device(model, "bf16")
-        ridge = roofline.ridge(on.flops_per_second, on.memory_bytes_per_second)
-        convolutions = [
-            each
-            for each in networks.layers(start("resnet50_v1_5"), 256, "bf16", on)
-            if (each.kind, each.pass_name) == ("convolution", "forward")
-        ]
+        found = resnet50(model)
+        ridge = roofline.ridge(found.flops_per_second, found.memory_bytes_per_second)
+        convolutions = [each for each in found.layers if (each.kind, each.pass_name) == ("convolution", "forward")]
         right = sum(each.flops for each in convolutions if each.intensity >= ridge)
         shares[model] = round(100 * right / sum(each.flops for each in convolutions))
 
@@ -133,9 +135,9 @@ def test_convolutions_right_of_the_ridge() -> None:
 @pytest.mark.parametrize("name", ["resnet20", "resnet50_v1_5", "digits_small"])
 def test_operations_of_the_layers_add_up_to_flops(name: str) -> None:
     graph = start(name)
-    layers = networks.layers(graph, 1, "fp32", networks.DeviceLimits("any", 1e12, 1e11, "given"))
+    found = networks.network_roofline(name, graph, 1, "fp32", networks.DeviceLimits("any", 1e12, 1e11, "given"))
 
-    assert sum(each.flops for each in layers) == cost(graph).training_flops
+    assert sum(each.flops for each in found.layers) == cost(graph).training_flops
 
 
 def test_unknown_device_names_the_known_ones() -> None:
@@ -157,20 +159,29 @@ def test_every_rule_and_every_processor_has_a_source() -> None:
     assert all(len(row.source) > 20 for row in processors())
 
 
-def result(name: str, intensity: float | None, seconds: float) -> dict[str, object]:
-    peak = {
-        "model": "E5645", "cores": 6, "measured": 86.4e9, "nominal": 86.4e9, "per_core": {"add_64": 7e9}, "peak_ipc": 4,
-        "memory_bytes_per_second": 13.2e9,
+def peak(**changes: object) -> MachinePeak:
+    values = {
+        "model": "E5645", "cores": 6, "clock_hertz": 2.4e9, "adds_per_cycle": 6, "measured": 86.4e9, "nominal": 86.4e9,
+        "per_core": {"add_64": 7e9}, "peak_ipc": 4, "memory_bytes_per_second": 13.2e9, "array_bytes": 1 << 27,
+        "source": "Table 8", "load": 0.1, "notes": [],
     }  # fmt: skip
-    runs = [seconds * (1 + each / 100) for each in range(10)]
-    return {
+    return msgspec.convert({**values, **changes}, MachinePeak)
+
+
+def result(name: str, intensity: float | None, seconds: float, on: MachinePeak | None = None) -> ProgramResult:
+    values = {
         "kind": "program", "name": name, "command": [name], "source": None, "deviation": None, "not_measured": "",
-        "instructions": None, "notes": [], "bops_per_second": 1e9 / seconds,
+        "instructions": None, "branches": None, "loads": None, "stores": None, "difference": None, "own_difference": None,
+        "bops": None, "by_object": {}, "notes": [], "bops_per_second": 1e9 / seconds,
         "bops_per_second_interval": [0.9e9 / seconds, 1.1e9 / seconds],
         "efficiency": 0.1, "intensity": intensity, "traffic_bytes": 10,
-        "traffic_origin": "simulated misses of the last cache", "origin": "simulated by callgrind", "peak": peak,
-        "seconds": {"runs": runs, "median": seconds}, "load": 0.1,
+        "traffic_origin": "simulated misses of the last cache", "origin": "simulated by callgrind",
+        "peak": msgspec.to_builtins(on or peak()), "load": 0.1,
+        "seconds": {
+            "runs": [seconds * (1 + each / 100) for each in range(10)], "median": seconds, "interval": [seconds, seconds]
+        },
     }  # fmt: skip
+    return msgspec.convert(values, ProgramResult)
 
 
 def test_page_has_a_label_for_each_point_and_roof() -> None:
@@ -185,6 +196,14 @@ def test_page_has_a_label_for_each_point_and_roof() -> None:
         assert words in page
 
 
+def test_written_result_is_read_as_the_same_result(tmp_path: Path) -> None:
+    written = result("Sort", 11.7, 1.0)
+    file = tmp_path / "sort.json"
+    file.write_text(json.dumps(msgspec.to_builtins(written)))
+
+    assert read_result(file) == written
+
+
 def test_result_without_traffic_has_no_point() -> None:
     page = program_page([result("Sort", None, 1.0)], [], [])
 
@@ -193,7 +212,7 @@ def test_result_without_traffic_has_no_point() -> None:
 
 
 def test_two_results_of_one_program_have_a_ratio_with_interval() -> None:
-    (line,) = compared([json.loads(json.dumps(result("Sort", 11.7, seconds))) for seconds in (2.0, 1.0)])
+    (line,) = compared([result("Sort", 11.7, seconds) for seconds in (2.0, 1.0)])
 
     assert line.startswith("Sort: second ÷ first 2.000 (")
 
@@ -207,7 +226,7 @@ def test_roof_without_a_positive_figure_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["ILP", "=0.5,2,1", "ILP=0.5,2", "ILP=0,2,1", "ILP=nan,2,1"])
 def test_ceiling_without_three_positive_figures_is_refused(text: str) -> None:
     with pytest.raises(BadConfiguration, match="numbers above 0"):
-        added_ceiling(text, {"peak_ipc": 4, "measured": 1e9, "model": "a"})
+        added_ceiling(text, peak())
 
 
 @pytest.mark.parametrize("content", ["no JSON", "{}", '{"per_core": {"fma_fp32": 1e9}, "cores": 2, "model": "a"}'])

@@ -6,9 +6,10 @@ import argparse
 import json
 import shlex
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
@@ -18,8 +19,8 @@ from aiperf.files import given_path
 from aiperf.units import duration, share, si, size
 
 if TYPE_CHECKING:
-    from aiperf.bops.count import SourceCount
     from aiperf.bops.peak import MachinePeak
+    from aiperf.bops.result import ProgramResult, SourceCount
 
 DESCRIPTION = """Counts basic operations (BOPs: arithmetic, logic, comparison and addressing, of integers and floating-point
 numbers), measures their rate and the peaks of this machine, and draws both as a roofline.
@@ -97,9 +98,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             from aiperf.bops.peak import measure_peak
 
             measured = measure_peak(with_memory=not arguments.no_memory)
-            print(
-                json.dumps({"kind": "peak", **asdict(measured)}, indent=2) if arguments.json else _peak_text(measured)
-            )
+            if arguments.json:
+                print_json(to_builtins(measured))
+            else:
+                print(_peak_text(measured))
         case "run":
             _run(arguments)
         case _:
@@ -126,7 +128,7 @@ def _count(arguments: argparse.Namespace) -> None:
     else:
         counted = count_sources(arguments.files, flags=shlex.split(arguments.flags), **shared)
     if arguments.json:
-        print_json(asdict(counted))
+        print_json(to_builtins(counted))
         return
     print("\n".join(_count_lines(counted)))
     if arguments.annotate:
@@ -204,16 +206,16 @@ def _tool(arguments: argparse.Namespace) -> None:
     _show(arguments, arguments.kind, measured)
 
 
-def _show(arguments: argparse.Namespace, name: str, measured: dict[str, Any]) -> None:
+def _show(arguments: argparse.Namespace, name: str, measured: ProgramResult) -> None:
     from aiperf.bops.page import program_lines, program_page
 
     folder = arguments.out if arguments.out is not None else Path(f"bops-{name}")
     folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / f"{name}.json", json.dumps(measured, indent=2).encode())
+    replace_file(folder / f"{name}.json", json.dumps(to_builtins(measured), indent=2).encode())
     replace_file(folder / f"{name}.html", program_page([measured], [], []).encode())
     if arguments.json:
-        print_json(measured)
+        print_json(to_builtins(measured))
         return
     print("\n".join(program_lines(measured)))
-    median = duration(measured["seconds"]["median"])
+    median = duration(measured.seconds.median)
     print(f"wrote {folder / f'{name}.json'} and {folder / f'{name}.html'} (median time {median})")

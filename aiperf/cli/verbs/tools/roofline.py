@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, get_args
+
+from msgspec import structs, to_builtins
 
 from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
@@ -15,6 +17,9 @@ from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 from aiperf.system.peaks import DataType
 from aiperf.units import duration, share, si
+
+if TYPE_CHECKING:
+    from aiperf.bops.result import ProgramResult
 
 DESCRIPTION = """Draws a roofline: results of `bops` as programs, or the layers of a network with the shortest time of a
 training step, which needs no such machine. One page with the picture and the labels is written. For a run it
@@ -74,27 +79,28 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     return 0
 
 
-def _result(name: str) -> Mapping[str, Any] | None:
+def _result(name: str) -> ProgramResult | None:
     """Return a result of `bops`, None for a network."""
-    from aiperf.bops.page import read_result
+    from aiperf.bops.result import read_result
 
     path = given_path(name)
     return read_result(path) if path.suffix == ".json" and path.is_file() else None
 
 
-def _programs(arguments: argparse.Namespace, results: list[Mapping[str, Any]]) -> None:
+def _programs(arguments: argparse.Namespace, results: list[ProgramResult]) -> None:
     from aiperf.bops.page import added_ceiling, added_roof, program_lines, program_page, published
 
     roofs = [added_roof(each) for each in arguments.roof]
-    if arguments.ceiling and results[0]["peak"] is None:
-        raise BadConfiguration(
-            "a ceiling needs a peak, but found none in the first result: measure it with `bops sort` or `bops run`"
-        )
-    roofs += [added_ceiling(each, results[0]["peak"]) for each in arguments.ceiling]
-    names = [each["name"] for each in results]
+    if arguments.ceiling:
+        if (peak := results[0].peak) is None:
+            raise BadConfiguration(
+                "a ceiling needs a peak, but found none in the first result: measure it with `bops sort` or `bops run`"
+            )
+        roofs += [added_ceiling(each, peak) for each in arguments.ceiling]
+    names = [each.name for each in results]
     replace_file(arguments.out, program_page(results, roofs, published(names) if arguments.published else []).encode())
     if arguments.json:
-        print_json(results)
+        print_json(to_builtins(results))
     else:
         print("\n".join(line for each in results for line in program_lines(each)))
         print(f"wrote {arguments.out}")
@@ -102,8 +108,6 @@ def _programs(arguments: argparse.Namespace, results: list[Mapping[str, Any]]) -
 
 def _run(arguments: argparse.Namespace) -> None:
     """Print the steps of a run at the roofline of its machine. The page of a run is its report."""
-    from dataclasses import asdict
-
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of
 
@@ -131,7 +135,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _network(arguments: argparse.Namespace) -> None:
-    from aiperf.bops.networks import DeviceLimits, as_json, device
+    from aiperf.bops.networks import DeviceLimits, device, network_roofline
     from aiperf.bops.page import network_page
 
     graph = graph_of(arguments)
@@ -151,35 +155,34 @@ def _network(arguments: argparse.Namespace) -> None:
         raise BadConfiguration(
             "the roofline of a network needs a machine, but found neither --device nor --peak: name one of them"
         )
-    found = as_json(arguments.graph, graph, arguments.batch, arguments.precision, on)
+    found = network_roofline(arguments.graph, graph, arguments.batch, arguments.precision, on)
     if arguments.measure:
         from aiperf.train.tracing.layer_times import layer_times
 
-        found["step_seconds"], found["measured_seconds"] = layer_times(graph, arguments.batch, arguments.precision)
+        step, measured = layer_times(graph, arguments.batch, arguments.precision)
+        found = structs.replace(found, step_seconds=step, measured_seconds=measured)
     replace_file(arguments.out, network_page(found).encode())
     if arguments.json:
-        print_json(found)
+        print_json(found.as_json())
         return
     print(
-        f"{arguments.graph}, batch {arguments.batch} in {arguments.precision} on {on.name}: "
+        f"{arguments.graph}, batch {arguments.batch} in {arguments.precision} on {on.device}: "
         f"{si(on.flops_per_second, 'FLOPS')}, {si(on.memory_bytes_per_second, 'B/s')} ({on.origin}), caches left out"
     )
-    for each in found["kinds"]:
-        part = each["floor_seconds"] / found["floor_seconds"]
+    for each in found.kinds:
         print(
-            f"  {each['kind'].replace('_', ' '):<20} {each['pass']:<9} {si(each['flops'], 'FLOP'):>12} "
-            f"{si(each['bytes'], 'B'):>9} {each['intensity']:>8.3g} FLOP/B  floor "
-            f"{duration(each['floor_seconds']):>8} {share(part):>7}"
+            f"  {each.kind.replace('_', ' '):<20} {each.pass_name:<9} {si(each.flops, 'FLOP'):>12} "
+            f"{si(each.bytes_moved, 'B'):>9} {each.intensity:>8.3g} FLOP/B  floor "
+            f"{duration(each.floor_seconds):>8} {share(each.floor_seconds / found.floor_seconds):>7}"
         )
     print(
-        f"shortest step {found['floor_seconds'] * 1e3:.2f} ms, {found['images_per_second']:,.0f} images/s. Arithmetic "
-        f"alone takes {share(found['floor_share'])} of it"
+        f"shortest step {found.floor_seconds * 1e3:.2f} ms, {found.images_per_second:,.0f} images/s. Arithmetic "
+        f"alone takes {share(found.floor_share)} of it"
     )
-    for name, seconds in sorted(found.get("measured_seconds", {}).items(), key=lambda each: -each[1]):
-        print(
-            f"  measured {name.replace('_', ' '):<30} {duration(seconds):>10} {share(seconds / found['step_seconds']):>8}"
-        )
-    if arguments.measure:
-        part = share(found["floor_seconds"] / found["step_seconds"])
-        print(f"measured step {duration(found['step_seconds'])}, all lines together. The floor is {part} of it")
+    if found.step_seconds is not None:
+        for name, seconds in sorted(found.measured_seconds.items(), key=lambda each: -each[1]):
+            part = share(seconds / found.step_seconds)
+            print(f"  measured {name.replace('_', ' '):<30} {duration(seconds):>10} {part:>8}")
+        part = share(found.floor_seconds / found.step_seconds)
+        print(f"measured step {duration(found.step_seconds)}, all lines together. The floor is {part} of it")
     print(f"wrote {arguments.out}")

@@ -103,19 +103,16 @@ def _job(path: Path) -> dict[str, str] | None:
 
 def lines(folder: Path, now_unix: float) -> Iterator[str]:
     """Yield the state of the run in a folder as lines of text: time, score, quality, workers, driver host and warnings."""
-    from aiperf.units import METRICS, duration, flops_per_second
-    from aiperf.units import error as error_rate
-    from aiperf.units import quality as as_text
+    from aiperf.report.figures import BEST_QUALITY, ERROR, SCORE
+    from aiperf.units import METRICS, duration
 
     status = status_of(folder, now_unix)
-    view, score = status.view, status.view.window_flops_per_second
+    view = status.view
     state = f"ended ({status.ended})" if status.ended else f"last heard of {duration(status.heard_seconds_ago)} ago"
     yield f"{view.run}: {duration(view.at)} of {duration(view.duration_seconds)}, {state}"
-    figure = "after the warm-up" if score is None else flops_per_second(score)
-    quality = "error " + ("none yet" if view.error is None else error_rate(view.error))
-    if view.metric != "top1":
-        quality = f"{METRICS[view.metric]} {'none yet' if view.quality is None else as_text(view.quality)}"
-    yield f"  score {figure} · {quality} · {view.trials_finished} trials finished"
+    is_error = view.metric == "top1"
+    quality = f"error {ERROR.text(view)}" if is_error else f"{METRICS[view.metric]} {BEST_QUALITY.text(view)}"
+    yield f"  score {SCORE.text(view)} · {quality} · {view.score.trials_finished} trials finished"
     yield f"  {view.workers_present} workers up, {view.workers_training} of them in training · {view.workers_lost} lost so far"
     for one in status.lost:
         yield f"  lost: worker {one.worker} on {one.host}, after {duration(one.at)}: {one.reason}"

@@ -18,6 +18,7 @@ from rich.text import Text
 from aiperf import units
 from aiperf.console import SanitizedConsole
 from aiperf.drive.live_view import LiveView, WorkerView
+from aiperf.report.figures import BUSY, ERROR, REGULATED, SCORE
 from aiperf.sanitize import sanitize, sanitize_stream
 
 REFRESH_SECONDS = 0.5
@@ -101,9 +102,7 @@ def _figures(view: LiveView) -> list[str]:
     figures = [
         f"{_title(view)} {_window(view)}",
         f"now {_or_unknown(view.flops_per_second, units.flops_per_second)}",
-        f"regulated {_or_unknown(view.regulated_flops_per_second, units.flops_per_second)}",
-        f"error {_or_unknown(view.error, units.error)}",
-        f"busy {_or_unknown(view.busy_share, units.share)}",
+        *(f"{each.name} {_or_unknown(each.of(view), each.shown)}" for each in (REGULATED, ERROR, BUSY)),
         f"trials {_trials(view)}",
         f"proposals waiting {units.count(view.proposals_waiting)}",
     ]
@@ -139,7 +138,7 @@ def _workers(view: LiveView, height: int) -> list[RenderableType]:
 
 
 def _counts(view: LiveView) -> str:
-    if not view.workers_present and not view.trials_finished:
+    if not view.workers_present and not view.score.trials_finished:
         return STARTING
     parts = [
         f"{units.count(view.workers_present)} worker{'' if view.workers_present == 1 else 's'}",
@@ -151,7 +150,7 @@ def _counts(view: LiveView) -> str:
 
 
 def _trials(view: LiveView) -> str:
-    finished = units.count(view.trials_finished)
+    finished = units.count(view.score.trials_finished)
     return finished if view.follows is None else f"{finished} of {units.count(view.follows.trials)} followed"
 
 
@@ -160,9 +159,9 @@ def _title(view: LiveView) -> str:
 
 
 def _window(view: LiveView) -> str:
-    if view.window_flops_per_second is None:
+    if SCORE.of(view) is None:
         return f"after the warm-up, in {units.duration(max(0.0, view.warmup_seconds - view.at))}"
-    return _or_unknown(view.window_flops_per_second, units.flops_per_second)
+    return _or_unknown(SCORE.of(view), SCORE.shown)
 
 
 def _left(view: LiveView) -> str:

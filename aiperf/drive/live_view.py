@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
 
-from aiperf.accounting.score import score, window_work
+from aiperf.accounting.score import Score, score, window_work
 from aiperf.accounting.valid_window import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import FollowedRun, Metric
@@ -55,13 +55,8 @@ class LiveView:
     warmup_seconds: float
     flops_per_second: float
     """Mean over the last NOW_SECONDS."""
-    window_flops_per_second: float | None
-    """Mean over the valid window so far. None before the window begins."""
-    regulated_flops_per_second: float | None
-    error: float | None
-    """Best validation error so far. None if the quality is no accuracy."""
-    busy_share: float | None
-    trials_finished: int
+    score: Score
+    """Score so far."""
     proposals_waiting: int
     workers_training: int
     workers_preparing: int
@@ -70,8 +65,6 @@ class LiveView:
     workers: tuple[WorkerView, ...]
     """Workers by number. With more than MOST_WORKERS, the worst MOST_WORKERS."""
     metric: Metric = "top1"
-    quality: float | None = None
-    """Best quality so far, in the metric."""
     is_simulated: bool = False
     follows: FollowedRun | None = None
     """Run to repeat. None if the run searches."""
@@ -88,7 +81,6 @@ NOW_SECONDS = 30.0
 
 def live_view(run: Run, work_log: WorkLog, now: float) -> LiveView:
     """Return the current state of a run for display, with rates in FLOPS and up to 100 workers."""
-    so_far = score(work_log, now)
     # Work is known up to the last report alone: a window that ended now would hold time without its work.
     last_report = max((run.trials[trial].interval_end for trial in islice(run.running, MOST_WORKERS)), default=now)
     recent = Window(max(0.0, last_report - NOW_SECONDS), last_report)
@@ -99,13 +91,8 @@ def live_view(run: Run, work_log: WorkLog, now: float) -> LiveView:
         duration_seconds=run.duration,
         warmup_seconds=run.started.warmup_seconds,
         flops_per_second=window_work(work_log, recent) / recent.seconds if recent.seconds > 0 else 0.0,
-        window_flops_per_second=so_far.flops_per_second,
-        regulated_flops_per_second=so_far.regulated_flops_per_second,
-        error=so_far.error,
+        score=score(work_log, now),
         metric=run.started.metric,
-        quality=so_far.quality,
-        busy_share=so_far.busy_share,
-        trials_finished=run.finished,
         proposals_waiting=sum(len(worker.waiting) for worker in run.workers.values()),
         workers_training=training,
         workers_preparing=len(run.running) - training,

@@ -82,12 +82,15 @@ OF_SCORE: tuple[Figure[Scored], ...] = (
            "−ln(error) × score", "no top-1 evaluation in a valid window"),
     Figure("error", "error", "", "less", lambda run: run.score.error, units.error,
            "1 − best measured top-1 accuracy", "no top-1 evaluation"),
+    Figure("best-quality", "best quality", "", "more", lambda run: run.score.quality, units.quality,
+           "best measured quality in the run’s metric", "no evaluation"),
     Figure("busy", "busy time", "", "more", lambda run: run.score.busy_share, units.share,
            "accelerator time in the valid window spent in steps"),
     Figure("trials-finished", "trials finished", "", "", lambda run: run.score.trials_finished, _number,
            "trials with a result for the search"),
 )  # fmt: skip
 """Figures that are known while a run is in progress, too."""
+SCORE, REGULATED, ERROR, BEST_QUALITY, BUSY, TRIALS_FINISHED = OF_SCORE
 FIGURES: tuple[Figure[Report], ...] = (
     *OF_SCORE,
     Figure("mfu", "MFU", "", "more", lambda run: run.utilisation.mfu, units.share,

@@ -71,6 +71,7 @@ def test_status_prints_job_driver_pauses_and_lost_workers(tmp_path: Path, capsys
 
     assert found["job"] == {"kind": "slurm", "job": "17"}
     assert "job 17 of slurm" in outputs
+    assert found["view"]["window_flops_per_second"] == found["view"]["score"]["flops_per_second"] is not None
     assert found["resumes"] == len(resumed) > 0
     assert found["down_seconds"] == pytest.approx(sum(line["down_seconds"] for line in resumed))
     assert f"resumed {found['resumes']} times" in outputs

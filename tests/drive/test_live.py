@@ -7,8 +7,11 @@ from io import StringIO
 
 from rich.console import Console
 
+from aiperf.accounting.score import score
+from aiperf.accounting.work_log import work_log
 from aiperf.drive.live import LINE_SECONDS, Live, line, table
 from aiperf.drive.live_view import LiveView, WorkerView
+from tests.builders.journal import one_trial
 
 VIEW = LiveView(
     run="a-run",
@@ -16,11 +19,14 @@ VIEW = LiveView(
     duration_seconds=180.0,
     warmup_seconds=20.0,
     flops_per_second=7.1e10,
-    window_flops_per_second=6.95e10,
-    regulated_flops_per_second=2.7e11,
-    error=0.0194,
-    busy_share=0.964,
-    trials_finished=7,
+    score=replace(
+        score(work_log(one_trial())),
+        flops_per_second=6.95e10,
+        regulated_flops_per_second=2.7e11,
+        error=0.0194,
+        busy_share=0.964,
+        trials_finished=7,
+    ),
     proposals_waiting=2,
     workers_training=1,
     workers_preparing=0,
@@ -54,9 +60,7 @@ def test_the_line_has_all_important_figures() -> None:
 
 
 def test_what_is_not_measured_yet_is_not_shown_as_zero() -> None:
-    early = replace(
-        VIEW, at=5.0, window_flops_per_second=None, regulated_flops_per_second=None, error=None, busy_share=None
-    )
+    early = replace(VIEW, at=5.0, score=score(work_log(one_trial())))
 
     assert "score after the warm-up, in 15 s" in line(early)
     assert "error —" in line(early)

@@ -52,11 +52,14 @@ def views(draw: st.DrawFn) -> LiveView:
         duration_seconds=draw(st.floats(1, 1e9)),
         warmup_seconds=draw(st.floats(0, 1e8)),
         flops_per_second=draw(RATE),
-        window_flops_per_second=draw(st.none() | RATE),
-        regulated_flops_per_second=draw(st.none() | RATE),
-        error=draw(SHARES),
-        busy_share=draw(SHARES),
-        trials_finished=draw(st.integers(0, 10**9)),
+        score=replace(
+            VIEW.score,
+            flops_per_second=draw(st.none() | RATE),
+            regulated_flops_per_second=draw(st.none() | RATE),
+            error=draw(SHARES),
+            busy_share=draw(SHARES),
+            trials_finished=draw(st.integers(0, 10**9)),
+        ),
         proposals_waiting=draw(st.integers(0, 10**6)),
         workers_training=present,
         workers_preparing=0,
@@ -84,11 +87,11 @@ def test_the_table_fits_the_terminals_width_and_height(view: LiveView, width: in
 def test_every_head_figure_is_complete(view: LiveView, size: tuple[int, int]) -> None:
     text = " ".join(line.strip(" ") for line in lines_of(view, *size))
 
-    rates = (view.flops_per_second, view.window_flops_per_second, view.regulated_flops_per_second)
+    rates = (view.flops_per_second, view.score.flops_per_second, view.score.regulated_flops_per_second)
     for value in rates:
         if value is not None and value == value:
             assert whole(units.flops_per_second(value), text)
-    for share, written in ((view.busy_share, units.share), (view.error, units.error)):
+    for share, written in ((view.score.busy_share, units.share), (view.score.error, units.error)):
         if share is not None and share == share:
             assert whole(written(share), text)
     assert whole(units.count(view.proposals_waiting), text)
@@ -128,6 +131,6 @@ def test_where_not_all_have_a_line_the_worst_come_first() -> None:
 
 
 def test_before_the_first_worker_the_table_names_the_wait() -> None:
-    view = replace(VIEW, workers=(), workers_training=0, trials_finished=0)
+    view = replace(VIEW, workers=(), workers_training=0, score=replace(VIEW.score, trials_finished=0))
 
     assert any("workers are starting, and import torch" in line for line in lines_of(view))

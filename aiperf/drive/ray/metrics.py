@@ -6,66 +6,68 @@ All are gauges: after a resume the driver counts from the journal, and a counter
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
+
+from aiperf.report.figures import BUSY, ERROR, REGULATED, SCORE, Figure, Scored
 
 if TYPE_CHECKING:
     from aiperf.drive.driver import Driver
+    from aiperf.drive.live_view import LiveView
 
 EVERY_SECONDS = 5.0
-METRICS = {
-    "aiperf_score_flops_per_second": "The score so far: operations of the valid window, divided by its time.",
-    "aiperf_regulated_flops_per_second": "The regulated score so far.",
-    "aiperf_flops_per_second": "The rate now: over the last half minute or so.",
-    "aiperf_error": "The best validation error so far, 0 to 1.",
-    "aiperf_busy_share": "Share of the accelerators' time spent in steps, 0 to 1.",
-    "aiperf_accelerators": "Ranks of all workers that are up: one an accelerator.",
-    "aiperf_workers": "Workers that are up, by what they do (state: training, preparing, waiting).",
-    "aiperf_workers_lost": "Workers lost since the run began.",
-    "aiperf_trials": "Trials by state (training, preparing, waiting, finished, failed) and proposals rejected.",
-    "aiperf_attempts_lost": "Attempts at trials that ended before their time.",
-    "aiperf_proposals_waiting": "Proposals that wait for a worker.",
-    "aiperf_run_seconds": "Time since the run began, by the driver's clock.",
-    "aiperf_run_duration_seconds": "The run's declared time.",
-    "aiperf_run_down_seconds": "How long no driver was up since the run began.",
-    "aiperf_journal_lines": "Lines of the journal.",
-}
-"""Description by metric. Rates are in FLOP/s."""
+Value = Callable[["Driver", "LiveView"], float | Mapping[str, float] | None]
+
+
+def _so_far(figure: Figure[Scored]) -> tuple[str, Value]:
+    return f"The {figure.title} so far: {figure.meaning}.", lambda driver, view: figure.of(view)
+
+
+def _ranks(driver: Driver, _: LiveView) -> int:
+    return sum(worker.ranks for worker in driver.run.workers.values())
+
+
+def _workers(_: Driver, view: LiveView) -> dict[str, float]:
+    return {"training": view.workers_training, "preparing": view.workers_preparing, "waiting": view.workers_waiting}
+
+
+def _trials(driver: Driver, view: LiveView) -> dict[str, float]:
+    waiting, finished, log = view.proposals_waiting, view.score.trials_finished, driver.work_log
+    return _workers(driver, view) | {
+        "waiting": waiting, "finished": finished, "failed": log.failed, "rejected": log.rejected
+    }  # fmt: skip
+
+
+METRICS: dict[str, tuple[str, Value]] = {
+    "aiperf_score_flops_per_second": _so_far(SCORE),
+    "aiperf_regulated_flops_per_second": _so_far(REGULATED),
+    "aiperf_flops_per_second": ("The rate over the last half minute or so.", lambda _, view: view.flops_per_second),
+    "aiperf_error": _so_far(ERROR),
+    "aiperf_busy_share": _so_far(BUSY),
+    "aiperf_accelerators": ("Ranks of all workers that are up: one an accelerator.", _ranks),
+    "aiperf_workers": ("Workers that are up, by what they do (state: training, preparing, waiting).", _workers),
+    "aiperf_workers_lost": ("Workers lost since the run began.", lambda _, view: view.workers_lost),
+    "aiperf_trials": ("Trials by state (training, preparing, waiting, finished, failed) and proposals rejected.", _trials),
+    "aiperf_attempts_lost": ("Attempts that ended before their time.", lambda driver, _: driver.work_log.lost_attempts),
+    "aiperf_proposals_waiting": ("Proposals that wait for a worker.", lambda _, view: view.proposals_waiting),
+    "aiperf_run_seconds": ("Time since the run began, by the driver's clock.", lambda _, view: view.at),
+    "aiperf_run_duration_seconds": ("The run's declared time.", lambda _, view: view.duration_seconds),
+    "aiperf_run_down_seconds": ("Time without a driver.", lambda driver, _: driver.work_log.down_seconds),
+    "aiperf_journal_lines": ("Lines of the journal.", lambda driver, _: driver.run.lines),
+}  # fmt: skip
+"""Description and value by metric. Rates are in FLOP/s. A mapping has a value for each state."""
 RUN, STATE = "run", "state"
 """Labels: the run's name on all metrics, and the state on those with several states."""
 
 
 def figures(driver: Driver) -> dict[tuple[str, str], float]:
-    """Return the current values of the metrics in METRICS."""
+    """Return the current values of the metrics by (name, state). The state is '' for a metric without states."""
     from aiperf.drive.live_view import live_view
 
-    run, work_log = driver.run, driver.work_log
-    view = live_view(run, work_log, driver.clock.now())
-    known: dict[tuple[str, str], float | None] = {
-        ("aiperf_score_flops_per_second", ""): view.window_flops_per_second,
-        ("aiperf_regulated_flops_per_second", ""): view.regulated_flops_per_second,
-        ("aiperf_flops_per_second", ""): view.flops_per_second,
-        ("aiperf_error", ""): view.error,
-        ("aiperf_busy_share", ""): view.busy_share,
-        ("aiperf_accelerators", ""): sum(worker.ranks for worker in run.workers.values()),
-        ("aiperf_workers", "training"): view.workers_training,
-        ("aiperf_workers", "preparing"): view.workers_preparing,
-        ("aiperf_workers", "waiting"): view.workers_waiting,
-        ("aiperf_workers_lost", ""): view.workers_lost,
-        ("aiperf_trials", "training"): view.workers_training,
-        ("aiperf_trials", "preparing"): view.workers_preparing,
-        ("aiperf_trials", "waiting"): view.proposals_waiting,
-        ("aiperf_trials", "finished"): view.trials_finished,
-        ("aiperf_trials", "failed"): work_log.failed,
-        ("aiperf_trials", "rejected"): work_log.rejected,
-        ("aiperf_attempts_lost", ""): work_log.lost_attempts,
-        ("aiperf_proposals_waiting", ""): view.proposals_waiting,
-        ("aiperf_run_seconds", ""): view.at,
-        ("aiperf_run_duration_seconds", ""): view.duration_seconds,
-        ("aiperf_run_down_seconds", ""): work_log.down_seconds,
-        ("aiperf_journal_lines", ""): run.lines,
-    }
-    return {key: float(value) for key, value in known.items() if value is not None}
+    view = live_view(driver.run, driver.work_log, driver.clock.now())
+    known = {name: of(driver, view) for name, (_, of) in METRICS.items()}
+    states = {name: value if isinstance(value, Mapping) else {"": value} for name, value in known.items()}
+    return {(name, at): float(value) for name, of in states.items() for at, value in of.items() if value is not None}
 
 
 def publisher(clock: Callable[[], float] = time.monotonic) -> Callable[[Driver], None]:
@@ -75,10 +77,10 @@ def publisher(clock: Callable[[], float] = time.monotonic) -> Callable[[Driver],
     """
     from ray.util.metrics import Gauge
 
-    with_state = {name for name, description in METRICS.items() if "state" in description}
+    with_state = {name for name, (description, _) in METRICS.items() if "state" in description}
     gauges = {
         name: Gauge(name, description, tag_keys=(RUN, STATE) if name in with_state else (RUN,))
-        for name, description in METRICS.items()
+        for name, (description, _) in METRICS.items()
     }
     due = 0.0
 

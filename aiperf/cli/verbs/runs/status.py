@@ -25,7 +25,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     folder = run_folder(arguments.run)
     if arguments.json:
-        print_json(asdict(status_of(folder, time.time())), indent=None)
+        status = asdict(status_of(folder, time.time()))
+        view, score = status["view"], status["view"]["score"]
+        former = score | view | {"window_flops_per_second": score["flops_per_second"]}  # former names, for one release
+        print_json(status | {"view": former}, indent=None)
         return 0
     from aiperf.cli.output import print_folded
 

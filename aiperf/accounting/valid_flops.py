@@ -54,8 +54,9 @@ class FixedNetworkResult:
     valid_flops_other: dict[int, float]
     """Valid FLOPS by each of the paper's other exponents."""
     valid_flops_interval: tuple[float, float] | None
-    """95 % interval by the delta method, from the spread of the epochs and the sampling error of the quality. None for fewer
-    than three epochs, or without the sampling error."""
+    """95 % interval by the delta method, from the spread of the epochs and the sampling error of the quality."""
+    valid_flops_interval_basis: str
+    """What the interval was made of, or the reason for a missing interval."""
     quality_sampling_share: float | None
     """Half width of the 95 % interval of valid FLOPS from the sampling error of the quality alone, as a share.
     None for a quality of 0, and for mAP, whose sampling error has no formula."""
@@ -71,7 +72,7 @@ class FixedNetworkResult:
     """`flops_per_second_to_last_epoch` ÷ FP32 peak of all accelerators, also for other precisions.
     None without a known peak."""
     is_published_workload: bool
-    """False if the data set or the starting network is not the published one."""
+    """False if data set, starting network, target, epochs or exponent is not the published one."""
     epochs: tuple[EpochQuality, ...]
     """Epochs in their order. A repeated epoch has its last quality."""
 
@@ -137,6 +138,16 @@ def fixed_network_result(
     if work_log.started.metric == "top1":
         by_sampling = sampling_share(last.accuracy, int(work_log.started.dataset["validation_images"]), target.exponent)
     value = valid_flops(flops, last.accuracy, target.quality, target.exponent)
+    by_epochs = _epoch_share(work_log, epochs, flops)
+    basis = f"spread of {len(epochs)} epochs and sampling of the quality"
+    interval = _interval(value, by_epochs, by_sampling)
+    if by_epochs is None:
+        basis = f"three epochs are needed, but there are {len(epochs)}"
+    elif by_sampling is None:
+        basis = "the sampling error of this quality has no formula"
+    elif interval is not None and interval[0] <= 0:
+        basis = f"the 95 % interval of {basis} is as wide as the value: train more epochs"
+        interval = None
     return FixedNetworkResult(
         quality=last.accuracy,
         best_quality=max(event.accuracy for event in epochs),
@@ -148,7 +159,8 @@ def fixed_network_result(
             for exponent in EXPONENTS
             if exponent != target.exponent
         },
-        valid_flops_interval=_interval(value, _epoch_share(work_log, epochs, flops), by_sampling),
+        valid_flops_interval=interval,
+        valid_flops_interval_basis=basis,
         quality_sampling_share=by_sampling,
         seconds_to_quality=None if first is None else first.at,
         epochs_to_quality=None if first is None else first.epoch,
@@ -169,7 +181,7 @@ def _interval(value: float, *shares: float | None) -> tuple[float, float] | None
     if len(known) < len(shares):
         return None
     half = value * math.hypot(*known)
-    return max(0.0, value - half), value + half
+    return value - half, value + half
 
 
 def _epoch_share(work_log: WorkLog, epochs: Sequence[EpochFinished], flops: float) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from aiperf.config import RunConf
+from aiperf.config import RunConf, as_plain
 from aiperf.data.description import DataSet
 from aiperf.journal.events import FollowedRun
 from aiperf.planning.declared_nodes import LEARNT, Preview
@@ -80,7 +80,7 @@ def _network(conf: RunConf, network: Architecture, data: DataSet) -> Iterator[Li
     counted = cost_of(network)
     start_network = conf.start or conf.dataset.usual_start
     if isinstance(conf.benchmark, HpcAi500Conf):
-        is_published = is_published_workload(conf.benchmark.name, data.recorded, start_network)
+        is_published = is_published_workload(as_plain(conf), data.recorded, start_network)
         workload = "" if is_published else f"; {NOT_PUBLISHED}"
         yield "benchmark", f"{conf.benchmark.name}, target quality {conf.benchmark.target_quality:g}{workload}"
     yield (

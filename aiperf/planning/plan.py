@@ -22,7 +22,7 @@ from aiperf.journal.run_folder import run_folder
 from aiperf.nearest import nearest
 from aiperf.planning.buildable import require_devices, require_memory
 from aiperf.planning.following import Following, following, require_same_work
-from aiperf.rules.limits import HpcAi500Conf
+from aiperf.rules.limits import WORKLOADS, HpcAi500Conf
 from aiperf.rules.search_space import metric_of, recorded
 from aiperf.train.batch_sizes import bounds
 from cluster.place import ClusterConf, ClusterError, Simulated, place_of
@@ -181,6 +181,12 @@ def candidates(folder: Path) -> Iterator[Path]:
 def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
     """Return the starting network of a run: that of the option `start`, else the usual one of the data set."""
     name = conf.dataset.usual_start if conf.start is None else conf.start
+    workload = WORKLOADS.get(conf.benchmark.name)
+    if workload is not None and (workload.start in DETECTORS) != (dataset.targets == "boxes"):
+        raise BadConfiguration(
+            f"benchmark={conf.benchmark.name} is a workload for data as dataset={workload.dataset}, but found "
+            f"dataset={dataset.name} with {dataset.targets}: take another dataset or benchmark"
+        )
     _require_targets(name, dataset)
     if name in NETWORKS:
         try:

@@ -26,7 +26,6 @@ from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import breaches
-from aiperf.ranking.candidate import chosen
 from aiperf.ranking.division import BUILT_IN, division
 from aiperf.report.architecture import best_architecture, start_fingerprint, tree
 from aiperf.report.candidate import candidate
@@ -129,9 +128,7 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
             run.target,
             run.target_epochs,
             peak,
-            is_published_workload=is_published_workload(
-                chosen(run.started.config, "benchmark"), run.started.dataset, checked.start_network
-            ),
+            is_published_workload=is_published_workload(run.started.config, run.started.dataset, checked.start_network),
         ),
         attempts_lost_share=checked.lost_share,
         trials_given_up_share=checked.given_up_share,

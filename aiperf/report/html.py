@@ -10,6 +10,7 @@ from aiperf.page.html import listed, note, text
 from aiperf.page.section import Section
 from aiperf.report import phrases
 from aiperf.report.facts import Report
+from aiperf.report.sections.configuration import preset_of, standing
 
 RELEASE = "aiperf-cluster"
 """Name of this package among a run's versions."""
@@ -90,9 +91,10 @@ def _sentence(words: str) -> str:
 
 
 def _standing(report: Report) -> str:
-    kind = "simulated" if report.run.is_simulated else "outside" if report.breaches else "clear"
-    title, rest = phrases.standing_parts(report)
-    heading, rules = phrases.broken_rules(report)
+    has_preset = preset_of(report) is not None
+    kind = "simulated" if report.run.is_simulated else "outside" if report.breaches and not has_preset else "clear"
+    title, rest = standing(report)
+    heading, rules = ("", []) if has_preset else phrases.broken_rules(report)
     content = f"<p>{text(rest[:1].upper() + rest[1:])}</p>" if rest else ""
     content += f"<h3>{text(heading)}</h3>" if heading else ""
     items = "".join(f"<li>{text(rule)}</li>" for rule in rules)

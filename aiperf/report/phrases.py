@@ -298,11 +298,6 @@ def end(run: RunFacts) -> str:
             return f"ended after {units.duration(run.end)} of {units.duration(run.duration_seconds)}: {reason}"
 
 
-def standing(report: Report) -> str:
-    """Return one line of text on the validity of a run in the ranking: simulated, outside the ranking, or no broken rule."""
-    return ": ".join(part for part in standing_parts(report) if part)
-
-
 def standing_parts(report: Report) -> tuple[str, str]:
     """Return the validity of a run in the ranking as (title, explanation): simulated, outside, or no broken rule."""
     source_run = followed(report.run)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aiperf import units
 from aiperf.ranking.breaches import REAL_MACHINE
+from aiperf.ranking.levels import DIVISION
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.sanitize import sanitize
@@ -57,8 +58,12 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
     """Yield the lines that must stay on a small screen: score, error and path last."""
     score, noise, has_figures = report.score, phrases.noise(report.run.dataset), _has_figures(report)
     if has_figures:
-        yield phrases.standing(report)
-        if any(breach.id != REAL_MACHINE for breach in report.breaches):
+        from aiperf.report.sections.configuration import preset_of, standing  # imported late: takes Hydra
+
+        yield ": ".join(part for part in standing(report) if part)
+        if preset_of(report) is not None:
+            yield f"  each difference: {command('check', str(run), '--division', DIVISION)}"
+        elif any(breach.id != REAL_MACHINE for breach in report.breaches):
             yield f"  each rule with its fix: {command('check', str(run))}"
             if (fix := phrases.ranking_options(report.breaches)) is not None:
                 yield f"  a ranked run: {fix}"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 from aiperf.accounting.valid_flops import (
@@ -19,7 +21,7 @@ from aiperf.accounting.valid_flops import (
 from aiperf.accounting.work_log import work_log
 from aiperf.config import as_plain, configure
 from aiperf.errors import BadConfiguration
-from aiperf.journal.events import AnyEvent, EpochFinished
+from aiperf.journal.events import AnyEvent, EpochFinished, RunStarted
 from aiperf.report.gather import gather
 from aiperf.report.sections import sections
 from aiperf.report.text import closing_lines
@@ -117,6 +119,30 @@ def test_interval_of_equal_epochs_is_the_sampling_error() -> None:
     value, share = found.valid_flops_per_second, found.quality_sampling_share
     assert share == pytest.approx(1.96 * 5 * math.sqrt(0.2 / (0.8 * 50)), rel=1e-3)
     assert found.valid_flops_interval[1] == pytest.approx(value * (1 + share), rel=1e-6)
+    assert found.valid_flops_interval_basis == "spread of 3 epochs and sampling of the quality"
+
+
+@pytest.mark.parametrize(
+    ("epochs", "slow", "metric", "reason"),
+    [
+        (2, 1.0, "top1", "three epochs are needed, but there are 2"),
+        (3, 1.0, "map50", "the sampling error of this quality has no formula"),
+        (3, 9.0, "top1", "spread of 3 epochs and sampling of the quality is as wide as the value"),
+    ],
+)
+def test_missing_interval_has_its_reason(epochs: int, slow: float, metric: str, reason: str) -> None:
+    """`slow`: length of the first epoch ÷ length of the others, as with a compilation."""
+    first, *events = one_network()
+    assert isinstance(first, RunStarted)
+    starts = [0.0, *(10.0 * (slow + epoch) for epoch in range(3))]
+    moved: list[AnyEvent] = [msgspec.structs.replace(first, metric=metric), *events[:4]]
+    for epoch, (at, end) in enumerate(pairwise(starts[: epochs + 1]), 1):
+        moved.append(interval(0, max(at, 2.0), end, 100, 50, epoch=epoch, busy=4.0))
+        moved.append(evaluated(0, end, 0.8, epoch=epoch))
+
+    found = result_of(moved)
+    assert found.valid_flops_interval is None
+    assert reason in found.valid_flops_interval_basis
 
 
 def test_target_that_no_epoch_reached_has_no_time() -> None:
@@ -178,6 +204,17 @@ def test_a_target_without_a_fixed_network_is_refused() -> None:
         configure(["benchmark.target_quality=0.9"])
 
 
+def test_run_with_a_preset_closes_with_its_level_not_with_another_ranking() -> None:
+    config = as_plain(configure(["benchmark=hpc_ai500_ic", "trainer.momentum=0.9", "schedule.epochs=[3]"]))
+    first, *rest = one_network(config["benchmark"])
+    assert isinstance(first, RunStarted)
+    lines = closing_lines(gather([msgspec.structs.replace(first, config=config), *rest]))
+
+    assert any(line.startswith("Strictest level of HPC AI500: none: ") for line in lines)
+    assert any(line.endswith("--division hpc_ai500") for line in lines)
+    assert not any("rules of a ranked run" in line for line in lines)
+
+
 def test_other_data_or_another_start_is_not_published() -> None:
     published = {
         "name": "imagenet",
@@ -188,7 +225,9 @@ def test_other_data_or_another_start_is_not_published() -> None:
         "classes": 1000,
     }
 
-    assert is_published_workload("hpc_ai500_ic", published, "resnet50_v1_5")
-    assert not is_published_workload("hpc_ai500_ic", published, "resnet50_v1")
-    assert not is_published_workload("hpc_ai500_ic", published | {"is_full_imagenet": False}, "resnet50_v1_5")
-    assert not is_published_workload("hpc_ai500_ic", published | {"image": 160}, "resnet50_v1_5")
+    for exponent in (5, 10):  # the paper's text, and its list
+        config = as_plain(configure(["benchmark=hpc_ai500_ic", f"benchmark.exponent={exponent}"]))
+        assert is_published_workload(config, published, "resnet50_v1_5")
+    assert not is_published_workload(config, published, "resnet50_v1")
+    assert not is_published_workload(config, published | {"is_full_imagenet": False}, "resnet50_v1_5")
+    assert not is_published_workload(config, published | {"image": 160}, "resnet50_v1_5")

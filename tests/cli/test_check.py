@@ -146,8 +146,10 @@ def fixed(tmp_path: Path) -> str:
 
 def test_a_level_shows_each_difference_with_layer_and_verdict(aiperf: User, fixed: str) -> None:
     shown, as_json = aiperf("check", fixed, "--level", "hardware"), aiperf("check", fixed, "--level", "free", "--json")
+    strictest = aiperf("check", fixed, "--division", "hpc_ai500")
 
-    assert (shown.status, as_json.status) == (1, 0)
+    assert (shown.status, as_json.status, strictest.status) == (1, 0, 0)
+    assert strictest.out.splitlines()[0] == "fixed: strictest level free"
     lines = shown.out.splitlines()
     assert lines[0] == "fixed: level hardware is not satisfied"
     assert "    trainer.momentum: 0.9, reference 0.875 (free)" in lines
@@ -171,9 +173,7 @@ def test_a_level_against_the_run_itself_is_the_strictest(aiperf: User, fixed: st
     ("words", "message"),
     [
         (["--level", "soft"], "invalid choice"),
-        (["--division", "hpc_ai500"], "but found --level None and --division hpc_ai500: use --level hardware"),
-        (["--division", "quick", "--level", "free"], "found --level free and --division quick"),
-        (["--against", "quick"], "but found --level None and --division None"),
+        (["--division", "quick", "--level", "free"], "belong to the division hpc_ai500, but found --division quick"),
         (["--level", "free"], "has a level against another run only, but found no --against"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -49,12 +50,29 @@ def test_extreme_weather_is_one_trial_of_50_epochs() -> None:
     )
 
 
-def test_real_set_with_the_large_detector_is_published() -> None:
-    assert is_published_workload("hpc_ai500_ewa", PUBLISHED, "faster_rcnn_r50")
-    for change in ({"width": 768}, {"name": "weather_synthetic"}, {"training_images": 1460}):
-        assert not is_published_workload("hpc_ai500_ewa", PUBLISHED | change, "faster_rcnn_r50")
-    assert not is_published_workload("hpc_ai500_ewa", PUBLISHED, "faster_rcnn_small")
-    assert not is_published_workload("hpc_ai500_ic", PUBLISHED, "faster_rcnn_r50")
+@pytest.mark.parametrize(
+    ("words", "data", "is_published"),
+    [
+        ([], {}, True),
+        (["trainer.learning_rate=0.01", "schedule.duration_seconds=3600"], {}, True),
+        ([], {"width": 768}, False),
+        ([], {"name": "weather_synthetic"}, False),
+        ([], {"training_images": 1460}, False),
+        (["start=faster_rcnn_small", "benchmark.target_quality=0.35"], {}, False),
+        (["benchmark.target_quality=0.1"], {}, False),
+        (["benchmark.target_quality=0.4"], {}, False),
+        (["schedule.epochs=[12]"], {}, False),
+        (["schedule.epochs=[25,50]"], {}, False),
+        (["benchmark.exponent=1"], {}, False),
+    ],
+)
+def test_published_workload_is_data_start_target_epochs_and_exponent(
+    words: list[str], data: dict[str, Any], is_published: bool
+) -> None:
+    conf = configure(["benchmark=hpc_ai500_ewa", *words])
+
+    assert is_published_workload(as_plain(conf), PUBLISHED | data, conf.start) == is_published
+    assert not is_published_workload(as_plain(configure([])), PUBLISHED | data, conf.start)
 
 
 def test_first_line_has_the_detector_and_its_metric() -> None:
@@ -77,6 +95,11 @@ def test_first_line_has_the_detector_and_its_metric() -> None:
     ("words", "message"),
     [
         (["dataset=digits", "start=faster_rcnn_small"], "learns boxes, but found dataset=digits with classes"),
+        (
+            ["dataset=digits", "start=resnet20", "benchmark=hpc_ai500_ewa", "benchmark.target_quality=0.3"],
+            "hpc_ai500_ewa is a workload for data as dataset=weather, but found dataset=digits with classes",
+        ),
+        (["benchmark=hpc_ai500_ic", "benchmark.target_quality=0.3"], "found dataset=weather_synthetic with boxes"),
         (["start=resnet20"], "start=resnet20 learns classes, but found dataset=weather_synthetic with boxes"),
         (["limits.trials=2"], "limits.trials=1, but found limits.trials=2"),
         (["limits.trials=null"], "limits.trials=1, but found limits.trials=null"),

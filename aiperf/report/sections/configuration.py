@@ -12,7 +12,7 @@ from aiperf.ranking.levels import MISSING, LayerDifference, layer_differences, l
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.phrases import flattened, noun
-from aiperf.rules.limits import NOT_PUBLISHED
+from aiperf.rules.limits import NOT_PUBLISHED, is_published_data
 
 
 def configuration(report: Report) -> Section:
@@ -78,6 +78,16 @@ def level(report: Report) -> Section | None:
     return Section("level", "Level", (level_table(preset, differences_from_preset(report, preset), is_preset=True),))
 
 
+def standing(report: Report) -> tuple[str, str]:
+    """Return (title, explanation): the strictest level of a real run with a preset, otherwise the validity in the ranking."""
+    preset = preset_of(report)
+    if preset is None or report.run.is_simulated:
+        return phrases.standing_parts(report)
+    differences = differences_from_preset(report, preset)
+    found = f"{len(differences) or 'no'} difference{'' if len(differences) == 1 else 's'} from the values of {preset}"
+    return f"Strictest level of HPC AI500: {strictest(differences)}", found
+
+
 def preset_of(report: Report) -> str | None:
     """Return the name of the run's preset (value of the option `benchmark`). None for a neural architecture search."""
     benchmark: dict[str, Any] | None = report.run.config.get("benchmark")
@@ -88,7 +98,7 @@ def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifferenc
     """Return the options of a run that differ from the values of a preset, in order of the layers of HPC AI500."""
     values = dict(flattened(as_plain(configure([f"benchmark={preset}"]))))
     own = dict(flattened(report.run.config))
-    if report.fixed_network is not None and not report.fixed_network.is_published_workload:
+    if not is_published_data(preset, report.run.dataset):
         own[f"data set's {noun(report).many}"] = NOT_PUBLISHED
     return layer_differences(own, values)
 
@@ -112,11 +122,14 @@ def level_table(reference: str, differences: Sequence[LayerDifference], *, is_pr
         cell = Cell(text, unfolds=tuple(map(_in_words, found)))
         rows.append(row_of(f"{number or MISSING} {name}", cell, ", ".join(levels_of(found)) or "no level"))
     columns = (Column("layer"), Column("different from the reference"), Column("permitted at"))
-    strictest = next(iter(levels_of(differences)), "none")
-    footnote = f"Reference: {'values of ' if is_preset else ''}{reference}. Strictest level: {strictest}."
+    footnote = f"Reference: {'values of ' if is_preset else ''}{reference}. Strictest level: {strictest(differences)}."
     if is_preset:
         footnote += " Another run as reference: python -m aiperf check RUN --level hardware --against RUN2."
     return Table("level", "Differences by layer", columns, tuple(rows), footnote=footnote)
+
+
+def strictest(differences: Sequence[LayerDifference]) -> str:
+    return next(iter(levels_of(differences)), "none")
 
 
 def _in_words(each: LayerDifference) -> str:

@@ -34,7 +34,7 @@ def fixed_network(report: Report) -> Section | None:
     rate = found.training_flops_per_second
     chosen = f"chosen on the validation {phrases.noun(report).many}, so it is in no other figure"
     training = units.NOT_MEASURED if rate is None else units.flops_per_second(rate)
-    interval = "fewer than three epochs" if between is None else units.interval(*between, "FLOPS")
+    interval = "none" if between is None else units.interval(*between, "FLOPS")
     rows = [
         ("quality", units.quality(found.quality), f"{phrases.metric(report.run)} at the end of the last epoch"),
         ("best quality", units.quality(found.best_quality), chosen),
@@ -51,7 +51,7 @@ def fixed_network(report: Report) -> Section | None:
                 *found.valid_flops_other.items(),
             )
         ),
-        (f"95 % interval, n = {found.valid_flops_exponent}", interval, "spread of the epochs and sampling of the quality"),
+        (f"95 % interval, n = {found.valid_flops_exponent}", interval, found.valid_flops_interval_basis),
     ]  # fmt: skip
     columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
     shown = Table("fixed-network", "Fixed network to a target quality", columns, tuple(row_of(*row) for row in rows))

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "Checks a run against the rules of a division, from its journal alone. Prints every broken or undetermined\n"
-    "rule with its source, the offending value, the line of the journal and the fix. With --level: differences from\n"
-    "a reference by layer, and the levels of HPC AI500 that permit them (docs/hpc-ai500.md). Exit status: 0 the run\n"
-    "is valid, 1 it is not valid, 2 it could not be checked (no such run, damaged journal, no such division)."
+    "rule with its source, the offending value, the line of the journal and the fix. With --level or --division\n"
+    "hpc_ai500: differences from a reference by layer, and the levels that permit them (docs/hpc-ai500.md). Exit\n"
+    "status: 0 the run is valid, 1 it is not valid, 2 it could not be checked (no such run, damaged journal, no such\n"
+    "division)."
 )
 EXAMPLES = (
     "runs/20261121-120000-imagenet",
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--division",
         metavar="NAME|FILE",
-        help="ranking (the default), quick, hpc_ai500 (the default with --level), or a YAML file of rules like "
+        help="ranking (the default), quick, hpc_ai500 (levels, the default with --level), or a YAML file of rules like "
         "aiperf/ranking/divisions/ranking.yaml",
     )
     parser.add_argument("--level", choices=("hardware", "system", "free"), help="level of HPC AI500 to check")
@@ -87,14 +88,14 @@ def _level(arguments: argparse.Namespace) -> int:
     from aiperf.comparison.comparability import differences_by_layer
     from aiperf.journal.run_folder import run_folder
     from aiperf.ranking.levels import DIVISION, levels_of
-    from aiperf.report.sections.configuration import differences_from_preset, level_table, preset_of
+    from aiperf.report.sections.configuration import differences_from_preset, level_table, preset_of, strictest
     from aiperf.report.write import report_of
     from aiperf.sanitize import sanitize
 
-    if arguments.level is None or arguments.division not in (None, DIVISION):
+    if arguments.division not in (None, DIVISION):
         raise BadConfiguration(
-            f"a level is one of the division {DIVISION}, but found --level {arguments.level} and --division "
-            f"{arguments.division}: use --level hardware without --division"
+            f"--level and --against belong to the division {DIVISION}, but found --division {arguments.division}: leave "
+            "--division out"
         )
     report, is_preset = report_of(run_folder(arguments.run)), arguments.against is None
     reference = preset_of(report) if is_preset else arguments.against
@@ -108,13 +109,16 @@ def _level(arguments: argparse.Namespace) -> int:
     else:
         differences = differences_by_layer(report, report_of(run_folder(reference)))
     permitted = levels_of(differences)
-    is_valid = arguments.level in permitted
+    is_valid = bool(permitted) if arguments.level is None else arguments.level in permitted
     if arguments.json:
         facts = {"run": report.run.name, "reference": reference, "level": arguments.level, "is_valid": is_valid}
         facts |= {"strictest": next(iter(permitted), None), "differences": [asdict(each) for each in differences]}
         print_json(facts)
     else:
-        print_line(sanitize(f"{report.run.name}: level {arguments.level} is {'' if is_valid else 'not '}satisfied"))
+        verdict = f"level {arguments.level} is {'' if is_valid else 'not '}satisfied"
+        if arguments.level is None:
+            verdict = f"strictest level {strictest(differences)}"
+        print_line(sanitize(f"{report.run.name}: {verdict}"))
         print_table(level_table(reference, differences, is_preset=is_preset))
     return 0 if is_valid else 1
 

@@ -36,6 +36,11 @@ class Answer:
         return text if len(text) <= QUOTED else f"{text[:QUOTED]}…"
 
 
+def end_in_words(status: int) -> str:
+    """Return the end of a process by its exit status as text: 'was ended by SIGKILL', 'ended with status 1'."""
+    return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+
+
 def c_locale(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return an environment (default: this process's) in which programs print in the C locale."""
     base = os.environ if environment is None else environment

@@ -18,6 +18,7 @@ from types import TracebackType
 import msgspec
 
 from aiperf.measure.probe import Probe, ProbeReading, Setting, failed
+from aiperf.programs import end_in_words
 from aiperf.reader_processes import interrupts_held, package_environment
 from aiperf.system.processes import signal_at_end_of_parent
 
@@ -77,9 +78,7 @@ class Prober:
             process.wait(_KILL_SECONDS)
         code = process.poll()
         self._kill()
-        if code is None:
-            return "closed its pipe"
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        return "closed its pipe" if code is None else end_in_words(code)
 
     def _kill(self) -> None:
         process, self._process = self._process, None

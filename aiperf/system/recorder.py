@@ -6,6 +6,7 @@ worker.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from aiperf.programs import end_in_words
 from aiperf.reader_processes import package_environment
 from aiperf.system.describe import boot_id
 from aiperf.system.host import HostSampler
@@ -29,6 +31,8 @@ from aiperf.system.samplers import OpenSamplers, accelerator_samplers, attach, v
 LOWEST = 19
 LOOKS_A_WATCH = 5
 """Samples of the devices per sample of all processes of the host."""
+PAUSE_SECONDS = 10.0
+"""Minimum interval between two recorders. A recorder that fails at once must not fill the journal with messages."""
 STOP, WAKE = signal.SIGTERM, signal.SIGUSR1
 
 
@@ -54,14 +58,15 @@ class Recorder:
     def __init__(self, recording: Recording) -> None:
         self._recording = msgspec.structs.replace(recording, parent=os.getpid())
         self._process: subprocess.Popen[bytes] | None = None
+        self._replaced = -math.inf
+        """Time of the last replacement."""
 
     @property
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start the process, which writes errors to this process's stderr. Call it once."""
-        assert self._process is None, "a recorder is started once"
+        """Start the process, which writes errors to this process's stderr."""
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "aiperf.system.recorder", msgspec.json.encode(self._recording).decode()],
             stdin=subprocess.DEVNULL,
@@ -73,13 +78,15 @@ class Recorder:
             # Set before the imports, so that they do not delay the ranks that start at the same time.
             os.setpriority(os.PRIO_PROCESS, self._process.pid, LOWEST)
 
-    def end_in_words(self) -> str | None:
-        """Return the end of the process as text, such as 'ended by SIGKILL'. None if it is still recording."""
-        assert self._process is not None, "end_in_words() requires start()"
-        code = self._process.poll()
-        if code is None:
+    def replaced(self) -> str | None:
+        """Start the process again if it has died, at most once in PAUSE_SECONDS. Return its end as text, None without one."""
+        assert self._process is not None, "replaced() requires start()"
+        code, now = self._process.poll(), time.monotonic()
+        if code is None or now - self._replaced < PAUSE_SECONDS:
             return None
-        return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        self._replaced = now
+        self.start()
+        return end_in_words(code)
 
     def stop(self, patience_seconds: float = 5.0) -> int | None:
         """Return its exit status: 0 if it recorded until now, negative if a signal ended it, None if it was never started."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -17,7 +18,6 @@ from aiperf.drive.ray.slots import Share
 from aiperf.errors import AiperfError
 from aiperf.journal.events import HelperLost
 from aiperf.journal.messages import Message
-from aiperf.system.log import path as telemetry_path
 from aiperf.system.recorder import Recorder, Recording
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.remote_ranks import DistantHost, HostProperties, HostRankServer, StartChanges
@@ -26,8 +26,6 @@ PLACE_SECONDS = 300.0
 """Maximum time for an actor on another host to get its place and to answer."""
 LOOKS_PER_SECOND = 200.0
 """Maximum polls per second of all other hosts together."""
-RECORDER_SECONDS = 10.0
-"""Minimum interval between two recorders, as on the leading host."""
 
 
 class HostNotThere(AiperfError):
@@ -38,13 +36,9 @@ class HostNotThere(AiperfError):
 class RankHost:
     """Ray actor on an additional host of a worker. It starts training processes (ranks) there, and ends with the worker."""
 
-    def __init__(self, recipe: Recipe, host: int, accelerators: int, started_unix: float, driver: str | None) -> None:
+    def __init__(self, recipe: Recipe, recording: Recording) -> None:
         self._recipe = recipe
-        self._host = host
-        self._accelerators = accelerators
-        self._started_unix = started_unix
-        self._driver = driver
-        self._recorder_began = 0.0
+        self._recording = recording
 
     def hello(self, word: str | None) -> HostProperties:
         """Prepare this host for training processes and telemetry."""
@@ -53,7 +47,8 @@ class RankHost:
         self._outpost = HostRankServer(self._recipe)
         hello = self._outpost.hello()
         self._name = hello.name
-        self._recorder = self._new_recorder()
+        self._recorder = Recorder(msgspec.structs.replace(self._recording, host=hello.name))
+        self._recorder.start()
         return hello
 
     def call(self, method: str, *arguments: Any) -> Any:
@@ -67,49 +62,26 @@ class RankHost:
         self._recorder.stop()
 
     def _messages(self) -> tuple[Message, ...]:
-        now = time.monotonic()
-        if (how := self._recorder.end_in_words()) is None or now - self._recorder_began < RECORDER_SECONDS:
+        if (how := self._recorder.replaced()) is None:
             return ()
-        self._recorder, self._recorder_began = self._new_recorder(), now
         return (HelperLost(worker=self._recipe.worker, helper="recorder", reason=f"on {self._name}: {how}"),)
-
-    def _new_recorder(self) -> Recorder:
-        recorder = Recorder(
-            Recording(
-                out=str(telemetry_path(self._recipe.run_folder, self._recipe.worker, self._host)),
-                host=self._name,
-                worker=self._recipe.worker,
-                epoch_unix=self._started_unix,
-                accelerators=self._accelerators,
-                driver=self._driver,
-            )
-        )
-        recorder.start()
-        return recorder
 
 
 class RankHosts:
     """Additional hosts of one worker that spans several nodes, each with its Ray actor."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        shares: Sequence[Share],
-        started_unix: float,
-        word: str | None,
-        driver: str | None = None,
-    ) -> None:
+    def __init__(self, recipe: Recipe, hosts: Mapping[Share, Recording], word: str | None) -> None:
         """Start an actor on each additional host, and return when all have answered."""
         self._actors: list[Any] = []
         try:
-            for number, share in enumerate(shares, 1):
-                self._actors.append(_actor(replace(recipe, cores=share.cores), number, share, started_unix, driver))
+            for share, recording in hosts.items():
+                self._actors.append(_actor(replace(recipe, cores=share.cores), share, recording))
             hellos = [actor.hello.remote(word) for actor in self._actors]
             deadline = time.monotonic() + PLACE_SECONDS
             look = max(0.2, len(self._actors) / LOOKS_PER_SECOND)
             self.hosts = [
                 _distant(share, actor, _answer(share, hello, deadline), look)
-                for share, actor, hello in zip(shares, self._actors, hellos, strict=True)
+                for share, actor, hello in zip(hosts, self._actors, hellos, strict=True)
             ]
         except BaseException:
             self.close()
@@ -125,14 +97,14 @@ class RankHosts:
         self._actors = []
 
 
-def _actor(recipe: Recipe, number: int, share: Share, started_unix: float, driver: str | None) -> Any:
+def _actor(recipe: Recipe, share: Share, recording: Recording) -> Any:
     options = RankHost.options(  # type: ignore[attr-defined]
         num_cpus=share.cores,
         num_gpus=share.accelerators,
         max_concurrency=8,  # poll() blocks until there is a message
         scheduling_strategy=NodeAffinitySchedulingStrategy(share.node, soft=False),
     )
-    return options.remote(recipe, number, share.accelerators, started_unix, driver)
+    return options.remote(recipe, recording)
 
 
 def _answer(share: Share, hello: ray.ObjectRef[Any], deadline: float) -> HostProperties:

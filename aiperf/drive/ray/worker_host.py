@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +25,6 @@ from aiperf.system.recorder import Recorder, Recording
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
 
-RECORDER_SECONDS = 10.0
-"""Minimum interval between two recorders. A recorder that fails at once must not fill the journal with messages."""
-
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
@@ -49,6 +45,17 @@ class WorkerPlan:
     driver: str | None = None
     """Identity of the driver's process. Recorders count its time as time of the run."""
     others: tuple[Share, ...] = ()
+
+    def recording(self, number: int = 0) -> Recording:
+        """Return the options of the recorder on host `number` of the worker, 0 for this one."""
+        return Recording(
+            out=str(telemetry_path(self.folder, self.worker, number)),
+            host=host_name(),
+            worker=self.worker,
+            epoch_unix=self.started_unix,
+            accelerators=self.others[number - 1].accelerators if number else self.accelerators,
+            driver=self.driver,
+        )
 
 
 class Group(Protocol):
@@ -92,7 +99,8 @@ def open_ranks(plan: WorkerPlan) -> Group:
     from aiperf.train.ranks.host_ranks import Recipe
 
     recipe = Recipe(plan.trainer, plan.dataset, plan.start_graph, plan.folder, plan.cores, plan.worker)
-    rank_hosts = RankHosts(recipe, plan.others, plan.started_unix, plan.word, plan.driver)
+    others = {share: plan.recording(number) for number, share in enumerate(plan.others, 1)}
+    rank_hosts = RankHosts(recipe, others, plan.word)
     return RankGroup(
         plan.trainer,
         plan.dataset,
@@ -118,8 +126,6 @@ class WorkerHost:
         self._open_group = open_group
         self._group: Group | None = None
         self._refused: BaseException | None = None
-        self._recorder_began = 0.0
-        """Time of the last replacement."""
         self._ended = threading.Event()
 
     def ping(self) -> None:
@@ -129,7 +135,8 @@ class WorkerHost:
         """Start the worker's training processes, and forward their messages to the mailbox until `end` is called."""
         assert self._plan.word is not None, "the executor leaves its word before it asks for a worker"
         check_shared(self._plan.folder, self._plan.word)
-        self._recorder = self._new_recorder()
+        self._recorder = Recorder(self._plan.recording())
+        self._recorder.start()
         try:
             self._group = self._open_group(self._plan)
             try:
@@ -139,27 +146,6 @@ class WorkerHost:
         finally:
             self._recorder.stop()
             self._sender.flush()
-
-    def _new_recorder(self) -> Recorder:
-        recorder = Recorder(
-            Recording(
-                out=str(telemetry_path(self._plan.folder, self._plan.worker)),
-                host=host_name(),
-                worker=self._plan.worker,
-                epoch_unix=self._plan.started_unix,
-                accelerators=self._plan.accelerators,
-                driver=self._plan.driver,
-            )
-        )
-        recorder.start()
-        return recorder
-
-    def _look_at_recorder(self, now: float) -> list[Message]:
-        """Replace a recorder that has died, at most once per RECORDER_SECONDS. Return a message about each dead one."""
-        if (how := self._recorder.end_in_words()) is None or now - self._recorder_began < RECORDER_SECONDS:
-            return []
-        self._recorder, self._recorder_began = self._new_recorder(), now
-        return [HelperLost(worker=self._plan.worker, helper="recorder", reason=how)]
 
     def _pass_on(self, group: Group) -> None:
         ready = group.start()
@@ -189,7 +175,9 @@ class WorkerHost:
         while not self._ended.is_set():
             if self._refused is not None:
                 raise self._refused
-            words = [*group.messages(0.5), *self._look_at_recorder(time.monotonic())]
+            words = group.messages(0.5)
+            if (how := self._recorder.replaced()) is not None:
+                words.append(HelperLost(worker=self._plan.worker, helper="recorder", reason=how))
             if words or not self._sender.is_done:
                 self._sender.put(words)
 

@@ -20,6 +20,7 @@ from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.hostcache import SHARING
 from aiperf.journal.messages import Message
 from aiperf.own_files import append_own, make_own_folder, remove_own_folder
+from aiperf.programs import end_in_words
 from aiperf.scratch import MARK, Scratch, compiler_caches
 from aiperf.system import processes
 from aiperf.system.network import interface_of
@@ -115,9 +116,9 @@ class RankProcess:
         )
 
     def _end_in_words(self, code: int) -> str:
+        how = end_in_words(code)
         if code < 0:
-            return f"was ended by {signal.Signals(-code).name}"
-        how = f"ended with status {code}"
+            return how
         with contextlib.suppress(OSError):
             lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
             if lines:

@@ -182,7 +182,7 @@ def test_a_killed_recorder_is_reported_and_replaced(cluster: SmallCluster, bench
     os.kill(killed, signal.SIGKILL)
     run.until(lambda said: bool(of(said, HelperLost)))
 
-    assert of(run.said, HelperLost) == [HelperLost(worker=0, helper="recorder", reason="ended by SIGKILL")]
+    assert of(run.said, HelperLost) == [HelperLost(worker=0, helper="recorder", reason="was ended by SIGKILL")]
     assert recorder() not in (None, killed)
     run.trains(0, trial=1)
     assert of(run.said, WorkerLost) == []

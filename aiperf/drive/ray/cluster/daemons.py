@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from ray.exceptions import RayError
 
 from aiperf.errors import RuntimeLost
+from aiperf.programs import end_in_words
 from aiperf.system.processes import family, is_stopped
 
 T = TypeVar("T")
@@ -64,8 +65,7 @@ class Runtime:
         for name, process in self._processes.items():
             code = process.poll()
             if code is not None:
-                how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-                self._lose(name, how)
+                self._lose(name, end_in_words(code))
             if not is_stopped(process.pid):
                 self._stopped_since.pop(name, None)
             elif now - self._stopped_since.setdefault(name, now) > STOPPED_SECONDS:

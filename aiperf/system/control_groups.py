@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -45,24 +44,19 @@ def limits_here(proc: Path = Path("/proc")) -> ControlGroupLimits:
 def control_group_limits(membership: str, mounts: str) -> ControlGroupLimits:
     """Return the tightest limits of all groups above. Arguments: texts of /proc/self/cgroup and /proc/self/mountinfo."""
     groups = _groups(membership, mounts)
-    quotas = [quota for folder in groups.with_processors if (quota := _quota(folder)) is not None]
-    memories = [limit for folder in groups.with_memory if (limit := _memory_limit(folder)) is not None]
+    quotas = [quota for folder in groups["cpu"] if (quota := _quota(folder)) is not None]
+    memories = [limit for folder in groups["memory"] if (limit := _memory_limit(folder)) is not None]
     return ControlGroupLimits(processors=min(quotas, default=None), memory_bytes=min(memories, default=None))
 
 
 def memory_room_here(proc: Path = Path("/proc")) -> int | None:
-    """Return the bytes that this process can still allocate below its cgroup limits. None without a limit."""
-    return memory_room(*_texts(proc))
-
-
-def memory_room(membership: str, mounts: str) -> int | None:
     """Return the least free bytes (limit − use) of the control group and the groups above it. None without a limit.
 
     0 if the use cannot be determined. It excludes inactive files, as in kubelet and `docker stats`: the kernel drops them
     before an allocation fails. A wide limit further up can leave less than this process's own limit.
     """
     rooms = []
-    for folder in _groups(membership, mounts).with_memory:
+    for folder in _groups(*_texts(proc))["memory"]:
         limit = _memory_limit(folder)
         if limit is not None:
             used = _memory_used(folder)
@@ -74,34 +68,23 @@ def _texts(proc: Path) -> tuple[str, str]:
     return (proc / "self/cgroup").read_text(), (proc / "self/mountinfo").read_text()
 
 
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    with_processors: tuple[Path, ...]
-    with_memory: tuple[Path, ...]
-
-
-def _groups(membership: str, mounts: str) -> _Groups:
+def _groups(membership: str, mounts: str) -> dict[str, list[Path]]:
+    """Return the folders of this process's group and of the groups above it, by controller ('cpu', 'memory')."""
     paths: dict[str, str] = {}  # controller ('' = version 2) -> path of this process's group
     for line in membership.splitlines():
         _, controllers, path = line.split(":", 2)
         paths.update(dict.fromkeys(controllers.split(","), path))
-    processors: list[Path] = []
-    memory: list[Path] = []
+    folders: dict[str, list[Path]] = {"cpu": [], "memory": []}
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         root, mount = before.split()[3:5]
         kind, _, options = after.split(" ", 2)
-        if kind == "cgroup2" and "" in paths:
-            folders = _upwards(Path(mount), root, paths[""])
-            processors += folders
-            memory += folders
-        elif kind == "cgroup":
-            mounted = {*options.split(",")}
-            if "cpu" in mounted and "cpu" in paths:
-                processors += _upwards(Path(mount), root, paths["cpu"])
-            if "memory" in mounted and "memory" in paths:
-                memory += _upwards(Path(mount), root, paths["memory"])
-    return _Groups(tuple(processors), tuple(memory))
+        for controller, found in folders.items():
+            is_mounted = kind == "cgroup2" or (kind == "cgroup" and controller in options.split(","))
+            name = "" if kind == "cgroup2" else controller
+            if is_mounted and name in paths:
+                found += _upwards(Path(mount), root, paths[name])
+    return folders
 
 
 def _quota(folder: Path) -> float | None:

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from aiperf.system.sampler import Device, DeviceSample, Unavailable
+import psutil
+
+from aiperf.system.sampler import Device, DeviceSample
 
 
 def cpu_model(proc: Path = Path("/proc")) -> str | None:
@@ -54,11 +56,11 @@ def near_processors(pci: str, allowed: Collection[int], least: int, sys: Path = 
 HOST = "host"
 
 
-def busy_and_total(stat: str) -> tuple[int, int]:
-    """Return clock ticks since the boot. I/O wait counts as idle, and user time already contains guest time (proc(5))."""
-    user, nice, system, idle, iowait, irq, softirq, steal = (int(word) for word in stat.split("\n", 1)[0].split()[1:9])
-    busy = user + nice + system + irq + softirq + steal
-    return busy, busy + idle + iowait
+def _busy_and_total() -> tuple[float, float]:
+    """Return processor seconds since the boot. I/O wait counts as idle, and user time already contains guest time (proc(5))."""
+    times = psutil.cpu_times()
+    busy = times.user + times.nice + times.system + times.irq + times.softirq + times.steal
+    return busy, busy + times.idle + times.iowait
 
 
 def meminfo(text: str) -> dict[str, int]:
@@ -99,40 +101,31 @@ class RaplCounter:
 
 class HostSampler:
     def __init__(
-        self,
-        proc: Path = Path("/proc"),
-        powercap: Path = Path("/sys/class/powercap"),
-        clock: Callable[[], float] = time.monotonic,
+        self, powercap: Path = Path("/sys/class/powercap"), clock: Callable[[], float] = time.monotonic
     ) -> None:
-        if not (proc / "stat").exists():
-            raise Unavailable(f"no {proc / 'stat'}: processor time is read on Linux only")
-        self._proc = proc
         self._clock = clock
-        self._last = busy_and_total((proc / "stat").read_text())
+        self._last = _busy_and_total()
         self._rapl = RaplCounter(powercap)
         self._last_energy = (clock(), self._rapl.joules())
-        self._memory_bytes = meminfo((proc / "meminfo").read_text())["MemTotal"]
 
     def devices(self) -> list[Device]:
-        return [Device(id=HOST, kind="host", memory_bytes=self._memory_bytes)]
+        return [Device(id=HOST, kind="host", memory_bytes=psutil.virtual_memory().total)]
 
     def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
         if wanted is not None and HOST not in wanted:
             return []
-        busy, total = busy_and_total((self._proc / "stat").read_text())
-        busy_before, total_before = self._last
-        self._last = (busy, total)
-        memory = meminfo((self._proc / "meminfo").read_text())
-        now, energy = self._clock(), self._rapl.joules()
-        before, energy_before = self._last_energy
-        self._last_energy = (now, energy)
+        (busy_before, total_before), self._last = self._last, _busy_and_total()
+        busy, total = self._last
+        memory = psutil.virtual_memory()
+        (before, energy_before), self._last_energy = self._last_energy, (self._clock(), self._rapl.joules())
+        now, energy = self._last_energy
         measured = energy is not None and energy_before is not None and now > before
         return [
             DeviceSample(
                 device=HOST,
                 # The kernel's tick is up to 10 ms. Two samples within one tick have no utilization.
                 utilisation=(busy - busy_before) / (total - total_before) if total > total_before else None,
-                memory_used_bytes=memory["MemTotal"] - memory["MemAvailable"],
+                memory_used_bytes=memory.total - memory.available,
                 power_watts=(energy - energy_before) / (now - before) if measured else None,  # type: ignore[operator]
                 energy_joules=energy,
             )

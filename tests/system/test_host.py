@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
 import pytest
 
-from aiperf.system.host import HostSampler, RaplCounter, busy_and_total
+from aiperf.system.host import HostSampler, RaplCounter
 
 
-def test_disk_waits_are_idle_and_guests_count_once() -> None:
-    assert busy_and_total("cpu  10 2 3 100 50 1 4 5 7 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n") == (25, 175)
+def test_disk_waits_are_idle_and_guests_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    (tmp_path / "meminfo").write_text(Path("/proc/meminfo").read_text())
+    (tmp_path / "stat").write_text("cpu  0 0 0 0 0 0 0 0 0 0\n")
+    sampler = HostSampler()
+
+    (tmp_path / "stat").write_text("cpu  10 2 3 100 50 1 4 5 7 0\n")
+
+    (sample,) = sampler.sample()
+    assert sample.utilisation == pytest.approx(25 / 175)
 
 
 def test_this_host_can_be_sampled() -> None:

@@ -29,7 +29,7 @@ from aiperf.journal.messages import Crashed, EpochDone, Message, Train, TrialDon
 from aiperf.statistics.interleaved import interval_of_median
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
-from benchmarks.pairs import describe_machine
+from benchmarks.pairs import describe_machine, order
 from morphism import Graph, Map, encode, start
 
 WAITING_SECONDS = 2.0
@@ -54,26 +54,6 @@ def kinds(cycles: Sequence[str]) -> dict[str, tuple[str, int, str | None]]:
     horovod: dict[str, tuple[str, int, str | None]]
     horovod = {f"horovod {cycle} ms": ("horovod", 2, cycle) for cycle in cycles} or {"horovod": ("horovod", 2, None)}
     return {"none": ("none", 1, None), **horovod, "torch": ("torch", 2, None)}
-
-
-def order(trial: int, batch: int, epochs: int = 1) -> Train:
-    return Train(
-        trial=trial,
-        attempt=1,
-        worker=0,
-        lineage=(),
-        morphs=(),
-        parent=None,
-        first_epoch=1,
-        last_epoch=epochs,
-        patience=10**6,
-        improvement=0.001,
-        losses=(),
-        batch_size=batch,
-        seed=0,
-        progress_seconds=1000.0,
-        edges=(),
-    )
 
 
 def carry_out(group: RankGroup, train: Train) -> list[EpochDone]:

@@ -1,4 +1,4 @@
-"""One side of a comparison in a process of its own, and the description of this machine for the heading of a measurement."""
+"""Parts of several benchmarks: one side of a comparison in a process of its own, an order to train, this machine's name."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
+from aiperf.journal.messages import Train
 from aiperf.system.host import processor_name
 
 Call = Callable[..., float]
@@ -32,6 +33,27 @@ def _begin(make: Callable[..., object], arguments: tuple[object, ...]) -> None:
 def _call(method: str, arguments: tuple[object, ...]) -> float:
     answer: float = getattr(_made[0], method)(*arguments)
     return answer
+
+
+def order(trial: int, batch: int, epochs: int = 1, progress_seconds: float = 1e9) -> Train:
+    """Return an order to train a new network with seed 0. It does not end early."""
+    return Train(
+        trial=trial,
+        attempt=1,
+        worker=0,
+        lineage=(),
+        morphs=(),
+        parent=None,
+        first_epoch=1,
+        last_epoch=epochs,
+        patience=epochs + 1,
+        improvement=0.001,
+        losses=(),
+        batch_size=batch,
+        seed=0,
+        progress_seconds=progress_seconds,
+        edges=(),
+    )
 
 
 def describe_machine() -> str:

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.opened import OpenData
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import Advanced, EpochDone, Message, Train
+from aiperf.journal.messages import Advanced, EpochDone, Message
 from aiperf.rng import derive
 from aiperf.statistics.interleaved import Ratio, interleaved
 from aiperf.system.peaks import DataType, board_variant, peak
@@ -45,7 +45,7 @@ from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext, keep_freed_memory
 from aiperf.train.torch_network import build, initialise
 from aiperf.train.trainer_config import TrainerConf
-from benchmarks.pairs import describe_machine, side_process
+from benchmarks.pairs import describe_machine, order, side_process
 from morphism import Graph, cost, start
 
 CLASSES = 10
@@ -255,25 +255,9 @@ class OwnLoop:
 
     def __init__(self, data: OpenData, graph: Graph, batch: int, conf: TrainerConf, device: torch.device) -> None:
         self._device = device
-        order = Train(
-            trial=1,
-            attempt=1,
-            worker=0,
-            lineage=(),
-            morphs=(),
-            parent=None,
-            first_epoch=1,
-            last_epoch=1,
-            patience=1,
-            improvement=0.001,
-            losses=(),
-            batch_size=batch,
-            seed=SEED,
-            progress_seconds=0.0,  # a message after each step: more often than in a run
-            edges=(),
-        )
         place = RankContext.make(conf, data, graph, device, SingleRank(), writer=None)
-        self._words: Iterator[Message] = train(order, place, time.monotonic())
+        # a message after each step: more often than in a run
+        self._words: Iterator[Message] = train(order(1, batch, progress_seconds=0.0), place, time.monotonic())
 
     def do(self, steps: int) -> None:
         """Run the steps. On a GPU messages are two steps behind, as in a run. As many steps are queued as are reported."""

@@ -28,8 +28,7 @@ from aiperf.statistics.interleaved import interleaved
 from aiperf.train.detection import Detection
 from aiperf.train.loop import train_here
 from aiperf.train.trainer_config import TrainerConf
-from benchmarks.collectives import order
-from benchmarks.pairs import describe_machine
+from benchmarks.pairs import describe_machine, order
 from morphism import Detector
 
 BATCH = 8

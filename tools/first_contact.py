@@ -438,6 +438,7 @@ def loop_rate(name: str, conf: DataSetConf) -> Rows:
     from aiperf.journal.messages import EpochDone
     from aiperf.train.loop import train_here
     from aiperf.train.trainer_config import TrainerConf
+    from benchmarks.pairs import order
     from morphism import start
 
     try:
@@ -445,7 +446,7 @@ def loop_rate(name: str, conf: DataSetConf) -> Rows:
             of = data.description
             graph = start(NETWORK, image=of.image, channels=of.channels, classes=of.classes)
             trainer = TrainerConf(compile="off", precision="bf16")
-            words = list(train_here(order(0, 2, BATCH), trainer, data, graph, Path(folder), here()))
+            words = list(train_here(order(0, BATCH, 2), trainer, data, graph, Path(folder), here()))
             sums = [word.advanced for word in words if isinstance(word, EpochDone)][-1]
             busy, waited = sums.busy_seconds - sums.validation_seconds, sums.input_seconds
             speed = sums.training_images / (busy + waited)
@@ -453,15 +454,6 @@ def loop_rate(name: str, conf: DataSetConf) -> Rows:
             yield name, speed, f"{text} ({data.how})"
     except Exception as error:  # noqa: BLE001  # as in `rate`
         yield failed(name, error)
-
-
-def order(trial: int, epochs: int, batch: int) -> Any:
-    from aiperf.journal.messages import Train
-
-    return Train(
-        trial=trial, attempt=1, worker=0, lineage=(), morphs=(), parent=None, first_epoch=1, last_epoch=epochs, patience=99,
-        improvement=0.001, losses=(), batch_size=batch, seed=0, progress_seconds=1e9, edges=(),
-    )  # fmt: skip
 
 
 def write_photographs(root: Path, images: int, names: int) -> None:
@@ -487,6 +479,7 @@ def group() -> Rows:
     from aiperf.journal.messages import Crashed, Message, TrialDone
     from aiperf.train.ranks.group import RankGroup
     from aiperf.train.trainer_config import TrainerConf
+    from benchmarks.pairs import order
     from morphism import encode, start
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -501,7 +494,7 @@ def group() -> Rows:
         )
 
         def train(trial: int, epochs: int, then: signal.Signals | None = None) -> Message:
-            ranks.order(order(trial, epochs, 64))
+            ranks.order(order(trial, 64, epochs))
             words: list[Message] = []
             while not (words and isinstance(words[-1], TrialDone | Crashed)):
                 words += ranks.messages(timeout=60)

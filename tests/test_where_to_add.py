@@ -109,13 +109,12 @@ def join(joining):
 SECTION = {
     "aiperf/report/sections/idle.py": """
 from aiperf.page.figure import drawn
-from aiperf.page.section import DrawnFigure, Section
-from aiperf.page.section import pairs
+from aiperf.page.section import DrawnFigure, Section, rows
 
 
 def idle(report):
     svg, png, pdf = drawn(lambda figure: figure.subplots().plot([0, 1]), "idle", 2.0, "run x")
-    table = pairs("idle", "Idle workers", [("all", str(len(report.workers)))], ("which", "number"))
+    table = rows("idle", "Idle workers", ("which", "number"), [("all", str(len(report.workers)))])
     figure = DrawnFigure("idle", "Idle workers", "", "", svg, png, pdf)
     return Section("idle", "Idle workers", (figure, table), facts={"all": 1})
 """,
@@ -195,15 +194,14 @@ def read(content):
 """,
     "aiperf/toy/section.py": """
 from aiperf.page.figure import drawn
-from aiperf.page.section import DrawnFigure, Section
-from aiperf.page.section import pairs
+from aiperf.page.section import DrawnFigure, Section, rows
 from aiperf.toy.log import read, written
 
 
 def toy(report):
     rates = [one.rate for one in read(written([2.0, 3.0]))]
     svg, png, pdf = drawn(lambda figure: figure.subplots().plot(rates), "toy", 2.0, "run x")
-    table = pairs("toy", "Rates", [(str(at), str(rate)) for at, rate in enumerate(rates)], ("repetition", "rate"))
+    table = rows("toy", "Rates", ("repetition", "rate"), [(str(at), str(rate)) for at, rate in enumerate(rates)])
     return Section("toy", "Toy", (DrawnFigure("toy", "Toy", "", "", svg, png, pdf), table), facts={"rates": rates})
 """,
     "aiperf/toy/verb.py": """

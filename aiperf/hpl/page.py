@@ -13,7 +13,7 @@ from aiperf.hpl.listing import half_width
 from aiperf.hpl.model import PARTS, predict
 from aiperf.hpl.system_file import SystemFile, figures
 from aiperf.page.html import write_figures_page
-from aiperf.page.section import Cell, Column, DrawnFigure, Section, Steps, Table, pairs
+from aiperf.page.section import Cell, Column, DrawnFigure, Section, Steps, Table, rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +38,7 @@ def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[f
         Section("parts", "Seconds by part", (drawings[1],)),
         Section("elasticities", "Gain from better figures", (drawings[2],)),
         Section(
-            "about", "Measurement", (pairs("about", "System and load", about, ("name", "value")), _figure_table(of))
+            "about", "Measurement", (rows("about", "System and load", ("name", "value"), about), _figure_table(of))
         ),
     )
     values = {"system": of.system.name, "loads": list(loads), "remarks": list(remarks), "cases": as_json(cases)}

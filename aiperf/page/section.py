@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+from aiperf import units
+
+N = TypeVar("N", bound=float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +131,13 @@ class Section:
         return tuple(part for part in self.parts if isinstance(part, DrawnFigure))
 
 
-def measured(value: float | None, shown: Callable[[float], str]) -> Cell:
+def measured(value: N | None, shown: Callable[[N], str], second_line: str = "") -> Cell:
     """Return a table cell with the text of a number. None gives a dash, which is sorted as −1."""
-    return Cell("—", -1.0) if value is None else Cell(shown(value), value)
+    return Cell("—", -1.0) if value is None else Cell(shown(value), value, second_line=second_line)
+
+
+def share_bar(share: float) -> Cell:
+    return Cell(units.share(share), share, bar=max(0.0, min(1.0, share)))
 
 
 def row_of(*cells: Cell | str) -> tuple[Cell, ...]:
@@ -137,6 +145,38 @@ def row_of(*cells: Cell | str) -> tuple[Cell, ...]:
     return tuple(Cell(cell) if isinstance(cell, str) else cell for cell in cells)
 
 
-def pairs(name: str, caption: str, rows: Iterable[tuple[str, str]], heads: tuple[str, str]) -> Table:
-    """Return a table with two columns. `name`: id of the table. `rows`: (name, value). `heads`: headings of the columns."""
-    return Table(name, caption, (Column(heads[0]), Column(heads[1])), tuple(row_of(*row) for row in rows))
+FIGURE = (Column("figure"), Column("value", is_number=True), Column("meaning"))
+"""Headings of a table with one figure in a row."""
+Filled = tuple[Column, tuple[Cell, ...]]
+"""Column and its cells, from the first row on."""
+
+
+def texts(name: str, cells: Iterable[Cell | str], explained: str = "") -> Filled:
+    return Column(name, explained=explained), row_of(*cells)
+
+
+def numbers(
+    name: str,
+    values: Iterable[N | None],
+    shown: Callable[[N], str],
+    explained: str = "",
+    *,
+    is_less_first: bool = False,
+) -> Filled:
+    return Column(name, True, explained, is_less_first), tuple(measured(value, shown) for value in values)
+
+
+def table(
+    name: str, caption: str, columns: Iterable[Filled], footnote: str = "", *, is_sortable: bool = False
+) -> Table:
+    """Return a table that is given by its columns."""
+    heads, cells = zip(*columns, strict=True)
+    return Table(name, caption, heads, tuple(zip(*cells, strict=True)), is_sortable, footnote)
+
+
+def rows(
+    name: str, caption: str, heads: Iterable[Column | str], cells: Iterable[Iterable[Cell | str]], footnote: str = ""
+) -> Table:
+    """Return a table that is given by its rows. A heading as a string is a column of texts."""
+    columns = tuple(Column(head) if isinstance(head, str) else head for head in heads)
+    return Table(name, caption, columns, tuple(row_of(*row) for row in cells), footnote=footnote)

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiperf import units
 from aiperf.config import as_plain, configure
-from aiperf.page.section import Cell, CollapsedTables, Column, Section, Table, pairs, row_of
+from aiperf.page.section import Cell, CollapsedTables, Section, Table, rows
 from aiperf.ranking.levels import MISSING, LayerDifference, layer_differences, levels_of, rules
 from aiperf.report import phrases
 from aiperf.report.facts import Report
@@ -27,7 +27,7 @@ def run(report: Report) -> Table:
     facts = report.run
     dataset = facts.dataset
     lost = sum(worker.lost is not None for worker in report.workers)
-    rows = [
+    cells = [
         ("run", facts.name),
         ("start", phrases.when(facts)),
         ("end", phrases.end(facts)),
@@ -40,7 +40,7 @@ def run(report: Report) -> Table:
         ("journal", f"{units.count(facts.events)} events, hash chain intact"),
         ("SHA-256 of the configuration", facts.config_hash),
     ]  # fmt: skip
-    return pairs("run", "The run", rows, ("item", "value"))
+    return rows("run", "The run", ("item", "value"), cells)
 
 
 def _images(dataset: dict[str, object]) -> str:
@@ -56,11 +56,9 @@ def _images(dataset: dict[str, object]) -> str:
 
 def option_table(report: Report) -> Table:
     """Return the table of all options of a run and their values, including options with their default value."""
-    rows = tuple(
-        (Cell(name, kind="option"), Cell(phrases.option(name, value)))
-        for name, value in phrases.flattened(report.run.config)
-    )
-    return Table("configuration", "Configuration", (Column("option"), Column("value")), rows)
+    options = phrases.flattened(report.run.config)
+    cells = [(Cell(name, kind="option"), phrases.option(name, value)) for name, value in options]
+    return rows("configuration", "Configuration", ("option", "value"), cells)
 
 
 NOT_DESCRIBED = (1, 2, 3, 4, 5)
@@ -113,19 +111,19 @@ def level_table(reference: str, differences: Sequence[LayerDifference], *, is_pr
     layers: list[tuple[int | None, str]] = [*rules().layers.items()]
     if any(each.layer is None for each in differences):
         layers.append((None, "unknown to this release"))
-    rows = []
+    cells: list[tuple[Cell | str, ...]] = []
     for number, name in layers:
         found = [each for each in differences if each.layer == number]
         text = found[0].name if len(found) == 1 else f"{len(found)} differences" if found else "none"
         if is_preset and number in NOT_DESCRIBED:
             text += " (the machine is not compared)"
         cell = Cell(text, unfolds=tuple(map(_in_words, found)))
-        rows.append(row_of(f"{number or MISSING} {name}", cell, ", ".join(levels_of(found)) or "no level"))
-    columns = (Column("layer"), Column("different from the reference"), Column("permitted at"))
+        cells.append((f"{number or MISSING} {name}", cell, ", ".join(levels_of(found)) or "no level"))
     footnote = f"Reference: {'values of ' if is_preset else ''}{reference}. Strictest level: {strictest(differences)}."
     if is_preset:
         footnote += " Another run as reference: python -m aiperf check RUN --level hardware --against RUN2."
-    return Table("level", "Differences by layer", columns, tuple(rows), footnote=footnote)
+    heads = ("layer", "different from the reference", "permitted at")
+    return rows("level", "Differences by layer", heads, cells, footnote)
 
 
 def strictest(differences: Sequence[LayerDifference]) -> str:

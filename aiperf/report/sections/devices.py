@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aiperf import units
-from aiperf.page.section import Cell, Column, Paragraph, Section, Table, measured, row_of
+from aiperf.page.section import Column, Paragraph, Section, Table, numbers, rows, table, texts
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.plots.devices import devices_over_time, each_device_over_time
-from aiperf.system.load import HostLoad
 
 MOST_DEVICES = 64
 MOST_HOSTS = 64
@@ -24,38 +25,28 @@ def telemetry(report: Report) -> Table | None:
     """Return a table of the measurements in the valid window, one row for each of at most 64 devices. None without samples."""
     if report.telemetry is None or not report.telemetry.devices:
         return None
-    devices = report.telemetry.devices
+    every = report.telemetry.devices
+    shown = every[:MOST_DEVICES]
     columns = (
-        Column("device"),
-        Column("worker", True),
-        Column("utilisation", True, "mean, as defined by the vendor"),
-        Column("memory", True, "maximum used"),
-        Column("power", True, "mean"),
-        Column("energy", True),
-        Column("max. temperature", True),
-        Column("throttled"),
-        Column("not measured", True, "time of the window without samples"),
+        texts("device", [f"{one.device.model or one.device.id} on {one.host}" for one in shown]),
+        numbers("worker", [one.worker for one in shown], str),
+        numbers("utilisation", [one.utilisation_mean for one in shown], units.share, "mean, as defined by the vendor"),
+        numbers("memory", [one.memory_used_max_bytes for one in shown], units.size, "maximum used"),
+        numbers("power", [one.power_mean_watts for one in shown], units.watts, "mean"),
+        numbers("energy", [one.energy_joules for one in shown], units.joules),
+        numbers("max. temperature", [one.temperature_max_celsius for one in shown], "{:.0f} °C".format),
+        texts("throttled", [_throttled(one.throttled or {}) for one in shown]),
+        numbers(
+            "not measured", [one.seconds_missing for one in shown], units.duration, "time of the window without samples"
+        ),
     )
-
-    rows = tuple(
-        row_of(
-            f"{one.device.model or one.device.id} on {one.host}",
-            Cell(str(one.worker), one.worker),
-            measured(one.utilisation_mean, units.share),
-            measured(one.memory_used_max_bytes, units.size),
-            measured(one.power_mean_watts, units.watts),
-            measured(one.energy_joules, units.joules),
-            measured(one.temperature_max_celsius, "{:.0f} °C".format),
-            ", ".join(f"{reason} {units.share(part)}" for reason, part in (one.throttled or {}).items() if part > 0)
-            or "—",
-            Cell(units.duration(one.seconds_missing), one.seconds_missing),
-        )
-        for one in devices[:MOST_DEVICES]
-    )
-    left_out = len(devices) - len(rows)
     footnote = "A dash: the device does not report this figure."
-    footnote += f" {units.count(left_out)} more devices are in report.json." if left_out else ""
-    return Table("telemetry", "Devices over the valid window", columns, rows, True, footnote)
+    footnote += f" {units.count(len(every) - len(shown))} more devices are in report.json." if every != shown else ""
+    return table("telemetry", "Devices over the valid window", columns, footnote, is_sortable=True)
+
+
+def _throttled(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{reason} {units.share(part)}" for reason, part in shares.items() if part > 0) or "—"
 
 
 def loads(report: Report) -> Table | None:
@@ -63,31 +54,21 @@ def loads(report: Report) -> Table | None:
     if report.telemetry is None or not report.telemetry.loads:
         return None
     by_others = sorted(report.telemetry.loads, key=lambda one: -one.others)
-    columns = (
-        Column("host"),
-        Column("this run", True, "programs of this run, including Ray"),
-        Column("other programs", True),
-        Column("kernel", True, "interrupts and the kernel's own threads"),
-        Column("stolen", True, "given to other virtual machines by the hypervisor"),
-        Column("waiting", True, "time in which a program waited for a processor (/proc/pressure/cpu)"),
-        Column("measured", True, "of the window"),
-    )
     shown = by_others[:MOST_HOSTS]
     left_out = len(by_others) - len(shown)
     footnote = "Shares of all of the host's processor time. Programs of other containers count as other programs."
     footnote += f" {units.count(left_out)} more hosts are in report.json." if left_out else ""
-    return Table(
-        "loads", "Processor time of the hosts over the valid window", columns, tuple(map(_load, shown)), True, footnote
-    )
-
-
-def _load(one: HostLoad) -> tuple[Cell, ...]:
-    return (
-        Cell(one.host),
-        *(Cell(phrases.share(part), part) for part in (one.own, one.others, one.kernel, one.stolen)),
-        measured(one.stalled, units.share),
-        Cell(units.duration(one.seconds), one.seconds),
-    )
+    waiting = "time in which a program waited for a processor (/proc/pressure/cpu)"
+    columns = (
+        texts("host", [one.host for one in shown]),
+        numbers("this run", [one.own for one in shown], phrases.share, "programs of this run, including Ray"),
+        numbers("other programs", [one.others for one in shown], phrases.share),
+        numbers("kernel", [one.kernel for one in shown], phrases.share, "interrupts and the kernel's own threads"),
+        numbers("stolen", [one.stolen for one in shown], phrases.share, "given to other virtual machines by the hypervisor"),
+        numbers("waiting", [one.stalled for one in shown], units.share, waiting),
+        numbers("measured", [one.seconds for one in shown], units.duration, "of the window"),
+    )  # fmt: skip
+    return table("loads", "Processor time of the hosts over the valid window", columns, footnote, is_sortable=True)
 
 
 def energy(report: Report) -> Section:
@@ -103,49 +84,33 @@ def energy_table(report: Report) -> Table | None:
     """
     if report.energy is None:
         return None
+    shown = report.energy.scopes
+    trapezoidal = "in the same seconds, by the trapezoidal rule"
+    gaps = "share of the window's device-seconds; gaps are in no figure"
     columns = (
-        Column("measured on"),
-        Column("devices", True),
-        Column("measured", True, "share of the window's device-seconds; gaps are in no figure"),
-        Column("power", True, "mean over the measured time"),
-        Column("energy", True),
-        Column("by counters", True, "in the seconds with counters and samples"),
-        Column("by samples", True, "in the same seconds, by the trapezoidal rule"),
-        Column("difference", True, "samples ÷ counters − 1"),
-        Column("max. difference", True, "of one device"),
-        Column("FLOPS/W", True, "score ÷ power of these devices only"),
-    )
-
-    rows = tuple(
-        row_of(
-            one.scope,
-            Cell(units.count(one.devices), one.devices),
-            measured(one.measured_share, units.share),
-            measured(one.watts, units.watts),
-            measured(one.joules, units.joules),
-            measured(one.counted_joules, units.joules),
-            measured(one.sampled_joules, units.joules),
-            measured(one.disagreement, units.share),
-            measured(one.worst_disagreement, units.share),
-            measured(one.flops_per_watt, units.flops_per_watt),
-        )
-        for one in report.energy.scopes
-    )
+        texts("measured on", [one.scope for one in shown]),
+        numbers("devices", [one.devices for one in shown], units.count),
+        numbers("measured", [one.measured_share for one in shown], units.share, gaps),
+        numbers("power", [one.watts for one in shown], units.watts, "mean over the measured time"),
+        numbers("energy", [one.joules for one in shown], units.joules),
+        numbers("by counters", [one.counted_joules for one in shown], units.joules, "in the seconds with counters and samples"),
+        numbers("by samples", [one.sampled_joules for one in shown], units.joules, trapezoidal),
+        numbers("difference", [one.disagreement for one in shown], units.share, "samples ÷ counters − 1"),
+        numbers("max. difference", [one.worst_disagreement for one in shown], units.share, "of one device"),
+        numbers("FLOPS/W", [one.flops_per_watt for one in shown], units.flops_per_watt, "score ÷ power of these devices only"),
+    )  # fmt: skip
     restarts = sum(one.counter_restarts for one in report.energy.scopes)
     footnote = "A dash was not measured. Gaps are not filled. Methods: docs/report.md."
     if restarts:
         footnote += f" Counters restarted {units.count(restarts)} times; samples, if any, cover that time."
-    return Table("energy", "Energy over the valid window", columns, rows, footnote=footnote)
+    return table("energy", "Energy over the valid window", columns, footnote)
 
 
 def energy_level(report: Report) -> Table | None:
     """Return the table of the EEHPC level of the power measurement by aspect. None if no power was measured."""
     if report.energy is None:
         return None
-    columns = (Column("aspect"), Column("level", True), Column("found"), Column("missing for Level 1"))
-    rows = tuple(
-        row_of(aspect.name, str(aspect.level), aspect.found, aspect.missing or "—")
-        for aspect in report.energy.level.aspects
-    )
+    shown = [(each.name, str(each.level), each.found, each.missing or "—") for each in report.energy.level.aspects]
     caption = f"Power measured by {report.energy.of}: {phrases.energy_level(report.energy)}"
-    return Table("energy-level", caption, columns, rows, footnote="The level is that of the lowest aspect.")
+    heads = ("aspect", Column("level", True), "found", "missing for Level 1")
+    return rows("energy-level", caption, heads, shown, "The level is that of the lowest aspect.")

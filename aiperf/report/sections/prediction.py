@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 from aiperf import units
 from aiperf.page.figure import drawn, legend_above
 from aiperf.page.palette import AMBER, accent
-from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Section, Table, row_of
+from aiperf.page.section import DrawnFigure, Paragraph, Section, Table, numbers, table, texts
 from aiperf.report import phrases
 from aiperf.report.facts import PredictionFacts, Report
 
@@ -48,19 +48,16 @@ def _gap(found: PredictionFacts) -> str:
 
 
 def _lines(found: PredictionFacts) -> Table | None:
-    rows = tuple(
-        row_of(
-            line.name,
-            Cell(units.share(line.predicted), line.predicted),
-            Cell(units.share(line.measured), line.measured),
-            Cell(units.share(line.same_work), line.same_work),
-            Cell(f"{100 * line.gap:+.1f} points".replace("-", "−"), line.gap),
-        )
-        for line in found.lines
+    if not found.lines:
+        return None
+    columns = (
+        texts("line", [line.name for line in found.lines]),
+        numbers("predicted", [line.predicted for line in found.lines], units.share),
+        numbers("measured", [line.measured for line in found.lines], units.share),
+        numbers("for the same operations", [line.same_work for line in found.lines], units.share),
+        numbers("gap", [line.gap for line in found.lines], lambda gap: f"{100 * gap:+.1f} points".replace("-", "−")),
     )
-    names = ("predicted", "measured", "for the same operations", "gap")
-    columns = (Column("line"), *(Column(name, True) for name in names))
-    return Table("prediction", "Accelerator time, predicted and measured", columns, rows) if rows else None
+    return table("prediction", "Accelerator time, predicted and measured", columns)
 
 
 def _bars(found: PredictionFacts, report: Report) -> DrawnFigure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiperf import units
-from aiperf.page.section import Column, Section, Table, row_of
+from aiperf.page.section import FIGURE, Section, Table, rows
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.plots.progress import error_over_time, quality_over_epochs, score_over_time
@@ -35,7 +35,7 @@ def fixed_network(report: Report) -> Section | None:
     chosen = f"chosen on the validation {phrases.noun(report).many}, so it is in no other figure"
     training = units.NOT_MEASURED if rate is None else units.flops_per_second(rate)
     interval = "none" if between is None else units.interval(*between, "FLOPS")
-    rows = [
+    cells = [
         ("quality", units.quality(found.quality), f"{phrases.metric(report.run)} at the end of the last epoch"),
         ("best quality", units.quality(found.best_quality), chosen),
         ("target quality", units.quality(found.target_quality), "" if found.is_published_workload else NOT_PUBLISHED),
@@ -53,8 +53,7 @@ def fixed_network(report: Report) -> Section | None:
         ),
         (f"95 % interval, n = {found.valid_flops_exponent}", interval, found.valid_flops_interval_basis),
     ]  # fmt: skip
-    columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
-    shown = Table("fixed-network", "Fixed network to a target quality", columns, tuple(row_of(*row) for row in rows))
+    shown = rows("fixed-network", "Fixed network to a target quality", FIGURE, cells)
     parts = (quality_over_epochs(report, found), shown)
     return Section("fixed-network", "Quality and valid FLOPS", parts, "Valid FLOPS")
 
@@ -71,7 +70,7 @@ def result(report: Report) -> Table:
         made = f"median {median}, longest {longest}; {made}"
     between = score.flops_per_second_interval
     interval = "none" if between is None else units.interval(*between, "FLOPS")
-    rows = [
+    cells = [
         (phrases.score_title(report.run), phrases.score(report), "work in the valid window ÷ its length"),
         ("95 % interval", interval, phrases.interval_meaning(report)),
         ("instantaneous score", phrases.instantaneous(report), _parts(report)),
@@ -91,8 +90,7 @@ def result(report: Report) -> Table:
         *_per_sample(report),
         ("out of memory", units.count(proposals.batch_reductions), "times a trial continued with a smaller batch"),
     ]  # fmt: skip
-    columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
-    return Table("result", "The run's figures", columns, tuple(row_of(*row) for row in rows))
+    return rows("result", "The run's figures", FIGURE, cells)
 
 
 def _quality(report: Report) -> list[tuple[str, str, str]]:

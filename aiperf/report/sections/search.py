@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from aiperf import units
-from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Section, Steps, Table, measured, row_of
+from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Section, Steps, Table, numbers, table, texts
 from aiperf.report import changes, phrases
 from aiperf.report.architecture import graph_of
 from aiperf.report.facts import Report, TrialFacts
@@ -79,29 +79,22 @@ def front(report: Report) -> Table | None:
     if not report.front:
         return None
     by_number = {trial.number: trial for trial in report.trials}
-    columns = (
-        Column("trial", True),
-        Column(f"operations per {phrases.noun(report).one}", True, "forward and backward"),
-        Column("vs. start", True, "operations ÷ operations of the starting network"),
-        Column("error", True, "1 − its best accuracy", is_less_first=True),
-        Column("parameters", True),
-        Column("change"),
-    )
     start = next((operations(each) for each in report.trials if each.parent is None and not each.morphs), None)
-    rows = tuple(
-        row_of(
-            Cell(str(trial.number), trial.number),
-            Cell(units.operations(operations(trial)), operations(trial)),
-            measured(operations(trial) / start if start else None, "{:.2f} ×".format),
-            Cell(phrases.error_of(1 - (trial.accuracy or 0.0), report.run), 1 - (trial.accuracy or 0.0)),
-            Cell(units.si(trial.parameters, ""), trial.parameters),
-            changes.change(trial),
-        )
-        for trial in (by_number[number] for number in report.front)
-    )
-    caption = f"Pareto front: {units.count(len(rows))} of {units.count(len(report.trials))} trials"
-    footnote = "No cheaper network was as accurate."
-    return Table("front", caption, columns, rows, True, footnote)
+    shown = [by_number[number] for number in report.front]
+    per, done = f"operations per {phrases.noun(report).one}", [operations(each) for each in shown]
+    errors = [1 - (each.accuracy or 0.0) for each in shown]
+    columns = (
+        numbers("trial", [each.number for each in shown], str),
+        numbers(per, done, units.operations, "forward and backward"),
+        numbers("vs. start", [each / start if start else None for each in done], "{:.2f} ×".format,
+                "operations ÷ operations of the starting network"),
+        numbers("error", errors, lambda error: phrases.error_of(error, report.run), "1 − its best accuracy",
+                is_less_first=True),
+        numbers("parameters", [each.parameters for each in shown], lambda number: units.si(number, "")),
+        texts("change", map(changes.change, shown)),
+    )  # fmt: skip
+    caption = f"Pareto front: {units.count(len(shown))} of {units.count(len(report.trials))} trials"
+    return table("front", caption, columns, "No cheaper network was as accurate.", is_sortable=True)
 
 
 def trial_table(report: Report) -> Table:
@@ -110,49 +103,43 @@ def trial_table(report: Report) -> Table:
         report.trials, key=lambda trial: (-(-1.0 if trial.accuracy is None else trial.accuracy), trial.number)
     )
     shown, sample = ranked[:MOST_TRIALS], phrases.noun(report)
-    columns = (
-        Column("trial", True),
-        Column("accuracy", True, f"best {phrases.measured(report.run)} {phrases.metric(report.run)}"),
-        Column("reported", True, "accuracy reported to the search; predicted in the first rounds"),
-        Column("round", True),
-        Column("parent", True, "trial whose weights were inherited"),
-        Column("change"),
-        Column(f"FLOP per {sample.one}", True, "forward and backward"),
-        Column("parameters", True),
-        Column("batch", True, f"{sample.many} per accelerator and step"),
-        Column("epochs", True),
-        Column("time", True),
-        Column("outcome"),
-    )
-    left_out = len(report.trials) - len(shown)
-    footnote = (
-        f"The best {len(shown)} of {units.count(len(report.trials))}; the others are in report.json."
-        if left_out
-        else ""
-    )
-    caption = f"Trials, best first ({units.count(len(report.trials))})"
     by_number = {trial.number: trial for trial in report.trials}
-    return Table("trials", caption, columns, tuple(_trial(trial, by_number) for trial in shown), True, footnote)
-
-
-def _trial(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> tuple[Cell, ...]:
-    outcome = phrases.outcome(trial.outcome)
-    outcome += "" if trial.attempts < 2 else f", attempt {trial.attempts}"
-    lineage = tuple(changes.lineage(trial, trials))
-    change = changes.change(trial)
-    accuracy = partial(units.share, decimals=2)
-    is_complete = len(lineage) == 1 and lineage[0].endswith(f": {change}")
-    return row_of(
-        Cell(str(trial.number), trial.number),
-        measured(trial.accuracy, accuracy),
-        measured(trial.reported_accuracy, accuracy),
-        Cell(str(trial.round), trial.round),
-        Cell("start", -1.0) if trial.parent is None else Cell(str(trial.parent), trial.parent),
-        Cell(change, unfolds=() if is_complete else lineage),
-        Cell(units.operations(operations(trial)), operations(trial)),
-        Cell(units.si(trial.parameters, ""), trial.parameters),
-        Cell(str(trial.batch_size), trial.batch_size),
-        Cell(str(trial.epochs), trial.epochs),
-        Cell(units.duration(trial.seconds), trial.seconds),
-        outcome if trial.reason is None else f"{outcome}: {trial.reason}",
+    accuracy, best = (
+        partial(units.share, decimals=2),
+        f"best {phrases.measured(report.run)} {phrases.metric(report.run)}",
     )
+    predicted = "accuracy reported to the search; predicted in the first rounds"
+    per, work = f"FLOP per {sample.one}", [operations(each) for each in shown]
+    columns = (
+        numbers("trial", [each.number for each in shown], str),
+        numbers("accuracy", [each.accuracy for each in shown], accuracy, best),
+        numbers("reported", [each.reported_accuracy for each in shown], accuracy, predicted),
+        numbers("round", [each.round for each in shown], str),
+        (Column("parent", True, "trial whose weights were inherited"), tuple(map(_parent, shown))),
+        texts("change", [_change(each, by_number) for each in shown]),
+        numbers(per, work, units.operations, "forward and backward"),
+        numbers("parameters", [each.parameters for each in shown], lambda number: units.si(number, "")),
+        numbers("batch", [each.batch_size for each in shown], str, f"{sample.many} per accelerator and step"),
+        numbers("epochs", [each.epochs for each in shown], str),
+        numbers("time", [each.seconds for each in shown], units.duration),
+        texts("outcome", map(_outcome, shown)),
+    )
+    every, footnote = units.count(len(report.trials)), ""
+    if len(shown) < len(report.trials):
+        footnote = f"The best {len(shown)} of {every}; the others are in report.json."
+    return table("trials", f"Trials, best first ({every})", columns, footnote, is_sortable=True)
+
+
+def _parent(trial: TrialFacts) -> Cell:
+    return Cell("start", -1.0) if trial.parent is None else Cell(str(trial.parent), trial.parent)
+
+
+def _change(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> Cell:
+    lineage, change = tuple(changes.lineage(trial, trials)), changes.change(trial)
+    is_complete = len(lineage) == 1 and lineage[0].endswith(f": {change}")
+    return Cell(change, unfolds=() if is_complete else lineage)
+
+
+def _outcome(trial: TrialFacts) -> str:
+    outcome = phrases.outcome(trial.outcome) + ("" if trial.attempts < 2 else f", attempt {trial.attempts}")
+    return outcome if trial.reason is None else f"{outcome}: {trial.reason}"

@@ -11,7 +11,7 @@ from aiperf import units
 from aiperf.accounting.step_breakdown import StepBreakdown, StepPart
 from aiperf.page.figure import drawn
 from aiperf.page.palette import AMBER, AXIS, BLUE, BLUE_PALE, GREEN, IDLE, MUTED, PURPLE, SKY, VERMILION
-from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Section, Table, row_of
+from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Section, Table, rows, share_bar
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.train.tracing.trace_file import PHASES, SOURCE
@@ -67,38 +67,33 @@ def exchange_table(parts: Sequence[StepPart], source: str) -> Table:
     )
 
 
-def _part_table(name: str, caption: str, parts: Sequence[StepPart], rows: Sequence[str], footnote: str) -> Table:
+def _part_table(name: str, caption: str, parts: Sequence[StepPart], names: Sequence[str], footnote: str) -> Table:
     """Return a table with a row for each name. A part that is missing was not measured."""
-    columns = (Column("part"), Column("per step", True), Column("share", True))
     known = {part.name: part for part in parts}
-    return Table(name, caption, columns, tuple(_part_row(row, known.get(row)) for row in rows), footnote=footnote)
+    heads = ("part", Column("per step", True), Column("share", True))
+    return rows(name, caption, heads, [_part_cells(each, known.get(each)) for each in names], footnote)
 
 
-def _part_row(name: str, part: StepPart | None) -> tuple[Cell, ...]:
+def _part_cells(name: str, part: StepPart | None) -> tuple[Cell | str, ...]:
     if part is None:
-        return row_of(name, Cell(units.NOT_MEASURED), Cell("—", -1.0))
-    return row_of(
-        name,
-        Cell(_milliseconds(part.seconds), part.seconds),
-        Cell(units.share(part.share), part.share, bar=part.share),
-    )
+        return name, units.NOT_MEASURED, Cell("—", -1.0)
+    return name, Cell(_milliseconds(part.seconds), part.seconds), share_bar(part.share)
 
 
 def _number_table(found: StepBreakdown) -> Table:
-    names = list(next(iter(found.numbers.values()), {}))
-    columns = (Column("layers"), *(Column(name.replace("_", " "), True) for name in names))
-    rows = tuple(
-        row_of(
+    heads = [Column(name.replace("_", " "), True) for name in next(iter(found.numbers.values()), {})]
+    cells: list[tuple[Cell | str, ...]] = [
+        (
             kind.replace("_", " "),
             *(Cell("—" if each is None else units.share(each, 2), each) for each in shares.values()),
         )
         for kind, shares in found.numbers.items()
-    )
+    ]
     footnote = (
         "Shares of the gradient elements that are not 0 in FP32, without loss scaling. Lost updates: shares of the updates "
         "below half a last place of a BF16 weight."
     )
-    return Table("step-numbers", "Numbers that 16-bit types lose", columns, rows, footnote=footnote)
+    return rows("step-numbers", "Numbers that 16-bit types lose", ("layers", *heads), cells, footnote)
 
 
 def _milliseconds(seconds: float) -> str:
@@ -153,25 +148,18 @@ def exchange(report: Report) -> Section | None:
             "visible communication above the bound: the slowest rank, or the network's load",
         ),
     )
-    rows = [
-        row_of(
-            name,
-            Cell(units.duration(seconds), seconds),
-            Cell(units.share(seconds / facts.busy_seconds) if facts.busy_seconds else "—", seconds),
-            meaning,
-        )
-        for name, seconds, meaning in times
+    busy = facts.busy_seconds
+    cells = [
+        (name, Cell(units.duration(each), each), Cell(units.share(each / busy) if busy else "—", each), meaning)
+        for name, each, meaning in times
     ]
+    heads = ("part", Column("time", True), Column("share of the steps", True), "meaning")
     footnote = (
         f"Workers of {', '.join(map(str, facts.ranks))} ranks exchanged {units.size(facts.exchanged_bytes)} of gradients a "
         f"rank. Bus bandwidth {units.si(facts.bus_bytes_per_second, 'B/s')}, measured at their start with the gradients of "
         f"the starting network. Transport by NCCL: {'; '.join(facts.transports) or 'not shown'}. Times are of the first rank "
         "of each worker. A slow first rank does not wait. Details: docs/scaling.md."
     )
-    columns = (Column("part"), Column("time", True), Column("share of the steps", True), Column("meaning"))
     return Section(
-        "exchange",
-        "Exchange of gradients",
-        (Table("exchange", "Exchange", columns, tuple(rows), footnote=footnote),),
-        "Exchange",
+        "exchange", "Exchange of gradients", (rows("exchange", "Exchange", heads, cells, footnote),), "Exchange"
     )

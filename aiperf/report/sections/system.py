@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from aiperf import units
 from aiperf.page.section import (
@@ -13,9 +14,10 @@ from aiperf.page.section import (
     Section,
     SideBySide,
     Table,
-    measured,
-    pairs,
-    row_of,
+    numbers,
+    rows,
+    table,
+    texts,
 )
 from aiperf.report import phrases
 from aiperf.report.facts import NodeFacts, Report
@@ -44,9 +46,10 @@ def systems(report: Report) -> tuple[Table, ...]:
     """Return one table for each kind of host (hosts with equal descriptions), at most 8."""
     shown = report.systems[:MOST_SYSTEMS]
     return tuple(
-        pairs(
+        rows(
             f"system-{index}",
             f"{units.count(system.hosts)} host{'s' if system.hosts > 1 else ''} like {system.example!r}",
+            ("item", "value"),
             [
                 ("workers", units.count(system.workers)),
                 ("data-parallel processes", units.count(system.accelerators)),
@@ -60,7 +63,6 @@ def systems(report: Report) -> tuple[Table, ...]:
                     )
                 ),
             ],
-            ("item", "value"),
         )
         for index, system in enumerate(shown, 1)
     )
@@ -70,18 +72,6 @@ def nodes(report: Report) -> Table | None:
     """Return the table of the nodes with their results of preflight (the check before a run). None without preflight."""
     if not report.nodes:
         return None
-    columns = (
-        Column("node"),
-        Column("verdict"),
-        Column("clock", True, "ahead of the driver's host; the node's telemetry is corrected"),
-        Column("disk, writing", True, "to the run's folder, fsync included"),
-        Column("disk, reading", True),
-        Column("matrix product", True, "of the weakest accelerator, or of all processors"),
-        Column("memory", True, "STREAM's triad"),
-        Column("pair", True, "bus bandwidth of an all-reduce with the best partner"),
-        Column("all nodes", True, "bus bandwidth of the all-reduce of all nodes"),
-        Column("faults and notes"),
-    )
     ordered = sorted(
         report.nodes, key=lambda node: (not node.excluded, not node.faults, node.host, node.address, node.at)
     )
@@ -90,29 +80,38 @@ def nodes(report: Report) -> Table | None:
         footnote += f" {units.count(len(ordered) - MOST_NODES)} more nodes are in report.json."
     excluded = sum(node.excluded for node in ordered)
     caption = f"Nodes as checked by preflight: {units.count(len(ordered))}, {units.count(excluded)} excluded"
-    return Table("nodes", caption, columns, tuple(_node(node) for node in ordered[:MOST_NODES]), True, footnote)
+    shown = ordered[:MOST_NODES]
+    rate = partial(units.si, unit="B/s")
+    ahead = "ahead of the driver's host; the node's telemetry is corrected"
+    disk, pair = "to the run's folder, fsync included", "bus bandwidth of an all-reduce with the best partner"
+    weakest, together = (
+        "of the weakest accelerator, or of all processors",
+        "bus bandwidth of the all-reduce of all nodes",
+    )
+    columns = (
+        texts("node", map(_node, shown)),
+        texts("verdict", ["excluded" if each.excluded else "kept" if each.faults else "good" for each in shown]),
+        (Column("clock", True, ahead), tuple(map(_clock, shown))),
+        numbers("disk, writing", [each.disk_write_bytes_per_second for each in shown], rate, disk),
+        numbers("disk, reading", [each.disk_read_bytes_per_second for each in shown], rate),
+        numbers("matrix product", [each.matmul_flops for each in shown], units.flops_per_second, weakest),
+        numbers("memory", [each.memory_bytes_per_second for each in shown], rate, "STREAM's triad"),
+        numbers("pair", [each.pair_bytes_per_second for each in shown], rate, pair),
+        numbers("all nodes", [each.bus_bytes_per_second for each in shown], rate, together),
+        texts("faults and notes", ["; ".join((*each.faults, *each.notes)) or "—" for each in shown]),
+    )
+    return table("nodes", caption, columns, footnote, is_sortable=True)
 
 
-def _node(node: NodeFacts) -> tuple[Cell, ...]:
-    def rate(value: float | None) -> Cell:
-        return measured(value, lambda each: units.si(each, "B/s"))
+def _node(node: NodeFacts) -> str:
+    return node.host if node.host == node.address else f"{node.host} ({node.address})"
 
+
+def _clock(node: NodeFacts) -> Cell:
     offset = node.clock_offset_seconds
-    clock = (
-        Cell("—", 0.0) if offset is None else Cell(f"{offset:+.4f} s ± {node.clock_error_seconds or 0.0:.4f} s", offset)
-    )
-    return row_of(
-        node.host if node.host == node.address else f"{node.host} ({node.address})",
-        "excluded" if node.excluded else "kept" if node.faults else "good",
-        clock,
-        rate(node.disk_write_bytes_per_second),
-        rate(node.disk_read_bytes_per_second),
-        measured(node.matmul_flops, units.flops_per_second),
-        rate(node.memory_bytes_per_second),
-        rate(node.pair_bytes_per_second),
-        rate(node.bus_bytes_per_second),
-        "; ".join((*node.faults, *node.notes)) or "—",
-    )
+    if offset is None:
+        return Cell("—", 0.0)
+    return Cell(f"{offset:+.4f} s ± {node.clock_error_seconds or 0.0:.4f} s", offset)
 
 
 def described_nodes(report: Report) -> Iterator[Table]:
@@ -127,39 +126,33 @@ def described_nodes(report: Report) -> Iterator[Table]:
 
 
 def _differences(system: SystemDescription) -> Table:
-    rows = tuple(
-        (
-            Cell(phrases.part(each.part)),
-            Cell(each.usual),
-            Cell(value),
-            Cell(units.count(len(nodes)), len(nodes)),
-            Cell(_named(nodes)),
-        )
-        for each in system.differences
-        for value, nodes in each.others
+    found = [(each, value, nodes) for each in system.differences for value, nodes in each.others]
+    shown = found[:MOST_ROWS]
+    columns = (
+        texts("part", [phrases.part(each.part) for each, _, _ in shown]),
+        texts("most nodes", [each.usual for each, _, _ in shown]),
+        texts("others", [value for _, value, _ in shown]),
+        numbers("nodes", [len(nodes) for _, _, nodes in shown], units.count),
+        texts("names", [_named(nodes) for _, _, nodes in shown]),
     )
-    columns = (Column("part"), Column("most nodes"), Column("others"), Column("nodes", True), Column("names"))
-    footnote = f"{units.count(len(rows) - MOST_ROWS)} more are in report.json." if len(rows) > MOST_ROWS else ""
-    return Table("differences", "Differences between nodes", columns, rows[:MOST_ROWS], True, footnote)
+    footnote = f"{units.count(len(found) - MOST_ROWS)} more are in report.json." if len(found) > MOST_ROWS else ""
+    return table("differences", "Differences between nodes", columns, footnote, is_sortable=True)
 
 
 def _form(system: SystemDescription) -> Table:
-    rows = tuple(
-        (Cell(phrases.part(name)), Cell("not filled in" if value is None else str(value)))
-        for name, value in system.form.items()
-        if name != "file"
-    )
-    return Table("form", "System, as described by the site", (Column("field"), Column("value")), rows)
+    filled = {name: value for name, value in system.form.items() if name != "file"}
+    cells = [(phrases.part(name), "not filled in" if value is None else str(value)) for name, value in filled.items()]
+    return rows("form", "System, as described by the site", ("field", "value"), cells)
 
 
 def _kind(kind: NodeKind, index: int, system: SystemDescription) -> Table:
-    rows = tuple((Cell(phrases.part(part)), Cell(value)) for part, value in phrases.flattened(kind.description))
+    described = [(phrases.part(part), value) for part, value in phrases.flattened(kind.description)]
     caption = f"{units.count(len(kind.nodes))} of {units.count(system.nodes)} nodes: {_named(kind.nodes)}"
     left_out = len(system.kinds) - MOST_KINDS
     footnote = f"Read on the node; SHA-256 {kind.hash[:12]}…"
     if index == MOST_KINDS and left_out > 0:
         footnote += f" {left_out} more kinds of nodes are in report.json."
-    return Table(f"kind-{index}", caption, (Column("item"), Column("value")), rows, footnote=footnote)
+    return rows(f"kind-{index}", caption, ("item", "value"), described, footnote)
 
 
 def _named(nodes: tuple[str, ...]) -> str:
@@ -170,8 +163,8 @@ def _named(nodes: tuple[str, ...]) -> str:
 def versions(report: Report) -> Table:
     """Return the table of software versions on the driver's host."""
     changed: Sequence[str] = report.run.versions_changed
-    rows = [
+    listed = [
         (name, f"{version} (changed at a resume)" if name in changed else version)
         for name, version in sorted(report.run.versions.items())
     ]
-    return pairs("versions", "Versions on the driver's host", rows, ("package", "version"))
+    return rows("versions", "Versions on the driver's host", ("package", "version"), listed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aiperf import units
-from aiperf.page.section import Cell, Column, Section, Table, measured, row_of
+from aiperf.page.section import FIGURE, Cell, Column, Section, Table, measured, rows, share_bar
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.plots.waterfall import waterfall
@@ -38,25 +38,17 @@ def roofline(report: Report) -> Section | None:
             "what tuning can recover at most",
         ),
     )
-    rows = tuple(
-        row_of(
-            name,
-            Cell(_signed(seconds, units.duration), seconds),
-            Cell(units.share(share), share, bar=max(0.0, min(1.0, share))),
-            meaning,
-        )
+    cells = [
+        (name, Cell(_signed(seconds, units.duration), seconds), share_bar(seconds / floor.busy_seconds), meaning)
         for name, seconds, meaning in parts
-        for share in (seconds / floor.busy_seconds,)
-    )
-    columns = (Column("part of the steps"), Column("accelerator time", True), Column("share", True), Column("meaning"))
+    ]
+    heads = ("part of the steps", Column("accelerator time", True), Column("share", True), "meaning")
     footnote = (
         f"{floor.trials} of {floor.trials_in_window} trials, those with the most time. Peak "
         f"{units.flops_per_second(floor.peak_flops)}, memory {units.si(floor.memory_bytes_per_second, 'B/s')} "
         f"({floor.memory_source}). Caches are left out, so that the rest can be negative on a processor. Details: docs/bops.md."
     )
-    return Section(
-        "roofline", "Roofline", (Table("roofline", "Steps at the roofline", columns, rows, footnote=footnote),)
-    )
+    return Section("roofline", "Roofline", (rows("roofline", "Steps at the roofline", heads, cells, footnote),))
 
 
 def loss_table(report: Report) -> Table | None:
@@ -64,37 +56,27 @@ def loss_table(report: Report) -> Table | None:
     fallen = report.losses
     if fallen is None:
         return None
-    rows = tuple(
-        row_of(
+    cells: list[tuple[Cell | str, ...]] = [
+        (
             loss.name,
-            Cell(units.share(loss.share), loss.share, bar=max(0.0, min(1.0, loss.share))),
+            share_bar(loss.share),
             Cell(_signed(loss.flops_per_second, units.flops_per_second), loss.flops_per_second),
             Cell(units.duration(loss.accelerator_seconds), loss.accelerator_seconds),
             measured(loss.joules, units.joules),
             loss.meaning if loss.why_negative is None else f"{loss.meaning}; below 0: {loss.why_negative}",
         )
         for loss in fallen.losses
-    )
-    score = row_of(
-        phrases.score_title(report.run),
-        units.share(
-            fallen.score_flops_per_second / fallen.top_flops_per_second if fallen.top_flops_per_second else 0.0
-        ),
-        units.flops_per_second(fallen.score_flops_per_second),
-        units.duration(fallen.score_accelerator_seconds),
-        "—",
-        "remaining work",
-    )
-    columns = (
-        Column("lost to"),
-        Column("share of the peak", True),
-        Column("FLOPS", True),
-        Column("accelerator time", True, "at the rate of the peak"),
-        Column("energy", True, "measured during this part; a dash: not measured, or not separable"),
-        Column("meaning"),
-    )
+    ]
+    share = fallen.score_flops_per_second / fallen.top_flops_per_second if fallen.top_flops_per_second else 0.0
+    time, rate = units.duration(fallen.score_accelerator_seconds), units.flops_per_second(fallen.score_flops_per_second)
+    cells.append((phrases.score_title(report.run), units.share(share), rate, time, "—", "remaining work"))
+    energy = "measured during this part; a dash: not measured, or not separable"
+    heads = (
+        "lost to", Column("share of the peak", True), Column("FLOPS", True),
+        Column("accelerator time", True, "at the rate of the peak"), Column("energy", True, energy), "meaning",
+    )  # fmt: skip
     footnote = f"Peak: {phrases.waterfall_top(fallen)}. {phrases.energy_by_activity(fallen)} Details: docs/report.md."
-    return Table("losses", "Losses by part", columns, (*rows, score), footnote=footnote)
+    return rows("losses", "Losses by part", heads, cells, footnote)
 
 
 def _signed(value: float, written: Callable[[float], str]) -> str:
@@ -104,19 +86,14 @@ def _signed(value: float, written: Callable[[float], str]) -> str:
 def time_table(report: Report) -> Table:
     """Return the table of accelerator time and its share by activity, with a last row for the total."""
     spent = report.time_breakdown
-    rows = tuple(
-        row_of(
-            line.name,
-            Cell(units.duration(line.seconds), line.seconds),
-            Cell(units.share(line.share), line.share, bar=max(0.0, min(1.0, line.share))),
-            line.meaning,
-        )
+    cells: list[tuple[Cell | str, ...]] = [
+        (line.name, Cell(units.duration(line.seconds), line.seconds), share_bar(line.share), line.meaning)
         for line in spent.lines
-    )
-    total = row_of("all", units.duration(spent.whole_seconds), units.share(sum(line.share for line in spent.lines)), "")
-    columns = (Column("spent on"), Column("accelerator time", True), Column("share", True), Column("meaning"))
+    ]
+    cells.append(("all", units.duration(spent.whole_seconds), units.share(sum(line.share for line in spent.lines)), ""))
+    heads = ("spent on", Column("accelerator time", True), Column("share", True), "meaning")
     footnote = "Accelerator time: largest number of accelerators present at once × length of the valid window."
-    return Table("time", "Accelerator time by activity", columns, (*rows, total), footnote=footnote)
+    return rows("time", "Accelerator time by activity", heads, cells, footnote)
 
 
 def workers(report: Report) -> Section:
@@ -138,14 +115,10 @@ def availability(report: Report) -> Table:
         if available.is_declared
         else "largest number present at once, because no number was declared"
     )
-    rows = [
+    meaning = "share of their time in the valid window; without a running driver none is available"
+    cells = [
         ("planned accelerators", units.count(available.planned), of),
-        (
-            "available",
-            phrases.share(available.share),
-            "share of their time in the valid window; without a running driver none is available",
-        ),
+        ("available", phrases.share(available.share), meaning),
         ("scaled to 100 %", phrases.adjusted(report), "score ÷ available share; not a score, never ranked"),
     ]
-    columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
-    return Table("availability", "Availability", columns, tuple(row_of(*row) for row in rows))
+    return rows("availability", "Availability", FIGURE, cells)

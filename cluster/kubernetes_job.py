@@ -6,19 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from cluster.kubernetes_api import AlreadyThere, Api
-from cluster.manifest_parts import (
-    ROLE_LABEL,
-    KubernetesRun,
-    Manifest,
-    container,
-    environment,
-    mounts,
-    small_resources,
-    template,
-)
+from cluster.manifest_parts import ROLE_LABEL, KubernetesRun, Manifest, environment, template
 from cluster.place import HEAD_FILE, ClusterError, JobState, NoReport
 
 SCRIPT = "kubernetes.yaml"
@@ -46,12 +37,12 @@ class KubernetesJob:
     """Local folder of the run."""
     run: KubernetesRun
     objects: Sequence[Manifest]
-    script_name: str = SCRIPT
+    script_name: ClassVar[str] = SCRIPT
 
-    @property
-    def advice(self) -> str:
-        """Advice in a message about a job that can never start: image and Secrets to correct."""
-        return "name an image that the nodes can pull (cluster.image, cluster.pull_secrets) and existing Secrets"
+    advice: ClassVar[str] = (
+        "name an image that the nodes can pull (cluster.image, cluster.pull_secrets) and existing Secrets"
+    )
+    writes_here: ClassVar[bool] = False
 
     @property
     def last_output(self) -> str:
@@ -66,11 +57,6 @@ class KubernetesJob:
             f"{self._kubectl} exec $({self._kubectl} get pod {selector} -o name) -- "
             f"python -m aiperf status {self.run.folder}"
         )
-
-    @property
-    def writes_here(self) -> bool:
-        """False: the job writes on its volume."""
-        return False
 
     def submit(self, script: Path) -> str:
         """Create all Kubernetes objects of the run, and return the job's id."""
@@ -175,15 +161,8 @@ class KubernetesJob:
         return lines
 
     def _reader(self) -> Manifest:
-        reader = container(
-            self.run,
-            "reader",
-            command=["sleep", str(READER_LIVES)],
-            env=environment(self.run),
-            resources=small_resources(),
-            volumeMounts=mounts(self.run, "reader"),
-        )
-        pod = template(self.run, "reader", reader, on=self.run.choices.head_node_selector, account=None)
+        command = ["sleep", str(READER_LIVES)]
+        pod = template(self.run, "reader", "reader", command=command, env=environment(self.run))
         labels: dict[str, Any] = pod["metadata"]["labels"]
         metadata = {**self.run.metadata("-read"), "labels": labels}
         spec = {**pod["spec"], "activeDeadlineSeconds": READER_LIVES, "terminationGracePeriodSeconds": 1}

@@ -99,8 +99,18 @@ OPTIONS = "AIPERF_OPTIONS"
 """The environment variable of the head's pod that holds a run's options, as a JSON list."""
 
 
-def template(run: KubernetesRun, role: str, container: Manifest, *, on: Sequence[str], account: str | None) -> Manifest:
+def template(run: KubernetesRun, role: str, name: str, *, account: str | None = None, **parts: object) -> Manifest:
+    """Return a pod with one container `name` of the run's image, without any privilege. `parts`: more of the container."""
     choices = run.choices
+    container = {
+        "name": name,
+        "image": choices.image,
+        "imagePullPolicy": choices.pull_policy,
+        "securityContext": locked(),
+        **parts,
+        "resources": _resources(run, role),
+        "volumeMounts": _mounts(run, role),
+    }
     spec: Manifest = {"restartPolicy": "Never"}
     if account is None:
         spec["automountServiceAccountToken"] = False
@@ -120,7 +130,7 @@ def template(run: KubernetesRun, role: str, container: Manifest, *, on: Sequence
     }
     if choices.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in choices.pull_secrets]
-    if on:
+    if on := choices.node_selector if role == "worker" else choices.head_node_selector:
         spec["nodeSelector"] = dict(pair(word) for word in on)
     if choices.tolerations:
         spec["tolerations"] = [toleration(word) for word in choices.tolerations]
@@ -160,23 +170,12 @@ def requirement(word: str) -> Manifest:
     return {"key": key.lstrip("!"), "operator": "DoesNotExist" if key.startswith("!") else "Exists"}
 
 
-def container(run: KubernetesRun, name: str, **parts: object) -> Manifest:
-    """Return the manifest of a container with the run's image and without any privilege."""
-    return {
-        "name": name,
-        "image": run.choices.image,
-        "imagePullPolicy": run.choices.pull_policy,
-        "securityContext": locked(),
-        **parts,
-    }
-
-
 def locked() -> Manifest:
     """Return the security context of a container that does not run as root and cannot become root."""
     return {"allowPrivilegeEscalation": False, "runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}}
 
 
-def mounts(run: KubernetesRun, role: str) -> list[Manifest]:
+def _mounts(run: KubernetesRun, role: str) -> list[Manifest]:
     """Return the volume mounts of a container: folder of runs, data set (with cluster.data_claim), and /dev/shm."""
     choices = run.choices
     mounts_of_pod: list[Manifest] = [{"name": "runs", "mountPath": choices.runs_path}]
@@ -219,19 +218,17 @@ def token(secret: str) -> list[Manifest]:
     ]
 
 
-def worker_resources(run: KubernetesRun) -> Manifest:
-    """Return the resources of a worker's pod. Requests equal limits, as exclusive processors require."""
+def _resources(run: KubernetesRun, role: str) -> Manifest:
+    """Return the resources of a container. Requests equal limits, as exclusive processors require."""
     choices = run.choices
-    amounts = {"cpu": str(choices.cpus), "memory": choices.memory}
-    if choices.accelerators:
-        amounts[choices.accelerator_resource] = str(choices.accelerators)
-    amounts |= dict(pair(word) for word in choices.extra_resources)
-    return {"requests": dict(amounts), "limits": dict(amounts)}
-
-
-def head_resources(run: KubernetesRun) -> Manifest:
-    """Return the resources of the head's pod: processors and memory, with requests equal to limits."""
-    amounts = {"cpu": str(run.choices.head_cpus), "memory": run.choices.head_memory}
+    if role not in ("head", "worker"):
+        return small_resources()
+    amounts = {"cpu": str(choices.head_cpus), "memory": choices.head_memory}
+    if role == "worker":
+        amounts = {"cpu": str(choices.cpus), "memory": choices.memory}
+        if choices.accelerators:
+            amounts[choices.accelerator_resource] = str(choices.accelerators)
+        amounts |= dict(pair(word) for word in choices.extra_resources)
     return {"requests": dict(amounts), "limits": dict(amounts)}
 
 

@@ -16,18 +16,14 @@ from cluster.manifest_parts import (
     KubernetesRun,
     Manifest,
     account_of_head,
-    container,
     environment,
-    head_resources,
     literal,
     locked,
-    mounts,
     network_policies,
     runs_claim,
     small_resources,
     template,
     token,
-    worker_resources,
 )
 
 GROUP = "workers"
@@ -56,7 +52,8 @@ def ray_job(run: KubernetesRun) -> Manifest:
     spec: Manifest = {
         "entrypoint": f"python -m aiperf drive --supervised --options-in {OPTIONS} {run.folder}",
         "submissionMode": "K8sJobMode",
-        "submitterPodTemplate": _submitter(run),
+        # KubeRay adds its command and the token
+        "submitterPodTemplate": template(run, "submitter", "ray-job-submitter", env=environment(run)),
         "backoffLimit": run.choices.restarts,
         "shutdownAfterJobFinishes": True,
         "ttlSecondsAfterFinished": run.choices.keep_seconds,
@@ -103,41 +100,15 @@ def _cluster(run: KubernetesRun) -> Manifest:
 
 
 def _head(run: KubernetesRun) -> Manifest:
-    choices = run.choices
-    head = container(
-        run,
-        "ray-head",
-        ports=[{"name": name, "containerPort": port} for name, port in HEAD_PORTS.items()],
-        env=environment(run, {OPTIONS: json.dumps(list(run.words))}),
-        resources=head_resources(run),
-        volumeMounts=mounts(run, "head"),
-    )
-    account = choices.service_account or run.object_name
-    return template(run, "head", head, on=choices.head_node_selector, account=account)
+    ports = [{"name": name, "containerPort": port} for name, port in HEAD_PORTS.items()]
+    env = environment(run, {OPTIONS: json.dumps(list(run.words))})
+    account = run.choices.service_account or run.object_name
+    return template(run, "head", "ray-head", account=account, ports=ports, env=env)
 
 
 def _worker(run: KubernetesRun) -> Manifest:
-    worker = container(
-        run,
-        "ray-worker",
-        ports=[{"name": "metrics", "containerPort": HEAD_PORTS["metrics"]}],
-        env=environment(run),
-        resources=worker_resources(run),
-        volumeMounts=mounts(run, "worker"),
-    )
-    return template(run, "worker", worker, on=run.choices.node_selector, account=None)
-
-
-def _submitter(run: KubernetesRun) -> Manifest:
-    """Return the submitter's pod. KubeRay adds its command and the token."""
-    submitter = container(
-        run,
-        "ray-job-submitter",
-        env=environment(run),
-        resources=small_resources(),
-        volumeMounts=mounts(run, "submitter"),
-    )
-    return template(run, "submitter", submitter, on=run.choices.head_node_selector, account=None)
+    ports = [{"name": "metrics", "containerPort": HEAD_PORTS["metrics"]}]
+    return template(run, "worker", "ray-worker", ports=ports, env=environment(run))
 
 
 def plain_objects(run: KubernetesRun) -> list[Manifest]:
@@ -151,16 +122,8 @@ def head_job(run: KubernetesRun) -> Manifest:
     Restarted after a failure up to cluster.restarts times, without evictions and losses of a node. The driver then resumes.
     """
     choices = run.choices
-    command = [*PYTHON, "drive", "--supervised", run.folder, *run.words]
-    head = container(
-        run,
-        "head",
-        command=[literal(word) for word in command],
-        env=_plain_environment(run),
-        resources=head_resources(run),
-        volumeMounts=mounts(run, "head"),
-    )
-    pod = template(run, "head", head, on=choices.head_node_selector, account=None)
+    command = [literal(word) for word in [*PYTHON, "drive", "--supervised", run.folder, *run.words]]
+    pod = template(run, "head", "head", command=command, env=_plain_environment(run))
     pod["spec"]["terminationGracePeriodSeconds"] = GRACE_SECONDS
     spec = {
         "backoffLimit": choices.restarts,
@@ -174,15 +137,8 @@ def head_job(run: KubernetesRun) -> Manifest:
 def workers_job(run: KubernetesRun) -> Manifest:
     """Return the manifest (a dictionary) of the Job of the workers: cluster.max_workers pods, one Ray node each."""
     choices = run.choices
-    patience = f"{choices.join_seconds:.0f}"
-    worker = container(
-        run,
-        "worker",
-        command=[*PYTHON, "join", "--rejoin", "--patience", patience, run.folder],
-        env=_plain_environment(run, {"AIPERF_GPUS": str(choices.accelerators)}),  # join checks that it can use them
-        resources=worker_resources(run),
-        volumeMounts=mounts(run, "worker"),
-    )
+    command = [*PYTHON, "join", "--rejoin", "--patience", f"{choices.join_seconds:.0f}", run.folder]
+    env = _plain_environment(run, {"AIPERF_GPUS": str(choices.accelerators)})  # join checks that it can use them
     spec = {
         "completionMode": "Indexed",
         "completions": choices.max_workers,
@@ -191,7 +147,7 @@ def workers_job(run: KubernetesRun) -> Manifest:
         "maxFailedIndexes": choices.max_workers,
         "ttlSecondsAfterFinished": choices.keep_seconds,
         "podFailurePolicy": _disruptions_are_no_failures(),
-        "template": template(run, "worker", worker, on=choices.node_selector, account=None),
+        "template": template(run, "worker", "worker", command=command, env=env),
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": run.metadata("-work"), "spec": spec}
 

@@ -158,17 +158,14 @@ class BatchJob(Protocol):
     @property
     def script(self) -> str:
         """Complete text of the script or manifests that are submitted."""
-        ...
 
     @property
     def script_name(self) -> str:
         """Name of the file for this text in the run's folder."""
-        ...
 
     @property
     def folder(self) -> Path:
         """Folder of the run on this machine."""
-        ...
 
     def submit(self, script: Path) -> str:
         """Submit the job to the scheduler. Return the job's id. `script`: file with the text of `script`.
@@ -176,14 +173,12 @@ class BatchJob(Protocol):
         Raises:
             ClusterError: the scheduler is missing or refused the job. The message is the scheduler's.
         """
-        ...
 
     def run_in_allocation(self, script: Path) -> int:
         """Run the file `script` in the allocation of this process, and wait for its end. Return its exit status.
 
         A first SIGINT (Ctrl-C) ends the run with its report, a second one at once.
         """
-        ...
 
     def state(self, job: str) -> JobState:
         """Return the current state of the job with the id `job`.
@@ -192,7 +187,6 @@ class BatchJob(Protocol):
             UnknownJob: the scheduler does not know the job, or no longer.
             ClusterError: the scheduler is missing, refuses or does not answer.
         """
-        ...
 
     def cancel(self, job: str) -> None:
         """End the job with the id `job`.
@@ -200,12 +194,10 @@ class BatchJob(Protocol):
         Raises:
             ClusterError: the scheduler is missing, refuses or does not answer.
         """
-        ...
 
     @property
     def writes_here(self) -> bool:
         """True if the job writes into the run's folder on this machine, which must exist before it is submitted."""
-        ...
 
     def lines(self, job: str) -> Sequence[str]:
         """Return a few lines about the progress of the run on the cluster. Empty if there is no answer. `job`: id of the job.
@@ -213,7 +205,6 @@ class BatchJob(Protocol):
         Raises:
             ClusterError: the scheduler refuses or does not answer.
         """
-        ...
 
     def fetch(self, job: str) -> None:
         """Copy journal and report of an ended run into its local folder. Nothing if this folder is shared.
@@ -224,22 +215,18 @@ class BatchJob(Protocol):
             NoReport: the job ended before its run began.
             ClusterError: the copy failed.
         """
-        ...
 
     @property
     def advice(self) -> str:
         """Advice with the options to change, for a message about a job that can never start."""
-        ...
 
     @property
     def last_output(self) -> str:
         """Shell command or path that shows the last output of a job that ended before its run began."""
-        ...
 
     @property
     def status_command(self) -> str:
         """Shell command that shows the state of the run in progress."""
-        ...
 
 
 class ClusterError(Exception):

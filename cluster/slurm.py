@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from aiperf.programs import ProgramFailed, ask
 from cluster.place import (
@@ -65,27 +66,9 @@ _TIME = r"\d{1,9}(:\d{1,9}){0,2}|\d{1,9}-\d{1,9}(:\d{1,9}){0,2}|UNLIMITED|INFINI
 _MEMORY = r"(?i:0|[1-9][0-9]{0,15}([KMGT](i?B)?)?)"
 _MOUNT = r"[^:,\r\n]+(:[^:,\r\n]+){1,2}"
 _OWN = (
-    "job-name",
-    "nodes",
-    "output",
-    "error",
-    "time",
-    "signal",
-    "array",
-    "requeue",
-    "no-requeue",
-    "chdir",
-    "ntasks-per-node",
-    "open-mode",
-    "no-kill",
-    "wrap",
-    "parsable",
-    "test-only",
-    "wait",
-    "help",
-    "usage",
-    "version",
-)
+    "job-name", "nodes", "output", "error", "time", "signal", "array", "requeue", "no-requeue", "chdir", "ntasks-per-node",
+    "open-mode", "no-kill", "wrap", "parsable", "test-only", "wait", "help", "usage", "version",
+)  # fmt: skip
 """Options of sbatch that the script sets itself, or with which sbatch does not submit and return."""
 
 
@@ -226,7 +209,7 @@ class SlurmConf(SchedulerConf):
 
     def job(self, submission: JobSubmission) -> SlurmJob:
         """Return the run as a job of Slurm, with its batch script. Nothing is submitted yet."""
-        return SlurmJob(batch_script(self, submission), SCRIPT, submission.folder, submission.program)
+        return SlurmJob(batch_script(self, submission), submission.folder, submission.program)
 
     def _directives(self, name: str, folder: Path, seconds: float) -> Iterator[tuple[str, str]]:
         """Yield options of sbatch(1) with their values. The value is '' for an option without one."""
@@ -433,9 +416,13 @@ class SlurmJob:
     """Run as a job of Slurm, with its batch script. All nodes and this machine share the run's folder."""
 
     script: str
-    script_name: str
     folder: Path
     program: str
+    script_name: ClassVar[str] = SCRIPT
+    advice: ClassVar[str] = (
+        "ask for what the partition allows (cluster.nodes, cluster.time, cluster.account, cluster.qos)"
+    )
+    writes_here: ClassVar[bool] = True
 
     def submit(self, script: Path) -> str:
         """Submit the script in the file `script` by sbatch. Return the job's id: JOB, or JOB;CLUSTER if sbatch names one."""
@@ -497,11 +484,6 @@ class SlurmJob:
         number, on = _named(job)
         _run("scancel", *on, number)
 
-    @property
-    def writes_here(self) -> bool:
-        """True: Slurm writes the job's output into the run's folder."""
-        return True
-
     def lines(self, job: str) -> Sequence[str]:
         """Return the last line of the job's output, which the driver writes every minute. Empty before it. `job`: not used."""
         with suppress(FileNotFoundError), (self.folder / LOG).open("rb") as log:
@@ -511,11 +493,6 @@ class SlurmJob:
 
     def fetch(self, job: str) -> None:
         """Do nothing, because the run's folder is shared with this machine."""
-
-    @property
-    def advice(self) -> str:
-        """Advice in a message about a job that can never start: options to change."""
-        return "ask for what the partition allows (cluster.nodes, cluster.time, cluster.account, cluster.qos)"
 
     @property
     def last_output(self) -> str:

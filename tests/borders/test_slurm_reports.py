@@ -256,7 +256,7 @@ REASONS = {
 
 def state_of(here: Path, line: str, job: str = "7") -> tuple[str, str]:
     offers(here, "squeue", f"cat <<'END'\n{line}\nEND")
-    state = SlurmJob("", "s", here, "aiperf").state(job)
+    state = SlurmJob("", here, "aiperf").state(job)
     needs_the_user = f"scontrol release {job}" in state.reason
     names = (
         (state.is_over, "over"),
@@ -319,7 +319,7 @@ def test_a_greeting_is_no_job_number(here: Path, printed: str) -> None:
     offers(here, "sbatch", f"echo '{printed}'")
 
     with pytest.raises(ClusterError, match="sbatch printed no job id"):
-        SlurmJob("", "s", here, "aiperf").submit(here / "s")
+        SlurmJob("", here, "aiperf").submit(here / "s")
 
 
 def test_a_job_unknown_at_its_first_look_has_not_ended(
@@ -335,7 +335,7 @@ def test_a_job_unknown_at_its_first_look_has_not_ended(
     assert "completed" not in said.out + said.err
     assert "may continue: squeue does not know job 4242" in said.err
     with pytest.raises(UnknownJob):
-        SlurmJob("", "s", here, "aiperf").state("4242")
+        SlurmJob("", here, "aiperf").state("4242")
 
 
 def test_squeue_is_asked_every_half_minute_once_a_job_runs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +354,7 @@ def test_squeue_is_asked_every_half_minute_once_a_job_runs(here: Path, monkeypat
 
 
 def test_progress_is_the_last_line_of_the_jobs_output(here: Path) -> None:
-    job = SlurmJob("", "s", here, "aiperf")
+    job = SlurmJob("", here, "aiperf")
     assert [*job.lines("7")] == []
 
     (here / "slurm.log").write_bytes(b"x" * 100_000 + "\n12 min left · score 4 TFLOPS\n".encode())
@@ -371,7 +371,7 @@ def test_the_script_of_an_allocation_is_awaited(tmp_path: Path, times: int) -> N
     )
     waits = (
         "import sys; from pathlib import Path; from cluster.slurm import SlurmJob; "
-        "sys.exit(SlurmJob('', 's', Path(), 'aiperf').run_in_allocation(Path('script')))"
+        "sys.exit(SlurmJob('', Path(), 'aiperf').run_in_allocation(Path('script')))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", waits], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}

@@ -9,9 +9,9 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -126,15 +126,13 @@ def versions() -> dict[str, str]:
     return installed
 
 
-def describe_node(
-    folders: Mapping[str, Path], environment: Mapping[str, str] = os.environ, root: Path = Path("/")
-) -> Part:
+def describe_node(folders: Mapping[str, Path], environment: Mapping[str, str] = os.environ) -> Part:
     """Return the full description of this node: names and values by part ('processors', 'network', …).
 
     It contains nothing that differs between equal nodes: no name, address, serial number, boot, clock or free space. An
-    unreadable value is the text 'not readable: ' and the reason. `root`: folder that contains /proc and /sys.
+    unreadable value is the text 'not readable: ' and the reason.
     """
-    proc, sys = root / "proc", root / "sys"
+    proc, sys = Path("/proc"), Path("/sys")
     return {
         "maker": node_parts.maker(sys),
         "firmware": node_parts.firmware(sys),
@@ -143,10 +141,10 @@ def describe_node(
         "accelerators": node_parts.accelerators(),
         "pci": pci(sys),
         "network": network(sys),
-        "storage": [_storage_part(each) for each in storage(folders, proc / "self/mountinfo")],
+        "storage": [_storage_part(each) for each in storage(folders)],
         "kernel": node_parts.kernel(proc, sys),
         "libraries": {"python": platform.python_version(), **versions()},
-        "container": node_parts.container_of(environment, root),
+        "container": node_parts.container_of(environment, Path("/")),
         "limits": node_parts.limits(),
         "environment": node_parts.variables(environment),
     }
@@ -176,13 +174,13 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why_not: str | None = None
 
 
-def storage(folders: Mapping[str, Path], mountinfo: Path = Path("/proc/self/mountinfo")) -> tuple[Storage, ...]:
+def storage(folders: Mapping[str, Path]) -> tuple[Storage, ...]:
     """Return the file system of each folder. A run folder that does not exist yet has that of its nearest existing parent."""
-    mounts = mounted(mountinfo.read_text()) if mountinfo.exists() else {}
+    mounts = {Path(each.mountpoint): each for each in psutil.disk_partitions(all=True)}  # of two at one point the later
     return tuple(_of(name, folder, mounts) for name, folder in folders.items())
 
 
-def _of(name: str, folder: Path, mounts: Mapping[Path, tuple[str, str]]) -> Storage:
+def _of(name: str, folder: Path, mounts: Mapping[Path, Any]) -> Storage:
     existing = folder.resolve()
     while name == RUN and not existing.exists():
         existing = existing.parent
@@ -190,27 +188,14 @@ def _of(name: str, folder: Path, mounts: Mapping[Path, tuple[str, str]]) -> Stor
         size = os.statvfs(existing)
     except OSError as error:
         return Storage(name=name, file_system=None, source=None, size_bytes=None, why_not=error.strerror)
-    for place in (existing, *existing.parents):
-        if place in mounts:
-            kind, source = mounts[place]
-            return Storage(name=name, file_system=kind, source=source, size_bytes=size.f_blocks * size.f_frsize)
-    why_not = "the kernel lists no mount that it lies on"
-    return Storage(name=name, file_system=None, source=None, size_bytes=size.f_blocks * size.f_frsize, why_not=why_not)
-
-
-def mounted(mountinfo: str) -> dict[Path, tuple[str, str]]:
-    """Return (type, source) by mount point. Of two mounts at one point the later one counts."""
-    mounts: dict[Path, tuple[str, str]] = {}
-    for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
-        kind, source = after.split(" ")[:2]
-        mounts[Path(_unescaped(before.split(" ")[4]))] = (kind, _unescaped(source))
-    return mounts
-
-
-def _unescaped(text: str) -> str:
-    """Decode blanks, tabs, newlines and backslashes, which the kernel writes in octal."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+    mount = next((mounts[place] for place in (existing, *existing.parents) if place in mounts), None)
+    return Storage(
+        name=name,
+        file_system=None if mount is None else mount.fstype,
+        source=None if mount is None else mount.device,
+        size_bytes=size.f_blocks * size.f_frsize,
+        why_not="the kernel lists no mount that it lies on" if mount is None else None,
+    )
 
 
 def kind_in_words(system: HostDescription, processors: int, accelerators: int) -> str:

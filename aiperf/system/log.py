@@ -178,14 +178,11 @@ def on_one_axis(records: Iterable[Record], offsets: Mapping[str, float]) -> Iter
     """Yield the records with their times shifted to the driver's clock. `offsets`: seconds a host's clock is ahead, by host."""
     shifted: dict[int, Session] = {}
     for record in records:
-        session = record if isinstance(record, Session) else record.session if isinstance(record, Sample) else None
-        ahead = 0.0 if session is None else offsets.get(session.host, 0.0)
-        if session is None or not ahead:
-            yield record
-        elif isinstance(record, Session):
-            shifted[id(record)] = msgspec.structs.replace(record, at=record.at - ahead)
-            yield shifted[id(record)]
-        else:
-            assert isinstance(record, Sample)
-            look = msgspec.structs.replace(record.look, at=record.look.at - ahead)
-            yield Sample(shifted.get(id(record.session), record.session), record.device, look)
+        match record:
+            case Session() if ahead := offsets.get(record.host):
+                shifted[id(record)] = msgspec.structs.replace(record, at=record.at - ahead)
+                yield shifted[id(record)]
+            case Sample(session, device, look) if ahead := offsets.get(session.host):
+                yield Sample(shifted[id(session)], device, msgspec.structs.replace(look, at=look.at - ahead))
+            case _:
+                yield record

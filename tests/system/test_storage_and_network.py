@@ -11,24 +11,26 @@ import psutil
 import pytest
 
 from aiperf.report.phrases import flattened
-from aiperf.system.describe import describe, folders_of, mounted, storage
+from aiperf.system.describe import describe, folders_of, storage
 from aiperf.system.network import interface_of, network
 
-MOUNTS = r"""21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
-30 21 0:27 / {at}/scratch rw - lustre 10.0.0.1@o2ib:/scratch rw,flock
-31 30 0:28 / {at}/scratch/with\040blank rw shared:3 master:2 - nfs4 server:/a\040b rw
-32 21 0:29 / {at}/scratch/over rw - tmpfs one rw
-33 21 0:30 / {at}/scratch/over rw - overlay two rw
+MOUNTS = r"""/dev/vda / ext4 rw,relatime 0 0
+10.0.0.1@o2ib:/scratch {at}/scratch lustre rw,flock 0 0
+server:/a\040b {at}/scratch/with\040blank nfs4 rw 0 0
+one {at}/scratch/over tmpfs rw 0 0
+two {at}/scratch/over overlay rw 0 0
 """
 
 
 @pytest.fixture
-def mounts(tmp_path: Path) -> Path:
+def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder with the mounts of MOUNTS, as the kernel lists them."""
     for name in ("scratch/deep", "scratch/with blank", "scratch/over", "scratchless"):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
-    table = tmp_path / "mountinfo"
-    table.write_text(MOUNTS.format(at=tmp_path))
-    return table
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/mounts").write_text(MOUNTS.format(at=str(tmp_path).replace(" ", r"\040")))
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -41,35 +43,30 @@ def mounts(tmp_path: Path) -> Path:
     ],
 )
 def test_a_folder_is_on_the_nearest_upper_mount(mounts: Path, folder: str, told: tuple[str, str]) -> None:
-    (found,) = storage({"data set": mounts.parent / folder}, mounts)
+    (found,) = storage({"data set": mounts / folder})
 
     assert (found.file_system, found.source) == told
-    whole = os.statvfs(mounts.parent / folder)
+    whole = os.statvfs(mounts / folder)
     assert found.size_bytes == whole.f_blocks * whole.f_frsize
 
 
 def test_a_new_run_folder_has_storage_a_missing_set_none(
     mounts: Path,
 ) -> None:
-    run, images = storage(
-        folders_of(mounts.parent / "scratch/deep/er/run", str(mounts.parent / "scratch/gone")), mounts
-    )
+    run, images = storage(folders_of(mounts / "scratch/deep/er/run", str(mounts / "scratch/gone")))
 
     assert run.file_system == "lustre"
     assert images.file_system is None and images.size_bytes is None
     assert images.why_not == "No such file or directory"
 
 
-def test_without_mounts_the_file_system_is_unknown(tmp_path: Path) -> None:
-    (found,) = storage({"run": tmp_path}, tmp_path / "no mountinfo")
+def test_without_mounts_the_file_system_is_unknown(mounts: Path) -> None:
+    (mounts / "self/mounts").write_text("")
+    (found,) = storage({"run": mounts})
 
     assert found.file_system is None and found.size_bytes and "no mount" in (found.why_not or "")
     rows = dict(flattened({"storage": msgspec.to_builtins((found,))}))
     assert rows["storage.run.file_system"] == "unknown"
-
-
-def test_every_mount_of_this_host_is_read() -> None:
-    assert Path("/") in mounted(Path("/proc/self/mountinfo").read_text())
 
 
 def interface(sys: Path, name: str, *, has_device: bool, **files: str) -> None:

@@ -35,18 +35,6 @@ class OpenSamplers:
             sampler.close()
 
 
-def _nvml() -> Sampler:
-    from aiperf.system.samplers.nvml import NvmlSampler
-
-    return NvmlSampler()
-
-
-def _amd() -> Sampler:
-    from aiperf.system.samplers import amd
-
-    return amd.AmdSampler(amd.load())
-
-
 def _installed(entry: importlib.metadata.EntryPoint) -> Sampler:
     sampler: Sampler = entry.load()()
     return sampler
@@ -54,7 +42,10 @@ def _installed(entry: importlib.metadata.EntryPoint) -> Sampler:
 
 def accelerator_samplers() -> dict[str, Callable[[], Sampler]]:
     """Return a function that opens the sampler or raises Unavailable, by name: 'nvml', 'amdsmi' and installed ones."""
-    openers: dict[str, Callable[[], Sampler]] = {"nvml": _nvml, "amdsmi": _amd}
+    from aiperf.system.samplers.amd import AmdSampler
+    from aiperf.system.samplers.nvml import NvmlSampler
+
+    openers: dict[str, Callable[[], Sampler]] = {"nvml": NvmlSampler, "amdsmi": AmdSampler}
     for entry in importlib.metadata.entry_points(group="aiperf.samplers"):
         openers[entry.name] = partial(_installed, entry)
     return openers

@@ -60,8 +60,8 @@ def load() -> Any:
 class AmdSampler(VendorSampler):
     """Sampler of all AMD accelerators of this host by the module amdsmi. Each die of an MI250 is one device, as in ROCm."""
 
-    def __init__(self, library: Any) -> None:
-        self._smi = library
+    def __init__(self, library: Any = None) -> None:
+        self._smi = library = library or load()
         try:
             library.amdsmi_init(library.AmdSmiInitFlags.INIT_AMD_GPUS)
         except library.AmdSmiException as error:

@@ -16,7 +16,7 @@ import msgspec
 
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import AiperfError, BadConfiguration
-from aiperf.option_limits import MOST_MEMORY, hold, limits_of
+from aiperf.option_limits import MOST_MEMORY, hold, limits_of, type_hints
 from aiperf.option_words import CommandWord, Options, check_records, read
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.rules.limits import BENCHMARKS, WORKLOADS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
@@ -156,21 +156,12 @@ _CHOSEN: dict[type[Any], tuple[type[Any], ...]] = {
 
 def schemas_of_parts() -> dict[str, tuple[type[Any], ...]]:
     """Return the dataclasses that each part of the configuration (such as `dataset`) can have, by the name of the part."""
-    hints = _type_hints(RunConf)
+    hints = type_hints(RunConf)
     kinds = {each.name: _without_none(hints[each.name]) for each in fields(RunConf)}
     parts: dict[str, type[Any]] = {
         name: kind for name, kind in kinds.items() if isinstance(kind, type) and is_dataclass(kind)
     }
     return {name: _CHOSEN.get(part, (part,)) for name, part in parts.items()}
-
-
-_TYPE_HINTS: dict[type[Any], dict[str, Any]] = {}
-
-
-def _type_hints(schema: type[Any]) -> dict[str, Any]:
-    if schema not in _TYPE_HINTS:
-        _TYPE_HINTS[schema] = typing.get_type_hints(schema)
-    return _TYPE_HINTS[schema]
 
 
 def _without_none(hint: Any) -> Any:
@@ -186,7 +177,7 @@ def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
     declared: tuple[type[Any], ...] | None = schema.__dataclass_fields__[name].metadata.get("records")
     if declared is not None:
         return declared
-    hint = _type_hints(schema)[name]
+    hint = type_hints(schema)[name]
     each = hint.__args__[0] if typing.get_origin(hint) is list else None
     return (each,) if is_dataclass(each) and isinstance(each, type) else ()
 

@@ -18,7 +18,7 @@ import operator
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -155,14 +155,12 @@ def _written(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 
-def limits_of(schema: type[Any]) -> Mapping[str, FieldLimits]:
-    return _limits_of(typing.cast(Hashable, schema))
+type_hints: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hints)
+"""Types of the fields of a dataclass, by name."""
 
 
-@functools.cache
-def _limits_of(schema: Hashable) -> Mapping[str, FieldLimits]:
-    assert isinstance(schema, type) and is_dataclass(schema)
-    hints = typing.get_type_hints(schema)
+def _limits_of(schema: type[Any]) -> Mapping[str, FieldLimits]:
+    hints = type_hints(schema)
     limits = {}
     for each in fields(schema):
         unknown = each.metadata.keys() - KEYS
@@ -176,6 +174,9 @@ def _limits_of(schema: Hashable) -> Mapping[str, FieldLimits]:
         if all(kind in _NAMES for kind in kinds) or (of_list and is_dataclass(kinds[0])):
             limits[each.name] = FieldLimits(kinds, types.NoneType in alternatives, of_list, each.metadata)
     return limits
+
+
+limits_of: Callable[[Any], Mapping[str, FieldLimits]] = functools.cache(_limits_of)
 
 
 def hold(conf: Any, part: str = "") -> None:

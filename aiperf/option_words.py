@@ -11,18 +11,7 @@ from aiperf.files import escaped, given_path
 from aiperf.nearest import nearest, nearest_option
 from aiperf.option_limits import limits_of
 
-HERE = frozenset(
-    {
-        "announcement_log",
-        "predict",
-        "cluster.profile",
-        "follow",
-        "resume",
-        "runs",
-        "start",
-        "system.file",
-    }
-)
+HERE = frozenset(("announcement_log", "predict", "cluster.profile", "follow", "resume", "runs", "start", "system.file"))
 """Paths on the machine of the command. Shells do not expand `~` after an equals sign, so it is expanded here. Paths on other
 machines, where `~` may differ, are not changed."""
 

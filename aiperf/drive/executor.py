@@ -23,14 +23,12 @@ class Executor(Protocol):
         Raises:
             RuntimeLost: a process of Ray ended or did not answer.
         """
-        ...
 
     def observe(self, observations: Sequence[Observation]) -> None:
         """Add results of trials to the searcher's history. Proposals that are requested later use them.
 
         `observations`: results in the sequence of the journal.
         """
-        ...
 
     def send(self, order: Order) -> None:
         """Start a command (propose, train, report, remove a checkpoint, release a worker) and return at once.
@@ -40,7 +38,6 @@ class Executor(Protocol):
         Raises:
             RuntimeLost: a process of Ray ended or did not answer.
         """
-        ...
 
     def messages(self, timeout: float) -> list[Message]:
         """Remove and return the messages that have arrived, in sequence. Wait up to `timeout` seconds for the first one.
@@ -52,8 +49,6 @@ class Executor(Protocol):
             NoWorkers: no worker is up and none can be started.
             RuntimeLost: a process of Ray ended or did not answer.
         """
-        ...
 
     def close(self) -> None:
         """End all work and release all resources. Unread messages are lost."""
-        ...

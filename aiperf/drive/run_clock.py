@@ -14,7 +14,6 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Return the seconds since the run began."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,22 +70,18 @@ class Group(Protocol):
         Raises:
             AiperfError: an error that the user can fix, for example in the configuration or the data set.
         """
-        ...
 
     def order(self, order: Train | Drop | Sum) -> None:
         """Send a command (train, remove a checkpoint, report) to the ranks. Training runs in the background."""
-        ...
 
     def messages(self, timeout: float) -> list[Message]:
         """Return the new messages of the ranks. Wait up to `timeout` seconds for the first. Empty if none arrived.
 
         If the ranks have ended and all messages were returned, an error is raised.
         """
-        ...
 
     def close(self) -> None:
         """End all ranks."""
-        ...
 
 
 OpenGroup = Callable[[WorkerPlan], Group]

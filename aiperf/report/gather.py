@@ -55,7 +55,7 @@ from aiperf.system.energy import EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.meters import Meter, read_meters
 from aiperf.system.of_run import SystemDescription, system_description
 from aiperf.system.summary import Telemetry, summarise
-from aiperf.system.warnings import WarningThresholds, damage_warnings, died, telemetry_warnings
+from aiperf.system.warnings import damage_warnings, died, telemetry_warnings
 
 CURVE_POINTS = 240
 ERROR_POINTS = 1500
@@ -350,10 +350,10 @@ def _warnings(
     found += system_warnings(described)
     found += unusable_accelerators(run.workers.values())
     if measured is not None:
-        found += telemetry_warnings(measured, WarningThresholds())
+        found += telemetry_warnings(measured)
     found += () if energy is None else energy_warnings(energy)
     if measured is not None and measured.workers:
-        found += died(measured, worked_until, WarningThresholds())
+        found += died(measured, worked_until)
     if (measured is None or not measured.workers) and not is_simulated:
         text = "utilisation, power and temperature of the devices were not measured"
         found.append(RunWarning(text, "note", "keep the folder telemetry/ next to the journal, see docs/report.md"))

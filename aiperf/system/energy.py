@@ -189,11 +189,7 @@ def _energy(
 
 def _once_a_host(hosts: Sequence[DeviceTelemetry]) -> list[DeviceTelemetry]:
     """Keep one recorder per host: the one with the longest measured time. Workers of a host each record the host."""
-    best: dict[str, DeviceTelemetry] = {}
-    for one in hosts:
-        if one.host not in best or one.energy_seconds > best[one.host].energy_seconds:
-            best[one.host] = one
-    return list(best.values())
+    return list({one.host: one for one in sorted(reversed(hosts), key=lambda one: one.energy_seconds)}.values())
 
 
 def _sensors(scopes: Sequence[Energy], devices: Sequence[DeviceTelemetry], nodes: Collection[str]) -> Measurement:

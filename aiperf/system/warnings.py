@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from aiperf.run_warning import RunWarning, Severity
 from aiperf.system.load import HostLoad
@@ -26,37 +25,33 @@ _ONE_LIMIT = "set one limit on all of them (nvidia-smi -pl WATTS, amd-smi set --
 _GAPS = "check whether that host was overloaded or its recorder restarted"
 
 
-@dataclass(frozen=True, slots=True)
-class WarningThresholds:
-    """Limits of the telemetry values. A value beyond its limit gives a warning."""
-
-    throttled_share: float = 0.01
-    hot_celsius: float = 85.0
-    """Lowest temperature with a warning. Makers reduce clocks between 83 and 95 °C."""
-    idle_utilisation: float = 0.1
-    """Mean utilization over the window. Below it an accelerator counts as idle."""
-    missing_share: float = 0.05
-    recorder_seconds: float = 60.0
-    """Time between a recorder's last sample and its worker's last work. Smaller values are differences of hosts' clocks."""
-    power_cap_share: float = 0.01
-    """Difference of power limits between accelerators of one model."""
-    others_share: float = 0.05
-    stolen_share: float = 0.05
+THROTTLED_SHARE = 0.01
+HOT_CELSIUS = 85.0
+"""Lowest temperature with a warning. Makers reduce clocks between 83 and 95 °C."""
+IDLE_UTILISATION = 0.1
+"""Mean utilization over the window. Below it an accelerator counts as idle."""
+MISSING_SHARE = 0.05
+RECORDER_SECONDS = 60.0
+"""Time between a recorder's last sample and its worker's last work. Smaller values are differences of hosts' clocks."""
+POWER_CAP_SHARE = 0.01
+"""Difference of power limits between accelerators of one model."""
+OTHERS_SHARE = 0.05
+STOLEN_SHARE = 0.05
 
 
-def telemetry_warnings(telemetry: Telemetry, limits: WarningThresholds) -> tuple[RunWarning, ...]:
+def telemetry_warnings(telemetry: Telemetry) -> tuple[RunWarning, ...]:
     """Return the warnings except those of `died`, most critical first. Similar devices share one, which names the worst."""
     accelerators = telemetry.accelerators
     warnings = [
         *_missing(telemetry),
         *_defects(accelerators),
-        *_beside(telemetry.loads, limits),
+        *_beside(telemetry.loads),
         *_foreign(accelerators),
-        *_throttled(accelerators, limits),
-        *_hot_or_idle(accelerators, limits),
-        *_power_caps(accelerators, limits),
+        *_throttled(accelerators),
+        *_hot_or_idle(accelerators),
+        *_power_caps(accelerators),
         *damage_warnings(telemetry.damaged),
-        *_unmeasured(telemetry, limits),
+        *_unmeasured(telemetry),
     ]
     order: tuple[Severity, ...] = ("critical", "warning", "note")
     return tuple(sorted(warnings, key=lambda warning: order.index(warning.severity)))
@@ -121,10 +116,10 @@ def _value(pair: tuple[float, DeviceTelemetry]) -> float:
     return pair[0]
 
 
-def _throttled(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> Iterator[RunWarning]:
+def _throttled(accelerators: Sequence[DeviceTelemetry]) -> Iterator[RunWarning]:
     for reason in sorted({reason for one in accelerators for reason in one.throttled or ()} - IDLE_REASONS):
         shares = [((one.throttled or {}).get(reason, 0.0), one) for one in accelerators]
-        if held := [pair for pair in shares if pair[0] > limits.throttled_share]:
+        if held := [pair for pair in shares if pair[0] > THROTTLED_SHARE]:
             share, worst = max(held, key=_value)
             text = (
                 f"{_of(held, accelerators)} throttled ({reason}); worst {_name(worst)}, {_percent(share)} of the time"
@@ -142,8 +137,8 @@ def _unthrottled(reason: str) -> str:
     return "find the cause with the vendor's tool on that host (nvidia-smi -q -d PERFORMANCE, amd-smi metric)"
 
 
-def _beside(loads: Sequence[HostLoad], limits: WarningThresholds) -> Iterator[RunWarning]:
-    if loaded := [one for one in loads if one.others > limits.others_share]:
+def _beside(loads: Sequence[HostLoad]) -> Iterator[RunWarning]:
+    if loaded := [one for one in loads if one.others > OTHERS_SHARE]:
         worst = max(loaded, key=lambda one: one.others)
         text = (
             f"other programs ran beside this run on {_of(loaded, loads, 'host')}; worst {worst.host!r}, "
@@ -151,7 +146,7 @@ def _beside(loads: Sequence[HostLoad], limits: WarningThresholds) -> Iterator[Ru
         )
         remedy = "end the other programs, or request whole nodes (sbatch --exclusive), and run again"
         yield RunWarning(text, "warning", remedy)
-    if robbed := [one for one in loads if one.stolen > limits.stolen_share]:
+    if robbed := [one for one in loads if one.stolen > STOLEN_SHARE]:
         worst = max(robbed, key=lambda one: one.stolen)
         text = (
             f"the hypervisor gave processor time of {_of(robbed, loads, 'host')} to other machines (steal); worst "
@@ -173,19 +168,19 @@ def _foreign(accelerators: Sequence[DeviceTelemetry]) -> Iterator[RunWarning]:
         yield RunWarning(text, "warning", remedy)
 
 
-def _hot_or_idle(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> Iterator[RunWarning]:
-    if hot := _where(accelerators, lambda one: one.temperature_max_celsius, lambda each: each >= limits.hot_celsius):
+def _hot_or_idle(accelerators: Sequence[DeviceTelemetry]) -> Iterator[RunWarning]:
+    if hot := _where(accelerators, lambda one: one.temperature_max_celsius, lambda each: each >= HOT_CELSIUS):
         celsius, worst = max(hot, key=_value)
-        text = f"{_of(hot, accelerators)} reached {limits.hot_celsius:.0f} °C; hottest {_name(worst)}, {celsius:.0f} °C"
+        text = f"{_of(hot, accelerators)} reached {HOT_CELSIUS:.0f} °C; hottest {_name(worst)}, {celsius:.0f} °C"
         yield RunWarning(text, "warning", _COOLING)
-    if idle := _where(accelerators, lambda one: one.utilisation_mean, lambda mean: mean < limits.idle_utilisation):
+    if idle := _where(accelerators, lambda one: one.utilisation_mean, lambda mean: mean < IDLE_UTILISATION):
         mean, worst = min(idle, key=_value)
         text = f"{_of(idle, accelerators)} sat idle; least used {_name(worst)}, mean utilization {_percent(mean)}"
         remedy = "check in the report what its worker did (Workers over time) and what delayed it (Where the time went)"
         yield RunWarning(text, "warning", remedy)
 
 
-def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> list[RunWarning]:
+def _power_caps(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
     by_model: dict[str | None, list[tuple[float, DeviceTelemetry]]] = {}
     for one in accelerators:
         if one.device.power_cap_watts is not None:
@@ -193,8 +188,8 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: WarningThreshol
     found: list[RunWarning] = []
     for model, capped in by_model.items():
         least, most = min(capped, key=lambda pair: pair[0]), max(capped, key=lambda pair: pair[0])
-        if least[0] < most[0] * (1 - limits.power_cap_share):
-            fewer = [pair for pair in capped if pair[0] < most[0] * (1 - limits.power_cap_share)]
+        if least[0] < most[0] * (1 - POWER_CAP_SHARE):
+            fewer = [pair for pair in capped if pair[0] < most[0] * (1 - POWER_CAP_SHARE)]
             text = (
                 f"power limits of {model or 'accelerators'} differ: {len(fewer)} of {len(capped)} below {most[0]:.0f} W"
             )
@@ -202,7 +197,7 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: WarningThreshol
     return found
 
 
-def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: WarningThresholds) -> tuple[RunWarning, ...]:
+def died(telemetry: Telemetry, worked_until: Mapping[int, float]) -> tuple[RunWarning, ...]:
     """Return a warning about recorders that ended before their workers, if any. `worked_until`: seconds, by worker number."""
     until: dict[int, float] = {}
     for one in telemetry.workers:  # of several hosts, the earliest end of a record counts
@@ -210,7 +205,7 @@ def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Warnin
     ended = [
         (worked - until.get(worker, 0.0), worker, worked)
         for worker, worked in worked_until.items()
-        if worked - until.get(worker, 0.0) > limits.recorder_seconds
+        if worked - until.get(worker, 0.0) > RECORDER_SECONDS
     ]
     if not ended:
         return ()
@@ -240,7 +235,7 @@ def damage_warnings(damaged: Iterable[DamagedFile], what: str = "telemetry") -> 
     return found
 
 
-def _unmeasured(telemetry: Telemetry, limits: WarningThresholds) -> list[RunWarning]:
+def _unmeasured(telemetry: Telemetry) -> list[RunWarning]:
     found: list[RunWarning] = []
     blind = [one for one in telemetry.workers if one.accelerators_expected and not one.accelerators_sampled]
     if blind:
@@ -252,7 +247,7 @@ def _unmeasured(telemetry: Telemetry, limits: WarningThresholds) -> list[RunWarn
         found.append(RunWarning(f"{text}; {where}: {reasons or 'no sampler shows one'}", "note", remedy))
     length = telemetry.window[1] - telemetry.window[0]
     present = [one for one in telemetry.accelerators if one.gone_at is None]
-    partly = [one for one in present if one.seconds_missing > limits.missing_share * length]
+    partly = [one for one in present if one.seconds_missing > MISSING_SHARE * length]
     if partly:
         worst = max(partly, key=lambda one: one.seconds_missing)
         text = f"{_of(partly, telemetry.accelerators)} not measured all the time; worst {_name(worst)}"

@@ -16,7 +16,7 @@ from aiperf.system.log import RecordedSample, Sample, Session, parse
 from aiperf.system.processes import everybody
 from aiperf.system.sampler import Device, ProcessorTime
 from aiperf.system.summary import Telemetry, summarise
-from aiperf.system.warnings import WarningThresholds, telemetry_warnings
+from aiperf.system.warnings import telemetry_warnings
 from tests.rigs.processes import comes_true
 from tests.system.test_own_processes import a_process
 
@@ -65,7 +65,7 @@ def loads(*records: Session | Sample, window: tuple[float, float] = (10.0, 90.0)
 
 
 def warned(*records: Session | Sample) -> list[str]:
-    found = telemetry_warnings(summarise(records, (10.0, 90.0)), WarningThresholds())
+    found = telemetry_warnings(summarise(records, (10.0, 90.0)))
     return [warning.text for warning in found if warning.severity == "warning"]
 
 
@@ -236,9 +236,7 @@ def test_foreign_programs_on_an_accelerator_are_warned_of_at_all() -> None:
 
     telemetry: Telemetry = summarise([first, *seen_by], (10.0, 90.0))
 
-    texts = [
-        warning.text for warning in telemetry_warnings(telemetry, WarningThresholds()) if warning.severity == "warning"
-    ]
+    texts = [warning.text for warning in telemetry_warnings(telemetry) if warning.severity == "warning"]
     assert texts == [
         "1 of 1 accelerator computed for other programs too; first A100 #3 of worker 0 on 'n1', at 21 s: python 4711"
     ]

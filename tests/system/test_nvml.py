@@ -20,7 +20,7 @@ from aiperf.system.sampler import Device, DeviceSample, Unavailable
 from aiperf.system.samplers import nvml
 from aiperf.system.samplers.nvml import hardware_xids
 from aiperf.system.summary import summarise
-from aiperf.system.warnings import WarningThresholds, telemetry_warnings
+from aiperf.system.warnings import telemetry_warnings
 
 LOOK = """
 import sys, msgspec
@@ -267,9 +267,7 @@ def test_a_recorder_records_its_workers_accelerators(invented_driver: Path, tmp_
     }
     last = records[-1]
     assert isinstance(last, Sample)
-    texts = [
-        warning.text for warning in telemetry_warnings(summarise(records, (0.0, last.look.at)), WarningThresholds())
-    ]
+    texts = [warning.text for warning in telemetry_warnings(summarise(records, (0.0, last.look.at)))]
     assert any("1 of 2 accelerators of worker 0 on 'n1' missing" in text for text in texts)
     assert any("throttled (hw_thermal_slowdown)" in text and "100 % of the time" in text for text in texts)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aiperf.system.log import Log, Record, Sample, Session, parse, read
 from aiperf.system.sampler import Device, DeviceSample
 from aiperf.system.summary import DeviceTelemetry, Telemetry, summarise
-from aiperf.system.warnings import WarningThresholds, telemetry_warnings
+from aiperf.system.warnings import telemetry_warnings
 
 WALL = 1_800_000_000.0
 HEALTHY = {"utilisation": 0.97, "power_watts": 300.0, "temperature_celsius": 60.0, "throttle": (), "ecc_uncorrected": 0}
@@ -64,11 +64,7 @@ def device(telemetry: Telemetry, id_: str) -> DeviceTelemetry:
 
 
 def texts(telemetry: Telemetry, severity: str | None = None) -> list[str]:
-    return [
-        warning.text
-        for warning in telemetry_warnings(telemetry, WarningThresholds())
-        if severity in (None, warning.severity)
-    ]
+    return [warning.text for warning in telemetry_warnings(telemetry) if severity in (None, warning.severity)]
 
 
 # --- warnings

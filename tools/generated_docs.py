@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeGuard, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -197,15 +197,11 @@ def _dataclasses(of: type) -> dict[str, type]:
         if (
             isinstance(one, type)
             and one.__name__ not in types_by_name
-            and (dataclasses.is_dataclass(one) or _is_struct(one))
+            and (dataclasses.is_dataclass(one) or issubclass(one, msgspec.Struct))
         ):
             types_by_name[one.__name__] = one
             waiting += inspect.get_annotations(one, eval_str=True).values()
     return types_by_name
-
-
-def _is_struct(one: type) -> TypeGuard[type[msgspec.Struct]]:
-    return issubclass(one, msgspec.Struct)
 
 
 def _describe(part: dict[str, Any], owner: type) -> None:
@@ -215,7 +211,7 @@ def _describe(part: dict[str, Any], owner: type) -> None:
         field.pop("default", None)
         if name in descriptions:
             part["properties"][name] = {**field, "description": " ".join(descriptions[name].split())}
-    if not (_is_struct(owner) and owner.__struct_config__.omit_defaults):
+    if not (issubclass(owner, msgspec.Struct) and owner.__struct_config__.omit_defaults):
         part["required"] = sorted(part["properties"])
     # Readers of this version also read reports of later releases, which may contain more fields.
     part.pop("additionalProperties", None)

@@ -17,7 +17,6 @@ import tokenize
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
@@ -28,29 +27,12 @@ MOST_MODULES = 20
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
 
 
-@dataclass(frozen=True, slots=True)
-class LineCounts:
-    files: int = 0
-    code: int = 0
-    docstrings: int = 0
-    comments: int = 0
-    blank: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.code + self.docstrings + self.comments + self.blank
-
-    def __add__(self, other: LineCounts) -> LineCounts:
-        return LineCounts(
-            self.files + other.files,
-            self.code + other.code,
-            self.docstrings + other.docstrings,
-            self.comments + other.comments,
-            self.blank + other.blank,
-        )
+Counts = Counter[str]
+"""Number of files, and of lines by KINDS."""
+KINDS = ("code", "docstrings", "comments", "blank")
 
 
-def lines_of(source: str) -> LineCounts:
+def lines_of(source: str) -> Counts:
     """A line with code and a comment counts as code, a blank line within a docstring as docstring."""
     docstrings = set(_docstring_lines(ast.parse(source)))
     code: set[int] = set()
@@ -62,8 +44,8 @@ def lines_of(source: str) -> LineCounts:
             code.update(range(token.start[0], token.end[0] + 1))
     code -= docstrings
     comments -= code | docstrings
-    total = len(source.splitlines())
-    return LineCounts(1, len(code), len(docstrings), len(comments), total - len(code) - len(docstrings) - len(comments))
+    blank = len(source.splitlines()) - len(code) - len(docstrings) - len(comments)
+    return Counter(files=1, code=len(code), docstrings=len(docstrings), comments=len(comments), blank=blank)
 
 
 def function_lengths(source: str) -> Iterator[tuple[int, int]]:
@@ -97,10 +79,10 @@ def _package(file: Path) -> str:
     return ".".join(file.parts[:2]) if file.parts[0] == "aiperf" and len(file.parts) > 2 else file.parts[0]
 
 
-def by_package(sources: Mapping[Path, str]) -> dict[str, LineCounts]:
-    packages: dict[str, LineCounts] = {}
+def by_package(sources: Mapping[Path, str]) -> dict[str, Counts]:
+    packages: dict[str, Counts] = {}
     for file, source in sources.items():
-        packages[_package(file)] = packages.get(_package(file), LineCounts()) + lines_of(source)
+        packages.setdefault(_package(file), Counter()).update(lines_of(source))
     return packages
 
 
@@ -133,31 +115,29 @@ def parent_sources(project: Path) -> dict[Path, str] | None:
         return {path: content.read().decode() for path, content in contents if content is not None}
 
 
-def change(before: Mapping[str, LineCounts], after: Mapping[str, LineCounts]) -> Iterator[str]:
+def change(before: Mapping[str, Counts], after: Mapping[str, Counts]) -> Iterator[str]:
     """Yield the lines of a table with the packages of which code or docstrings changed."""
-    differences: dict[str, tuple[int, ...]] = {}
+    shown, total = ("files", "code", "docstrings"), Counts()
+    yield f"{'change to the parent commit':<28}" + "".join(f"{kind:>12}" for kind in shown)
     for name in sorted({*before, *after}):
-        old, new = before.get(name, LineCounts()), after.get(name, LineCounts())
-        differences[name] = (new.files - old.files, new.code - old.code, new.docstrings - old.docstrings)
-    counted = [numbers for name, numbers in differences.items() if name != "tests"]
-    total = tuple(sum(column) for column in zip(*counted, strict=True))
-    yield f"{'change to the parent commit':<28}{'files':>12}{'code':>12}{'docstrings':>12}"
-    for name, numbers in [*differences.items(), ("product, tools, benchmarks", total)]:
-        if any(numbers) or numbers is total:
-            yield f"{name:<28}" + "".join(f"{number:>+12,}" for number in numbers)
+        difference = Counter(after.get(name))
+        difference.subtract(before.get(name, {}))
+        total.update(difference if name != "tests" else {})
+        if any(difference[kind] for kind in shown):
+            yield f"{name:<28}" + "".join(f"{difference[kind]:>+12,}" for kind in shown)
+    yield f"{'product, tools, benchmarks':<28}" + "".join(f"{total[kind]:>+12,}" for kind in shown)
 
 
-def _row(name: str, lines: LineCounts) -> str:
-    numbers = (lines.files, lines.code, lines.docstrings, lines.comments, lines.blank, lines.total)
+def _row(name: str, lines: Counts) -> str:
+    numbers = (*(lines[kind] for kind in ("files", *KINDS)), sum(lines[kind] for kind in KINDS))
     return f"{name:<28}" + "".join(f"{number:>12,}" for number in numbers)
 
 
-def _print_table(sources: Mapping[Path, str], packages: Mapping[str, LineCounts]) -> None:
-    def total(roots: tuple[str, ...]) -> LineCounts:
-        return sum((lines for name, lines in packages.items() if name.split(".")[0] in roots), LineCounts())
+def _print_table(sources: Mapping[Path, str], packages: Mapping[str, Counts]) -> None:
+    def total(roots: tuple[str, ...]) -> Counts:
+        return sum((lines for name, lines in packages.items() if name.split(".")[0] in roots), Counts())
 
-    titles = ("files", "code", "docstrings", "comments", "blank", "total")
-    print(f"{'package':<28}" + "".join(f"{name:>12}" for name in titles))
+    print(f"{'package':<28}" + "".join(f"{name:>12}" for name in ("files", *KINDS, "total")))
     for name in sorted(packages):
         print(_row(name, packages[name]))
     print(_row("product", total(PRODUCT)))
@@ -180,7 +160,7 @@ def main(arguments: Sequence[str]) -> None:
     sources = {file: (PROJECT / file).read_text() for file in python_files()}
     packages = by_package(sources)
     if given.budget:
-        code = sum(lines.code for name, lines in packages.items() if name != "tests")
+        code = sum(lines["code"] for name, lines in packages.items() if name != "tests")
         if error := over_budget(code, (PROJECT / "pyproject.toml").read_text()):
             raise SystemExit(error)
         return

@@ -10,7 +10,6 @@ import pytest
 
 from tools.size import (
     PROJECT,
-    LineCounts,
     by_package,
     change,
     crowded,
@@ -40,14 +39,14 @@ def doubled() -> int:
 
 
 def test_each_line_counts_once_by_its_kind() -> None:
-    assert lines_of(_SOURCE) == LineCounts(files=1, code=6, docstrings=5, comments=1, blank=3)
+    assert lines_of(_SOURCE) == {"files": 1, "code": 6, "docstrings": 5, "comments": 1, "blank": 3}
     assert list(function_lengths(_SOURCE)) == [(3, 2)]
 
 
 def test_totals_equal_the_lines_of_the_files() -> None:
     for file in python_files():
         source = (PROJECT / file).read_text()
-        assert lines_of(source).total == len(source.splitlines()), file
+        assert lines_of(source).total() - 1 == len(source.splitlines()), file
 
 
 def test_a_folder_of_21_modules_is_crowded() -> None:

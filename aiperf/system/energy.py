@@ -189,7 +189,10 @@ def _energy(
 
 def _once_a_host(hosts: Sequence[DeviceTelemetry]) -> list[DeviceTelemetry]:
     """Keep one recorder per host: the one with the longest measured time. Workers of a host each record the host."""
-    return list({one.host: one for one in sorted(reversed(hosts), key=lambda one: one.energy_seconds)}.values())
+    best: dict[str, DeviceTelemetry] = {}
+    for one in sorted(hosts, key=lambda one: -one.energy_seconds):
+        best.setdefault(one.host, one)
+    return list(best.values())
 
 
 def _sensors(scopes: Sequence[Energy], devices: Sequence[DeviceTelemetry], nodes: Collection[str]) -> Measurement:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ def checked_by(
         raise error
     # a node that joins later must not stop the run
     late = replace(conf, broken="exclude") if conf.broken == "stop" else conf
-    return PreflightResult(events, excluded, NodeAdmission(inspect, late, measured, excluded, stop))
+    by_node = {one.node: one for one in measured}
+    return PreflightResult(events, excluded, NodeAdmission(inspect, late, by_node, excluded, stop))
 
 
 def _unmeasured(node: Node, why: str) -> NodeReadings:
@@ -63,26 +64,20 @@ def _unmeasured(node: Node, why: str) -> NodeReadings:
     )
 
 
+@dataclass(slots=True)
 class NodeAdmission:
     """Check of nodes that join the Ray cluster during a run, before workers are placed on them."""
 
-    def __init__(
-        self,
-        inspect: Inspect,
-        conf: PreflightConf,
-        measured: Sequence[NodeReadings],
-        excluded: Collection[str],
-        stop: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._inspect = inspect
-        self._conf = conf
-        self._measured = {one.node: one for one in measured}
-        self.excluded = set(excluded)
-        """Ray's identifiers of nodes that must hold no worker."""
-        self._stop = stop
-        self._checked: list[Node] = []
-        """Nodes of the check in progress, and its future result."""
-        self._readings: Future[list[NodeReadings]] | None = None
+    inspect: Inspect
+    conf: PreflightConf
+    measured: dict[str, NodeReadings]
+    """By Ray's identifier."""
+    excluded: frozenset[str]
+    """Ray's identifiers of nodes that must hold no worker."""
+    stop: Callable[[], None] = lambda: None
+    _checked: Sequence[Node] = ()
+    """Nodes of the check in progress, and its future result."""
+    _readings: Future[list[NodeReadings]] | None = None
 
     def look(self, nodes: Sequence[Node], slots: Slots) -> tuple[Slots, list[NodeChecked]]:
         """Return (places on checked nodes that are not excluded, events of nodes checked since the last call).
@@ -90,10 +85,10 @@ class NodeAdmission:
         Nodes with a place that were never checked are measured in a background thread, unless a check is in progress.
         """
         inspected = self._results(slots)
-        unknown = {share.node for slot in slots.wanted for share in slot.shares} - self._measured.keys()
+        unknown = {share.node for slot in slots.wanted for share in slot.shares} - self.measured.keys()
         if unknown and self._readings is None:
             self._checked = [node for node in nodes if node["NodeID"] in unknown]
-            self._readings = in_background(partial(self._inspect, self._checked, silent), "preflight")
+            self._readings = in_background(partial(self.inspect, self._checked, silent), "preflight")
         kept_out = self.excluded | unknown
         allowed = (slot for slot in slots.wanted if not any(share.node in kept_out for share in slot.shares))
         return replace(slots, wanted=tuple(allowed)), inspected
@@ -101,7 +96,7 @@ class NodeAdmission:
     def close(self) -> None:
         """End the check in progress, if any, and wait up to 30 s for it."""
         if self._readings is not None:
-            self._stop()
+            self.stop()
             wait([self._readings], CLOSE_SECONDS)
 
     def _results(self, slots: Slots) -> list[NodeChecked]:
@@ -114,7 +109,7 @@ class NodeAdmission:
             why = f"preflight itself failed: {' '.join(str(error).split()) or type(error).__name__}"
             found = [_unmeasured(node, why) for node in self._checked]
         found = [one for one in found if one.node in slots.alive]  # nodes that were lost meanwhile are ignored
-        self._measured |= {one.node: one for one in found}
-        events = node_checks(found, list(self._measured.values()), self._conf)
+        self.measured |= {one.node: one for one in found}
+        events = node_checks(found, list(self.measured.values()), self.conf)
         self.excluded |= {one.node for one, event in zip(found, events, strict=True) if event.excluded}
         return list(events)

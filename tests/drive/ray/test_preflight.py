@@ -114,7 +114,7 @@ def test_a_run_without_a_node_or_with_broken_stop_is_refused(cluster: SmallClust
 @pytest.mark.slow
 def test_the_end_of_a_run_ends_the_check_of_a_new_node(cluster: SmallCluster, tmp_path: Path) -> None:
     how = inspection(tmp_path, planted.endless, is_full=False, seconds=3600.0)
-    gate = NodeAdmission(how.of, how.conf, [], (), how.stop)
+    gate = NodeAdmission(how.of, how.conf, {}, frozenset(), how.stop)
     if len(nodes()) < 2:
         cluster.add()
     gate.look(nodes(), slots(nodes(), None))
@@ -132,7 +132,7 @@ def test_a_node_whose_check_fails_holds_no_worker(cluster: SmallCluster, tmp_pat
     """Raise an error as if the disk of the shared folder were full."""
     (tmp_path / "file").write_text("")
     how = inspection(tmp_path / "file", planted.without_hangs, is_full=False)
-    gate = NodeAdmission(how.of, how.conf, [], (), how.stop)
+    gate = NodeAdmission(how.of, how.conf, {}, frozenset(), how.stop)
     if len(nodes()) < 2:
         cluster.add()
     there = slots(nodes(), None)

@@ -82,8 +82,9 @@ class Journal:
         """Yield (line number, body without its chain)."""
         try:
             with self.path.open("rb") as file:
-                head = file.read(16)
-                self._refuse_others(head)
+                head = file.read(8)
+                if head and not head.startswith(b"{"):
+                    raise NotAJournal(f"a journal is lines of JSON objects, but '{self.path}' begins with {head!r}")
                 file.seek(0)
                 for line in iter(lambda: file.readline(LONGEST_LINE), b""):
                     if not line.endswith(b"\n"):
@@ -98,10 +99,6 @@ class Journal:
             raise NotAJournal(f"'{self.path}' cannot be read ({error.strerror})") from error
         if not self.lines:
             raise NotAJournal(f"'{self.path}' has no complete line")
-
-    def _refuse_others(self, head: bytes) -> None:
-        if head and not head.startswith(b"{"):
-            raise NotAJournal(f"a journal is lines of JSON objects, but '{self.path}' begins with {head[:8]!r}")
 
     def _body(self, line: bytes) -> bytes:
         number = self.lines + 1
@@ -318,9 +315,7 @@ class Run:
         start, end = real(work, "start"), real(work, "end")
         if not start <= end <= line["at"]:
             raise ValueError(
-                "an interval must end by the time of its line, but it is {!r} to {!r} s at {!r} s".format(
-                    start, end, line["at"]
-                )
+                f"an interval must end by the time of its line, but it is {start!r} to {end!r} s at {line['at']!r} s"
             )
         training, validation = integer(work, "training_images"), integer(work, "validation_images")
         a_training_image, a_validation_image, a_region = self.costs[trial]
@@ -522,30 +517,24 @@ def verified(path: Path) -> dict[str, Any]:
 
 
 def text(result: dict[str, Any]) -> str:
-    torn = (
-        "; an incomplete last line of {} bytes was dropped".format(result["torn_bytes"]) if result["torn_bytes"] else ""
-    )
+    torn = f"; an incomplete last line of {result['torn_bytes']} bytes was dropped" if result["torn_bytes"] else ""
+    simulated = ", simulated" if result["simulated"] else ""
+    unfinished = "" if result["has_ended"] else ", the run has not ended"
     lines = [
-        (
-            "run",
-            "{}, schema {}{}".format(result["run"], result["schema"], ", simulated" if result["simulated"] else ""),
-        ),
-        ("chain", "{} lines, all valid{}; the last hash is {}".format(result["lines"], torn, result["chain"])),
-        (
-            "window",
-            "{!r} s{}".format(result["window_seconds"], "" if result["has_ended"] else ", the run has not ended"),
-        ),
-        ("score", "{!r} FLOPS".format(result["flops_per_second"])),
+        ("run", f"{result['run']}, schema {result['schema']}{simulated}"),
+        ("chain", f"{result['lines']} lines, all valid{torn}; the last hash is {result['chain']}"),
+        ("window", f"{result['window_seconds']!r} s{unfinished}"),
+        ("score", f"{result['flops_per_second']!r} FLOPS"),
         ("95 % interval", repr(result["flops_per_second_interval"])),
-        ("regulated", "{!r} FLOPS".format(result["regulated_flops_per_second"])),
-        ("cumulative", "{!r} FLOPS".format(result["cumulative_flops_per_second"])),
+        ("regulated", f"{result['regulated_flops_per_second']!r} FLOPS"),
+        ("cumulative", f"{result['cumulative_flops_per_second']!r} FLOPS"),
         ("error", repr(result["error"])),
         ("quality", repr(result["quality"])),
-        ("wasted", "{!r} operations".format(result["wasted_flops"])),
+        ("wasted", f"{result['wasted_flops']!r} operations"),
         ("busy time", repr(result["busy_share"])),
         ("valid", "yes" if result["valid"] else "no"),
-        ("trials", "{} finished, in rounds up to {}".format(result["trials_finished"], result["rounds"])),
-        ("images", "{} training, {} validation".format(result["training_images"], result["validation_images"])),
+        ("trials", f"{result['trials_finished']} finished, in rounds up to {result['rounds']}"),
+        ("images", f"{result['training_images']} training, {result['validation_images']} validation"),
     ]
     lines += [
         (f"worker {worker}", f"{operations!r} operations in the window")
@@ -564,15 +553,13 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         result = verified(Path(paths[0]))
-    except Untrue as error:
-        reason = {"line": error.line, "why": error.why}
-        print(json.dumps(reason) if flags else f"{paths[0]}: {error}", file=sys.stdout if flags else sys.stderr)
-        return 1
-    except NotAJournal as error:
-        print(
-            json.dumps({"line": None, "why": str(error)}) if flags else error, file=sys.stdout if flags else sys.stderr
-        )
-        return 2
+    except (Untrue, NotAJournal) as error:
+        line, why = (error.line, error.why) if isinstance(error, Untrue) else (None, str(error))
+        if flags:
+            print(json.dumps({"line": line, "why": why}))
+        else:
+            print(error if line is None else f"{paths[0]}: {error}", file=sys.stderr)
+        return 2 if line is None else 1
     print(json.dumps(result, indent=2) if flags else text(result))
     return 0
 

@@ -236,44 +236,8 @@ class SlurmConf(SchedulerConf):
         yield "output", f"{str(folder).replace('%', '%%')}/{LOG}"
 
 
-DOWN_SECONDS = 30
-"""Interval at which nodes query Slurm for the state of the first node, after their part has ended and until their step
-is ended."""
-LEAVE_SECONDS = 15
-"""Time for the nodes to leave by themselves when the driver has ended."""
-ENVIRONMENT_OF_STEPS = r"""# On a node Slurm's programs ask the node's own cluster.
-[ -z "$SLURMD_NODENAME" ] || unset SLURM_CLUSTERS
-# Options of an allocation (salloc --gpus=8 --ntasks=4) which its steps would take.
-unset ${!SLURM_GPUS_PER_@} ${!SLURM_NTASKS@} ${!SLURM_CPUS_PER_@} ${!SLURM_MEM_PER_@} ${!SRUN_@} \
-  SLURM_GPUS SLURM_GPU_BIND SLURM_NPROCS SLURM_DISTRIBUTION SLURM_TRES_PER_TASK SLURM_THREADS_PER_CORE SLURM_HINT
-# The last task of an array has the array's id as SLURM_JOB_ID.
-job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
-job=${job:-$SLURM_JOB_ID}
-"""
-"""Part of the script that removes what would change its steps, and sets `job`, the id of this job alone."""
-GPUS_OF_STEPS = r"""# Each step names the job's GPUs on a node, since a step of whole nodes would get none.
-# In a job that requested GPUs without their model (TresPerNode=gpu:4, gres:gpu:4 or gres/gpu:4, by release), Slurm refuses a
-# step with it.
-details=$(LC_ALL=C scontrol --oneliner --details show job "$job") || exit
-gres=$(tr ' ' '\n' <<< "$details" | awk '
-  /^TresPer.*gpu([:=][0-9]+)?(,|$)/ { is_plain = 1 }
-  sub(/^GRES=/, "") { gsub(/\([^)]*\)/, ""); nodes[++count] = $0 }
-  END { for (node = 1; node <= count; node++) {
-    kinds = split(nodes[node], kind, ","); gpus = ""; total = 0
-    for (at = 1; at <= kinds; at++) if (sub(/^(gres[:\/])?gpu/, "gpu", kind[at])) {
-      gpus = gpus (gpus == "" ? "" : ",") kind[at]; total += substr(kind[at], match(kind[at], /[0-9]*$/))
-    }
-    print is_plain && total ? "gpu:" total : gpus
-  } }' | sort -u)
-if [ "$(wc -l <<< "$gres")" -gt 1 ]; then
-  echo "aiperf: all nodes of a run need the same GPUs, but found:" ${gres//$'\n'/ and }". Set cluster.gpus_per_node" >&2
-  exit 2
-fi
-hide=  # CUDA_VISIBLE_DEVICES= runs on processors
-[ -n "${CUDA_VISIBLE_DEVICES-all}" ] || { gres=${gres:+none}; hide="env CUDA_VISIBLE_DEVICES="; }
-export AIPERF_GPUS=${gres%none}
-"""
-"""Part of the script that sets `gres`, the GPUs of each step."""
+TEMPLATE = Path(__file__).with_name("slurm.sh")
+"""Batch script with a mark @NAME@ for each part that depends on the run."""
 _SRUN = "srun --overlap --ntasks-per-node=1 --cpu-bind=none --mem=0 --no-kill --kill-on-bad-exit=0 --export=ALL"
 _NOT_SHOWN = ("job-name", "output", "open-mode", "no-kill", "signal", "ntasks-per-node")
 """Options of sbatch that request no resources."""
@@ -309,81 +273,27 @@ def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
     for word in conf.extra:
         name, equals, value = word.partition("=")
         lines.append(f"#SBATCH {name}{equals}{quoted(value)}")
-    run = shlex.quote(str(submission.folder))
     step, prefix = _container(conf, submission)
-    before = "".join(f"{line} || exit\n" for line in conf.setup)
     python = conf.python or (submission.python if conf.container is None else "python")
-    aiperf = f"$hide {prefix}{shlex.quote(python)} -m aiperf"
-    verb, words = shlex.join(submission.verb), shlex.join(submission.words)
-    without_head = "scontrol requeue" if conf.requeue else "scancel"
-    at_limit = '[ -z "$limit" ] || ! owns || scontrol requeue "$job"\n' if conf.requeue else ""
     # the shell that watches the first node needs Slurm's programs: it stays outside of the container
     own_node = f"""{_SRUN} ${{0:+--gres="$0"}} --nodes=1 --ntasks=1 --nodelist="$SLURMD_NODENAME" "$@\""""
-    inner = f"""bash -c 'exec {own_node}' "$gres"{step} """ if step else ""
-    return f"""#!/bin/bash
-{chr(10).join(lines)}
-
-# Written by: {submission.program} {words}
-# The first node holds Ray's head and the driver; the others join it through a file in the run's folder.
-# Queued again, the run goes on from its journal.
-
-cd {shlex.quote(str(submission.directory))} || exit
-{before}run={run}
-{ENVIRONMENT_OF_STEPS}
-first=$(LC_ALL=C scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-[ -n "$first" ] || {{ echo "aiperf: job $SLURM_JOB_ID has no nodes; outside of Slurm unset SLURM_JOB_ID" >&2; exit 2; }}
-export first job
-others=$((SLURM_JOB_NUM_NODES - 1))
-
-{GPUS_OF_STEPS}
-# A step on some of the nodes: one process on each, with this script's environment and all that the job was granted there.
-# It replaces its shell, so that signals reach srun, which forwards them.
-step() {{ exec {_SRUN} ${{gres:+--gres="$gres"}} "$@"; }}
-
-# A job that may lose nodes continues without its first node and without this script (Slurm 22.05). The other nodes end it if
-# the run has ended there or its head does not answer, and Slurm reports that the first node is down or does not respond.
-# A node that is cut off itself ends nothing. USR1 ends the wait.
-joined='unset SLURM_CLUSTERS; trap "" USR1; "$@"; status=$?; trap "exit $status" USR1
-case $status in 0 | {HEAD_LOST}) ;; *) exit "$status" ;; esac
-while sleep {DOWN_SECONDS} & wait "$!"; do
-  case "$status $(LC_ALL=C sinfo --noheader --nodes="$first" --format=%t)" in
-    *" down"* | "{HEAD_LOST} "*\\*) {without_head} "$job"; exit {HEAD_LOST} ;;
-  esac
-done
-exit "$status"'
-nodes=
-if [ "$others" -gt 0 ]; then
-  step --nodes="$others" --ntasks="$others" --exclude="$first" bash -c "$joined" join {inner}{aiperf} join "$run" &
-  nodes=$!
-fi
-step --nodes=1 --ntasks=1 --nodelist="$first"{step} {aiperf} {verb} "$run" {words} &
-driver=$!
-
-# Before the time limit Slurm sends USR1: the driver is asked to close the journal and to write the report.
-# A script that lost its job while its node was cut off must not end the run of the next one, whose steps have the same ids.
-limit= asked=
-own="$job.${{SLURM_RESTART_COUNT:-0}}"
-echo "$own" > "$run/slurm.own"
-owns() {{ [ "$(cat "$run/slurm.own")" = "$own" ]; }}
-end() {{ ! owns || touch "$run/end-requested"; }}
-stop() {{  # the second time at once
-  [ -z "$asked" ] || ! owns || {{ kill "$driver"; sleep 1; kill "$driver"; }}
-  asked=yes; end
-}}
-trap 'limit=reached; end' USR1
-trap stop TERM INT
-while kill -0 "$driver" 2>/dev/null; do
-  wait "$driver"  # returns early for a signal
-done
-wait "$driver"
-status=$?
-[ -z "$nodes" ] || {{
-  for _ in {{1..{LEAVE_SECONDS}}}; do owns && kill -USR1 "$nodes" && sleep 1; done
-  if owns; then kill "$nodes"; else kill -KILL "$nodes"; fi
-  wait "$nodes"
-}} 2>/dev/null
-{at_limit}exit "$status"
-"""
+    parts = {
+        "DIRECTIVES": "\n".join(lines),
+        "PROGRAM": submission.program,
+        "VERB": shlex.join(submission.verb),
+        "WORDS": shlex.join(submission.words),
+        "DIRECTORY": shlex.quote(str(submission.directory)),
+        "SETUP": "".join(f"{line} || exit\n" for line in conf.setup),
+        "RUN": shlex.quote(str(submission.folder)),
+        "SRUN": _SRUN,
+        "HEAD_LOST": str(HEAD_LOST),
+        "WITHOUT_HEAD": "scontrol requeue" if conf.requeue else "scancel",
+        "AT_LIMIT": '[ -z "$limit" ] || ! owns || scontrol requeue "$job"\n' if conf.requeue else "",
+        "INNER": f"""bash -c 'exec {own_node}' "$gres"{step} """ if step else "",
+        "CONTAINER": step,
+        "AIPERF": f"$hide {prefix}{shlex.quote(python)} -m aiperf",
+    }
+    return re.sub("@([A-Z_]+)@", lambda mark: parts[mark[1]], TEMPLATE.read_text("utf-8"))
 
 
 def _container(conf: SlurmConf, submission: JobSubmission) -> tuple[str, str]:

@@ -50,17 +50,13 @@ def recomputed(number: int) -> list[Recomputed]:
         rows = printed["table_2"]
         found = [each for row in rows for name in ("single", "layered") for each in _of_system(row, f"{name} ", name)]
         gpus = [row for row in rows if row["system"] not in ("Fugaku", "Marconi100")]
-        return [
-            *found,
-            Recomputed("average", "single Diff", averages["single"], _mean_diff(rows, "single")),
-            Recomputed("average", "layered Diff", averages["layered"], _mean_diff(rows, "layered")),
-            Recomputed(
-                "average without Fugaku and Marconi100",
-                "layered Diff",
-                averages["layered_without_fugaku_and_marconi100"],
-                _mean_diff(gpus, "layered"),
-            ),
-        ]
+        for name, model, key, of in (
+            ("average", "single", "single", rows),
+            ("average", "layered", "layered", rows),
+            ("average without Fugaku and Marconi100", "layered", "layered_without_fugaku_and_marconi100", gpus),
+        ):
+            found.append(Recomputed(name, f"{model} Diff", averages[key], _mean_diff(of, model)))
+        return found
     rows = printed["table_5"]["rows"]
     diffs = [Recomputed(row_name(row), "Diff", row["diff"], _diff(row, "model", "measured"), 2) for row in rows]
     one = [abs(each.recomputed) for each, row in zip(diffs, rows, strict=True) if row["nodes"] == 1]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import socket
 import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,8 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+
+from aiperf.drive.ray.cluster.ray_environment import connected
 
 BEFORE, AFTER = timedelta(days=1), timedelta(days=3660)
 """Validity of certificates before and after the start of a head."""
@@ -67,10 +68,10 @@ def refusal(address: str, environment: Mapping[str, str], seconds: float) -> str
     context.set_alpn_protocols(["h2"])
     context.load_verify_locations(environment[CA])
     context.load_cert_chain(environment[CERTIFICATE], environment[KEY])
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as connection:
-            context.wrap_socket(connection, server_hostname=host.strip("[]")).close()
+        with connected(address, seconds) as connection:
+            host = address.rpartition(":")[0].strip("[]")
+            context.wrap_socket(connection, server_hostname=host).close()
     except ssl.SSLCertVerificationError as error:
         return error.verify_message
     except ssl.SSLError as error:

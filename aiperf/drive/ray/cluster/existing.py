@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from ray.exceptions import RayError
 
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.cluster.head import LOOK_SECONDS, await_nodes
-from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, TOKEN_PATH
+from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, TOKEN_PATH, connected
 from aiperf.drive.ray.cluster.started_ray import named_if_not_started, read_environment_anew, without_working_folder
 from aiperf.drive.ray.slots import Slot, slots
 from aiperf.errors import NoWorkers, RuntimeLost, RuntimeNotStarted
@@ -96,9 +95,8 @@ def _check(address: str) -> None:
         raise RuntimeNotStarted(
             "cluster.address=auto joins the Ray of this host, and none runs here: name its head, cluster.address=HOST:PORT"
         ) from error
-    host, _, port = found.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+        connected(found, CONNECT_SECONDS).close()
     except OSError as error:
         raise RuntimeNotStarted(
             f"the run joins an existing Ray, but nothing answers at {found}: {error.strerror or error}. "

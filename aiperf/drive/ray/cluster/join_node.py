@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from ray._private import services
 
 from aiperf.drive.ray.cluster.certificates import refusal, tls_environment
 from aiperf.drive.ray.cluster.head import GIVE_UP_SECONDS, LOOK_SECONDS, HeadAddress, read_head
-from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, ray_folder
+from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, connected, ray_folder
 from aiperf.errors import HeadLost, NoSuchRun, RuntimeNotStarted
 from aiperf.journal.journal import NAME
 from aiperf.shell_command import resuming
@@ -142,9 +141,8 @@ def _is_over(folder: Path) -> bool:
 
 
 def _answers(head: HeadAddress) -> bool:
-    host, _, port = head.address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+        connected(head.address, ANSWER_SECONDS).close()
     except OSError:
         return False
     return True

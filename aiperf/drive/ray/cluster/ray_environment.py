@@ -80,6 +80,12 @@ def _require_loopback() -> None:
         ) from error
 
 
+def connected(address: str, seconds: float) -> socket.socket:
+    """Connect to the TCP port at HOST:PORT within `seconds`. Raise OSError if nothing answers."""
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=seconds)
+
+
 @contextmanager
 def environment_of_process(added: Mapping[str, str]) -> Iterator[None]:
     """Set the variables in `added` in this process's environment for a `with` block. Restore the former values after it."""

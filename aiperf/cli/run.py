@@ -6,7 +6,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -262,7 +262,7 @@ def _live_display(phases: Phases) -> Iterator[Callable[[Driver], None]]:
     from aiperf.drive.live import Live, terminal
     from aiperf.drive.live_view import live_view
 
-    with Live(terminal()) as live:
+    with closing(Live(terminal())) as live:
 
         def show(driver: Driver) -> None:
             phases.end()

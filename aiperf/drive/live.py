@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 
 from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
@@ -39,7 +38,7 @@ def terminal() -> Console:
 
 
 class Live:
-    """Display of a run in progress, used in a `with` block."""
+    """Display of a run in progress, until `close`."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: returns a time in seconds. Only differences are used."""
@@ -61,7 +60,7 @@ class Live:
         interval = REFRESH_SECONDS if self._console.is_terminal else LINE_SECONDS
         self._next = before + max(interval, (self._clock() - before) / LARGEST_SHARE)
         if is_last:
-            self._close()
+            self.close()
         return True
 
     def _update(self, view: LiveView) -> None:
@@ -72,18 +71,10 @@ class Live:
             sanitize_stream(sys.stderr)
         self._live.update(table(view, self._console.size.height), refresh=True)
 
-    def _close(self) -> None:
+    def close(self) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
-
-    def __enter__(self) -> Live:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close()
 
 
 def line(view: LiveView) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
         setting = Setting(
             "127.0.0.1", place.folder, place.mark, temporary, count, processors, conf.dataset, conf.trainer.precision
         )
-        with Prober(setting) as prober:
+        with closing(Prober(setting)) as prober:
             probes = full() if is_full else quick()
             readings = {probe.name: prober.measure(probe, conf.preflight.seconds) for probe in probes}
     host, kind = host_name(), kind_in_words(system, processors, count)

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from multiprocessing.connection import Connection, Pipe
-from types import TracebackType
 
 import msgspec
 
@@ -26,7 +25,7 @@ _KILL_SECONDS = 5.0
 
 
 class Prober:
-    """Handle of a child process that runs probes. Use it in a `with` block, or call `close`. It is not thread-safe."""
+    """Handle of a child process that runs probes, until `close`. It is not thread-safe."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
@@ -45,7 +44,7 @@ class Prober:
         try:
             pipe.send((probe, self._setting))
             if not pipe.poll(seconds):
-                self._kill()
+                self.close()
                 return failed(
                     probe,
                     f"no answer in {seconds:g} s, and it was killed: raise preflight.seconds, or check dmesg on the node",
@@ -55,9 +54,6 @@ class Prober:
         except (EOFError, ConnectionError):
             return failed(probe, f"its process {self._end_in_words()}", time.monotonic() - began)
         return reading
-
-    def close(self) -> None:
-        self._kill()
 
     def _begin(self) -> Connection:
         self._pipe, theirs = Pipe()
@@ -77,10 +73,10 @@ class Prober:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_KILL_SECONDS)
         code = process.poll()
-        self._kill()
+        self.close()
         return "closed its pipe" if code is None else end_in_words(code)
 
-    def _kill(self) -> None:
+    def close(self) -> None:
         process, self._process = self._process, None
         if self._pipe is not None:
             self._pipe.close()
@@ -93,14 +89,6 @@ class Prober:
         except subprocess.TimeoutExpired:
             # a process in uninterruptible sleep ends when its device or file server answers, possibly never
             threading.Thread(target=process.wait, name="unkillable-probe", daemon=True).start()
-
-    def __enter__(self) -> Prober:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def main() -> None:

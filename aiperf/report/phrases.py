@@ -15,6 +15,7 @@ from aiperf.report.facts import Hardware, Report, RunFacts
 from aiperf.rules.limits import NOT_PUBLISHED
 from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
+from aiperf.system import of_run
 from aiperf.system.energy import EnergyFacts
 from aiperf.train.checkpoints.checkpoint_files import KeptCheckpoints
 
@@ -357,27 +358,9 @@ def _not_met(breaches: Sequence[RuleViolation]) -> str:
     return ", ".join(parts)
 
 
-def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def flattened(tree: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return a nested configuration or description as (dotted name, readable value) pairs, in order."""
-    rows: list[tuple[str, str]] = []
-    for name, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            rows += flattened(value, f"{prefix}{name}.")
-        elif _are_named(value):
-            for each in value:  # Named objects: storage of folders, network links.
-                parts = {part: content for part, content in each.items() if part != "name"}
-                rows += flattened(parts, f"{prefix}{name}.{each['name']}.")
-        else:
-            rows.append((f"{prefix}{name}", _plain(f"{prefix}{name}", value)))
-    return rows
-
-
-def _are_named(value: Any) -> bool:
-    return (
-        isinstance(value, list | tuple)
-        and bool(value)
-        and all(isinstance(each, Mapping) and each.get("name") for each in value)
-    )
+    return of_run.flattened(tree, written=_plain)
 
 
 UNKNOWN = frozenset({"file_system", "source", "size_bytes"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,22 +53,31 @@ def differences(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Difference, ...
     return tuple(different)
 
 
-def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return rows of (dotted name, text). Items of a list are named by their 'name' if all have one."""
+def _written(_: str, value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None or value == {} else str(value)
+
+
+def flattened(
+    tree: Mapping[str, Any], prefix: str = "", written: Callable[[str, Any], str] = _written
+) -> list[tuple[str, str]]:
+    """Return rows of (dotted name, text). Items of a list are named by their 'name' if all have one.
+
+    `written`: returns the text of a value. It is given the dotted name.
+    """
     rows: list[tuple[str, str]] = []
     for name, value in tree.items():
+        path = f"{prefix}{name}"
+        items = value if isinstance(value, list | tuple) else ()
         if isinstance(value, Mapping) and value:
-            rows += flattened(value, f"{prefix}{name}.")
-        elif (
-            isinstance(value, list) and value and all(isinstance(each, Mapping) and each.get("name") for each in value)
-        ):
-            for each in value:
+            rows += flattened(value, f"{path}.", written)
+        elif items and all(isinstance(each, Mapping) and each.get("name") for each in items):
+            for each in items:
                 rest = {part: content for part, content in each.items() if part != "name"}
-                rows += flattened(rest, f"{prefix}{name}.{each['name']}.")
-        elif isinstance(value, list):
-            rows.append((f"{prefix}{name}", ", ".join(map(str, value)) or "none"))
+                rows += flattened(rest, f"{path}.{each['name']}.", written)
         else:
-            rows.append((f"{prefix}{name}", "none" if value is None or value == {} else str(value)))
+            rows.append((path, written(path, value)))
     return rows
 
 

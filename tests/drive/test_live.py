@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from io import StringIO
 
@@ -80,7 +81,7 @@ def test_without_a_terminal_a_line_is_printed_every_minute() -> None:
         made.append(clock.now)
         return VIEW
 
-    with Live(Console(file=output, force_terminal=False, width=40), clock) as live:
+    with closing(Live(Console(file=output, force_terminal=False, width=40), clock)) as live:
         for tenth in range(1201):
             clock.now = tenth / 10
             live.show(make)
@@ -92,7 +93,7 @@ def test_without_a_terminal_a_line_is_printed_every_minute() -> None:
 def test_a_terminal_is_refreshed_at_most_twice_a_second() -> None:
     clock, made = Clock(), []
 
-    with Live(Console(file=StringIO(), force_terminal=True), clock) as live:
+    with closing(Live(Console(file=StringIO(), force_terminal=True), clock)) as live:
         for hundredth in range(301):
             clock.now = hundredth / 100
             if live.show(lambda: VIEW):
@@ -108,7 +109,7 @@ def test_showing_takes_at_most_a_fiftieth_of_the_drivers_time() -> None:
         clock.now += 0.1
         return VIEW
 
-    with Live(Console(file=StringIO(), force_terminal=True), clock) as live:
+    with closing(Live(Console(file=StringIO(), force_terminal=True), clock)) as live:
         while clock.now < 100.0:
             spent += 0.1 * live.show(slow)
             clock.now += 0.01

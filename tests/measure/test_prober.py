@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -55,7 +56,7 @@ def setting(tmp_path: Path) -> Setting:
 
 @pytest.fixture
 def prober(setting: Setting) -> Iterator[Prober]:
-    with Prober(setting) as made:
+    with closing(Prober(setting)) as made:
         yield made
 
 
@@ -125,7 +126,7 @@ def test_quick_probes_report_every_repetition(prober: Prober, setting: Setting) 
 def test_a_folder_that_the_driver_did_not_mark_is_not_shared(setting: Setting, tmp_path: Path) -> None:
     (tmp_path / MARK).write_text("another run's")
 
-    with Prober(setting) as prober:
+    with closing(Prober(setting)) as prober:
         assert prober.measure(FreeSpace(), PATIENCE).facts["is_shared"] is False
 
 

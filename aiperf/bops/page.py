@@ -215,7 +215,7 @@ def page(
         reason = "No picture: without memory traffic and bandwidth there is no intensity, and no point."
         parts.append(Paragraph(reason, "empty"))
     parts += [roof_table(roofs, unit), *tables, *map(Paragraph, remarks)]
-    shown = html.section_as_html(Section("roofline", "Roofline", tuple(parts)))
+    shown = Section("roofline", "Roofline", tuple(parts))
     return html.page(title, html.header("roofline", title), [shown], "How to read it: docs/bops.md.")
 
 

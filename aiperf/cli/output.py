@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from aiperf.files import escaped
-from aiperf.page.terminal import folded, table_lines
+from aiperf.page.terminal import folded, parts_lines
 from aiperf.sanitize import sanitize_stream
 
 if TYPE_CHECKING:
-    from aiperf.page.section import Table
+    from aiperf.page.section import Part
 
 MODULE = "python -m aiperf"
 SCRIPT = "aiperf-cluster"
@@ -53,10 +53,9 @@ def print_json(value: object, indent: int | None = 2) -> None:
     print(json.dumps(value, indent=indent).replace("\x7f", "\\u007f"))
 
 
-def print_table(table: Table) -> None:
-    """Print a table as text: caption, aligned columns with their names, additional lines below their row, and footnote."""
-    print_line("")
-    for line in table_lines(table, _width()):
+def print_parts(parts: Iterable[Part | None], width: int | None = None) -> None:
+    """Print the parts of a section as text. `width`: number of columns (default: those of the terminal)."""
+    for line in parts_lines(parts, _width() if width is None else width):
         print_line(line)
 
 

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Literal
 
 from aiperf import units
 from aiperf.accounting.valid_flops import exchange_exponent
-from aiperf.leaderboard.entry import Entry
+from aiperf.leaderboard.entry import Entry, Power
 from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
-from aiperf.page.section import Cell, Column, Table
+from aiperf.page.section import (
+    Cell,
+    Collapsed,
+    Column,
+    Filled,
+    Group,
+    Items,
+    Note,
+    Paragraph,
+    Section,
+    Table,
+    measured,
+    numbers,
+    rows,
+    table,
+    texts,
+    warned,
+)  # fmt: skip
 from aiperf.report.facts import Report
 from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.statistics.between_runs import ENOUGH, prior_of
@@ -26,6 +45,33 @@ EXPONENT_COLUMNS = (
     Column("equal at n", True, "exponent at which this entry and the one above change places: ln(F₁/F₂) ÷ ln(q₂/q₁)"),
 )
 """Columns of an order by valid FLOPS only."""
+MOST_ROWS = 100
+"""Rows of one benchmark on a terminal. The files contain all rows."""
+
+
+def sections(found: Leaderboard, most_rows: int | None = None) -> tuple[Section, ...]:
+    """Return one section for each benchmark, one for the announced runs, and one for the journals without an entry."""
+    parts = [_listing(found, listing, number, most_rows) for number, listing in enumerate(found.listings, 1)]
+    if found.sites:
+        parts.append(Section("announced", "Announced runs", (_sites(found),)))
+    if found.unread:
+        unread = [(each.folder, each.reason) for each in found.unread]
+        table = rows("unread", "Not in the list", ("folder", "reason"), unread)
+        parts.append(Section("not-listed", "Not in the list", (table,)))
+    return tuple(parts)
+
+
+def _listing(found: Leaderboard, listing: BenchmarkRuns, number: int, most_rows: int | None) -> Section:
+    virtual = "Virtual clock, invented learning curves: no work was done, and no such run is ever ranked."
+    parts = (
+        Note("simulated", "Simulated runs", (Paragraph(virtual),)) if listing.benchmark.is_simulated else None,
+        Paragraph(_differences(listing)) if listing.differs else None,
+        order(listing, found.by, number, most_rows),
+        Collapsed("Places by every figure", (_every_place(listing, number),)) if len(listing.rows) > 1 else None,
+        Collapsed("Rules, warnings and origin of each run", tuple(map(_details, listing.rows)), is_printed=False),
+    )
+    link = f"{listing.title} ({len(listing.rows)})"
+    return Section(f"list-{number}", listing.title, (Group(parts, listing.benchmark.standing),), link)
 
 
 def details_of(row: ListedRow) -> str:
@@ -38,48 +84,51 @@ def name(entry: Entry) -> str:
     return entry.system or entry.run
 
 
-def order(listing: BenchmarkRuns, by: Figure[Report], index: int) -> Table:
-    columns = (
-        Column("place", True, "below it: the places that the data allow", is_less_first=True, sorted="ascending"),
-        Column("run"),
-        Column("validity", explained="below it: warnings"),
-        Column("runs", True, "runs of this system; each figure is their median"),
-        Column(
-            "score",
-            True,
-            f"{_SCORE.meaning}; below it the 95 % interval over the runs. For one run: of its steadiness",
+def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: int | None = None) -> Table:
+    shown, entries = listing.rows[:most_rows], [row.entry for row in listing.rows[:most_rows]]
+    of_systems = f"{_SCORE.meaning}; below it the 95 % interval over the runs. For one run: of its steadiness"
+    lost = "share of attempts lost; below it the share of trials given up. At most 5 % each in a division"
+    allowed = "below it: the places that the data allow"
+    columns: list[Filled] = [
+        (
+            Column("place", True, allowed, is_less_first=True, sorted="ascending", on_terminal="both lines"),
+            tuple(measured(row.place, str, _tied(row)) for row in shown),
         ),
-        *(_head(metric) for metric in (_REGULATED, _ERROR, _VALID, _MFU)),
-        Column("accelerators", True, "largest number at once; on machines without accelerators: processes"),
-        Column("power", True, "mean in the valid window; below it the measured part"),
-        _head(_PER_WATT),
-        Column("length", True, "length of the run"),
-        _head(_AVAILABILITY),
-        Column(
-            "lost",
-            True,
-            "share of attempts lost; below it the share of trials given up. At most 5 % each in a division",
+        (Column("run", longest=36), tuple(map(_run, shown))),
+        (Column("validity", explained="below it: warnings", longest=44), tuple(map(_validity, shown))),
+        (Column("runs", True, "runs of this system; each figure is their median"), tuple(map(_number_of_runs, shown))),
+        _of(_SCORE, entries, by, [*map(_interval, entries)], of_systems),
+        *(_of(figure, entries, by) for figure in (_REGULATED, _ERROR, _VALID, _MFU)),
+        (
+            Column("accelerators", True, "largest number at once; on machines without accelerators: processes"),
+            tuple(measured(each.accelerator_count, units.count, _models_line(each)) for each in entries),
         ),
-        Column("announced", True, "published runs, of those that the site announced"),
-    )
-    rows = tuple(_row(row) for row in listing.rows)
+        (
+            Column("power", True, "mean in the valid window; below it the measured part", on_terminal="left out"),
+            tuple(_power(each.power) for each in entries),
+        ),
+        _of(_PER_WATT, entries, by, [power_level(each) if each.power else "" for each in entries]),
+        (
+            Column("length", True, "length of the run", on_terminal="left out"),
+            tuple(measured(each.seconds, units.duration) for each in entries),
+        ),
+        _of(_AVAILABILITY, entries, by),
+        (Column("lost", True, lost, on_terminal="both lines"), tuple(map(_lost, entries))),
+        (
+            Column("announced", True, "published runs, of those that the site announced", on_terminal="left out"),
+            tuple(map(_announced, entries)),
+        ),
+    ]
     if by is _VALID:
-        columns += EXPONENT_COLUMNS
         above = (None, *listing.rows[:-1])
-        rows = tuple(
-            (*cells, *_exponents(upper, row)) for cells, upper, row in zip(rows, above, listing.rows, strict=True)
-        )
-    kept = [at for at, column in enumerate(columns) if at < 2 or any(row[at].text != NONE for row in rows)]
-    entries = f"{units.count(len(rows))} {'entry' if len(rows) == 1 else 'entries'}"
-    return Table(
-        f"order-{index}",
-        f"{entries} by {by.title}",
-        tuple(columns[at] for at in kept),
-        tuple(tuple(row[at] for at in kept) for row in rows),
-        is_sortable=len(rows) > 1,
-        heads_rows=1,
-        footnote=_footnote(listing, by, [column.name for at, column in enumerate(columns) if at not in kept]),
+        columns += zip(EXPONENT_COLUMNS, zip(*map(_exponents, above, shown), strict=True), strict=True)
+    kept = [each for at, each in enumerate(columns) if at < 2 or any(cell.text != NONE for cell in each[1])]
+    left_out = [each[0].name for each in columns if each not in kept]
+    every = f"{units.count(len(listing.rows))} {'entry' if len(listing.rows) == 1 else 'entries'} by {by.title}"
+    made = table(
+        f"order-{number}", every, kept, _footnote(listing, by, left_out, len(shown)), is_sortable=len(shown) > 1
     )
+    return replace(made, heads_rows=1)
 
 
 def _exponents(above: ListedRow | None, row: ListedRow) -> tuple[Cell, ...]:
@@ -91,46 +140,59 @@ def _exponents(above: ListedRow | None, row: ListedRow) -> tuple[Cell, ...]:
             at = exchange_exponent((first_5, first_10), (second_5, second_10))
     values = (row.entry.valid_flops_5, row.entry.valid_flops_10)
     return (
-        *(Cell(NONE) if value is None else Cell(_VALID.shown(value), value) for value in values),
-        Cell(NONE) if at is None else Cell(f"{at:.2f}".replace("-", "−"), at),
+        *(measured(value, _VALID.shown) for value in values),
+        measured(at, lambda exponent: f"{exponent:.2f}".replace("-", "−")),
     )
 
 
-def _head(figure: Figure[Report]) -> Column:
-    return Column(figure.title, True, figure.meaning, is_less_first=figure.better == "less")
+def _of(
+    figure: Figure[Report],
+    entries: Sequence[Entry],
+    by: Figure[Report],
+    second_lines: Sequence[str] = (),
+    meaning: str = "",
+) -> Filled:
+    is_printed = figure in (_SCORE, _REGULATED, _ERROR, by)
+    head = Column(
+        figure.title,
+        True,
+        meaning or figure.meaning,
+        figure.better == "less",
+        on_terminal="" if is_printed else "left out",
+    )
+    values = [each.figures[figure.name] for each in entries]
+    lines = second_lines or [""] * len(entries)
+    return head, tuple(measured(value, figure.shown, line) for value, line in zip(values, lines, strict=True))
 
 
-def _row(row: ListedRow) -> tuple[Cell, ...]:
+def _run(row: ListedRow) -> Cell:
     entry = row.entry
     second_line = ", ".join(filter(None, (entry.site, entry.run if entry.system else None)))
-    return (
-        Cell(NONE) if row.place is None else Cell(str(row.place), row.place, second_line=tied(row)),
-        Cell(name(entry), second_line=second_line, link=details_of(row), kind="name"),
-        Cell(validity(row), second_line=warnings(entry), link=details_of(row), kind=_kind(row)),
-        Cell(
-            units.count(len(row.runs)),
-            len(row.runs),
-            second_line=f"{units.count(row.missing)} missing" if row.missing else "",
-        ),
-        _figure(_SCORE, entry, _interval(entry)),
-        *(_figure(metric, entry) for metric in (_REGULATED, _ERROR, _VALID, _MFU)),
-        Cell(units.count(entry.accelerator_count), entry.accelerator_count, second_line=_models_line(entry)),
-        _power(entry),
-        _figure(_PER_WATT, entry, power_level(entry) if entry.power else ""),
-        Cell(units.duration(entry.seconds), entry.seconds),
-        _figure(_AVAILABILITY, entry),
-        Cell(
-            units.share(entry.attempts_lost_share),
-            entry.attempts_lost_share,
-            second_line=units.share(entry.trials_given_up_share),
-        ),
-        Cell(announced(entry), None if entry.announced is None else entry.announced.published),
-    )
+    return Cell(name(entry), second_line=second_line, link=details_of(row), kind="name")
 
 
-def _power(entry: Entry) -> Cell:
-    power = entry.power
-    return Cell(NONE) if power is None else Cell(units.watts(power.watts), power.watts, second_line=power.scope)
+def _validity(row: ListedRow) -> Cell:
+    return Cell(validity(row), second_line=warnings(row.entry), link=details_of(row), kind=_kind(row))
+
+
+def _number_of_runs(row: ListedRow) -> Cell:
+    return measured(len(row.runs), units.count, f"{units.count(row.missing)} missing" if row.missing else "")
+
+
+def _power(power: Power | None) -> Cell:
+    return Cell(NONE) if power is None else measured(power.watts, units.watts, power.scope)
+
+
+def _lost(entry: Entry) -> Cell:
+    return measured(entry.attempts_lost_share, units.share, units.share(entry.trials_given_up_share))
+
+
+def _announced(entry: Entry) -> Cell:
+    """Return how many of the site's announced runs are published: `3 of 4`."""
+    if entry.announced is None:
+        return Cell(NONE)
+    announced = units.count(entry.announced.announced)
+    return measured(entry.announced.published, lambda published: f"{units.count(published)} of {announced}")
 
 
 def _interval(entry: Entry) -> str:
@@ -141,12 +203,7 @@ def _interval(entry: Entry) -> str:
     return f"± {units.share((high - low) / 2 / entry.score)}"
 
 
-def _figure(figure: Figure[Report], entry: Entry, second_line: str = "") -> Cell:
-    value = entry.figures[figure.name]
-    return Cell(NONE) if value is None else Cell(figure.shown(value), value, second_line=second_line)
-
-
-def tied(row: ListedRow) -> str:
+def _tied(row: ListedRow) -> str:
     """Return the range of places that the 95 % intervals allow, such as `2 to 4`. '' if it is unknown or only one place."""
     if row.tied is None or row.tied[0] == row.tied[1]:
         return ""
@@ -167,13 +224,6 @@ def power_level(entry: Entry) -> str:
     if entry.power is None:
         return units.NOT_MEASURED
     return f"Level {entry.power.level}" if entry.power.level else "below Level 1"
-
-
-def announced(entry: Entry) -> str:
-    """Return how many of the site's announced runs are published, as text: `3 of 4`."""
-    if entry.announced is None:
-        return NONE
-    return f"{units.count(entry.announced.published)} of {units.count(entry.announced.announced)}"
 
 
 def validity(row: ListedRow) -> str:
@@ -203,18 +253,19 @@ def warnings(entry: Entry) -> str:
     return f"{total}, {criticals} critical" if criticals else total
 
 
-def _footnote(listing: BenchmarkRuns, by: Figure[Report], left_out: Sequence[str]) -> str:
+def _footnote(listing: BenchmarkRuns, by: Figure[Report], left_out: Sequence[str], shown: int) -> str:
     without = sum(row.place is None for row in listing.rows)
-    parts = ["A dash: not measured, not known, or a figure that does not apply."]
+    parts = [f"And {len(listing.rows) - shown} more, in the files of --out."] if shown < len(listing.rows) else []
+    parts += ["A dash: not measured, not known, or a figure that does not apply."]
     if left_out:
         parts.append(f"Columns left out because all runs have a dash: {', '.join(left_out)}.")
     if without:
         parts.append(f"{units.count(without)} without a place; the column validity has the reason.")
-    parts.append(basis(listing, by))
+    parts.append(_basis(listing, by))
     return " ".join(filter(None, parts))
 
 
-def basis(listing: BenchmarkRuns, by: Figure[Report]) -> str:
+def _basis(listing: BenchmarkRuns, by: Figure[Report]) -> str:
     """Return a sentence about the source of the ranges of places (the places that the 95 % intervals allow)."""
     placed = [row for row in listing.rows if row.place is not None]
     if len(placed) < 2:
@@ -225,30 +276,24 @@ def basis(listing: BenchmarkRuns, by: Figure[Report]) -> str:
     return f"Ranges of places rest on an {prior_of(min(few)).text}." if few else ""
 
 
-def every_place(listing: BenchmarkRuns, index: int) -> Table:
+def _every_place(listing: BenchmarkRuns, number: int) -> Table:
     """Return the table with the place of each entry by each metric."""
-    columns = (
-        Column("run"),
-        *(Column(each.title, True, each.meaning, is_less_first=True) for each in map(by_name, RANKED)),
-    )
-    rows = tuple(
-        (
-            Cell(name(row.entry), link=details_of(row), kind="name"),
-            *(Cell(NONE) if place is None else Cell(str(place), place) for place in row.places.values()),
-        )
-        for row in listing.rows
-    )
-    return Table(f"places-{index}", "Places by every figure", columns, rows, is_sortable=True)
+    runs = [Cell(name(row.entry), link=details_of(row), kind="name") for row in listing.rows]
+    columns = [texts("run", runs)]
+    for each in map(by_name, RANKED):
+        places = [row.places[each.name] for row in listing.rows]
+        columns.append(numbers(each.title, places, str, each.meaning, is_less_first=True))
+    return table(f"places-{number}", "Places by every figure", columns, is_sortable=True)
 
 
-def details(row: ListedRow) -> Table:
-    """Return a table of a row's properties that the order does not show: runs, start, interval, seed, release and others."""
+def _details(row: ListedRow) -> Group:
+    """Return what the order does not show of a row: runs, start, interval, seed, release, rules, warnings and others."""
     entry = row.entry
     began = "never: virtual clock"
     if entry.started_unix is not None:
         began = datetime.fromtimestamp(entry.started_unix, UTC).strftime("%-d %B %Y, %H:%M UTC")
     between = entry.flops_per_second_interval
-    rows = (
+    properties = (
         ("run", entry.run),
         ("site", entry.site or "not known"),
         ("journal in", "; ".join((entry.folder, *row.copies))),
@@ -262,10 +307,14 @@ def details(row: ListedRow) -> Table:
         ("aiperf", entry.release or "not reported"),
         ("proposal rules", str(entry.proposal_rules)),
     )
-    columns = (Column("property"), Column("value"))
-    return Table(
-        f"{details_of(row)}-table", name(entry), columns, tuple((Cell(what), Cell(value)) for what, value in rows)
+    broken = (Paragraph(entry.rules_heading) if entry.rules_heading else None, Items(entry.rules_not_met))
+    kind: Literal["simulated", "outside"] = "simulated" if entry.is_simulated else "outside"
+    parts = (
+        rows(f"{details_of(row)}-table", name(entry), ("property", "value"), properties),
+        Note(kind, "Rules not met", broken) if entry.rules_not_met else None,
+        warned("Warnings", entry.warnings) if entry.warnings else None,
     )
+    return Group(parts, "entry", details_of(row))
 
 
 def _runs(row: ListedRow) -> str:
@@ -278,39 +327,26 @@ def _runs(row: ListedRow) -> str:
     return f"{runs}; announced runs without a valid result: {row.missing}" if row.missing else runs
 
 
-def sites(found: Leaderboard) -> Table:
+def _sites(found: Leaderboard) -> Table:
     """Return the table of announced runs, one row for each log: published, missing, not as announced, started several times."""
-    columns = (
-        Column("log"),
-        Column("published"),
-        Column("missing"),
-        Column("not as announced"),
-        Column("announced once, started several times"),
-    )
-    rows = tuple(
+    heads = ("log", "published", "missing", "not as announced", "announced once, started several times")
+    cells = [
         (
-            Cell(site.log),
-            Cell(site.announced.words),
-            Cell("; ".join(map(_missing, site.announced.missing)) or "none"),
-            Cell("; ".join(f"{run}: {', '.join(how)}" for run, how in site.announced.broken) or "none"),
-            Cell("; ".join(", ".join(runs) for _, runs in site.announced.used_twice) or "none"),
+            site.log,
+            site.announced.words,
+            "; ".join(map(_missing, site.announced.missing)) or "none",
+            "; ".join(f"{run}: {', '.join(how)}" for run, how in site.announced.broken) or "none",
+            "; ".join(", ".join(runs) for _, runs in site.announced.used_twice) or "none",
         )
         for site in found.sites
-    )
-    return Table("sites", "Announced runs", columns, rows)
+    ]
+    return rows("sites", "Announced runs", heads, cells)
 
 
 def _missing(one: Missing) -> str:
     when = datetime.fromtimestamp(one.announced_unix, UTC).strftime("%-d %B %Y")
     text = f"number {one.number}, announced on {when}"
     return text if one.withdrawn is None else f"{text}, withdrawn: {one.withdrawn}"
-
-
-def unread(found: Leaderboard) -> Table:
-    """Return the table of journals that could not be read: folder and reason."""
-    columns = (Column("folder"), Column("reason"))
-    rows = tuple((Cell(each.folder), Cell(each.reason)) for each in found.unread)
-    return Table("unread", "Not in the list", columns, rows)
 
 
 def about(found: Leaderboard) -> str:
@@ -329,9 +365,9 @@ def torn(found: Leaderboard) -> tuple[str, ...]:
     return tuple(f"{entry.run}: {entry.torn.text}" for entry in entries if entry.torn is not None)
 
 
-def remarks(found: Leaderboard) -> tuple[tuple[str, str], ...]:
-    """Return notes that explain a list to its reader, as (title, text)."""
-    return (
+def remarks(found: Leaderboard) -> tuple[Note, ...]:
+    """Return notes that explain a list to its reader."""
+    texts = (
         *(("Dropped last line", f"{each}.") for each in torn(found)),
         (
             "One order for each benchmark",
@@ -349,9 +385,10 @@ def remarks(found: Leaderboard) -> tuple[tuple[str, str], ...]:
             "(benchmark=hpc_ai500_ic). A search of networks has no target, so it has no valid FLOPS.",
         ),
     )
+    return tuple(Note("clear", title, (Paragraph(text),)) for title, text in texts)
 
 
-def differences(listing: BenchmarkRuns) -> str:
+def _differences(listing: BenchmarkRuns) -> str:
     """Return a sentence on the options by which a benchmark differs from others with the same title."""
     options = ", ".join(f"{name}={value}" for name, value in listing.differs)
     return f"Differs from other benchmarks of this title in {options}."

@@ -17,16 +17,18 @@ from aiperf.own_files import make_own_folder
 from aiperf.page import palette
 from aiperf.page.section import (
     Cell,
-    CollapsedTables,
+    Collapsed,
     Column,
     DrawnFigure,
+    Group,
+    Items,
+    Note,
     Paragraph,
     Part,
     Section,
-    SideBySide,
     Steps,
     Table,
-)
+)  # fmt: skip
 from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize_lines
 
@@ -78,33 +80,19 @@ def document(title: str, body: Iterable[str], kind: str = "") -> str:
     )
 
 
-def section(name: str, title: str, parts: Iterable[str]) -> str:
-    """Return a section of the page as HTML. `name`: its id. `title`: plain text. `parts`: HTML, in order."""
-    head = f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{text(title)}</h2>'
-    return "\n".join([head, *parts, "</section>"])
-
-
-def note(kind: str, title: str, words: str, items: str) -> str:
-    """Return a framed remark as HTML."""
-    listed = f"<ul>{items}</ul>" if items else ""
-    return f'<div class="note {kind}"><h2>{text(title)}</h2>{words}{listed}</div>'
-
-
 def code_in_backticks(words: str) -> str:
     """Return plain text as HTML. Text between two backticks gets a code element, and all other text is escaped."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(words))
 
 
-def listed(warnings: Iterable[RunWarning]) -> str:
-    """Return warnings as HTML list items (without the list element), each with its remedy. '' without warnings."""
-    return "".join(
-        f'<li><span class="severity">{text(each.severity)}:</span> {text(each.text)}'
-        f'<span class="remedy">To do: {text(each.remedy)}</span></li>'
-        for each in warnings
-    )
+def _item(item: str | RunWarning) -> str:
+    if isinstance(item, str):
+        return f"<li>{text(item)}</li>"
+    remedy = f'<span class="remedy">To do: {text(item.remedy)}</span>'
+    return f'<li><span class="severity">{text(item.severity)}:</span> {text(item.text)}{remedy}</li>'
 
 
-def table(shown: Table) -> str:
+def _table(shown: Table) -> str:
     """Return a table with its footnote as HTML, in a frame that scrolls in a narrow window."""
     sortable = " data-sortable" if shown.is_sortable else ""
     pairs = ' class="pairs"' if len(shown.columns) == 2 else ""
@@ -158,28 +146,27 @@ def _row(shown: Table, cells: Sequence[Cell]) -> str:
 def page(
     title: str,
     header: str,
-    sections: Iterable[str],
+    sections: Sequence[Section],
     footer: str,
     kind: str = "",
-    links: Sequence[tuple[str, str]] = (),
     skip: str = "To the figures",
-    remarks: str = "",
+    remarks: Sequence[Part] = (),
 ) -> str:
     """Return a whole HTML file: header, navigation, sections, remarks and footer, with the shared style and script.
 
-    `header`, `sections` and `remarks` are HTML. `footer`: plain text. `links`: (section's name, text) of the navigation.
+    `header` is HTML, `footer` plain text.
     """
-    shown = "".join(f'<li><a href="#{name}">{text(words)}</a></li>' for name, words in links)
+    shown = "".join(f'<li><a href="#{each.name}">{text(each.link or each.title)}</a></li>' for each in sections)
     return document(
         title,
         [
             f'<a class="skip" href="#main">{text(skip)}</a>',
             header,
-            *([f'<nav aria-label="Sections"><ul>{shown}</ul></nav>'] if len(links) > 1 else []),
+            *([f'<nav aria-label="Sections"><ul>{shown}</ul></nav>'] if len(sections) > 1 else []),
             '<main id="main">',
-            *sections,
+            *map(_section, sections),
             "</main>",
-            *([f'<div class="notes">{remarks}</div>'] if remarks else []),
+            parts_as_html((Group(tuple(remarks), "notes"),)) if remarks else "",
             f"<footer><p>{code_in_backticks(footer)}</p></footer>",
         ],
         kind=kind,
@@ -192,25 +179,17 @@ def header(kind: str, heading: str, about: str = "") -> str:
     return f'<header><p class="kind">AIPerf · {text(kind)}</p><h1>{text(heading)}</h1>{line}</header>'
 
 
-def links_of(sections: Sequence[Section]) -> tuple[tuple[str, str], ...]:
-    return tuple((each.name, each.link or each.title) for each in sections)
-
-
-def section_as_html(shown: Section) -> str:
-    return section(shown.name, shown.title, [part_as_html(part) for part in shown.parts if part is not None])
+def _section(shown: Section) -> str:
+    head = f'<h2 id="{shown.name}-title">{text(shown.title)}</h2>'
+    content = f"{head}\n{parts_as_html(shown.parts)}"
+    return f'<section id="{shown.name}" aria-labelledby="{shown.name}-title">{content}\n</section>'
 
 
 def write_figures_page(
     folder: Path, name: str, kind: str, heading: str, sections: Sequence[Section], footer: str, values: Any
 ) -> Path:
     """Write NAME.html, NAME.json and plots/ for results that belong to no single run."""
-    shown = page(
-        f"{kind}: {heading}",
-        header(kind, heading),
-        map(section_as_html, sections),
-        footer,
-        links=links_of(sections),
-    )
+    shown = page(f"{kind}: {heading}", header(kind, heading), sections, footer)
     make_own_folder(folder / "plots")
     for picture in (picture for each in sections for picture in each.pictures):
         for suffix, content in (("svg", (picture.svg or "").encode()), ("png", picture.png or b"")):
@@ -220,24 +199,38 @@ def write_figures_page(
     return folder / f"{name}.html"
 
 
-def part_as_html(part: Part) -> str:
-    """Return a part of a section (table, figure, text or list) as HTML."""
+def parts_as_html(parts: Iterable[Part | None]) -> str:
+    return "\n".join(_part(part) for part in parts if part is not None)
+
+
+def _part(part: Part) -> str:
     match part:
         case Table():
-            return table(part)
+            return _table(part)
         case DrawnFigure():
             return _figure(part)
-        case Paragraph():
-            kind = f' class="{part.kind}"' if part.kind else ""
-            return f"<p{kind}>{code_in_backticks(part.text)}</p>"
+        case Paragraph(words, "heading"):
+            return f"<h3>{text(words)}</h3>"
+        case Paragraph(words, kind):
+            return f"<p{_class(kind)}>{code_in_backticks(words)}</p>"
         case Steps():
-            return f'<ol class="lineage">{"".join(f"<li>{text(item)}</li>" for item in part.items)}</ol>'
-        case SideBySide():
-            return f'<div class="beside">{"".join(map(table, part.tables))}</div>'
-        case CollapsedTables():
-            return f"<details><summary>{text(part.summary)}</summary>{''.join(map(table, part.tables))}</details>"
+            return f'<ol class="lineage">{"".join(map(_item, part.items))}</ol>'
+        case Items():
+            return f"<ul>{''.join(map(_item, part.items))}</ul>"
+        case Group(parts, kind, name):
+            anchor = f' id="{name}"' if name else ""
+            return f"<div{_class(kind)}{anchor}>{parts_as_html(parts)}</div>"
+        case Note(kind, title, parts):
+            return f'<div class="note {kind}"><h2>{text(title)}</h2>{parts_as_html(parts)}</div>'
+        case Collapsed(summary, parts, is_printed):
+            kind = _class("" if is_printed else "screen")
+            return f"<details{kind}><summary>{text(summary)}</summary>{parts_as_html(parts)}</details>"
         case _:
             assert_never(part)
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""
 
 
 def _figure(picture: DrawnFigure) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from aiperf import units
+from aiperf.run_warning import RunWarning
 
 N = TypeVar("N", bound=float)
 
@@ -40,6 +41,10 @@ class Column:
     """True if less is better: the first click sorts upwards."""
     sorted: Literal["", "ascending", "descending"] = ""
     """Order in which the rows are already sorted by this column."""
+    on_terminal: Literal["", "both lines", "left out"] = ""
+    """Content of the cells on a terminal. Default: the text without its second line."""
+    longest: int | None = None
+    """Characters of a cell on a terminal. A longer text is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class Paragraph:
 
     text: str
     kind: str = ""
-    """Class of the style sheet: "empty" in place of a missing figure, "footnote" for a remark."""
+    """Class of the style sheet: "empty" in place of a missing figure, "footnote" for a remark, "heading" within a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +100,42 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class SideBySide:
-    """Tables next to each other on a wide page."""
+class Items:
+    """List of texts, and of warnings with their remedies."""
 
-    tables: tuple[Table, ...]
+    items: tuple[str | RunWarning, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CollapsedTables:
-    """Tables that appear when a reader clicks on the summary."""
+class Group:
+    """Parts that belong together."""
+
+    parts: tuple[Part | None, ...]
+    kind: str = ""
+    """Class of the style sheet: "beside" for tables next to each other on a wide page."""
+    name: str = ""
+    """Anchor on the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Framed remark."""
+
+    kind: Literal["simulated", "outside", "warned", "critical", "clear"]
+    title: str
+    parts: tuple[Part | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Collapsed:
+    """Parts that appear when a reader clicks on the summary. A terminal does not show them."""
 
     summary: str
-    tables: tuple[Table, ...]
+    parts: tuple[Part | None, ...]
+    is_printed: bool = True
 
 
-Part = Table | DrawnFigure | Paragraph | Steps | SideBySide | CollapsedTables
+Part = Table | DrawnFigure | Paragraph | Steps | Items | Group | Note | Collapsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +158,17 @@ class Section:
 
 
 def measured(value: N | None, shown: Callable[[N], str], second_line: str = "") -> Cell:
-    """Return a table cell with the text of a number. None gives a dash, which is sorted as −1."""
-    return Cell("—", -1.0) if value is None else Cell(shown(value), value, second_line=second_line)
+    """Return a table cell with the text of a number. None gives a dash, which stays last in sorting."""
+    return Cell("—") if value is None else Cell(shown(value), value, second_line=second_line)
 
 
 def share_bar(share: float) -> Cell:
     return Cell(units.share(share), share, bar=max(0.0, min(1.0, share)))
+
+
+def warned(title: str, warnings: Sequence[RunWarning]) -> Note:
+    criticals = any(each.severity == "critical" for each in warnings)
+    return Note("critical" if criticals else "warned", title, (Items(tuple(warnings)),))
 
 
 def row_of(*cells: Cell | str) -> tuple[Cell, ...]:

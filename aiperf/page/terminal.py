@@ -1,56 +1,98 @@
-"""Rendering of tables, warnings and paragraphs as lines of text for a terminal."""
+"""Rendering of sections, their tables and warnings as lines of text for a terminal."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from typing import assert_never
 
-from aiperf.page.section import Table
+from aiperf.page.section import (
+    Cell,
+    Collapsed,
+    Column,
+    DrawnFigure,
+    Group,
+    Items,
+    Note,
+    Paragraph,
+    Part,
+    Section,
+    Steps,
+    Table,
+)  # fmt: skip
 from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize
 
-WIDTH = 80
 NARROWEST = 40
 
 
-def table_lines(shown: Table, width: int = 0) -> Iterator[str]:
-    """Yield a table as text: caption, aligned columns with their names, unfolded lines below their row, and footnote.
+def section_lines(shown: Section, width: int = 0) -> Iterator[str]:
+    """Yield title and parts of a section, blank lines between them. Drawings and collapsed parts are left out.
 
-    `width`: columns of the terminal, to which unfolded lines and footnote are folded. 0 leaves them whole.
+    `width`: columns of the terminal, to which texts are folded. 0 leaves them whole.
     """
-    yield sanitize(shown.caption)
-    names, *rows = aligned(
-        [[column.name for column in shown.columns], *([cell.text for cell in row] for row in shown.rows)],
-        [column.is_number for column in shown.columns],
-    )
-    yield names
-    for line, row in zip(rows, shown.rows, strict=True):
-        yield line
+    if shown.title:
+        yield sanitize(shown.title)
+    yield from parts_lines(shown.parts, width)
+
+
+def parts_lines(parts: Iterable[Part | None], width: int = 0) -> Iterator[str]:
+    blocks = (list(_lines(part, width)) for part in parts if part is not None)
+    for number, lines in enumerate(lines for lines in blocks if lines):
+        yield from ([""] if number else [])
+        yield from lines
+
+
+def _lines(part: Part, width: int) -> Iterator[str]:
+    match part:
+        case Table():
+            yield from table_lines(part, width)
+        case Paragraph():
+            yield from folded(sanitize(part.text), width)
+        case Steps():
+            for number, step in enumerate(part.items, 1):
+                yield from folded(f"  {number}. {sanitize(step)}", width)
+        case Items():
+            for item in part.items:
+                yield from warning_lines(item, width) if isinstance(item, RunWarning) else folded(sanitize(item), width)
+        case Group():
+            yield from parts_lines(part.parts, width)
+        case Note():
+            yield sanitize(part.title)
+            yield from parts_lines(part.parts, width)
+        case DrawnFigure() | Collapsed():
+            pass
+        case _:
+            assert_never(part)
+
+
+def table_lines(shown: Table, width: int = 0) -> Iterator[str]:
+    """Yield a table as text: caption, aligned columns with their names, unfolded lines below their row, and footnote."""
+    if shown.caption:
+        yield sanitize(shown.caption)
+    kept = [(at, column) for at, column in enumerate(shown.columns) if column.on_terminal != "left out"]
+    texts = [
+        [column.name for _, column in kept],
+        *([_text(row[at], column) for at, column in kept] for row in shown.rows),
+    ]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for line, row in zip(texts, ((), *shown.rows), strict=True):
+        cells = (
+            text.rjust(wide) if column.is_number else text.ljust(wide)
+            for text, wide, (_, column) in zip(line, widths, kept, strict=True)
+        )
+        if any(line):
+            yield f"{'  ' if shown.caption else ''}{'  '.join(cells)}".rstrip()
         for unfolded in (unfolded for cell in row for unfolded in cell.unfolds):
             yield from folded(f"    {sanitize(unfolded)}", width)
     if shown.footnote:
         yield from folded(f"  {sanitize(shown.footnote)}", width)
 
 
-def aligned(rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> Iterator[str]:
-    """Yield rows as lines with columns of the width of their longest text, numbers aligned to the right."""
-    texts = [[sanitize(text) for text in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    for row in texts:
-        cells = (
-            text.rjust(width) if number else text.ljust(width)
-            for text, width, number in zip(row, widths, is_number, strict=True)
-        )
-        yield f"  {'  '.join(cells)}".rstrip()
-
-
-def columns(*cells: tuple[str, int]) -> str:
-    """Return texts in columns of given widths. A negative width aligns to the right."""
-    return "".join(f"{text:{width}}" if width > 0 else f"{text:>{-width}}" for text, width in cells).rstrip()
-
-
-def cut(text: str, width: int | None) -> str:
-    return text if width is None or len(text) <= width else f"{text[: width - 1]}…"
+def _text(cell: Cell, column: Column) -> str:
+    has_both = cell.second_line and column.on_terminal == "both lines"
+    text = sanitize(f"{cell.text} ({cell.second_line})" if has_both else cell.text)
+    return text if column.longest is None or len(text) <= column.longest else f"{text[: column.longest - 1]}…"
 
 
 def folded(line: str, width: int, indent: int = 2) -> list[str]:
@@ -68,14 +110,6 @@ def folded(line: str, width: int, indent: int = 2) -> list[str]:
     ) or [""]
 
 
-def wrapped(head: str, text: str) -> Iterator[str]:
-    """Yield lines of at most 80 columns, the text indented below the head."""
-    yield from textwrap.wrap(
-        text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
-    ) or [head.rstrip()]
-
-
-def warning_lines(warnings: Iterable[RunWarning]) -> Iterator[str]:
-    for warning in warnings:
-        yield from wrapped(f"{warning.severity}: ", warning.text)
-        yield from wrapped("  to do: ", warning.remedy)
+def warning_lines(warning: RunWarning, width: int = 0) -> Iterator[str]:
+    for line in warning.lines:
+        yield from folded(sanitize(line), width, len(line.partition(": ")[0].strip()) + 2)

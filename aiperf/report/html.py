@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from aiperf import units
 from aiperf.page import html
-from aiperf.page.html import listed, note, text
-from aiperf.page.section import Section
+from aiperf.page.html import text
+from aiperf.page.section import Collapsed, Group, Items, Note, Paragraph, Section, warned
 from aiperf.report import phrases
 from aiperf.report.facts import Report
-from aiperf.report.sections.configuration import preset_of, standing
 
 RELEASE = "aiperf-cluster"
 """Name of this package among a run's versions."""
@@ -21,10 +20,9 @@ def page(report: Report, sections: Sequence[Section]) -> str:
     return html.page(
         f"{report.run.name}: {phrases.score_title(report.run)} {phrases.score(report)}",
         _header(report),
-        map(html.section_as_html, sections),
+        sections,
         "Computed from the run’s journal alone. Every figure is in report.json. How to read it: docs/report.md.",
         kind="simulated-run" if report.run.is_simulated else "",
-        links=html.links_of(sections),
     )
 
 
@@ -60,7 +58,7 @@ def _header(report: Report) -> str:
             ),
             "</dl>",
             "</div>",
-            f'<div class="notes">{_no_score(report)}{_standing(report)}{_warnings(report)}</div>',
+            html.parts_as_html((Group((_no_score(report), _standing(report), _warnings(report)), "notes"),)),
             "</header>",
         ]
     )
@@ -78,37 +76,32 @@ def _quality(report: Report) -> list[tuple[str, str, str]]:
     ]
 
 
-def _no_score(report: Report) -> str:
-    none = report.no_score
-    if none is None:
-        return ""
+def _no_score(report: Report) -> Note | None:
+    if (none := report.no_score) is None:
+        return None
     texts = (none.why, f"next: {none.remedy}")
-    return note("critical", "Not valid", "".join(f"<p>{text(_sentence(each))}</p>" for each in texts), "")
+    return Note("critical", "Not valid", tuple(Paragraph(_sentence(each)) for each in texts))
 
 
 def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:].rstrip('.')}."
 
 
-def _standing(report: Report) -> str:
-    has_preset = preset_of(report) is not None
-    kind = "simulated" if report.run.is_simulated else "outside" if report.breaches and not has_preset else "clear"
-    title, rest = standing(report)
-    heading, rules = ("", []) if has_preset else phrases.broken_rules(report)
-    content = f"<p>{text(rest[:1].upper() + rest[1:])}</p>" if rest else ""
-    content += f"<h3>{text(heading)}</h3>" if heading else ""
-    items = "".join(f"<li>{text(rule)}</li>" for rule in rules)
-    unfolds = "each rule with its fix"
-    return note(
-        kind, title, content + (f"<details><summary>{unfolds}</summary><ul>{items}</ul></details>" if rules else ""), ""
+def _standing(report: Report) -> Note:
+    title, rest = phrases.standing_parts(report)
+    heading, rules = phrases.broken_rules(report)
+    parts = (
+        Paragraph(rest[:1].upper() + rest[1:]) if rest else None,
+        Paragraph(heading, "heading") if heading else None,
+        Collapsed("each rule with its fix", (Items(tuple(rules)),)) if rules else None,
     )
+    return Note("simulated" if report.run.is_simulated else "outside" if report.breaches else "clear", title, parts)
 
 
-def _warnings(report: Report) -> str:
-    if not report.warnings:
-        return note("clear", "No warnings", "<p>Journal and telemetry give no reason for one.</p>", "")
-    criticals = any(warning.severity == "critical" for warning in report.warnings)
-    return note("critical" if criticals else "warned", "Warnings about these figures", "", listed(report.warnings))
+def _warnings(report: Report) -> Note:
+    if report.warnings:
+        return warned("Warnings about these figures", report.warnings)
+    return Note("clear", "No warnings", (Paragraph("Journal and telemetry give no reason for one."),))
 
 
 def _of_which_peak(report: Report) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiperf import units
 from aiperf.config import as_plain, configure
-from aiperf.page.section import Cell, CollapsedTables, Section, Table, rows
+from aiperf.page.section import Cell, Collapsed, Section, Table, rows
 from aiperf.ranking.levels import MISSING, LayerDifference, layer_differences, levels_of, rules
 from aiperf.report import phrases
 from aiperf.report.facts import Report
@@ -18,7 +18,7 @@ from aiperf.rules.limits import NOT_PUBLISHED, is_published_data
 def configuration(report: Report) -> Section:
     """Return the section with the properties of the run and all its options."""
     options = option_table(report)
-    parts = (run(report), CollapsedTables(f"Configuration, {len(options.rows)} options", (options,)))
+    parts = (run(report), Collapsed(f"Configuration, {len(options.rows)} options", (options,)))
     return Section("configuration", "Run and configuration", parts, "Configuration")
 
 

@@ -76,7 +76,7 @@ def _part_table(name: str, caption: str, parts: Sequence[StepPart], names: Seque
 
 def _part_cells(name: str, part: StepPart | None) -> tuple[Cell | str, ...]:
     if part is None:
-        return name, units.NOT_MEASURED, Cell("—", -1.0)
+        return name, units.NOT_MEASURED, "—"
     return name, Cell(_milliseconds(part.seconds), part.seconds), share_bar(part.share)
 
 

@@ -8,11 +8,11 @@ from functools import partial
 from aiperf import units
 from aiperf.page.section import (
     Cell,
-    CollapsedTables,
+    Collapsed,
     Column,
+    Group,
     Paragraph,
     Section,
-    SideBySide,
     Table,
     numbers,
     rows,
@@ -36,8 +36,8 @@ def system(report: Report) -> Section:
     described = tuple(described_nodes(report))
     parts = (
         nodes(report) or missing,
-        CollapsedTables("Descriptions of the nodes, and the site's form", described) if described else None,
-        SideBySide((*systems(report), versions(report))),
+        Collapsed("Descriptions of the nodes, and the site's form", described) if described else None,
+        Group((*systems(report), versions(report)), "beside"),
     )
     return Section("system", "System", parts)
 
@@ -110,7 +110,7 @@ def _node(node: NodeFacts) -> str:
 def _clock(node: NodeFacts) -> Cell:
     offset = node.clock_offset_seconds
     if offset is None:
-        return Cell("—", 0.0)
+        return Cell("—")
     return Cell(f"{offset:+.4f} s ± {node.clock_error_seconds or 0.0:.4f} s", offset)
 
 

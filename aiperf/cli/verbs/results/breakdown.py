@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.cli.output import print_folded, print_table
+    from aiperf.cli.output import print_parts
+    from aiperf.page.section import Paragraph
 
     given = {name: word for name in ("run", "timeline", "trace") if (word := getattr(arguments, name)) is not None}
     if len(given) != 1:
@@ -39,9 +40,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.json:
         print_json(facts)
         return 0
-    print_folded([text])
-    for table in tables:
-        print_table(table)
+    print_parts((Paragraph(text), *tables))
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from aiperf.cli.output import print_json
+from aiperf.cli.output import print_json, print_parts
 from aiperf.errors import CannotCompare
 from aiperf.report.figures import COMPARED, by_name
 
@@ -27,6 +27,7 @@ EXAMPLES = (
     "--scaling runs/1node runs/2nodes runs/4nodes",
 )
 OPTIONS = ""
+WIDTH = 80
 STATUS = {"no regression": 0, "regression": 1, "cannot be determined": 2}
 
 
@@ -60,15 +61,15 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         return _scaling(arguments)
     from aiperf.comparison.compare import compare
     from aiperf.comparison.compared_runs import side
-    from aiperf.comparison.text import comparison_lines
+    from aiperf.comparison.text import comparison
 
     first, second = _two_sides(arguments)
-    comparison = compare(side(first), side(second), margin, arguments.metric)
+    found = compare(side(first), side(second), margin, arguments.metric)
     if arguments.json:
-        print_json(asdict(comparison))
+        print_json(asdict(found))
     else:
-        print("\n".join(comparison_lines(comparison)))
-    return status(comparison)
+        print_parts(comparison(found), WIDTH)
+    return status(found)
 
 
 def status(comparison: Comparison) -> int:
@@ -88,9 +89,9 @@ def _two_sides(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 
 def _repeats(arguments: argparse.Namespace) -> int:
+    from aiperf.comparison import text
     from aiperf.comparison.compare import repeats
     from aiperf.comparison.compared_runs import side
-    from aiperf.comparison.text import repeats_lines
 
     if arguments.others is not None or arguments.max_regression is not None:
         raise CannotCompare(
@@ -102,21 +103,21 @@ def _repeats(arguments: argparse.Namespace) -> int:
     comparison = repeats(group)
     if arguments.json:
         print_json(asdict(comparison))
-        return 0
-    print("\n".join(repeats_lines(comparison)))
+    else:
+        print_parts(text.repeats(comparison), WIDTH)
     return 0
 
 
 def _scaling(arguments: argparse.Namespace) -> int:
-    from aiperf.comparison.scaling import cluster_sizes, scaling_lines
+    from aiperf.comparison.cluster_sizes import cluster_sizes, size_table
 
     if arguments.others is not None or arguments.max_regression is not None:
         raise CannotCompare("--scaling takes neither --with nor --max-regression: leave these out")
     sizes = cluster_sizes(arguments.runs)
     if arguments.json:
         print_json([asdict(size) for size in sizes])
-        return 0
-    print("\n".join(scaling_lines(sizes)))
+    else:
+        print_parts([size_table(sizes)])
     return 0
 
 

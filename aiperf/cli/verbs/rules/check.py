@@ -84,13 +84,13 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 def _level(arguments: argparse.Namespace) -> int:
     """Print the differences by layer and return the exit status."""
-    from aiperf.cli.output import print_line, print_table
+    from aiperf.cli.output import print_parts
     from aiperf.comparison.comparability import differences_by_layer
     from aiperf.journal.run_folder import run_folder
+    from aiperf.page.section import Paragraph
     from aiperf.ranking.levels import DIVISION, levels_of
     from aiperf.report.sections.configuration import differences_from_preset, level_table, preset_of, strictest
     from aiperf.report.write import report_of
-    from aiperf.sanitize import sanitize
 
     if arguments.division not in (None, DIVISION):
         raise BadConfiguration(
@@ -118,8 +118,9 @@ def _level(arguments: argparse.Namespace) -> int:
         verdict = f"level {arguments.level} is {'' if is_valid else 'not '}satisfied"
         if arguments.level is None:
             verdict = f"strictest level {strictest(differences)}"
-        print_line(sanitize(f"{report.run.name}: {verdict}"))
-        print_table(level_table(reference, differences, is_preset=is_preset))
+        print_parts(
+            (Paragraph(f"{report.run.name}: {verdict}"), level_table(reference, differences, is_preset=is_preset))
+        )
     return 0 if is_valid else 1
 
 

@@ -8,6 +8,7 @@ from statistics import fmean
 
 from aiperf.comparison.compared_runs import Side, folders, require_each_once, require_one_benchmark, side
 from aiperf.errors import CannotCompare
+from aiperf.page.section import Table, numbers, table
 from aiperf.units import count, flops_per_second, share
 
 
@@ -53,12 +54,12 @@ def _size(accelerators: int, sides: Sequence[Side], alone: float) -> ClusterSize
     )
 
 
-def scaling_lines(found: Sequence[ClusterSize]) -> list[str]:
-    """Return a table of score and efficiency by number of accelerators as lines of text, the heading first."""
-    head = f"{'accelerators':>12}  {'runs':>4}  {'score':>14}  {'regulated':>14}  {'efficiency':>10}"
-    rows = [
-        f"{count(each.accelerators):>12}  {len(each.runs):>4}  {flops_per_second(each.flops_per_second):>14}  "
-        f"{flops_per_second(each.regulated_flops_per_second):>14}  {share(each.efficiency, 1):>10}"
-        for each in found
-    ]
-    return [head, *rows]
+def size_table(found: Sequence[ClusterSize]) -> Table:
+    columns = (
+        numbers("accelerators", [each.accelerators for each in found], count),
+        numbers("runs", [len(each.runs) for each in found], count),
+        numbers("score", [each.flops_per_second for each in found], flops_per_second),
+        numbers("regulated", [each.regulated_flops_per_second for each in found], flops_per_second),
+        numbers("efficiency", [each.efficiency for each in found], share),
+    )
+    return table("sizes", "", columns)

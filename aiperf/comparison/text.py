@@ -126,8 +126,7 @@ def _spreads(found: Repeats) -> Table:
         (by_name(name).title, _value(name, side), _mean(name, side, len(found.runs)), *_variation(side))
         for name, side in found.figures
     ]
-    titles = ("mean", "95 % of the mean", "CV", "95 % of the CV")
-    return rows("repeats", "", ("", *(Column(title, True) for title in titles)), cells)
+    return rows("repeats", "", ("", ">mean", ">95 % of the mean", ">CV", ">95 % of the CV"), cells)
 
 
 def _mean(figure: str, side: SideFigure, runs: int) -> str:

@@ -176,7 +176,7 @@ def row_of(*cells: Cell | str) -> tuple[Cell, ...]:
     return tuple(Cell(cell) if isinstance(cell, str) else cell for cell in cells)
 
 
-FIGURE = (Column("figure"), Column("value", is_number=True), Column("meaning"))
+FIGURE = ("figure", ">value", "meaning")
 """Headings of a table with one figure in a row."""
 Filled = tuple[Column, tuple[Cell, ...]]
 """Column and its cells, from the first row on."""
@@ -208,6 +208,8 @@ def table(
 def rows(
     name: str, caption: str, heads: Iterable[Column | str], cells: Iterable[Iterable[Cell | str]], footnote: str = ""
 ) -> Table:
-    """Return a table that is given by its rows. A heading as a string is a column of texts."""
-    columns = tuple(Column(head) if isinstance(head, str) else head for head in heads)
+    """Return a table that is given by its rows. A heading is a column of texts, one with `>` before it a column of numbers."""
+    columns = tuple(
+        head if isinstance(head, Column) else Column(head.removeprefix(">"), head.startswith(">")) for head in heads
+    )
     return Table(name, caption, columns, tuple(row_of(*row) for row in cells), footnote=footnote)

@@ -1,4 +1,4 @@
-"""Faults of nodes, found by comparing their measurements with limits and with other nodes, and their table as text."""
+"""Faults of nodes, found by comparing their measurements with limits and with other nodes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from aiperf import units
-from aiperf.journal.events import NodeChecked
 from aiperf.measure.probe import CLOCK, NodeReadings, ProbeReading, clock_offset
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.system.of_run import in_words, system_description
 
 T = TypeVar("T", bound=Hashable)
 FEWEST = 3
@@ -273,47 +271,3 @@ def blamed(nodes: int, done: Sequence[tuple[int, int]], broken: Sequence[tuple[i
             if node not in working or partner in working:
                 partners.setdefault(node, []).append(partner)
     return {node: sorted(partners[node]) for node in range(nodes) if node in partners}
-
-
-_COLUMNS = ("disk write", "disk read", "matrix product", "memory", PAIRS, ALL)
-
-
-def table_lines(checks: Sequence[NodeChecked]) -> Iterator[str]:
-    rows: list[tuple[str, ...]] = [("node", "verdict", "clock", *_COLUMNS)]
-    rows += [
-        (_name(check), _shown_verdict(check), _shown_offset(check), *(_best(check, name) for name in _COLUMNS))
-        for check in checks
-    ]
-    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-    for check in checks:
-        yield from (f"{_name(check)}: {fault}" for fault in check.faults)
-    system = system_description({}, checks)
-    yield from (f"note: {line}" for line in in_words(system.differences, system.nodes))
-    for note in sorted({note for check in checks for note in check.notes}):
-        yield f"note: {note}"
-
-
-def _name(check: NodeChecked) -> str:
-    return check.host if check.host == check.address else f"{check.host} ({check.address})"
-
-
-def _shown_verdict(check: NodeChecked) -> str:
-    return "excluded" if check.excluded else "kept" if check.faults else "well"
-
-
-def _shown_offset(check: NodeChecked) -> str:
-    return "—" if check.clock_offset_seconds is None else f"{check.clock_offset_seconds:+.4f} s"
-
-
-def _best(check: NodeChecked, name: str) -> str:
-    stored: dict[str, Any] | None = check.readings.get(name)
-    if stored is None:
-        return "—"
-    reading = ProbeReading(**stored)
-    values = {part: each for part, each in reading.series.items() if part != "temporary"}
-    if reading.failed is not None or not values:
-        return "failed"
-    tops = [max(each) for each in values.values()]
-    return units.si(max(tops) if name in (PAIRS, ALL) else min(tops), reading.unit)

@@ -12,16 +12,15 @@ from aiperf.config import RunConf
 from aiperf.data.dataset_config import ImagenetConf
 from aiperf.errors import BadConfiguration
 from aiperf.rules.limits import ScheduleConf
-from aiperf.simulate.study.sweep import (
-    HEAD,
+from aiperf.simulate.study.rehearsal import (
     alone,
     configured,
     draw,
     introduction,
-    line,
     lost,
     reference_text,
     rehearse,
+    size_table,
     sizes,
 )
 from cluster.simulated import SimulatedConf
@@ -66,7 +65,7 @@ def test_clusters_without_faults_scale_within_1_percent(conf: RunConf, tmp_path:
     assert sweep[1].score_flops_per_second > 7 * sweep[0].score_flops_per_second
     assert sum(sweep[1].shares.values()) == pytest.approx(1.0)
     assert png.read_bytes().startswith(b"\x89PNG") and "<svg" in svg.read_text()
-    assert {len(HEAD)} == {len(line(each)) for each in sweep}
+    assert [row[0].text for row in size_table(sweep).rows] == ["1", "8"]
     assert "with 1 worker:" in lost(sweep[0]) and "compile" in lost(sweep[1])
     assert "one worker alone" in reference_text(reference)
 

@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from aiperf.cli.verbs.runs.preflight import parts as parts_of_preflight
 from aiperf.config import as_plain, configure, from_plain
 from aiperf.drive.preflight import lines as lines_of_a_run
 from aiperf.drive.preflight import node_checks
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import NodeChecked, RunStarted
 from aiperf.measure.probe import NodeReadings, ProbeReading
-from aiperf.preflight.node_faults import table_lines as lines_of_preflight
+from aiperf.page.terminal import parts_lines
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.report.gather import gather
 from aiperf.report.html import page
@@ -136,7 +137,7 @@ def test_preflight_names_the_first_five_differences() -> None:
     many = [measured("a", {f"part{number}": 1 for number in range(9)}), measured("b", {})]
 
     assert f"  {told}" in list(lines_of_a_run(checks()))
-    assert f"note: {told}" in list(lines_of_preflight(checks()))
+    assert f"note: {told}" in list(parts_lines(parts_of_preflight(checks())))
     said = [line for line in lines_of_a_run(node_checks(many, many, PreflightConf())) if "differ" in line]
     assert len(said) == 6 and said[-1] == "  nodes differ in 4 more parts, all in the report"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aiperf import units
-from aiperf.page.section import Column, Paragraph, Section, Table, numbers, rows, table, texts
+from aiperf.page.section import Paragraph, Section, Table, numbers, rows, table, texts
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.plots.devices import devices_over_time, each_device_over_time
@@ -112,5 +112,5 @@ def energy_level(report: Report) -> Table | None:
         return None
     shown = [(each.name, str(each.level), each.found, each.missing or "—") for each in report.energy.level.aspects]
     caption = f"Power measured by {report.energy.of}: {phrases.energy_level(report.energy)}"
-    heads = ("aspect", Column("level", True), "found", "missing for Level 1")
+    heads = ("aspect", ">level", "found", "missing for Level 1")
     return rows("energy-level", caption, heads, shown, "The level is that of the lowest aspect.")

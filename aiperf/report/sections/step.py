@@ -11,7 +11,7 @@ from aiperf import units
 from aiperf.accounting.step_breakdown import StepBreakdown, StepPart
 from aiperf.page.figure import drawn
 from aiperf.page.palette import AMBER, AXIS, BLUE, BLUE_PALE, GREEN, IDLE, MUTED, PURPLE, SKY, VERMILION
-from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Section, Table, rows, share_bar
+from aiperf.page.section import Cell, DrawnFigure, Paragraph, Section, Table, rows, share_bar
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.train.tracing.trace_file import PHASES, SOURCE
@@ -70,7 +70,7 @@ def exchange_table(parts: Sequence[StepPart], source: str) -> Table:
 def _part_table(name: str, caption: str, parts: Sequence[StepPart], names: Sequence[str], footnote: str) -> Table:
     """Return a table with a row for each name. A part that is missing was not measured."""
     known = {part.name: part for part in parts}
-    heads = ("part", Column("per step", True), Column("share", True))
+    heads = ("part", ">per step", ">share")
     return rows(name, caption, heads, [_part_cells(each, known.get(each)) for each in names], footnote)
 
 
@@ -81,7 +81,7 @@ def _part_cells(name: str, part: StepPart | None) -> tuple[Cell | str, ...]:
 
 
 def _number_table(found: StepBreakdown) -> Table:
-    heads = [Column(name.replace("_", " "), True) for name in next(iter(found.numbers.values()), {})]
+    heads = [f">{name.replace('_', ' ')}" for name in next(iter(found.numbers.values()), {})]
     cells: list[tuple[Cell | str, ...]] = [
         (
             kind.replace("_", " "),
@@ -153,7 +153,7 @@ def exchange(report: Report) -> Section | None:
         (name, Cell(units.duration(each), each), Cell(units.share(each / busy) if busy else "—", each), meaning)
         for name, each, meaning in times
     ]
-    heads = ("part", Column("time", True), Column("share of the steps", True), "meaning")
+    heads = ("part", ">time", ">share of the steps", "meaning")
     footnote = (
         f"Workers of {', '.join(map(str, facts.ranks))} ranks exchanged {units.size(facts.exchanged_bytes)} of gradients a "
         f"rank. Bus bandwidth {units.si(facts.bus_bytes_per_second, 'B/s')}, measured at their start with the gradients of "

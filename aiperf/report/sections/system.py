@@ -15,6 +15,7 @@ from aiperf.page.section import (
     Section,
     Table,
     numbers,
+    row_of,
     rows,
     table,
     texts,
@@ -72,15 +73,19 @@ def nodes(report: Report) -> Table | None:
     """Return the table of the nodes with their results of preflight (the check before a run). None without preflight."""
     if not report.nodes:
         return None
-    ordered = sorted(
-        report.nodes, key=lambda node: (not node.excluded, not node.faults, node.host, node.address, node.at)
-    )
     footnote = "A dash was not measured. The journal has every repetition (NodeChecked). Methods: docs/preflight.md."
-    if len(ordered) > MOST_NODES:
-        footnote += f" {units.count(len(ordered) - MOST_NODES)} more nodes are in report.json."
+    if len(report.nodes) > MOST_NODES:
+        footnote += f" {units.count(len(report.nodes) - MOST_NODES)} more nodes are in report.json."
+    return node_table(report.nodes, MOST_NODES, footnote)
+
+
+def node_table(nodes: Sequence[NodeFacts], most: int | None = None, footnote: str = "") -> Table:
+    """Return the results of preflight by node, excluded nodes first, of the first `most` nodes."""
+    ordered = sorted(nodes, key=lambda node: (not node.excluded, not node.faults, node.host, node.address, node.at))
     excluded = sum(node.excluded for node in ordered)
     caption = f"Nodes as checked by preflight: {units.count(len(ordered))}, {units.count(excluded)} excluded"
-    shown = ordered[:MOST_NODES]
+    shown = ordered[:most]
+    noted = ["; ".join((*each.faults, *each.notes)) or "—" for each in shown]
     rate = partial(units.si, unit="B/s")
     ahead = "ahead of the driver's host; the node's telemetry is corrected"
     disk, pair = "to the run's folder, fsync included", "bus bandwidth of an all-reduce with the best partner"
@@ -89,7 +94,7 @@ def nodes(report: Report) -> Table | None:
         "bus bandwidth of the all-reduce of all nodes",
     )
     columns = (
-        texts("node", map(_node, shown)),
+        texts("node", [node_name(each) for each in shown]),
         texts("verdict", ["excluded" if each.excluded else "kept" if each.faults else "good" for each in shown]),
         (Column("clock", True, ahead), tuple(map(_clock, shown))),
         numbers("disk, writing", [each.disk_write_bytes_per_second for each in shown], rate, disk),
@@ -98,12 +103,12 @@ def nodes(report: Report) -> Table | None:
         numbers("memory", [each.memory_bytes_per_second for each in shown], rate, "STREAM's triad"),
         numbers("pair", [each.pair_bytes_per_second for each in shown], rate, pair),
         numbers("all nodes", [each.bus_bytes_per_second for each in shown], rate, together),
-        texts("faults and notes", ["; ".join((*each.faults, *each.notes)) or "—" for each in shown]),
+        (Column("faults and notes", on_terminal="left out"), row_of(*noted)),
     )
     return table("nodes", caption, columns, footnote, is_sortable=True)
 
 
-def _node(node: NodeFacts) -> str:
+def node_name(node: NodeFacts) -> str:
     return node.host if node.host == node.address else f"{node.host} ({node.address})"
 
 

@@ -42,7 +42,7 @@ def roofline(report: Report) -> Section | None:
         (name, Cell(_signed(seconds, units.duration), seconds), share_bar(seconds / floor.busy_seconds), meaning)
         for name, seconds, meaning in parts
     ]
-    heads = ("part of the steps", Column("accelerator time", True), Column("share", True), "meaning")
+    heads = ("part of the steps", ">accelerator time", ">share", "meaning")
     footnote = (
         f"{floor.trials} of {floor.trials_in_window} trials, those with the most time. Peak "
         f"{units.flops_per_second(floor.peak_flops)}, memory {units.si(floor.memory_bytes_per_second, 'B/s')} "
@@ -91,7 +91,7 @@ def time_table(report: Report) -> Table:
         for line in spent.lines
     ]
     cells.append(("all", units.duration(spent.whole_seconds), units.share(sum(line.share for line in spent.lines)), ""))
-    heads = ("spent on", Column("accelerator time", True), Column("share", True), "meaning")
+    heads = ("spent on", ">accelerator time", ">share", "meaning")
     footnote = "Accelerator time: largest number of accelerators present at once × length of the valid window."
     return rows("time", "Accelerator time by activity", heads, cells, footnote)
 

@@ -24,6 +24,7 @@ from aiperf.files import shown
 from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.run_folder import run_folder
+from aiperf.page.section import Items, Part, rows
 from aiperf.simulate.drive import drive
 from aiperf.simulate.session import Opening, open_run, world_of
 from aiperf.statistics.predicted_score import (
@@ -172,12 +173,14 @@ def _stored(path: Path) -> dict[str, Any]:
     return content
 
 
-def lines(of: ScorePrediction) -> list[str]:
-    """Return the printed lines of text for the prediction `of`: score with interval, source, and shares of the time."""
+def parts(of: ScorePrediction) -> tuple[Part, ...]:
+    """Return a prediction as text and table: score with interval, source, and shares of the time."""
     workers = "1 worker" if of.workers == 1 else f"{of.workers} workers"
     label = ", extrapolated from another number of workers" if of.is_extrapolated else ""
-    return [
-        f"predicted score {flops_per_second(of.score)}, 95 % interval {interval(*of.interval, 'FLOPS')}, {workers}{label}",
+    between = interval(*of.interval, "FLOPS")
+    texts = (
+        f"predicted score {flops_per_second(of.score)}, 95 % interval {between}, {workers}{label}",
         f"from the profile of {of.source} (last hash {of.source_hash[:12]}…), {len(of.scores)} simulations",
-        *(f"  {name:<16}{share(part):>8}" for name, part in of.shares.items()),
-    ]
+    )
+    cells = [(name, share(part)) for name, part in of.shares.items()]
+    return Items(texts), rows("shares", "", ("", ">"), cells)

@@ -13,6 +13,8 @@ import msgspec
 from aiperf.atomic_files import replace_file
 from aiperf.config import RunConf
 from aiperf.data.description import DataSet
+from aiperf.page.section import Table, numbers, table
+from aiperf.page.terminal import table_lines
 from aiperf.planning.plan import make_folder
 from aiperf.scaling.efficiency import points_lost
 from aiperf.scaling.elsewhere import FORMAT, PREDICTION
@@ -20,7 +22,7 @@ from aiperf.simulate.model.pace import GRADIENT_BYTES, pace
 from aiperf.simulate.model.profile import FASTEST_LINK, calibrated, profile_of
 from aiperf.simulate.model.simulated_executor import speed_of_host
 from aiperf.simulate.session import Opening, open_run
-from aiperf.simulate.study.sweep import configured
+from aiperf.simulate.study.rehearsal import configured
 from aiperf.units import count, share
 from cluster.simulated import SimulatedConf
 from morphism import cost_of
@@ -55,7 +57,7 @@ def main(words: list[str]) -> int:
     )
     tables = {"weak": weak(opening), "strong": strong(opening)}
     for form, sizes in tables.items():
-        print("\n".join(lines(form, sizes)))
+        print("\n".join(table_lines(size_table(form, sizes))))
     content = {"format": FORMAT, **{form: [asdict(each) for each in sizes] for form, sizes in tables.items()}}
     folder = make_folder(Path(conf.runs) / (conf.name or "within-worker"))
     replace_file(folder / PREDICTION, msgspec.json.format(msgspec.json.encode(content)))
@@ -91,19 +93,17 @@ def strong(opening: Opening) -> tuple[ModelledSize, ...]:
     )
 
 
-def lines(form: str, sizes: Sequence[ModelledSize]) -> list[str]:
-    """Return the lines of the printed table of `sizes`: title, header, one line per size. `form`: 'weak' or 'strong'."""
+def size_table(form: str, sizes: Sequence[ModelledSize]) -> Table:
+    """Return the table of `sizes`, one row per size. `form`: 'weak' or 'strong'."""
     kind = "constant batch of each accelerator" if form == "weak" else "constant global batch"
-    head = f"{'accelerators':>12} {'batch':>6} {'of linear':>10} {'with eval.':>10} " + " ".join(
-        f"{line:>10}" for line in LINES
+    columns = (
+        numbers("accelerators", [each.accelerators for each in sizes], count),
+        numbers("batch", [each.batch for each in sizes], str),
+        numbers("of linear", [each.efficiency for each in sizes], lambda value: share(value, 2)),
+        numbers("with eval.", [each.efficiency_with_evaluation for each in sizes], lambda value: share(value, 2)),
+        *(numbers(line, [each.points_lost[line] for each in sizes], "{:+z.2f}".format) for line in LINES),
     )
-    rows = [
-        f"{count(each.accelerators):>12} {each.batch:>6} {share(each.efficiency, 2):>10} "
-        f"{share(each.efficiency_with_evaluation, 2):>10} "
-        + " ".join(f"{each.points_lost[line]:>+z10.2f}" for line in LINES)
-        for each in sizes
-    ]
-    return [f"{form} scaling, {kind}. Points lost by line, with evaluation:", head, *rows]
+    return table(form, f"{form} scaling, {kind}. Points lost by line, with evaluation:", columns)
 
 
 def _sizes(conf: SimulatedConf) -> list[SimulatedConf]:

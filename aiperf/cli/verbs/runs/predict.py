@@ -46,8 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.atomic_files import write_named
-    from aiperf.cli.output import print_folded
-    from aiperf.simulate.study.predict import again, lines, pilot, predict
+    from aiperf.cli.output import print_parts
+    from aiperf.page.section import Paragraph
+    from aiperf.simulate.study.predict import again, parts, pilot, predict
     from aiperf.statistics.predicted_score import as_json
 
     is_equal = True
@@ -69,13 +70,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.json:
         print_json(as_json(found), indent=1)
     else:
-        print_folded(lines(found))
+        print_parts(parts(found))
         if arguments.again is not None:
-            print_folded(
-                [
-                    "equal to the file, to the last digit"
-                    if is_equal
-                    else "differs from the file: another release, or an altered file"
-                ]
-            )
+            other = "differs from the file: another release, or an altered file"
+            print_parts([Paragraph("equal to the file, to the last digit" if is_equal else other)])
     return 0 if is_equal else 1

@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.cli.output import print_json, print_line
+from aiperf.cli.output import print_json, print_parts
 from aiperf.cli.phases import Phases
 
 if TYPE_CHECKING:
     from aiperf.config import RunConf
     from aiperf.journal.events import NodeChecked
+    from aiperf.page.section import Part
 
 DESCRIPTION = """Checks the machines of a run with these options: versions, data, disk, clocks, accelerators, matrix
 product, memory, all-reduce in pairs and over all nodes. Without a cluster, it checks this machine (matrix
@@ -73,11 +74,21 @@ def _check(conf: RunConf, folder: Path | None) -> Sequence[NodeChecked]:
 def _print(checks: Sequence[NodeChecked], *, as_json: bool) -> int:
     import msgspec
 
-    from aiperf.preflight.node_faults import table_lines
-
     if as_json:
         print_json([msgspec.to_builtins(check) for check in checks])
     else:
-        for line in table_lines(checks):
-            print_line(line)
+        print_parts(parts(checks))
     return 1 if any(check.faults for check in checks) else 0
+
+
+def parts(checks: Sequence[NodeChecked]) -> tuple[Part, ...]:
+    """Return the table of the nodes, their faults, and notes on all nodes."""
+    from aiperf.page.section import Items
+    from aiperf.report.nodes import nodes
+    from aiperf.report.sections.system import node_name, node_table
+    from aiperf.system.of_run import in_words, system_description
+
+    checked, system = nodes(checks), system_description({}, checks)
+    faults = tuple(f"{node_name(node)}: {fault}" for node in checked for fault in node.faults)
+    notes = (*in_words(system.differences, system.nodes), *sorted({note for node in checked for note in node.notes}))
+    return node_table(checked), Items(faults), Items(tuple(f"note: {note}" for note in notes))

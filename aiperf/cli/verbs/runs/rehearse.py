@@ -34,6 +34,6 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         from aiperf.simulate.study.within_worker import main as rehearse_worker
 
         return rehearse_worker(options)
-    from aiperf.simulate.study.sweep import main as rehearse
+    from aiperf.simulate.study.rehearsal import main as rehearse
 
     return rehearse(options)

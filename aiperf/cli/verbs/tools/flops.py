@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json
-from aiperf.console import SanitizedConsole
+from aiperf.cli.output import print_json, print_parts
 from aiperf.data.description import IMAGENET_TRAINING_IMAGES, IMAGENET_VALIDATION_IMAGES
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.files import given_path, what_is_wrong_with
 from aiperf.nearest import nearest
+from aiperf.page.section import Items, Part, Table, rows
 from aiperf.scaling.arrays import array_layers
 from aiperf.scaling.text import array_json, array_lines
 from aiperf.units import operations, size
@@ -86,8 +84,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.json:
         print_json(as_json(counted, batch) | array_json(layers, arguments.array))
     else:
-        _print(arguments.graph, counted, batch)
-        print("".join(f"{line}\n" for line in array_lines(layers, arguments.array)), end="")
+        print_parts((*_parts(arguments.graph, counted, batch), Items(tuple(array_lines(layers, arguments.array)))))
     return 0
 
 
@@ -113,43 +110,34 @@ def as_json(counted: Cost, batch: int) -> dict[str, Any]:
     }
 
 
-def _print(name: str, counted: Cost, batch: int) -> None:
-    table = _table(f"{name}: operations per image", "layer")
-    for kind in KINDS:
-        layer = counted.by_kind[kind]
-        if layer.forward_flops or layer.backward_flops:
-            table.add_row(kind.replace("_", " "), *_figures(layer.forward_flops, layer.backward_flops))
-    table.add_section()
-    table.add_row("total", *_figures(counted.forward_flops, counted.backward_flops), style="bold")
-    table.add_row(
-        "tensor only (for MFU)", *_figures(counted.tensor_forward_flops, counted.tensor_backward_flops), style="dim"
-    )
-    console = SanitizedConsole()
-    console.print(table)
+def _parts(name: str, counted: Cost, batch: int) -> tuple[Part, ...]:
+    counts = {
+        kind.replace("_", " "): (counted.by_kind[kind].forward_flops, counted.by_kind[kind].backward_flops)
+        for kind in KINDS
+        if counted.by_kind[kind].forward_flops or counted.by_kind[kind].backward_flops
+    }
+    counts["total"] = counted.forward_flops, counted.backward_flops
+    counts["tensor only (for MFU)"] = counted.tensor_forward_flops, counted.tensor_backward_flops
     forward = IMAGENET_TRAINING_IMAGES * counted.forward_flops
     backward = IMAGENET_TRAINING_IMAGES * counted.backward_flops
     validation = IMAGENET_VALIDATION_IMAGES * counted.forward_validation_flops
-    console.print(
+    texts = (
         f"an epoch of ImageNet: {forward:.4e} forward + {backward:.4e} backward ({IMAGENET_TRAINING_IMAGES:,} training images) "
         f"+ {validation:.4e} ({IMAGENET_VALIDATION_IMAGES:,} validation images) = {forward + backward + validation:.4e} "
         f"({operations(forward + backward + validation)})",
-        highlight=False,
-        soft_wrap=True,
-    )
-    console.print(
         f"parameters: {counted.parameters:,} · training memory at batch {batch}: {size(counted.training_memory(batch, 4))} "
         f"in FP32, {size(counted.training_memory(batch, 2))} in 16 bit",
-        highlight=False,
-        soft_wrap=True,
     )
+    return _table(f"{name}: operations per image", "layer", counts), Items(texts)
 
 
-def _table(title: str, rows: str) -> Table:
-    table = Table(title=title, title_style="bold", title_justify="left", box=box.SIMPLE)
-    table.add_column(rows, no_wrap=True)
-    for heading in ("forward", "backward", "ratio", "total"):
-        table.add_column(heading, justify="right")
-    return table
+def _table(caption: str, of: str, counts: Mapping[str, tuple[int, int]]) -> Table:
+    return rows(
+        "operations",
+        caption,
+        (of, ">forward", ">backward", ">ratio", ">total"),
+        [(name, *_figures(*each)) for name, each in counts.items()],
+    )
 
 
 def _figures(forward: int, backward: int) -> tuple[str, str, str, str]:
@@ -177,7 +165,7 @@ def _count_detector(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(detector_as_json(detector))
     else:
-        _print_detector(detector)
+        print_parts(_parts_of_detector(detector))
 
 
 def detector_as_json(detector: Detector) -> dict[str, Any]:
@@ -193,26 +181,21 @@ def detector_as_json(detector: Detector) -> dict[str, Any]:
     }
 
 
-def _print_detector(detector: Detector) -> None:
+def _parts_of_detector(detector: Detector) -> tuple[Part, ...]:
     counted, regions = detector.counts, detector.sizes.regions
-    table = _table(f"{detector.network}: tensor operations", "part")
-    rows: tuple[tuple[str, TensorOperations], ...] = (
-        ("image: backbone, FPN, RPN", counted.per_image),
-        ("region: head", counted.per_region),
-        (f"image with {regions} regions", counted.with_regions(regions)),
-    )
-    for name, part in rows:
-        table.add_row(name, *_figures(part.forward_flops, part.backward_flops))
-    console = SanitizedConsole()
-    console.print(table)
-    lines = [f"parameters: {counted.parameters:,} in {counted.tensors} tensors"]
+    parts: dict[str, TensorOperations] = {
+        "image: backbone, FPN, RPN": counted.per_image,
+        "region: head": counted.per_region,
+        f"image with {regions} regions": counted.with_regions(regions),
+    }
+    counts = {name: (each.forward_flops, each.backward_flops) for name, each in parts.items()}
+    texts = [f"parameters: {counted.parameters:,} in {counted.tensors} tensors"]
     if detector.network == FASTER_RCNN_R50:
-        lines.append(
+        texts.append(
             f"The paper prints {PAPERS_GFLOP} GFLOP per image for training. They belong to another network: do not compare "
             "them."
         )
-    for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
+    return _table(f"{detector.network}: tensor operations", "part", counts), Items(tuple(texts))
 
 
 def add_graph_arguments(parser: argparse.ArgumentParser) -> None:

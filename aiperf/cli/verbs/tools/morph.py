@@ -7,14 +7,12 @@ import json
 import random
 from pathlib import Path
 
-from rich import box
-from rich.table import Table
-
 from aiperf.atomic_files import write_named
 from aiperf.cli.arguments import add_number
+from aiperf.cli.output import print_parts
 from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
-from aiperf.console import SanitizedConsole
 from aiperf.errors import AiperfError
+from aiperf.page.section import rows
 from aiperf.rng import derive
 from aiperf.units import change, operations
 from morphism import Budget, Deepen, Graph, Kernel, Morph, Skip, Widen, apply, cost, encode, encode_morph, legal
@@ -66,23 +64,14 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 def _grow(graph: Graph, arguments: argparse.Namespace) -> tuple[Graph, list[Morph]]:
     budget = Budget.of(graph, factor=arguments.factor)
-    table = Table(
-        title=f"{arguments.graph}, seed {arguments.seed}", title_style="bold", title_justify="left", box=box.SIMPLE
-    )
-    table.add_column("step", justify="right")
-    table.add_column("morph", overflow="fold")
-    for heading in ("forward", "change", "parameters"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("fingerprint", no_wrap=True)
     before = cost(graph)
-    table.add_row("0", "start", operations(before.forward_flops), "", f"{before.parameters:,}", graph.fingerprint[:12])
+    cells = [("0", "start", operations(before.forward_flops), "", f"{before.parameters:,}", graph.fingerprint[:12])]
+    stopped = ""
     morphs: list[Morph] = []
     for step in range(arguments.steps):
         offered = legal(graph, budget)
         if not offered:
-            table.caption = (
-                f"stopped after {step} steps: no morph is left within {arguments.factor:g} times the start's cost"
-            )
+            stopped = f"stopped after {step} steps: no morph is left within {arguments.factor:g} times the start's cost"
             break
         chooser = random.Random(derive(arguments.seed, "morph", step))
         # Kind first, then one of its morphs: a kind with many sites does not displace the others.
@@ -91,16 +80,12 @@ def _grow(graph: Graph, arguments: argparse.Namespace) -> tuple[Graph, list[Morp
         graph, _ = apply(graph, morph)
         morphs.append(morph)
         now = cost(graph)
-        table.add_row(
-            str(step + 1),
-            _described(morph),
-            operations(now.forward_flops),
-            change(now.forward_flops / before.forward_flops - 1),
-            f"{now.parameters:,}",
-            graph.fingerprint[:12],
-        )
+        step_change = change(now.forward_flops / before.forward_flops - 1)
+        figures = (operations(now.forward_flops), step_change, f"{now.parameters:,}")
+        cells.append((str(step + 1), _described(morph), *figures, graph.fingerprint[:12]))
         before = now
-    SanitizedConsole().print(table)
+    heads = (">step", "morph", ">forward", ">change", ">parameters", "fingerprint")
+    print_parts([rows("steps", f"{arguments.graph}, seed {arguments.seed}", heads, cells, stopped)])
     return graph, morphs
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import statistics
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,6 +26,8 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.journal import NAME, read
 from aiperf.page import palette
 from aiperf.page.figure import drawn
+from aiperf.page.section import Table, numbers, table
+from aiperf.page.terminal import table_lines
 from aiperf.planning.plan import make_folder
 from aiperf.simulate.drive import SimulationCost, drive
 from aiperf.simulate.session import open_run, world_of
@@ -165,13 +168,12 @@ def main(words: list[str]) -> int:
     folder = make_folder(Path(conf.runs) / (conf.name or "rehearsal"))
     print(introduction(conf), flush=True)
     reference = alone(conf)
-    print(reference_text(reference))
-    print(HEAD)
+    print(reference_text(reference), flush=True)
     sweep: list[Rehearsed] = []
     for workers in sizes(conf.cluster.workers):
         sweep.append(rehearse(conf, workers, reference))
-        print(line(sweep[-1]), flush=True)
-    print(lost(sweep[-1]))
+        print(f"simulated {count(workers)} worker{'' if workers == 1 else 's'}", file=sys.stderr, flush=True)
+    print("\n".join([*table_lines(size_table(sweep)), lost(sweep[-1])]))
     results = {"alone": asdict(reference), "sweep": [asdict(each) for each in sweep]}
     replace_file(folder / "rehearsal.json", msgspec.json.format(msgspec.json.encode(results)))
     for path in draw(sweep, folder):
@@ -208,40 +210,21 @@ def reference_text(reference: SingleWorkerMean) -> str:
     )
 
 
-COLUMNS = {
-    "workers": 7,
-    "score": 11,
-    "efficiency": 10,
-    "of busy time": 12,
-    "trials": 7,
-    "events": 10,
-    "driver": 12,
-    "per event": 9,
-    "proposals/s": 11,
-    "journal": 8,
-    "memory": 8,
-}
-"""Columns and their widths."""
-HEAD = "  ".join(f"{name:>{width}}" for name, width in COLUMNS.items())
-"""Header of the table."""
-
-
-def line(each: Rehearsed) -> str:
-    """Return the line of the printed table for one cluster size. `each`: its result. HEAD is the header of the table."""
-    cells = (
-        count(each.workers),
-        flops_per_second(each.score_flops_per_second),
-        share(each.efficiency, 2),
-        share(each.busy_efficiency, 2),
-        count(each.trials),
-        count(each.cost.events),
-        duration(each.cost.driver_seconds),
-        f"{each.cost.driver_seconds / each.cost.events * 1e6:.0f} µs",
-        f"{each.cost.proposals_per_second:.0f}",
-        size(each.journal_bytes),
-        size(each.memory_bytes),
-    )
-    return "  ".join(f"{cell:>{width}}" for width, cell in zip(COLUMNS.values(), cells, strict=True))
+def size_table(sweep: Sequence[Rehearsed]) -> Table:
+    columns = (
+        numbers("workers", [each.workers for each in sweep], count),
+        numbers("score", [each.score_flops_per_second for each in sweep], flops_per_second),
+        numbers("efficiency", [each.efficiency for each in sweep], lambda value: share(value, 2)),
+        numbers("of busy time", [each.busy_efficiency for each in sweep], lambda value: share(value, 2)),
+        numbers("trials", [each.trials for each in sweep], count),
+        numbers("events", [each.cost.events for each in sweep], count),
+        numbers("driver", [each.cost.driver_seconds for each in sweep], duration),
+        numbers("per event", [1e6 * each.cost.driver_seconds / each.cost.events for each in sweep], "{:.0f} µs".format),
+        numbers("proposals/s", [each.cost.proposals_per_second for each in sweep], "{:.0f}".format),
+        numbers("journal", [each.journal_bytes for each in sweep], size),
+        numbers("memory", [each.memory_bytes for each in sweep], size),
+    )  # fmt: skip
+    return table("sizes", "", columns)
 
 
 def lost(each: Rehearsed) -> str:

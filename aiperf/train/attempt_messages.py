@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 import msgspec
 
 from aiperf.data.errors import DamagedData
-from aiperf.data.opened import OpenData
 from aiperf.journal.events import CheckpointNotWritten, CheckpointWritten
 from aiperf.journal.messages import Advanced, CorruptImagesFound, EpochDone, Message, Train
 from aiperf.rules.procedure import ends_interval
@@ -174,10 +173,18 @@ def in_order(messages: AttemptMessages, order: Train, context: RankContext) -> I
     """
     awaiting_file: deque[EpochMessage] = deque()
     delayed: deque[Message | EpochMessage] = deque()
-    corrupt = _Corrupt(order.worker, context.data)
+    reported = 0
+
+    def new_corrupt_images() -> Iterator[Message]:
+        nonlocal reported
+        corrupt = context.data.corrupt
+        if len(corrupt) > reported:
+            reported = len(corrupt)
+            yield CorruptImagesFound(worker=order.worker, files=corrupt)
+
     try:
         for message in messages:
-            yield from corrupt.new_images()
+            yield from new_corrupt_images()
             while awaiting_file and awaiting_file[0].file.done():
                 yield from _checkpoint_result(awaiting_file.popleft())
             match message:
@@ -195,7 +202,7 @@ def in_order(messages: AttemptMessages, order: Train, context: RankContext) -> I
                 case _:
                     yield message
     except DamagedData:  # report the image that exceeded the limit, too
-        yield from corrupt.new_images()
+        yield from new_corrupt_images()
         raise
     while delayed:
         last = delayed.popleft()
@@ -216,20 +223,6 @@ def _waited_for(last: EpochMessage, context: RankContext, every: float) -> Itera
             yield _with_wait(last.message, time.monotonic() - began).advanced
     for message in _settled(last):
         yield _with_wait(message, time.monotonic() - began) if isinstance(message, EpochDone) else message
-
-
-class _Corrupt:
-    def __init__(self, worker: int, data: OpenData) -> None:
-        self._worker = worker
-        self._data = data
-        self._reported = 0
-
-    def new_images(self) -> tuple[Message, ...]:
-        corrupt = self._data.corrupt
-        if len(corrupt) == self._reported:
-            return ()
-        self._reported = len(corrupt)
-        return (CorruptImagesFound(worker=self._worker, files=corrupt),)
 
 
 def _settled(epoch: EpochMessage) -> tuple[Message, ...]:

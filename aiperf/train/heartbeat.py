@@ -90,15 +90,15 @@ class HeartbeatFile:
         lines: Any = np.zeros(shape, _LINE)
         if path is not None:
             lines = np.memmap(path, _LINE, "w+" if create else "r+", shape=shape)
-        self._lines = lines.view(np.ndarray)
+        self.lines = lines.view(np.ndarray)
         self.ranks = ranks
 
     def enter(self, rank: int, stage: Stage, silent_seconds: float) -> None:
-        line, now = self._lines[rank], time.monotonic()
+        line, now = self.lines[rank], time.monotonic()
         line["stage"], line["since"], line["deadline"] = stage, now, now + silent_seconds
 
     def beat(self, rank: int, step: int, stage: Stage, silent_seconds: float) -> None:
-        self._lines[rank]["step"] = step
+        self.lines[rank]["step"] = step
         self.enter(rank, stage, silent_seconds)
 
     def overdue(self, now: float) -> tuple[int, ...]:
@@ -107,7 +107,7 @@ class HeartbeatFile:
         return tuple(rank for deadline, rank in deadlines if 0 < deadline < now)
 
     def meet(self, rank: int) -> None:
-        self._lines[rank]["meetings"] += 1
+        self.lines[rank]["meetings"] += 1
 
     def meetings(self) -> tuple[int, ...]:
         """Number of exchanges that each rank has reached. All ranks have the same sequence of exchanges."""
@@ -116,18 +116,9 @@ class HeartbeatFile:
     def steps(self) -> tuple[int, ...]:
         return tuple(map(int, self._of_ranks("step")))
 
-    def processed(self, rank: int, training: int, validation: int) -> None:
-        line = self._lines[rank]
-        line["trained"] += training
-        line["validated"] += validation
-
     def images(self) -> tuple[int, int]:
         """Return (training images, validation images) of all ranks since the start of the ranks."""
         return int(sum(self._of_ranks("trained"))), int(sum(self._of_ranks("validated")))
-
-    def images_of(self, rank: int) -> tuple[int, int]:
-        line = self._lines[rank]
-        return int(line["trained"]), int(line["validated"])
 
     def stages(self) -> tuple[tuple[Stage, float], ...]:
         """Return (stage, time at which it began) of each rank, by rank. Times are time.monotonic() in seconds."""
@@ -140,15 +131,15 @@ class HeartbeatFile:
 
     def wait(self, rank: int, since: float, longest: float) -> None:
         """Record that `rank` has waited for its device since then (0: it does not wait), and its longest wait in seconds."""
-        self._lines[rank]["waits_since"], self._lines[rank]["longest_wait"] = since, longest
+        self.lines[rank]["waits_since"], self.lines[rank]["longest_wait"] = since, longest
 
     def device_wait(self, rank: int) -> tuple[float, float]:
         """(time since which `rank` has been waiting for its device, or inf, longest of its earlier waits in seconds)."""
-        return float(self._lines[rank]["waits_since"]) or inf, float(self._lines[rank]["longest_wait"])
+        return float(self.lines[rank]["waits_since"]) or inf, float(self.lines[rank]["longest_wait"])
 
     def sign(self, rank: int, now: float) -> Sign:
         """Return the line of `rank` with times relative to `now` (time.monotonic()). Such times are valid on another host."""
-        line = self._lines[rank]
+        line = self.lines[rank]
         deadline = float(line["deadline"])
         counts = tuple(float(line[name]) for name in _COUNTS)
         waits = float(line["waits_since"])
@@ -156,7 +147,7 @@ class HeartbeatFile:
         return Sign(own, now - float(line["since"]), int(line["stage"]), counts, now - waits if waits else None)
 
     def copy(self, rank: int, sign: Sign, now: float) -> None:
-        line = self._lines[rank]
+        line = self.lines[rank]
         for name, value in zip(_COUNTS, sign.counts, strict=True):
             line[name] = value
         line["stage"], line["since"] = sign.stage, now - sign.since
@@ -164,13 +155,13 @@ class HeartbeatFile:
         line["waits_since"] = 0.0 if sign.waited is None else now - sign.waited
 
     def ask_for_sums(self) -> None:
-        self._lines[-1]["requests"] += 1
+        self.lines[-1]["requests"] += 1
 
     def asked_for_sums(self) -> int:
-        return int(self._lines[-1]["requests"])
+        return int(self.lines[-1]["requests"])
 
     def _of_ranks(self, name: str) -> list[float]:
-        values: list[float] = self._lines[name][:-1].tolist()
+        values: list[float] = self.lines[name][:-1].tolist()
         return values
 
 
@@ -180,6 +171,7 @@ class RankHeartbeat:
     def __init__(self, file: HeartbeatFile | None = None, rank: int = 0) -> None:
         self._file = file or HeartbeatFile(None, 1)
         self._rank = rank
+        self._line = self._file.lines[rank]
         self._requests = 0
         self._lock = threading.Lock()
         self._waits: list[float] = []
@@ -211,14 +203,15 @@ class RankHeartbeat:
         self._file.meet(self._rank)
 
     def processed(self, training: int, validation: int) -> None:
-        self._file.processed(self._rank, training, validation)
+        self._line["trained"] += training
+        self._line["validated"] += validation
 
     def images(self) -> tuple[int, int]:
         """Counts of other hosts arrive with a short delay."""
         return self._file.images()
 
     def own_images(self) -> tuple[int, int]:
-        return self._file.images_of(self._rank)
+        return int(self._line["trained"]), int(self._line["validated"])
 
     def is_asked_for_sums(self) -> bool:
         """True if requested since the last call of this method."""

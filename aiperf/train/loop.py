@@ -382,18 +382,16 @@ def train_here(
     start: Architecture,
     checkpoints: Path,
     device: torch.device | None = None,
-    taken: float | None = None,
 ) -> Iterator[Message]:
     """Train one trial in this process and yield its messages. The last one is TrialDone, Crashed or CheckpointGone.
 
     `taken`: time.monotonic() at which the command was received. Raise BadConfiguration for options that the device does not
     support, and DataError for an unusable data set.
     """
-    taken = time.monotonic() if taken is None else taken
     writer = Writer(CheckpointFolder(checkpoints), conf.keep_checkpoints_seconds)
     try:
         context = RankContext.make(conf, data, start, device or torch.device("cpu"), SingleRank(), writer)
-        yield from train(order, context, taken)
+        yield from train(order, context, time.monotonic())
     finally:
         writer.settle()
         writer.close()

@@ -28,7 +28,7 @@ from aiperf.train.batch_sizes import largest, nothing_fits
 from aiperf.train.collectives.collective import Collective
 from aiperf.train.device import first_line, is_out_of_memory
 from aiperf.train.precision import Precision
-from aiperf.train.torch_network import build
+from aiperf.train.torch_network import build, placed
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Architecture, Graph, Map, cost, cost_of
 
@@ -165,9 +165,7 @@ def _peak(
     """Return the maximum bytes of the device that a trial needs, and ''. 2⁶³ and the device's text if the device was full."""
     network: nn.Module | None = None
     try:
-        network = build(graph).to(device)
-        if channels_last:
-            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        network = placed(build(graph), device, channels_last=channels_last)
         images = blank(graph, batch, device, precision, channels_last=channels_last)
         step = partial(rehearse, network, images, precision)
         beside = bytes_outside_a_step(graph, batch, precision.bytes_per_element, ranks)

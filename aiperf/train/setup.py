@@ -34,7 +34,7 @@ from aiperf.train.memory_limits import (
 )
 from aiperf.train.optimiser import initial_state, load_state, sgd, state_by_name
 from aiperf.train.rank_context import RankContext
-from aiperf.train.torch_network import Network, break_symmetry, carry_out
+from aiperf.train.torch_network import Network, break_symmetry, carry_out, placed
 from morphism import Architecture, Graph, Lineage, WeightPlan, apply, decode_morph, rebuild
 
 
@@ -102,9 +102,7 @@ def prepare(
     check(architecture, batch, context.precision, context.memory_bytes)
     network = context.task.build(architecture)
     with context.liveness.device_wait():
-        network.to(context.device)
-    if context.conf.channels_last:
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        placed(network, context.device, channels_last=context.conf.channels_last)
     built = time.monotonic()
 
     context.liveness.enter(Stage.LAUNCH, context.conf.start_seconds)

@@ -41,6 +41,14 @@ def build(graph: Graph) -> Network:
     return Network(graph)
 
 
+def placed(module: nn.Module, device: torch.device, *, channels_last: bool) -> nn.Module:
+    """Move the module to the device, in place."""
+    module.to(device)
+    if channels_last:
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+    return module
+
+
 def source(graph: Graph) -> str:
     """Python source of the forward function, with `del` after a value's last use."""
     return "\n".join(("def forward(self, v0):", *(f"    {line}" for line in _lines(graph)), ""))
@@ -269,34 +277,28 @@ def carry_out(plan: WeightPlan, parent_state: Mapping[str, Tensor], seed: int) -
     Unchanged tensors are returned without a copy. Raise ValueError if the plan was made for another network.
     """
     child = dict(parent_state)
-    own: set[str] = set()  # created here, so that they may be changed in place
     for instruction in plan.instructions:
         name = instruction.tensor
         match instruction:
             case Gather(axis=axis, index=index):
-                old = _existing(child, name)
-                child[name] = old.index_select(axis, torch.tensor(index, device=old.device))
+                child[name] = child[name].index_select(axis, torch.tensor(index, device=child[name].device))
             case Divide(axis=axis, counts=counts):
-                old = _existing(child, name)
-                along = [1] * old.dim()
+                along = [1] * child[name].dim()
                 along[axis] = len(counts)
-                divisor = torch.tensor(counts, dtype=old.dtype, device=old.device).view(along)
-                child[name] = old.div_(divisor) if name in own else old / divisor
+                child[name] = child[name] / child[name].new_tensor(counts).view(along)
             case Enlarge(kernel=kernel):
-                old = _existing(child, name)
-                border = (kernel - old.shape[-1]) // 2
-                child[name] = nn.functional.pad(old, (border, border, border, border))
+                border = (kernel - child[name].shape[-1]) // 2
+                child[name] = nn.functional.pad(child[name], (border, border, border, border))
             case Identity(shape=shape):
-                child[name] = nn.init.dirac_(_new(child, name, shape))
+                child[name] = nn.init.dirac_(_new(child, shape))
             case ZeroTensor(shape=shape):
-                child[name] = _new(child, name, shape).zero_()
+                child[name] = _new(child, shape).zero_()
             case Fill(shape=shape, value=value):
-                child[name] = _new(child, name, shape).fill_(value)
+                child[name] = _new(child, shape).fill_(value)
             case RandomTensor(shape=shape, fan_in=fan_in, ordinal=ordinal):
-                child[name] = _new(child, name, shape).copy_(he_normal(shape, fan_in, stream("fresh", seed, ordinal)))
+                child[name] = _new(child, shape).copy_(he_normal(shape, fan_in, stream("fresh", seed, ordinal)))
             case _:
                 assert_never(instruction)
-        own.add(name)
         node, _, kind = name.rpartition(".")
         if kind == "running_mean" and name not in parent_state:
             # torch counts batches with the statistics. Plans omit the count, which starts at 0
@@ -304,41 +306,22 @@ def carry_out(plan: WeightPlan, parent_state: Mapping[str, Tensor], seed: int) -
     return child
 
 
-def _existing(state: Mapping[str, Tensor], name: str) -> Tensor:
-    if name not in state:
-        raise ValueError(f"the plan changes {name!r}, but the parent's state lacks it. {_REMEDY}")
-    return state[name]
+def _new(state: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
+    """In the precision and on the device of the other tensors."""
+    return next(tensor for tensor in state.values() if tensor.is_floating_point()).new_empty(shape)
 
 
-def _new(state: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
-    """In the precision and on the device of the parent's tensors of its kind."""
-    if name in state:
-        raise ValueError(f"the plan creates {name!r}, but the parent's state already has it. {_REMEDY}")
-    kind = name.rpartition(".")[2]
-    # precision may differ by kind: 16-bit convolutions, float32 normalisation
-    alike = (
-        tensor
-        for other, tensor in state.items()
-        if other.rpartition(".")[2] == kind and tensor.dim() == len(shape) and tensor.is_floating_point()
-    )
-    any_other = (tensor for tensor in state.values() if tensor.is_floating_point())
-    like = next(alike, None)
-    return (next(any_other) if like is None else like).new_empty(shape)
-
-
-_REMEDY = "Apply it to the state of its own network"
+NOISE = 1e-3
+"""Standard deviation of the noise on copied channels, as a share of the RMS of their tensor."""
 
 
 @torch.no_grad()
-def break_symmetry(
-    state: Mapping[str, Tensor], plan: WeightPlan, seed: int, relative: float = 1e-3
-) -> dict[str, Tensor]:
+def break_symmetry(state: Mapping[str, Tensor], plan: WeightPlan, seed: int) -> dict[str, Tensor]:
     """Return the state dict with small noise on the second and later copies of channels that the plan made.
 
-    `relative`: standard deviation as a share of the RMS of the tensor. Copies of a channel receive the same gradients, and
+    Copies of a channel receive the same gradients, and
     without noise a widened network would stay as narrow as its parent. Normalisation is unchanged, because a running variance
-    must stay positive. Raise ValueError for weights with a precision coarser than the noise (bfloat16 for 1e-3), because
-    rounding would remove it.
+    must stay positive.
     """
     noisy = dict(state)
     for number, instruction in enumerate(plan.instructions):
@@ -347,15 +330,10 @@ def break_symmetry(
         weight, axis, copies = noisy[instruction.tensor], instruction.axis, _repeated(instruction.index)
         if weight.dim() < 2 or not copies:
             continue
-        if torch.finfo(weight.dtype).eps > relative:
-            raise ValueError(
-                f"noise of {relative!r} would be rounded away in {instruction.tensor!r}, which is {weight.dtype}; "
-                "break the symmetry of the float32 master weights"
-            )
         root_mean_square = torch.linalg.vector_norm(weight, dtype=torch.float64).item() / sqrt(weight.numel())
         shape = list(weight.shape)
         shape[axis] = len(copies)
-        noise = normal(shape, relative * root_mean_square, stream("noise", seed, number))
+        noise = normal(shape, NOISE * root_mean_square, stream("noise", seed, number))
         noisy[instruction.tensor] = weight.index_add(
             axis, torch.tensor(copies, device=weight.device), noise.to(device=weight.device, dtype=weight.dtype)
         )

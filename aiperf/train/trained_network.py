@@ -14,13 +14,12 @@ from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.opening import open_data
 from aiperf.journal.events import Metric
 from aiperf.train.checkpoints.checkpoint import NoCheckpoint, load
-from aiperf.train.checkpoints.checkpoint import load as load_snapshot
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_of
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import walk
 from aiperf.train.task import Quality
-from aiperf.train.torch_network import Network, build
+from aiperf.train.torch_network import Network, build, placed
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Architecture
 from morphism import load as load_graph
@@ -40,7 +39,7 @@ def trained_network(checkpoint: Path, graph: Path | None = None) -> Network:
     trial, epoch = number_and_epoch
     architecture = load_graph(graph or checkpoint.with_name(f"trial-{trial}.graph.json"))
     folder = CheckpointFolder(checkpoint.parent)
-    snapshot = load_snapshot(folder, trial, architecture.fingerprint, epoch, with_optimiser=False)
+    snapshot = load(folder, trial, architecture.fingerprint, epoch, with_optimiser=False)
     network = build(architecture)
     network.load_state_dict(dict(snapshot.weights))
     return network.eval()
@@ -83,9 +82,7 @@ def evaluate(
         context = RankContext.make(conf, data, network, device, SingleRank(), writer=None)
         module = context.task.build(network)
         module.load_state_dict(dict(weights))
-        module.to(device).eval()
-        if conf.channels_last:
-            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        placed(module, device, channels_last=conf.channels_last).eval()
         sums, images = context.task.validation_sums(module, data.validation_images), 0
         with closing(data.validation(batch, **walk(context))) as batches, context.precision.computing():
             for each in batches:

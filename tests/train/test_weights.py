@@ -112,16 +112,6 @@ def test_the_parents_precision_is_kept(dtype: torch.dtype) -> None:
     assert {tensor.dtype for key, tensor in grown.items() if key.endswith("num_batches_tracked")} == {torch.int64}
 
 
-def test_precision_is_kept_by_kind_where_a_state_mixes_them() -> None:
-    steps = random_morphs(small_start("digits_small"), Random(2), length=12)
-    parent = {key: tensor.half() if tensor.dim() == 4 else tensor for key, tensor in trained("digits_small").items()}
-
-    grown = grown_state(steps, parent, seed=0)
-
-    assert {tensor.dtype for tensor in grown.values() if tensor.dim() == 4} == {torch.float16}
-    assert {tensor.dtype for tensor in grown.values() if tensor.dim() in (1, 2)} == {torch.float64}
-
-
 def test_tensors_that_the_plan_leaves_alone_take_no_new_memory() -> None:
     morph, child, plan = next(
         step
@@ -155,12 +145,3 @@ def test_gather_and_divide_follow_their_axis() -> None:
 
     assert grown["conv.weight"].flatten(1).tolist() == [[0.0, 1.0, 1.0], [3.0, 2.5, 2.5]]
     assert torch.equal(weight, torch.arange(6.0).view(2, 3, 1, 1))
-
-
-def test_a_plan_for_another_network_names_the_tensor() -> None:
-    state = {"conv.weight": torch.zeros(2, 2, 1, 1)}
-
-    with pytest.raises(ValueError, match=r"changes 'other\.weight', but the parent's state lacks it"):
-        carry_out(WeightPlan((Gather("other.weight", 0, (0,)),)), state, seed=0)
-    with pytest.raises(ValueError, match=r"creates 'conv\.weight', but the parent's state already has it"):
-        carry_out(WeightPlan((Fill("conv.weight", (2, 2, 1, 1), 0.0),)), state, seed=0)

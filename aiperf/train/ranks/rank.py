@@ -160,12 +160,10 @@ def _warm_up(context: RankContext) -> None:
 
     from aiperf.train.execution_mode import modes_of
     from aiperf.train.optimiser import sgd
+    from aiperf.train.torch_network import placed
 
-    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 2, 2)).to(
-        context.device
-    )
-    if context.conf.channels_last:
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 2, 2))
+    placed(network, context.device, channels_last=context.conf.channels_last)
     context.collective.broadcast([*network.state_dict().values()])
     exchange = context.collective.exchange(network, sgd(network, context.conf), context.scaler(), context.timeline)
     images = torch.zeros(2, 1, 4, 4, device=context.device, dtype=context.precision.dtype)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.autograd.profiler import profile
 
 from aiperf.train.torch_network import build
-from aiperf.train.tracing.kernel_trace import layer_kind
+from aiperf.train.tracing.kernel_trace import OTHER, layer_kind
 from morphism import Graph, Map
 
 
@@ -21,7 +21,6 @@ def operator_profile(device: torch.device) -> profile:
     return profile(use_device="cuda" if device.type == "cuda" else None, use_kineto=True)
 
 
-OTHER = "other"
 """Kind of the time that no kernel of a layer covers."""
 
 

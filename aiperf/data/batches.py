@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -79,21 +80,8 @@ class DataPass:
         return cut(images, self.batch, self.ranks)
 
 
-class Batches(Protocol):
+class Batches(ABC):
     """Iterator over the batches of one rank in one pass, in the order of the steps. Its length is the number of steps."""
-
-    def __len__(self) -> int:
-        """Return the number of steps of the pass, the same on every rank."""
-
-    def __iter__(self) -> Iterator[Batch]: ...
-    def __next__(self) -> Batch: ...
-    def close(self) -> None:
-        """End the pass and discard the batches that were prepared in advance. Iteration ends then."""
-        ...
-
-
-class StepBatches:
-    """Common part of the batches of a pass: the order of its images, its steps, and the images of this rank in a step."""
 
     def __init__(self, walk: DataPass, images: int) -> None:
         self._walk = walk
@@ -101,13 +89,18 @@ class StepBatches:
         self._steps = walk.steps(images)
 
     def __len__(self) -> int:
+        """Return the number of steps of the pass, the same on every rank."""
         return len(self._steps)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
 
-    def __next__(self) -> Batch:
-        raise NotImplementedError
+    @abstractmethod
+    def __next__(self) -> Batch: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the pass and discard the batches that were prepared in advance. Iteration ends then."""
 
     def _mine(self, step: OrderStep) -> NDArray[np.int64]:
         return self._order[step.share(self._walk.rank, self._walk.ranks)]

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data.batches import Batch, Batches, DataPass, StepBatches
+from aiperf.data.batches import Batch, Batches, DataPass
 from aiperf.data.pixels import to_device
 from aiperf.data.visiting_order import draws
 
-BOX_ROWS = 15
 _SALT_ROLL = 31
 
 Floats = NDArray[np.float32]
@@ -114,7 +113,7 @@ class BoxedSplit:
         return torch.from_numpy(np.roll(pixels, roll, axis=2)), torch.from_numpy(targets_of(boxes, roll, width))
 
 
-class _BoxedBatches(StepBatches):
+class _BoxedBatches(Batches):
     def __init__(self, split: BoxedSplit, walk: DataPass) -> None:
         super().__init__(walk, split.images)
         self._split = split

@@ -21,8 +21,6 @@ from aiperf.data.batches import Waiting
 from aiperf.data.crops import Box, Crop
 from aiperf.errors import BadConfiguration
 
-_JPEG = b"\xff\xd8"
-
 # libjpeg-turbo decodes at n/8 of the size for any n, but has vector code for 1/2, 1/4 and 1/8 only. Measured: a scale
 # between 1 and 1/2 takes as long as the whole image.
 _SCALE_WORTH_WHILE = 2
@@ -39,14 +37,10 @@ def decode(encoded: bytes, box_of: Callable[[int, int], Box], out: NDArray[np.ui
     with 1 or 3 channels. Raise Corrupt if decoding fails. Warnings of libjpeg (stray bytes) are ignored.
     """
     height, width, channels = out.shape
-    if encoded[:2] == _JPEG:
-        try:
-            pixels, box = _jpeg(encoded, box_of, height, width, channels)
-        except ValueError:
-            # CMYK and stray bytes: Pillow decodes both, or raises.
-            pixels = _by_pillow(encoded, channels)
-            box = box_of(*pixels.shape[:2])
-    else:
+    try:
+        pixels, box = _jpeg(encoded, box_of, height, width, channels)
+    except ValueError:
+        # No JPEG, CMYK or stray bytes: Pillow decodes all of them, or raises.
         pixels = _by_pillow(encoded, channels)
         box = box_of(*pixels.shape[:2])
     region = pixels[box.top : box.top + box.height, box.left : box.left + box.width]
@@ -76,12 +70,9 @@ def decoding_threads(count: int) -> ThreadPoolExecutor:
 
 def check(encoded: bytes) -> None:
     """Raise Corrupt if the image cannot be decoded as a whole."""
-    if encoded[:2] == _JPEG:
-        try:
-            simplejpeg.decode_jpeg(encoded)
-        except ValueError:
-            _by_pillow(encoded, 3)
-    else:
+    try:
+        simplejpeg.decode_jpeg(encoded)
+    except ValueError:
         _by_pillow(encoded, 3)
 
 

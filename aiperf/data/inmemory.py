@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data.batches import Batch, Batches, DataPass, StepBatches
+from aiperf.data.batches import Batch, Batches, DataPass
 from aiperf.data.crops import shifts
 from aiperf.data.pixels import Normaliser, PixelNoise, shifted, to_device
 
@@ -104,7 +104,7 @@ class InMemory:
         return Batch(images, labels, len(mine), of_all_ranks)
 
 
-class _InlineBatches(StepBatches):
+class _InlineBatches(Batches):
     def __init__(self, split: InMemory, walk: DataPass) -> None:
         super().__init__(walk, split.images)
         self._split = split

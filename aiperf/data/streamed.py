@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data.batches import Batch, Batches, DataPass, StepBatches
+from aiperf.data.batches import Batch, Batches, DataPass
 from aiperf.data.crops import Box, Crop, shifts
 from aiperf.data.decode import Corrupt, Jpeg, decode, decoded, jpeg, require_nvjpeg
 from aiperf.data.errors import CorruptImages, DamagedData
@@ -174,7 +174,7 @@ class Streamed:
         self.encoded.close()
 
 
-class _StreamedBatches(StepBatches):
+class _StreamedBatches(Batches):
     def __init__(self, split: Streamed, walk: DataPass) -> None:
         if split.on_gpu:
             require_nvjpeg(walk.device)

@@ -12,7 +12,7 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import track
 
 from aiperf.atomic_files import replace_file
 from aiperf.data.dataset_config import DataSetConf, ImagesConf
@@ -63,19 +63,15 @@ def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums:
     files = [file for split, samples in splits.items() for file in _files(root, split, samples)]
     with opened(checksums or root / FILE) as held:
         fresh = [file for file in files if not _is_known(held, file.expected)]
-        with _progress(out) as progress:
-            task = progress.add_task("checked", total=len(files), completed=len(files) - len(fresh))
-            for line in _check_all(fresh, conf.workers or usable_processors()):
-                held.add(line)
-                progress.advance(task)
+        checked = _check_all(fresh, conf.workers or usable_processors())
+        for line in track(checked, "checked", len(files), len(files) - len(fresh), console=out):
+            held.add(line)
     lines = [held.known[file.expected.file] for file in files]
     corrupt = tuple((line.file, line.corrupt) for line in lines if line.corrupt is not None)
     shards = 0
     if pack is not None:
         left_out = {file.name for file, line in zip(files, lines, strict=True) if line.corrupt is not None}
-        with _progress(out) as progress:
-            task = progress.add_task("packed", total=len(files) - len(left_out))
-            shards = pack_shards(splits, left_out, pack, lambda images: progress.advance(task, images))
+        shards = pack_shards(splits, left_out, pack, out)
     size = sum(line.bytes for line in lines)
     written = None
     if not found.training.is_sharded:
@@ -145,12 +141,6 @@ def _check_all(files: list[_File], workers: int) -> Iterator[FileCheck]:
                 yield from (each.result() for each in done)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _progress(out: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=out
-    )
 
 
 FILE = "aiperf-checksums.jsonl"
@@ -244,12 +234,12 @@ def pack_shards(
     samples: dict[str, Samples],
     corrupt: Collection[str],
     folder: Path,
-    advance: Callable[[int], None],
+    out: Console,
     images_of_a_shard: int = 1000,
 ) -> int:
     """Write the images by split, 'train' and 'val', into shards SPLIT-000000.tar, …. Return the number of shards.
 
-    `advance`: called after each shard with its number of images. Images are shuffled, because tools that read shards in order
+    Images are shuffled, because tools that read shards in order
     need them mixed. Raise DataError if the folder is not empty.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -261,11 +251,11 @@ def pack_shards(
     shards: list[Path] = []
     for split, listed in samples.items():
         order = [int(i) for i in shuffled(len(listed), _SEED, 0) if listed.name(int(i)) not in corrupt]
-        for number, start in enumerate(range(0, len(order), images_of_a_shard)):
+        starts = range(0, len(order), images_of_a_shard)
+        for number, start in enumerate(track(starts, f"packed {split}", console=out)):
             members = order[start : start + images_of_a_shard]
             shards.append(folder / f"{split}-{number:06d}.tar")
             _write(shards[-1], listed, np.array(members, np.int64), len(str(len(listed))))
-            advance(len(members))
     classes = next(iter(samples.values())).classes
     replace_file(folder / CLASSES, msgspec.json.format(msgspec.json.encode([*map(name_text, classes)])) + b"\n")
     index_shards([shards])

@@ -68,7 +68,7 @@ EXAMPLES: dict[str, Example] = {
 def shards(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shards")
     listed = {split: list_folder(small, split) for split in ("train", "val")}
-    pack_shards(listed, (), folder, lambda images: None, images_of_a_shard=8)
+    pack_shards(listed, (), folder, Console(quiet=True), images_of_a_shard=8)
     return folder
 
 

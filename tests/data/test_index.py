@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from aiperf.__main__ import main
 from aiperf.data.dataset_config import Cifar10Conf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
@@ -306,7 +307,7 @@ def test_opening_an_indexed_set_lists_no_folder(
 
 def test_shards_that_others_packed_get_their_index_beside_them(root: Path, tmp_path: Path) -> None:
     shards = tmp_path / "shards"
-    pack_shards({split: list_folder(root, split) for split in ("train", "val")}, (), shards, lambda _: None)
+    pack_shards({split: list_folder(root, split) for split in ("train", "val")}, (), shards, Console(quiet=True))
     conf = ImagesConf(root=str(shards), format="webdataset")
     packed, about = (shards / SHARDS_INDEX).read_bytes(), describe(conf)
     (shards / SHARDS_INDEX).unlink()

@@ -138,13 +138,13 @@ def test_shards_without_an_index_or_with_a_stale_one_are_scanned(root: Path, tmp
 
 def test_shards_are_packed_into_an_empty_folder_only(root: Path, tmp_path: Path) -> None:
     samples = {"train": list_folder(root, "train"), "val": list_folder(root, "val")}
-    assert pack_shards(samples, (), tmp_path / "one", lambda _: None, images_of_a_shard=5) == 5
-    assert pack_shards(samples, (), tmp_path / "two", lambda _: None, images_of_a_shard=5) == 5
+    assert pack_shards(samples, (), tmp_path / "one", Console(quiet=True), images_of_a_shard=5) == 5
+    assert pack_shards(samples, (), tmp_path / "two", Console(quiet=True), images_of_a_shard=5) == 5
 
     for shard in (tmp_path / "one").glob("*.tar"):
         assert (tmp_path / "two" / shard.name).read_bytes() == shard.read_bytes()
     with pytest.raises(DataError, match=r"into an empty folder, but .*one' contains files"):
-        pack_shards(samples, (), tmp_path / "one", lambda _: None, images_of_a_shard=5)
+        pack_shards(samples, (), tmp_path / "one", Console(quiet=True), images_of_a_shard=5)
 
 
 def test_two_prepares_of_one_set_do_not_meet(root: Path) -> None:

@@ -10,7 +10,7 @@ import shlex
 import stat
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -175,18 +175,21 @@ def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> S
 def class_names(folder: Path) -> list[str]:
     """Return the sorted class folders of a split. Regular files and hidden names are ignored."""
     found = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if _leads_to(entry, folders=True):
-                found.append(entry.name)
-            elif not _leads_to(entry, folders=False):
-                raise DamagedData(
-                    f"a split must contain only one folder for each class, but {entry.path!r} is "
-                    f"{what_is_wrong_with(Path(entry.path))}: repair or remove it"
-                )
+    for entry in _scanned(folder):
+        if _leads_to(entry, folders=True):
+            found.append(entry.name)
+        elif not _leads_to(entry, folders=False):
+            raise DamagedData(
+                f"a split must contain only one folder for each class, but {entry.path!r} is "
+                f"{what_is_wrong_with(Path(entry.path))}: repair or remove it"
+            )
     return sorted(found)
+
+
+def _scanned(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Without hidden entries."""
+    with os.scandir(folder) as entries:
+        yield from (entry for entry in entries if not entry.name.startswith("."))
 
 
 def image_names(folder: Path) -> list[str]:
@@ -196,19 +199,16 @@ def image_names(folder: Path) -> list[str]:
 
 def _entries(folder: Path) -> tuple[list[str], Counter[str]]:
     found, others = [], Counter[str]()
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122
-            if suffix not in IMAGE_SUFFIXES and not (suffix in RARE_SUFFIXES and _begins_like_an_image(entry)):
-                others["/" if _leads_to(entry, folders=True) else name_text(suffix)] += 1
-                continue
-            if not _leads_to(entry, folders=False):
-                raise DamagedData(
-                    f"every image of a set must be a file, but {entry.path!r} is {what_is_wrong_with(Path(entry.path))}: "
-                    "repair or remove it"
-                )
+    for entry in _scanned(folder):
+        suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122
+        if suffix not in IMAGE_SUFFIXES and not (suffix in RARE_SUFFIXES and _begins_like_an_image(entry)):
+            others["/" if _leads_to(entry, folders=True) else name_text(suffix)] += 1
+        elif not _leads_to(entry, folders=False):
+            raise DamagedData(
+                f"every image of a set must be a file, but {entry.path!r} is {what_is_wrong_with(Path(entry.path))}: "
+                "repair or remove it"
+            )
+        else:
             found.append(entry.name)
     return sorted(found), others
 

@@ -271,12 +271,10 @@ def prepare(
     pack: Path | None,
     out: Console,
     checksums: Path | None,
-    *,
-    is_published_layout: bool = False,
 ) -> PrepareReport:
     """Write the generated images into the folder `pack` as files for `dataset=weather`. Without it nothing is written.
 
-    Their default split is that of this set. `is_published_layout`: True: compressed chunks. False: one uncompressed piece.
+    Their default split is that of this set.
     """
     if pack is None:
         return PrepareReport(describe(conf))
@@ -284,13 +282,10 @@ def prepare(
     require_no_files(pack)
     years: dict[int, YearRecord] = {}
     for year, images in zip(YEARS, _years(conf), strict=False):
-        path, moments, shape = (
-            pack / f"climo_{year}.h5",
-            ChannelMoments(),
-            YearShape(len(images), conf.height, conf.width),
-        )
+        path, moments = pack / f"climo_{year}.h5", ChannelMoments()
+        shape = YearShape(len(images), conf.height, conf.width)
         boxes = np.zeros((len(images), BOX_ROWS, 5), np.int32)
-        with written_year(path, shape, is_published_layout=is_published_layout) as writer:
+        with written_year(path, shape) as writer:
             for start in track(range(0, len(images), SLAB), path.name, console=out):
                 made = [generated(conf, image) for image in images[start : start + SLAB]]
                 boxes[start : start + len(made)] = np.stack([found for _, found in made])

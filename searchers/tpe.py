@@ -205,11 +205,7 @@ def _trials(history: History) -> list[FrozenTrial]:
         _trial(_place(number, _SHRUNK), _SHRUNK, point.batch_size, point.kernel_size)
         for number, point in history.pruned
     ]
-    for how, numbers in (
-        (_UNFIT, history.unfit),
-        (_FINISHED, finished),
-        (_IN_FLIGHT, history.in_flight_newest()),
-    ):
+    for how, numbers in ((_UNFIT, history.unfit), (_FINISHED, finished), (_IN_FLIGHT, history.in_flight_newest())):
         for number in numbers:
             sizes = history.batch_size(number), history.own_kernel(number)
             trials.append(

@@ -231,11 +231,7 @@ CLASSES = "aiperf-classes.json"
 
 
 def pack_shards(
-    samples: dict[str, Samples],
-    corrupt: Collection[str],
-    folder: Path,
-    out: Console,
-    images_of_a_shard: int = 1000,
+    samples: dict[str, Samples], corrupt: Collection[str], folder: Path, out: Console, images_of_a_shard: int = 1000
 ) -> int:
     """Write the images by split, 'train' and 'val', into shards SPLIT-000000.tar, …. Return the number of shards.
 

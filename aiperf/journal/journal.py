@@ -257,13 +257,7 @@ class Cut:
 
 
 class Journal:
-    def __init__(
-        self,
-        path: Path,
-        reading: JournalReading | None = None,
-        *,
-        durable: bool = True,
-    ) -> None:
+    def __init__(self, path: Path, reading: JournalReading | None = None, *, durable: bool = True) -> None:
         """Create and lock a new journal, or continue after `reading`.
 
         A new journal has no name until its first lines are on disk, so that no reader finds it empty. Bytes after the end of

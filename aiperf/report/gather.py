@@ -81,12 +81,7 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
     available = availability(work_log, inside, end, result.flops_per_second)
     worked_until = _worked_until(work_log, inside)
     energy = energy_facts(
-        measured,
-        metered,
-        _hosts(run, worked_until),
-        result.flops_per_second,
-        present,
-        inside.seconds,
+        measured, metered, _hosts(run, worked_until), result.flops_per_second, present, inside.seconds
     )
     described = system_description(run.started.config, run.checks)
     checked = candidate(run, inside, result, used.mfu_busy)

@@ -266,12 +266,7 @@ def open_data(conf: WeatherSyntheticConf, cores: int | None) -> OpenData:
     )
 
 
-def prepare(
-    conf: WeatherSyntheticConf,
-    pack: Path | None,
-    out: Console,
-    checksums: Path | None,
-) -> PrepareReport:
+def prepare(conf: WeatherSyntheticConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
     """Write the generated images into the folder `pack` as files for `dataset=weather`. Without it nothing is written.
 
     Their default split is that of this set.

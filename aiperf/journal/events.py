@@ -501,6 +501,8 @@ class Progress(Event, frozen=True, kw_only=True):
 
 
 Work = Progress | Interval
+CLOCKS = ("busy_seconds", "communication_seconds", "validation_seconds", "input_seconds", "checkpoint_seconds")
+"""Fields of an interval that are parts of its length."""
 """Interval of work, stored in its own event or within another."""
 
 

@@ -358,7 +358,7 @@ class Validator:
             and 0 <= work.input_seconds <= length
             and 0 <= work.checkpoint_seconds <= length
         ):
-            spent = {name: getattr(work, name) for name in _CLOCKS}
+            spent = {name: getattr(work, name) for name in events.CLOCKS}
             raise IllegalLine(
                 f"times within an interval must be from 0 to its length, {length!r} s. This line has {spent}"
             )
@@ -415,6 +415,3 @@ class Validator:
         if trial.worker is not None:
             self._workers[trial.worker].trial = None
             trial.worker = None
-
-
-_CLOCKS = ("busy_seconds", "communication_seconds", "validation_seconds", "input_seconds", "checkpoint_seconds")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 from aiperf.accounting.accelerator_time import Availability, TimeBreakdown
 from aiperf.accounting.losses import Waterfall
@@ -24,6 +24,16 @@ SCHEMA = "aiperf-report"
 """Name of the format of report.json."""
 VERSION = 3
 """Version of the format. It increases if a field is removed or changes its meaning, but not for a new field."""
+
+
+_Facts = TypeVar("_Facts")
+
+
+def facts_of(kind: type[_Facts], *records: object, **computed: Any) -> _Facts:
+    """Return facts. A field that is not computed takes the value of the first record that has a field of its name."""
+    names = [field.name for field in fields(kind) if field.name not in computed]  # type: ignore[arg-type]
+    recorded = {name: getattr(record, name) for record in reversed(records) for name in names if hasattr(record, name)}
+    return kind(**recorded, **computed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from aiperf.report.facts import (
     RunFacts,
     SystemFacts,
     WorkerFacts,
+    facts_of,
 )
 from aiperf.report.fold import Collected, collect
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings, unusable_accelerators
@@ -167,28 +168,20 @@ def _prediction(run: Collected, spent: TimeBreakdown, score: float | None) -> Pr
 
 def _run(run: Collected, end: float, start_network: str | None) -> RunFacts:
     started, ended = run.started, run.work_log.ended
-    return RunFacts(
+    return facts_of(
+        RunFacts,
+        started,
         name=started.run,
-        started_unix=started.started_unix,
-        seed=started.seed,
         journal_schema=started.schema,
-        config_hash=started.config_hash,
-        config=started.config,
-        dataset=started.dataset,
-        metric=started.metric,
         start_network=start_network,
         start_fingerprint=start_fingerprint(started.start_graph),
-        duration_seconds=started.duration_seconds,
-        warmup_seconds=started.warmup_seconds,
         is_simulated=started.simulated,
-        follows=started.follows,
         end=end,
         end_reason=None if ended is None else ended.reason,
         resumes=len(run.resumes),
         down_seconds=run.work_log.down_seconds,
         events=run.line,
         torn_bytes=run.torn_bytes,
-        proposal_rules=started.proposal_rules,
         versions=run.resumes[-1].versions if run.resumes else started.versions,
         versions_changed=tuple(run.versions_changed),
     )
@@ -261,17 +254,13 @@ def _startup_share(run: Collected) -> float | None:
 
 def _workers(run: Collected) -> tuple[WorkerFacts, ...]:
     return tuple(
-        WorkerFacts(
+        facts_of(
+            WorkerFacts,
+            presence,
+            run.workers[presence.worker],
             number=presence.worker,
-            host=presence.host,
-            ranks=presence.ranks,
-            device=presence.device,
-            device_memory_bytes=run.workers[presence.worker].device_memory_bytes,
-            collective=run.workers[presence.worker].collective,
-            joined=presence.joined,
             lost=presence.left,
             lost_reason=presence.left_reason,
-            trials=presence.trials,
         )
         for presence in sorted(run.work_log.presences, key=lambda presence: presence.worker)
     )
@@ -289,16 +278,7 @@ def _systems(run: Collected) -> tuple[SystemFacts, ...]:
         key = (joined.device, str(joined.device_memory_bytes), joined.collective, repr(machine))
         if key not in rows:
             rows[key] = (
-                SystemFacts(
-                    hosts=0,
-                    example=joined.host,
-                    workers=0,
-                    accelerators=0,
-                    device=joined.device,
-                    device_memory_bytes=joined.device_memory_bytes,
-                    collective=joined.collective,
-                    machine=machine,
-                ),
+                facts_of(SystemFacts, joined, hosts=0, example=joined.host, workers=0, accelerators=0, machine=machine),
                 set(),
             )
         facts, hosts = rows[key]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aiperf.journal.events import NodeChecked, WorkerJoined
-from aiperf.report.facts import NodeFacts
+from aiperf.report.facts import NodeFacts, facts_of
 from aiperf.run_warning import RunWarning
 from aiperf.system.of_run import MOST_NAMED as MOST_NODES_NAMED
 from aiperf.system.of_run import SystemDescription, in_words
@@ -18,15 +18,11 @@ MOST_NAMED = 4
 def nodes(checks: Sequence[NodeChecked]) -> tuple[NodeFacts, ...]:
     """Return one entry for each check of a node by preflight, in order of the journal."""
     return tuple(
-        NodeFacts(
-            address=check.address,
-            host=check.host,
-            at=check.at,
-            excluded=check.excluded,
+        facts_of(
+            NodeFacts,
+            check,
             faults=tuple(check.faults),
             notes=tuple(check.notes),
-            clock_offset_seconds=check.clock_offset_seconds,
-            clock_error_seconds=check.clock_error_seconds,
             disk_write_bytes_per_second=_best(check, "disk write", "run"),
             disk_read_bytes_per_second=_best(check, "disk read", "run"),
             matmul_flops=_best(check, "matrix product"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.accounting.work_log import Operations, TrialRecord
-from aiperf.report.facts import InWindow, TrialFacts
+from aiperf.report.facts import InWindow, TrialFacts, facts_of
 from aiperf.report.fold import Collected, TrialResults
 
 AT_THE_END = {"training": "cut off", "waiting": "never started"}
@@ -36,7 +36,6 @@ def trials(run: Collected, inside: Window) -> tuple[TrialFacts, ...]:
     records = run.work_log.trials
     return tuple(
         _trial(
-            number,
             results,
             records[number],
             int(images[number]),
@@ -55,7 +54,6 @@ def _in_window(each: Operations, trained: float, operations: float, tensor: floa
 
 
 def _trial(
-    number: int,
     trial: TrialResults,
     record: TrialRecord,
     training_images: int,
@@ -63,33 +61,15 @@ def _trial(
     has_ended: bool,
     in_window: InWindow,
 ) -> TrialFacts:
-    proposal = trial.proposal
-    return TrialFacts(
-        number=number,
-        round=record.round,
-        searcher=proposal.searcher,
-        fingerprint=proposal.fingerprint,
-        follows=None if proposal.follows is None else proposal.follows.trial,
-        parent=proposal.parent,
-        morphs=tuple(proposal.morphs),
-        generation=trial.generation,
-        batch_size=trial.batch_size,
-        kernel_size=proposal.kernel_size,
-        tuned_by=proposal.tuned_by,
-        worker=record.worker,
-        attempts=record.attempts,
-        started=record.started,
-        ended=record.ended,
-        epochs=trial.epochs,
-        accuracy=trial.accuracy,
-        reported_accuracy=trial.reported_accuracy,
-        validation_loss=trial.validation_loss,
+    follows = trial.proposal.follows
+    return facts_of(
+        TrialFacts,
+        trial,
+        record,
+        trial.proposal,
+        follows=None if follows is None else follows.trial,
+        morphs=tuple(trial.proposal.morphs),
         outcome=AT_THE_END.get(record.outcome, record.outcome) if has_ended else record.outcome,
-        reason=record.reason,
-        precision=trial.precision,
-        forward_flops=proposal.forward_flops,
-        backward_flops=proposal.backward_flops,
-        parameters=proposal.parameters,
         training_images=training_images,
         seconds=seconds,
         in_window=in_window,

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from aiperf.atomic_files import sync_folder
 from aiperf.errors import AnnouncementsNotWritten, NotAsAnnounced
 from aiperf.files import read_bounded, require_file
 from aiperf.journal.journal import keep
@@ -83,7 +84,7 @@ def _write(file: IO[bytes], path: Path, end: int, line: bytes) -> None:
             rest = rest[file.write(rest) :]
         os.fsync(file.fileno())
         if not end:
-            _sync_folder(path.absolute().parent)  # the file itself may be new
+            sync_folder(path.absolute().parent)  # the file itself may be new
     except OSError as error:
         with suppress(OSError):  # on failure, the next writer moves the torn line to another file
             file.truncate(end)
@@ -91,14 +92,6 @@ def _write(file: IO[bytes], path: Path, end: int, line: bytes) -> None:
             f"an entry is on disk before a run relies on it. '{path}' could not be written ({error.strerror}). "
             "Nothing was announced. Make room, then try again"
         ) from error
-
-
-def _sync_folder(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 @contextmanager

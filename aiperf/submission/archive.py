@@ -16,7 +16,7 @@ from typing import IO
 
 from aiperf.errors import AiperfError, BundleRefused
 from aiperf.files import open_regular
-from aiperf.submission.contents import MANIFEST, MEMBER, SIGNATURE, largest_of
+from aiperf.submission.contents import MANIFEST, MEMBER, SIGNATURE, largest_of, refused
 
 MOST_BYTES = 16 << 30
 """Largest unpacked size in bytes. --most-bytes changes it."""
@@ -123,9 +123,9 @@ class _Unzipped:
             self._held = b""
             zeros += len(piece)
             if piece.strip(b"\0") or zeros > MOST_ZEROS:
-                raise _refused(f"only zeros follow the end of the tar, at most {MOST_ZEROS} bytes", "found other bytes")
+                raise refused(f"only zeros follow the end of the tar, at most {MOST_ZEROS} bytes", "found other bytes")
         if self._zip.unused_data or self._file.read(1):
-            raise _refused("a submission is one gzip member", "bytes follow it")
+            raise refused("a submission is one gzip member", "bytes follow it")
 
     def _more(self) -> bytes:
         """Return some bytes, none at the end of the gzip member."""
@@ -138,10 +138,6 @@ class _Unzipped:
         return b""
 
 
-def _refused(rule: str, found: str) -> BundleRefused:
-    return BundleRefused(f"{rule}, but {found}. Ask its sender for a new file")
-
-
 class _Member(tarfile.TarInfo):
     """Header of a regular file. Any other header is rejected before tarfile reads on, because it may announce gigabytes."""
 
@@ -150,16 +146,12 @@ class _Member(tarfile.TarInfo):
         member = super().frombuf(buf, encoding, errors)
         if member.type != tarfile.REGTYPE:
             kind = _KINDS.get(member.type, f"of type {member.type!r}")
-            raise BundleRefused(
-                f"a submission holds plain files alone, but {member.name[:200]!r} is {kind}. Ask its sender for a new file"
-            )
+            raise refused("a submission holds plain files alone", f"{member.name[:200]!r} is {kind}")
         if member.name not in (MANIFEST, SIGNATURE):
             _require_name(member.name)
         largest = largest_of(member.name) or LARGEST_MEMBER
         if not 0 <= member.size <= largest:
-            raise BundleRefused(
-                f"{member.name} has at most {largest} bytes, but found {member.size}. Ask its sender for a new file"
-            )
+            raise refused(f"{member.name} has at most {largest} bytes", f"found {member.size}")
         return member
 
 
@@ -169,7 +161,7 @@ def _members(unzipped: _Unzipped) -> Iterator[tuple[_Member, Iterator[bytes]]]:
         member = _Member.frombuf(header, "utf-8", "surrogateescape")
         yield member, unzipped.pieces(member.size)
         if b"".join(unzipped.pieces(-member.size % tarfile.BLOCKSIZE)).strip(b"\0"):
-            raise _refused("only zeros follow the content of a member", f"other bytes follow that of {member.name!r}")
+            raise refused("only zeros follow the content of a member", f"other bytes follow that of {member.name!r}")
     unzipped.require_end()
 
 
@@ -192,11 +184,9 @@ def _extract(unzipped: _Unzipped, folder: Path, most_bytes: int) -> UnpackedSubm
         elif name == SIGNATURE and signature is None and not found:
             signature = b"".join(pieces)
         elif name in found or name in (MANIFEST, SIGNATURE):
-            raise BundleRefused(f"a member occurs once, but {name!r} occurs again. Ask its sender for a new file")
+            raise refused("a member occurs once", f"{name!r} occurs again")
         elif name not in wanted:
-            raise BundleRefused(
-                f"a submission holds what its {MANIFEST} lists, but {name!r} is not listed. Ask its sender for a new file"
-            )
+            raise refused(f"a submission holds what its {MANIFEST} lists", f"{name!r} is not listed")
         elif member.size > (free := shutil.disk_usage(folder).free):
             raise DiskTooSmall(
                 f"a submission is unpacked to be inspected. {name!r} has {member.size} bytes, but '{folder}' has room for "
@@ -205,13 +195,9 @@ def _extract(unzipped: _Unzipped, folder: Path, most_bytes: int) -> UnpackedSubm
         else:
             found[name] = _written(folder / name, pieces)
     if manifest is None:
-        raise BundleRefused(
-            f"the first member of a submission is {MANIFEST}, but found another or none. Ask its sender for a new file"
-        )
+        raise refused(f"the first member of a submission is {MANIFEST}", "found another or none")
     if missing := [name for name in wanted if name not in found]:
-        raise BundleRefused(
-            f"a submission holds what its {MANIFEST} lists, but {missing[0]!r} is missing. Ask its sender for a new file"
-        )
+        raise refused(f"a submission holds what its {MANIFEST} lists", f"{missing[0]!r} is missing")
     changed = tuple(name for name in wanted if found[name] != wanted[name])
     return UnpackedSubmission(
         manifest, None if signature is None else signature.decode(errors="replace"), tuple(wanted), changed
@@ -240,9 +226,7 @@ def _opened(content: Content) -> io.BufferedReader | io.BytesIO:
 
 def _require_name(name: str) -> None:
     if not MEMBER.fullmatch(name):
-        raise BundleRefused(
-            f"members have the names that docs/ranking.md lists, but found {name[:200]!r}. Ask its sender for a new file"
-        )
+        raise refused("members have the names that docs/ranking.md lists", f"found {name[:200]!r}")
 
 
 def _listed(manifest: bytes) -> dict[str, str]:
@@ -251,10 +235,7 @@ def _listed(manifest: bytes) -> dict[str, str]:
     for line in manifest.decode("ascii", "replace").splitlines():
         match = _LINE.fullmatch(line)
         if match is None or match[2] in found:
-            raise BundleRefused(
-                f"each line of {MANIFEST} is one of sha256sum's for another file, but found {line[:200]!r}. "
-                "Ask its sender for a new file"
-            )
+            raise refused(f"each line of {MANIFEST} is one of sha256sum's for another file", f"found {line[:200]!r}")
         _require_name(match[2])
         found[match[2]] = match[1]
     return found

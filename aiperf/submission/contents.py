@@ -56,6 +56,10 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[SubmittedRun, ...]
 
 
+def refused(rule: str, found: str) -> BundleRefused:
+    return BundleRefused(f"{rule}, but {found}. Ask its sender for a new file")
+
+
 def submission_of(content: bytes) -> Submission:
     """Return the list of runs in submission.json, after a check. `content`: bytes of the file."""
     try:

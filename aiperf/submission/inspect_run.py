@@ -64,18 +64,18 @@ class Inspection:
     path: str
     sha256: str
     """SHA-256 of the file."""
-    signature: SignedBy | None
+    signature: SignedBy | None = None
     """Result of the check of the signature. None if the submission was rejected before that check."""
-    key: str | None
+    key: str | None = None
     """Fingerprint of the key that signed the submission. None if there is none."""
-    signers: tuple[str, ...]
+    signers: tuple[str, ...] = ()
     """Owners of the key in the list of allowed signers."""
-    release: str | None
+    release: str | None = None
     """Release that created the submission."""
-    runs: tuple[str, ...]
-    announced: Announced | None
+    runs: tuple[str, ...] = ()
+    announced: Announced | None = None
     """Comparison of announced and submitted runs. None without a log of announcements."""
-    findings: tuple[InspectionFinding, ...]
+    findings: tuple[InspectionFinding, ...] = ()
     used: tuple[tuple[str, str, str], ...] = ()
     """Announcements of the runs: id, run and SHA-256 of the journal."""
 
@@ -115,11 +115,9 @@ def judge_run(run: SubmittedRun, folder: Path, requirements: Requirements) -> Ru
             _of_rules(folder, report, requirements),
         ):
             findings += (replace(finding, run=run.run) for finding in check)
-    except AiperfError as error:
-        findings.append(InspectionFinding("journal", "bad", str(error), run.run))
-        return RunInspection(run.run, None, None, chain, tuple(findings))
-    except RecursionError:
-        findings.append(InspectionFinding("journal", "bad", "values nested deeper than in any run", run.run))
+    except (AiperfError, RecursionError) as error:
+        why = str(error) if isinstance(error, AiperfError) else "values nested deeper than in any run"
+        findings.append(InspectionFinding("journal", "bad", why, run.run))
         return RunInspection(run.run, None, None, chain, tuple(findings))
     return RunInspection(run.run, first, first.started_unix + report.run.end, chain, tuple(findings))
 

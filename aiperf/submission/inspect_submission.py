@@ -15,7 +15,7 @@ from aiperf.journal.events import RunStarted
 from aiperf.submission.announced_run import Announced, announced, witnessed_unix
 from aiperf.submission.announcements import Announcements, parse, signers_of
 from aiperf.submission.archive import UnpackedSubmission, unpack
-from aiperf.submission.contents import ANNOUNCEMENTS, SUBMISSION, Submission, submission_of
+from aiperf.submission.contents import ANNOUNCEMENTS, SUBMISSION, Submission, refused, submission_of
 from aiperf.submission.inspect_run import (
     Inspection,
     InspectionFinding,
@@ -55,17 +55,7 @@ def inspect(path: Path, requirements: Requirements | None = None) -> Inspection:
             unpacked = unpack(path, folder, requirements.most_bytes)
             submission = _submission(folder, unpacked)
         except BundleRefused as error:
-            return Inspection(
-                path=str(path),
-                sha256=sha256,
-                signature=None,
-                key=None,
-                signers=(),
-                release=None,
-                runs=(),
-                announced=None,
-                findings=(InspectionFinding("archive", "bad", str(error)),),
-            )
+            return Inspection(str(path), sha256, findings=(InspectionFinding("archive", "bad", str(error)),))
         return _judged(str(path), sha256, folder, unpacked, submission, requirements)
 
 
@@ -107,7 +97,7 @@ def _judged(
 
 def _submission(folder: Path, unpacked: UnpackedSubmission) -> Submission:
     if SUBMISSION not in unpacked.names:
-        raise BundleRefused(f"a submission has a {SUBMISSION}, but this one has none. Ask its sender for a new file")
+        raise refused(f"a submission has a {SUBMISSION}", "this one has none")
     return submission_of((folder / SUBMISSION).read_bytes())
 
 

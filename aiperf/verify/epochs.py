@@ -106,34 +106,21 @@ class Images(Check):
 
     def _check_results(self, line: int, event: EpochFinished) -> None:
         accuracy, loss, least = event.accuracy, event.validation_loss, self._validation - self._attempts.skipped
+        where = f"epoch {event.epoch} of trial {event.trial}"
         if loss is None or event.regions or event.missing_regions:
             regions = event.regions, event.missing_regions
-            self._notes.add(
-                line,
-                f"epoch {event.epoch} of trial {event.trial}: validation loss {loss!r}, regions {regions}",
-                law=LOSSES,
-            )
+            self._notes.add(line, f"{where}: validation loss {loss!r}, regions {regions}", law=LOSSES)
             return
         if all(
             abs(accuracy * images - round(accuracy * images)) > ACCURACY_ROUNDING
             for images in range(max(1, least), self._validation + 1)
         ):
-            self._notes.add(
-                line,
-                f"epoch {event.epoch} of trial {event.trial}: accuracy {accuracy!r} of {self._validation} {self._samples} is "
-                f"{accuracy * self._validation!r} {self._samples}",
-                law=ACCURACY,
-            )
+            found = f"accuracy {accuracy!r} of {self._validation} {self._samples} is {accuracy * self._validation!r}"
+            self._notes.add(line, f"{where}: {found} {self._samples}", law=ACCURACY)
         if loss < (1.0 - accuracy) * math.log(2.0) * (1.0 - LOSS_ROUNDING):
-            self._notes.add(
-                line,
-                f"epoch {event.epoch} of trial {event.trial}: loss {loss!r} at accuracy {accuracy!r}",
-                law=SMALLEST_LOSS,
-            )
+            self._notes.add(line, f"{where}: loss {loss!r} at accuracy {accuracy!r}", law=SMALLEST_LOSS)
         if accuracy == 1.0 and self._classes and loss > math.log(self._classes) * (1.0 + LOSS_ROUNDING):
-            self._notes.add(
-                line, f"epoch {event.epoch} of trial {event.trial}: loss {loss!r} at accuracy 1", law=LARGEST_LOSS
-            )
+            self._notes.add(line, f"{where}: loss {loss!r} at accuracy 1", law=LARGEST_LOSS)
 
 
 class LearningRates(Check):

@@ -173,6 +173,14 @@ def error_over_time(report: Report) -> DrawnFigure:
     )
 
 
+_MARGIN: dict[str, Any] = {
+    "xycoords": ("axes fraction", "data"),
+    "textcoords": "offset points",
+    "annotation_clip": False,
+}
+"""Place of a label in the right margin of a plot, at the height of its value."""
+
+
 def quality_over_epochs(report: Report, found: FixedNetworkResult) -> DrawnFigure:
     """Draw the quality of every epoch of a run with a target quality, and mark the first epoch that reached the target."""
     name, title = "quality", "Quality over epochs"
@@ -182,12 +190,7 @@ def quality_over_epochs(report: Report, found: FixedNetworkResult) -> DrawnFigur
         epochs = [point.epoch for point in found.epochs]
         axes.plot(epochs, [point.quality for point in found.epochs], "o-", color=VERMILION.light, markersize=3.5)
         axes.axhline(found.target_quality, color=MUTED.light, linewidth=1, linestyle=(0, (4, 2)))
-        label: dict[str, Any] = {
-            "xycoords": ("axes fraction", "data"),
-            "textcoords": "offset points",
-            "annotation_clip": False,
-        }
-        axes.annotate("target", (1, found.target_quality), xytext=(5, 0), va="center", color=MUTED.light, **label)
+        axes.annotate("target", (1, found.target_quality), xytext=(5, 0), va="center", color=MUTED.light, **_MARGIN)
         if found.epochs_to_quality is not None:
             axes.axvline(found.epochs_to_quality, color=MUTED.light, linewidth=1, linestyle=(0, (1, 2)))
         axes.set_xlabel("epoch")
@@ -229,11 +232,6 @@ def _errors(figure: Figure, report: Report) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("top-1 error (log)")
     # Labels in the right margin, on opposite sides, so that they never overlap.
-    margin: dict[str, Any] = {
-        "xycoords": ("axes fraction", "data"),
-        "textcoords": "offset points",
-        "annotation_clip": False,
-    }
     if 0.75 * high > bound:  # Closer to the top, the label would overlap the legend.
         axes.axhline(bound, color=MUTED.light, linewidth=1, linestyle=(0, (1, 2)))
         axes.annotate(
@@ -243,7 +241,7 @@ def _errors(figure: Figure, report: Report) -> None:
             va="bottom" if best <= bound else "top",
             color=MUTED.light,
             fontsize=8.5,
-            **margin,
+            **_MARGIN,
         )
     axes.annotate(
         f"best\n{error_of(best, run).replace(' (', chr(10) + '(')}",
@@ -253,7 +251,7 @@ def _errors(figure: Figure, report: Report) -> None:
         color=VERMILION.light,
         fontweight="bold",
         fontsize=9,
-        **margin,
+        **_MARGIN,
     )
     legend_above(
         axes,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
@@ -78,8 +80,6 @@ def _bars(axes: Axes, chart: Gantt, warmup: float, own: Accent) -> None:
                 axes.broken_barh(
                     spans, (row - 0.36, 0.72), color=colour, linewidth=0, zorder=2 + order / 10, rasterized=as_pixels
                 )
-    if 0 < warmup < chart.end:
-        axes.axvline(warmup / divisor, color=INK.light, linewidth=1, linestyle=(0, (2, 2)), zorder=4)
     axes.set_ylim(rows - 0.4, -0.6)
     step = max(1, rows // 20)
     shown = range(0, rows, step)
@@ -97,13 +97,18 @@ def _bars(axes: Axes, chart: Gantt, warmup: float, own: Accent) -> None:
             Patch(color=GREEN.light, label="validation"),
             Patch(color=AMBER.light, label="preparing"),
             Patch(color=IDLE.light, label="idle"),
-            *(
-                [Line2D([], [], color=INK.light, linestyle=(0, (2, 2)), linewidth=1, label="warm-up ends")]
-                if 0 < warmup < chart.end
-                else []
-            ),
+            *_end_of_warmup(axes, warmup, chart.end, divisor),
         ],
     )
+
+
+def _end_of_warmup(axes: Axes, warmup: float, end: float, divisor: float) -> list[Line2D]:
+    """Draw the end of the warm-up. Return its entry of the legend."""
+    if not 0 < warmup < end:
+        return []
+    style: dict[str, Any] = {"color": INK.light, "linewidth": 1, "linestyle": (0, (2, 2))}
+    axes.axvline(warmup / divisor, zorder=4, **style)
+    return [Line2D([], [], label="warm-up ends", **style)]
 
 
 def _grid(figure: Figure, axes: Axes, chart: Gantt, own: Accent) -> None:
@@ -153,9 +158,7 @@ def accelerators_over_time(report: Report) -> DrawnFigure:
             Line2D([], [], color=own.light, label="present"),
             Line2D([], [], color=VERMILION.light, linewidth=1, linestyle=(0, (4, 2)), label=planned),
         ]
-        if 0 < warmup < end:
-            axes.axvline(warmup / divisor, color=INK.light, linewidth=1, linestyle=(0, (2, 2)))
-            handles.append(Line2D([], [], color=INK.light, linestyle=(0, (2, 2)), linewidth=1, label="warm-up ends"))
+        handles += _end_of_warmup(axes, warmup, end, divisor)
         axes.set_ylim(0, available.planned * 1.08)
         axes.set_ylabel("accelerators")
         legend_above(axes, handles)

@@ -15,8 +15,6 @@ from aiperf.simulate.model.machine_state import Checkpoints
 from aiperf.simulate.model.pace import TrialTiming
 from aiperf.train.batch_sizes import smaller
 
-SUMS = ("busy_seconds", "communication_seconds", "validation_seconds", "input_seconds", "checkpoint_seconds")
-"""Sums that a message about an attempt contains."""
 _ACCIDENT_SHARE = 0.4
 """Share of an epoch's training time after which an accident happens, if a fault has drawn one for that epoch."""
 
@@ -80,8 +78,8 @@ class SimulatedAttempt:
     _epoch_ends: float = 0.0
     _last_report: float = 0.0
     _accident_at: float = math.inf
-    _sums_before: tuple[float, ...] = (0.0,) * len(SUMS)
-    """SUMS of the finished epochs."""
+    _sums_before: tuple[float, ...] = (0.0,) * len(events.CLOCKS)
+    """events.CLOCKS of the finished epochs."""
 
     def __post_init__(self) -> None:
         self.pace = self.pace_of(self.batch_size)
@@ -191,7 +189,7 @@ class SimulatedAttempt:
                 )
             ]
         fate.out_of_memory_in = None
-        self._sums_before = attrgetter(*SUMS)(self.sums(now))
+        self._sums_before = attrgetter(*events.CLOCKS)(self.sums(now))
         word = self._run_out_of_memory()
         if not self.is_over:
             self._begin_epoch(self.epoch, now)
@@ -204,7 +202,7 @@ class SimulatedAttempt:
         if not self.fate.has_no_disk:
             self.checkpoints.save(order.trial, epoch, curve.experience(epoch), now)
         sums = self.sums(now)
-        self._sums_before = attrgetter(*SUMS)(sums)
+        self._sums_before = attrgetter(*events.CLOCKS)(sums)
         done = messages.EpochDone(
             trial=order.trial,
             attempt=order.attempt,
@@ -259,5 +257,5 @@ class SimulatedAttempt:
             batch_size=self.batch_size,
             training_images=images,
             validation_images=int(validated),
-            **dict(zip(SUMS, sums, strict=True)),
+            **dict(zip(events.CLOCKS, sums, strict=True)),
         )

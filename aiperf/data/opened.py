@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 from typing import Unpack
 
 from aiperf.data.batches import Batches, DataPass, RankBatches, Split
@@ -96,9 +95,7 @@ class OpenData:
     def __enter__(self) -> OpenData:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _training_pass(self, batch: int, epoch: int, seed: int, of_rank: RankBatches) -> DataPass:

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -52,40 +51,29 @@ def bytes_outside_a_step(graph: Graph, batch: int, bytes_per_element: int, ranks
     return weights + (weights if ranks > 1 else 0) + SNAPSHOTS * 2 * weights + following
 
 
-class DeviceMemory(Protocol):
-    """Interface of the memory of a device, as its allocator reports it."""
-
-    def release(self) -> None:
-        """Free the memory that the allocator has reserved and that is not in use."""
-
-    def begin(self) -> None:
-        """Begin a new measurement of `peak`: set it to the bytes that are reserved now."""
-
-    def peak(self) -> int:
-        """Return the maximum bytes reserved since the last call of `begin`."""
-
-    def hold(self, size: int) -> object:
-        """Allocate `size` bytes. They are freed with the returned object. Raise torch.OutOfMemoryError if they do not fit."""
-
-
 class CudaMemory:
+    """Memory of a device, as its allocator reports it."""
+
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     def release(self) -> None:
+        """Free the memory that the allocator has reserved and that is not in use."""
         torch.cuda.empty_cache()
 
     def begin(self) -> None:
+        """Begin a new measurement of `peak`."""
         torch.cuda.reset_peak_memory_stats(self._device)
 
     def peak(self) -> int:
         return torch.cuda.max_memory_reserved(self._device)
 
-    def hold(self, size: int) -> Tensor:
+    def hold(self, size: int) -> object:
+        """Allocate `size` bytes. They are freed with the returned object."""
         return torch.empty(size, dtype=torch.uint8, device=self._device)
 
 
-def peak_of(step: Callable[[], None], memory: DeviceMemory) -> int:
+def peak_of(step: Callable[[], None], memory: CudaMemory) -> int:
     """Return the maximum bytes of the second of two runs. The first run chooses the kernels."""
     step()
     memory.release()
@@ -94,7 +82,7 @@ def peak_of(step: Callable[[], None], memory: DeviceMemory) -> int:
     return memory.peak()
 
 
-def shortage(step: Callable[[], None], other_bytes: int, memory: DeviceMemory) -> str | None:
+def shortage(step: Callable[[], None], other_bytes: int, memory: CudaMemory) -> str | None:
     """None if a training step fits in addition to `other_bytes`, else ': ' and the device's text."""
     block: object = None
     try:

@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from aiperf.data.boxed import targets_of, uncut_rolls
 from aiperf.data.dataset_config import WeatherConf, WeatherSyntheticConf
 from aiperf.data.description import PrepareReport
 from aiperf.data.errors import DamagedData, DataError, MissingData, StaleIndex
-from aiperf.data.files.weather_files import BOX_ROWS, CHANNELS, RECORD, YearFile, read_record, written_year
+from aiperf.data.files.weather_files import BOX_ROWS, CHANNELS, RECORD, YearFile, read_record
 from aiperf.data.opening import open_data
 from aiperf.data.sets import weather_synthetic
 from aiperf.data.sets.weather import split
@@ -44,9 +43,7 @@ def prepared(conf: WeatherConf | WeatherSyntheticConf, pack: Path | None = None)
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files in the layout of the real set, with a record."""
     folder = tmp_path_factory.mktemp("published")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weather_synthetic, "written_year", partial(written_year, is_published_layout=True))
-        weather_synthetic.prepare(SMALL, folder, Console(quiet=True), None)
+    weather_synthetic.prepare(SMALL, folder, Console(quiet=True), None, is_published_layout=True)
     return folder
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aiperf.train.ranks.group import RankGroup
-from aiperf.train.ranks.host_ranks import Recipe
+from aiperf.train.ranks.protocol import Recipe
 from aiperf.train.ranks.remote_ranks import DistantHost, HostRankServer
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, encode

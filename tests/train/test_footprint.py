@@ -18,14 +18,14 @@ import aiperf.train.loop
 from aiperf.train.checkpoints import checkpoint
 from aiperf.train.checkpoints.checkpoint import Snapshot
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-from aiperf.train.memory_limits import SNAPSHOTS, bytes_outside_a_step, peak_of, shortage
+from aiperf.train.memory_limits import SNAPSHOTS, CudaMemory, bytes_outside_a_step, peak_of, shortage
 from morphism import cost, start
 from tests.builders.order import order, train
 
 WEIGHTS, WORKSPACE = 100, 400
 
 
-class Device:
+class Device(CudaMemory):
     """An accelerator whose first step tries algorithms, each with a workspace.
 
     Reserved memory stays reserved until released.

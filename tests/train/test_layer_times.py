@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aiperf.train.tracing.layer_times import OTHER, layer_times
+from aiperf.train.tracing.kernel_trace import OTHER
+from aiperf.train.tracing.layer_times import layer_times
 from morphism import start
 
 

@@ -266,10 +266,17 @@ def open_data(conf: WeatherSyntheticConf, cores: int | None) -> OpenData:
     )
 
 
-def prepare(conf: WeatherSyntheticConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
+def prepare(
+    conf: WeatherSyntheticConf,
+    pack: Path | None,
+    out: Console,
+    checksums: Path | None,
+    *,
+    is_published_layout: bool = False,
+) -> PrepareReport:
     """Write the generated images into the folder `pack` as files for `dataset=weather`. Without it nothing is written.
 
-    Their default split is that of this set.
+    Their default split is that of this set. `is_published_layout`: True: compressed chunks. False: one uncompressed piece.
     """
     if pack is None:
         return PrepareReport(describe(conf))
@@ -280,7 +287,7 @@ def prepare(conf: WeatherSyntheticConf, pack: Path | None, out: Console, checksu
         path, moments = pack / f"climo_{year}.h5", ChannelMoments()
         shape = YearShape(len(images), conf.height, conf.width)
         boxes = np.zeros((len(images), BOX_ROWS, 5), np.int32)
-        with written_year(path, shape) as writer:
+        with written_year(path, shape, is_published_layout=is_published_layout) as writer:
             for start in track(range(0, len(images), SLAB), path.name, console=out):
                 made = [generated(conf, image) for image in images[start : start + SLAB]]
                 boxes[start : start + len(made)] = np.stack([found for _, found in made])

@@ -19,7 +19,7 @@ from aiperf.errors import AiperfError
 from aiperf.journal.events import HelperLost
 from aiperf.journal.messages import Message
 from aiperf.system.recorder import Recorder, Recording
-from aiperf.train.ranks.host_ranks import Recipe
+from aiperf.train.ranks.protocol import Recipe
 from aiperf.train.ranks.remote_ranks import DistantHost, HostProperties, HostRankServer, StartChanges
 
 PLACE_SECONDS = 300.0

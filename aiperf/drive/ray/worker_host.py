@@ -92,7 +92,7 @@ def open_ranks(plan: WorkerPlan) -> Group:
     """Return the ranks (training processes) of a worker on all its hosts, not yet started."""
     from aiperf.drive.ray.rank_hosts import RankHosts
     from aiperf.train.ranks.group import RankGroup
-    from aiperf.train.ranks.host_ranks import Recipe
+    from aiperf.train.ranks.protocol import Recipe
 
     recipe = Recipe(plan.trainer, plan.dataset, plan.start_graph, plan.folder, plan.cores, plan.worker)
     others = {share: plan.recording(number) for number, share in enumerate(plan.others, 1)}

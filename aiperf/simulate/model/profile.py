@@ -109,15 +109,8 @@ def profile(journal: Iterable[events.AnyEvent]) -> Profile:
                 )
                 figures.work.append(current[event.trial])
             case events.BatchReduced():
-                current[event.trial] = replace(
-                    current[event.trial],
-                    batch=event.to_batch_size,
-                    training_images=0,
-                    steps_seconds=0.0,
-                    exchange_seconds=0.0,
-                    validation_images=0,
-                    validation_seconds=0.0,
-                )
+                own = current[event.trial]
+                current[event.trial] = WorkOfAttempt(own.proposal, own.generation, own.worker, event.to_batch_size)
                 figures.work.append(current[event.trial])
             case events.CeilingMeasured():
                 known = figures.ceilings.get(event.family, event.batch_size)

@@ -226,20 +226,15 @@ class SimulatedAttempt:
     def sums(self, now: float) -> messages.Advanced:
         """Return the progress message at the time `now` (seconds of the run's clock) within the current epoch."""
         pace, data, inside, rate = self.pace, self.dataset, now - self._epoch_began, self.worker.clock_rate
-        validation = validated = 0.0
-        checkpoint = 0.0
+        validation = validated = checkpoint = 0.0
+        steps, images = pace.steps, data.training_images
         if now >= self._epoch_ends:
-            steps, images = pace.steps, data.training_images
-            validated, validation, checkpoint = (
-                data.validation_images,
-                pace.validation_seconds,
-                pace.checkpoint_seconds,
-            )
+            validated, validation = data.validation_images, pace.validation_seconds
+            checkpoint = pace.checkpoint_seconds
         elif inside < pace.training_seconds:
             steps = int(inside / pace.step_seconds)
             images = min(data.training_images, steps * pace.images_per_step)
         else:
-            steps, images = pace.steps, data.training_images
             validation = min(pace.validation_seconds, inside - pace.training_seconds)
             validated = data.validation_images * validation / pace.validation_seconds
         seconds = (

@@ -24,8 +24,7 @@ from aiperf.journal.events import CeilingMeasured, TrialHeartbeat
 from aiperf.journal.messages import CheckpointGone, Crashed, Drop, Message, Sum, Train, TrialDone
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, Ready, seats
+from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, Ready, Recipe, seats
 from aiperf.train.ranks.remote_ranks import DistantHost
 from aiperf.train.ranks.started_group import Ranks, StartFailed
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts

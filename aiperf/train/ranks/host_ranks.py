@@ -16,7 +16,6 @@ from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any
 
-from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.hostcache import SHARING
 from aiperf.journal.messages import Message
 from aiperf.own_files import append_own, make_own_folder, remove_own_folder
@@ -27,9 +26,8 @@ from aiperf.system.network import interface_of
 from aiperf.train.collectives import StoreAt
 from aiperf.train.heartbeat import HeartbeatFile, Stage
 from aiperf.train.ranks.hang_watch import ProcessProgress
-from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, RankStatus, Ready, Setup
+from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, RankStatus, Ready, Recipe, Setup
 from aiperf.train.ranks.rendezvous import Directions, horovod_environment
-from aiperf.train.trainer_config import TrainerConf
 
 LAST_LINES = 3
 LONGEST_LINE = 300
@@ -45,7 +43,7 @@ class RankProcess:
 
     def __init__(self, setup: Setup, environment: dict[str, str], log: Path) -> None:
         """`environment`: added to the variables of this process. Raise OSError if the process cannot be started."""
-        self.rank = setup.rank
+        self.rank = setup.seat.rank
         self.pipe, theirs = Pipe()
         self._failed: FailureReport | None = None
         self._log = log
@@ -176,18 +174,6 @@ DEATH_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """Settings of a worker's ranks on a host, for every start and any number of ranks."""
-
-    conf: TrainerConf
-    dataset: DataSetConf
-    start_graph: str
-    run_folder: Path
-    cores: int
-    worker: int
-
-
-@dataclass(frozen=True, slots=True)
 class RankStart:
     """One start of a worker's ranks, as sent to one of its hosts: places of all ranks, and addresses to connect to."""
 
@@ -225,23 +211,9 @@ class HostRanks:
             self.processes.append(RankProcess(self._setup(seat), self._environment(seat), log))
 
     def _setup(self, seat: RankPlace) -> Setup:
-        recipe = self._recipe
-        cores = max(1, recipe.cores // seat.local_size)
-        return Setup(
-            conf=recipe.conf,
-            dataset=recipe.dataset,
-            start_graph=recipe.start_graph,
-            checkpoints=recipe.run_folder / "checkpoints",
-            ceilings=recipe.run_folder / "ceilings",
-            rank=seat.rank,
-            ranks=len(self._start.seats),
-            local_ranks=seat.local_size,
-            accelerator=seat.accelerator,
-            threads=recipe.conf.threads or cores,
-            cores=cores,
-            heartbeats=self.folder / "heartbeats",
-            meeting=self._start.directions.store or self.folder / "meeting",
-        )
+        cores = max(1, self._recipe.cores // seat.local_size)
+        meeting = self._start.directions.store or self.folder / "meeting"
+        return Setup(self._recipe, seat, len(self._start.seats), cores, self.folder / "heartbeats", meeting)
 
     def _environment(self, seat: RankPlace) -> dict[str, str]:
         at, address, interface = self._start.directions.horovod, self._start.address, self._interface
@@ -255,7 +227,7 @@ class HostRanks:
         if at is None:
             return chosen
         name, ranks = address or "localhost", len(self._start.seats)
-        return chosen | horovod_environment(seat, ranks, at.address, at.port, interface, name)
+        return chosen | horovod_environment(seat, ranks, *at, interface, name)
 
     def look(self, now: float) -> tuple[RankStatus, ...]:
         """Call it several times a second."""

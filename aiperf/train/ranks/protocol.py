@@ -53,25 +53,32 @@ def seats(devices: Sequence[Sequence[int | None]]) -> tuple[RankPlace, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """First message to a rank: its settings for the rest of its life."""
+class Recipe:
+    """Settings of a worker's ranks on a host, for every start and any number of ranks."""
 
     conf: TrainerConf
     dataset: DataSetConf
     start_graph: str
-    checkpoints: Path
-    ceilings: Path
-    """Folder in which the groups of the run share the largest batches that they measured."""
-    rank: int
+    run_folder: Path
+    cores: int
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """First message to a rank: its settings for the rest of its life."""
+
+    recipe: Recipe
+    seat: RankPlace
     ranks: int
-    local_ranks: int
-    accelerator: int | None
-    """Index of its CUDA device. None for the CPU."""
-    threads: int
     cores: int
     """Its share of its worker's cores."""
     heartbeats: Path
     meeting: MeetingPlace
+
+    @property
+    def threads(self) -> int:
+        return self.recipe.conf.threads or self.cores
 
 
 @dataclass(frozen=True, slots=True)

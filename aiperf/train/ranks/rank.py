@@ -51,7 +51,7 @@ def main() -> None:
     _die_with_parent()
     setup = pipe.recv()
     assert isinstance(setup, Setup), setup
-    os.nice(setup.conf.nice)
+    os.nice(setup.recipe.conf.nice)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends ranks in order
     try:
         _serve(setup, pipe)
@@ -66,8 +66,9 @@ def main() -> None:
 
 
 def _serve(setup: Setup, pipe: Connection) -> None:
-    liveness = RankHeartbeat(HeartbeatFile(setup.heartbeats, setup.ranks), setup.rank)
-    patience = setup.conf.start_seconds
+    recipe, seat, conf = setup.recipe, setup.seat, setup.recipe.conf
+    liveness = RankHeartbeat(HeartbeatFile(setup.heartbeats, setup.ranks), seat.rank)
+    patience = conf.start_seconds
     liveness.enter(Stage.IMPORT, patience)
 
     import torch
@@ -86,47 +87,46 @@ def _serve(setup: Setup, pipe: Connection) -> None:
 
     torch.set_num_threads(setup.threads)
     sys.setswitchinterval(SWITCH_SECONDS)
-    device = torch.device("cpu") if setup.accelerator is None else torch.device("cuda", setup.accelerator)
+    device = torch.device("cpu") if seat.accelerator is None else torch.device("cuda", seat.accelerator)
     if device.type == "cuda":
         _require_accelerated_torch(torch.__version__, torch.version.cuda, torch.version.hip)
         torch.cuda.set_device(device)
-        if setup.local_ranks > 1:
+        if seat.local_size > 1:
             # so that decoding threads and pinned memory are on the accelerator's NUMA node
             os.sched_setaffinity(0, near_processors(pci_address(device), os.sched_getaffinity(0), setup.cores))
-    if isinstance(setup.dataset, FilesConf) and setup.dataset.decoder == "gpu":
+    if isinstance(recipe.dataset, FilesConf) and recipe.dataset.decoder == "gpu":
         require_nvjpeg(device)
-    start = decode_architecture(setup.start_graph)
+    start = decode_architecture(recipe.start_graph)
     liveness.enter(Stage.DATA, patience)
-    data = open_data(setup.dataset, cores=setup.cores)
+    data = open_data(recipe.dataset, cores=setup.cores)
     liveness.enter(Stage.JOIN, patience)
     liveness.meet()
-    fp16 = setup.conf.fp16_compression
-    is_traced = setup.conf.profile_steps > 0
-    joining = Joining(setup.rank, setup.ranks, setup.meeting, device, fp16, liveness.meet, is_traced)
-    collective = join(setup.conf.collective, joining)
+    fp16, is_traced = conf.fp16_compression, conf.profile_steps > 0
+    joining = Joining(seat.rank, setup.ranks, setup.meeting, device, fp16, liveness.meet, is_traced)
+    collective = join(conf.collective, joining)
     liveness.enter(Stage.WARM_UP, patience)
-    is_first = setup.rank == 0
-    folder, keep = CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds
+    is_first = seat.rank == 0
+    folder, keep = CheckpointFolder(recipe.run_folder / "checkpoints"), conf.keep_checkpoints_seconds
     writer = Writer(folder, keep, liveness.device_wait) if is_first else None
-    context = RankContext.make(setup.conf, data, start, device, collective, writer, liveness, setup.local_ranks)
+    context = RankContext.make(conf, data, start, device, collective, writer, liveness, seat.local_size)
     _warm_up(context)
 
     def measure() -> int:
         liveness.enter(Stage.CEILING, patience)
         assert isinstance(start, Graph)
         with liveness.device_wait():
-            return largest_batch(start, device, context.precision, setup.conf, context.memory_bytes, setup.ranks)
+            return largest_batch(start, device, context.precision, conf, context.memory_bytes, setup.ranks)
 
     liveness.enter(Stage.QUEUE if is_first else Stage.JOIN, inf if is_first else patience)
     # while one rank measures, the others wait: they share the host's memory and, on CPUs, its cores
     is_measured = is_first and isinstance(start, Graph)
-    largest = shared_ceiling(setup.ceilings, _kind(setup, context), measure) if is_measured else 0
+    largest = shared_ceiling(recipe.run_folder / "ceilings", _kind(setup, context), measure) if is_measured else 0
     collective.total([0.0])
     liveness.enter(Stage.PEAK, patience)
     # together, as they will train: one core alone is faster than each of them
     is_cpu = device.type == "cpu"
     peak = _measured_peak(context, setup.threads) if is_cpu else None
-    bandwidth = _measured_bandwidth(context, setup.threads, setup.local_ranks) if is_cpu else None
+    bandwidth = _measured_bandwidth(context, setup.threads, seat.local_size) if is_cpu else None
     bus = _measured_bus(context) if setup.ranks > 1 else None
     pipe.send(
         Ready(
@@ -206,7 +206,7 @@ def _kind(setup: Setup, context: RankContext) -> CeilingKey:
     if context.device.type == "cuda":
         memory = f"{torch.cuda.get_device_properties(context.device).total_memory} bytes"
     else:  # free memory varies
-        memory = f"the host's, between {setup.local_ranks}"
+        memory = f"the host's, between {setup.seat.local_size}"
     return CeilingKey(host_name(), _name_of(context.device), memory, context.start.fingerprint, context.precision.name)
 
 

@@ -20,8 +20,8 @@ from aiperf.files import host_name
 from aiperf.journal.messages import Message
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.heartbeat import HeartbeatFile
-from aiperf.train.ranks.host_ranks import DEATH_SECONDS, HostRanks, RankStart, Recipe
-from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankStatus, Ready
+from aiperf.train.ranks.host_ranks import DEATH_SECONDS, HostRanks, RankStart
+from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankStatus, Ready, Recipe
 
 ABANDONED_SECONDS = 30.0
 """Ranks are ended after this many seconds without a call. Above the leading host's limit for an answer

@@ -125,17 +125,11 @@ def _pass_on(one: socket.socket, other: socket.socket) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class HostAddress:
-    address: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
 class Directions:
     """Addresses of the meeting point (Horovod's and torch's servers), as the ranks of one host reach them."""
 
-    horovod: HostAddress | None
-    """Horovod's rendezvous. None if Horovod cannot be the collective."""
+    horovod: tuple[str, int] | None
+    """Address and port of Horovod's rendezvous. None if Horovod cannot be the collective."""
     store: StoreAt | None
     """torch's store. None if all ranks are on one host and meet in a file."""
 
@@ -166,7 +160,7 @@ class OpenRendezvous:
             raise
 
     def directions(self, host: int) -> Directions:
-        horovod = None if self._horovod is None else HostAddress(self._leader, self._horovod.port)
+        horovod = None if self._horovod is None else (self._leader, self._horovod.port)
         if self._listening is None or self._relay is None:
             return Directions(horovod, None)
         own = StoreAt(LOOPBACK, self._listening.getsockname()[1], self._listening.fileno())

@@ -13,8 +13,8 @@ from aiperf.journal.messages import Message
 from aiperf.train.heartbeat import Stage
 from aiperf.train.ranks import host_ranks
 from aiperf.train.ranks.hang_watch import Watch
-from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
-from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, RankStatus, Ready
+from aiperf.train.ranks.host_ranks import HostRanks, RankStart
+from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, RankStatus, Ready, Recipe
 from aiperf.train.ranks.remote_ranks import FRESH_SECONDS, DistantHost
 from aiperf.train.ranks.rendezvous import OpenRendezvous
 

@@ -20,7 +20,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.train.heartbeat import DOING, ON_DEVICE, OPEN_ENDED, HeartbeatFile, RankHeartbeat, Stage
 from aiperf.train.ranks.hang_watch import ProcessProgress, Watch
 from aiperf.train.ranks.host_ranks import ALLOCATOR, RankProcess
-from aiperf.train.ranks.protocol import FailureReport, RankStatus, Setup
+from aiperf.train.ranks.protocol import FailureReport, RankStatus, Recipe, Setup, seats
 from aiperf.train.ranks.started_group import culprit, failure, is_clear
 from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf
 from tests.builders.rendezvous import on_one_host
@@ -201,21 +201,8 @@ def bystander(rank: int, folder: Path) -> RankProcess:
     heartbeats = folder / "heartbeats"
     if not heartbeats.exists():
         HeartbeatFile(heartbeats, 2, create=True)
-    setup = Setup(
-        conf=TrainerConf(),
-        dataset=SyntheticConf(),
-        start_graph="{}",
-        checkpoints=folder,
-        ceilings=folder,
-        rank=rank,
-        ranks=2,
-        local_ranks=2,
-        accelerator=None,
-        threads=1,
-        cores=1,
-        heartbeats=heartbeats,
-        meeting=folder / "meeting",
-    )
+    recipe = Recipe(TrainerConf(), SyntheticConf(), "{}", folder, 2, 0)
+    setup = Setup(recipe, seats([[None, None]])[rank], 2, 1, heartbeats, folder / "meeting")
     return RankProcess(setup, {}, folder / f"rank-{rank}.log")
 
 

@@ -16,8 +16,7 @@ import pytest
 from aiperf.data.hostcache import SHARING
 from aiperf.scratch import MARK
 from aiperf.train.ranks import rendezvous
-from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.protocol import seats
+from aiperf.train.ranks.protocol import Recipe, seats
 from aiperf.train.ranks.started_group import Ranks
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode
@@ -76,7 +75,8 @@ def test_a_server_is_opened_only_for_horovod(
 _MAKE_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
+from aiperf.train.ranks.host_ranks import HostRanks, RankStart
+from aiperf.train.ranks.protocol import Recipe
 from aiperf.train.ranks.protocol import seats
 from aiperf.train.ranks.rendezvous import Directions
 from aiperf.train.trainer_config import TrainerConf

@@ -20,8 +20,7 @@ from aiperf.journal.messages import Crashed, Message, TrialDone
 from aiperf.system.network import interface_of
 from aiperf.train.collectives.horovod_collective import missing as horovod_missing
 from aiperf.train.ranks import remote_ranks
-from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.protocol import seats
+from aiperf.train.ranks.protocol import Recipe, seats
 from aiperf.train.ranks.remote_ranks import HostRankServer
 from aiperf.train.ranks.rendezvous import Relay
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts

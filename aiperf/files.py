@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import socket
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, AnyStr
+from typing import IO, Any, AnyStr
 
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -25,7 +26,7 @@ _ESCAPE = re.compile(r"\\\\|\\x[89a-f][0-9a-f]")
 LONGEST_SHOWN = 120
 """Characters of a path that is printed in full."""
 
-NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 """Errors of flock(2) on a file system without locks."""
 
 _NO_ROOM = "free space there, or name another folder (runs=FOLDER, --out DIR)"
@@ -105,6 +106,20 @@ def bounded_lines(file: IO[AnyStr], longest: int) -> Iterator[AnyStr]:
     """Yield the lines of an open file with their line ends, from its current position on."""
     empty: AnyStr = file.read(0)
     return iter(partial(file.readline, longest), empty)
+
+
+def lock(file: IO[Any], *, waits: bool = False) -> bool:
+    """Lock an open file for this process alone. False on a file system without locks.
+
+    Raise BlockingIOError if another process holds the lock and `waits` is False.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return False
+    return True
 
 
 def given_path(text: str) -> Path:

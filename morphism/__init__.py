@@ -41,6 +41,6 @@ from morphism.ops import (
     Relu,
     Softmax,
 )
-from morphism.shapes import Map, Shape, Vector
+from morphism.shapes import Map, Shape, Vector, channels_of
 from morphism.sites import unreached, useful_kernels
 from morphism.starts import STARTS, UnknownStart, start

@@ -18,7 +18,7 @@ from morphism.cost import Cost, LayerCost, cost, held, layer_cost, layer_costs, 
 from morphism.graph import Graph
 from morphism.morphs import Deepen, Kernel, Morph, Skip, Widen
 from morphism.ops import Add, BatchNormalisation, Convolution, Dense, Dropout, MaxPooling, Relu
-from morphism.shapes import Map, Shape
+from morphism.shapes import Map, channels_of
 from morphism.sites import (
     deepen_sites,
     is_useful_depth,
@@ -314,7 +314,7 @@ def _growth(graph: Graph, found: Axes, number: int, axis: Axis) -> _Growth:
         mixes = isinstance(op, Dense) or (isinstance(op, Convolution) and op.groups == 1)
         entering = segments[node.inputs[0]].count(number) if mixes else 0
         if mixes:
-            before, after = _channels(graph.shapes[node.inputs[0]]), _channels(shape)
+            before, after = channels_of(graph.shapes[node.inputs[0]]), channels_of(shape)
             slope = entering * after + leaving * before
             # cost of one pair of an input channel and an output channel
             pair_flops = layer.forward_flops // (before * after)
@@ -324,11 +324,11 @@ def _growth(graph: Graph, found: Axes, number: int, axis: Axis) -> _Growth:
             parameters += pair_parameters * slope
             parameters_squared += pair_parameters * entering * leaving
         else:
-            channels = _channels(shape)
+            channels = channels_of(shape)
             flops += layer.forward_flops // channels * leaving
             parameters += layer.parameters // channels * leaving
         if leaving:
-            slope = shape.elements // _channels(shape) * leaving
+            slope = shape.elements // channels_of(shape) * leaving
             outputs.append((shape.elements, slope))
             held_slope += slope * (is_held[index] + isinstance(op, Dropout))
             index_slope += slope * isinstance(op, MaxPooling)
@@ -341,10 +341,6 @@ def _growth(graph: Graph, found: Axes, number: int, axis: Axis) -> _Growth:
         largest,
         outputs,
     )
-
-
-def _channels(shape: Shape) -> int:
-    return shape.channels if isinstance(shape, Map) else shape.features
 
 
 _CHANGES: Final[Mapping[type[Morph], Callable[[Graph], Iterator[tuple[Morph, CostChange]]]]] = {

@@ -19,12 +19,17 @@ class IllegalGraph(ValueError):
     """Error for a network that breaks a rule. The message names the node, the rule and the fix."""
 
 
-def _whole(op: object, field: str, value: object, least: int, most: int) -> None:
-    # `type() is int`: isinstance accepts a bool as int
-    if type(value) is not int or not least <= value <= most:
-        raise IllegalGraph(
-            f"{type(op).__name__}: {field} must be an integer from {least} to {most}. This one is {value!r}: change it"
-        )
+def _check(op: object, **ranges: tuple[int, int]) -> None:
+    for field, (least, most) in ranges.items():
+        value = getattr(op, field)
+        # `type() is int`: isinstance accepts a bool as int
+        if type(value) is not int or not least <= value <= most:
+            raise IllegalGraph(
+                f"{type(op).__name__}: {field} must be an integer from {least} to {most}. This one is {value!r}: change it"
+            )
+
+
+_CHANNELS, _SIDE, _KERNEL = (1, LARGEST_CHANNELS), (1, LARGEST_MAP), (1, LARGEST_KERNEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +41,7 @@ class Input:
     width: int
 
     def __post_init__(self) -> None:
-        _whole(self, "channels", self.channels, 1, LARGEST_CHANNELS)
-        _whole(self, "height", self.height, 1, LARGEST_MAP)
-        _whole(self, "width", self.width, 1, LARGEST_MAP)
+        _check(self, channels=_CHANNELS, height=_SIDE, width=_SIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,8 @@ class Convolution:
     groups: int = 1
 
     def __post_init__(self) -> None:
-        _whole(self, "out_channels", self.out_channels, 1, LARGEST_CHANNELS)
-        _whole(self, "kernel", self.kernel, 1, LARGEST_KERNEL)
-        _whole(self, "stride", self.stride, 1, LARGEST_KERNEL)
-        _whole(self, "padding", self.padding, 0, LARGEST_KERNEL)
-        _whole(self, "groups", self.groups, 1, LARGEST_CHANNELS)
+        padding = (0, LARGEST_KERNEL)
+        _check(self, out_channels=_CHANNELS, kernel=_KERNEL, stride=_KERNEL, padding=padding, groups=_CHANNELS)
         if self.out_channels % self.groups:
             raise IllegalGraph(
                 f"Convolution: groups must divide out_channels, but {self.groups} does not divide {self.out_channels}. "
@@ -85,10 +85,9 @@ class Concat:
 
 
 def _window(op: "MaxPooling | AveragePooling") -> None:
-    _whole(op, "kernel", op.kernel, 1, LARGEST_KERNEL)
-    _whole(op, "stride", op.stride, 1, LARGEST_KERNEL)
+    _check(op, kernel=_KERNEL, stride=_KERNEL)
     # with more padding than half the window, some windows would contain only padding
-    _whole(op, "padding", op.padding, 0, op.kernel // 2)
+    _check(op, padding=(0, op.kernel // 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ class Dense:
     out_features: int
 
     def __post_init__(self) -> None:
-        _whole(self, "out_features", self.out_features, 1, LARGEST_CHANNELS)
+        _check(self, out_features=_CHANNELS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,10 @@ class Vector:
 Shape: TypeAlias = Map | Vector
 
 
+def channels_of(shape: Shape) -> int:
+    return shape.channels if isinstance(shape, Map) else shape.features
+
+
 def output_shape(op: ops.Op, inputs: tuple[Shape, ...]) -> Shape:
     """Return the output shape of the operation `op`, for one image. `inputs`: output shapes of its input nodes, in order.
 

@@ -7,7 +7,6 @@ NAME.cls (the class's number as text), in WebDataset's format.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import os
@@ -36,7 +35,7 @@ from aiperf.data.files import index
 from aiperf.data.files.samples import Samples, index_shards
 from aiperf.data.survey import index_path, listing, module_of, root_of
 from aiperf.data.visiting_order import shuffled
-from aiperf.files import NO_LOCKS, name_of, name_text, require_file
+from aiperf.files import lock, name_of, name_text, require_file
 from aiperf.system.control_groups import usable_processors
 
 # Enough that no thread waits, few enough that Ctrl-C takes effect at once.
@@ -198,14 +197,11 @@ def opened(path: Path) -> Iterator[Checksums]:
 
 def _require_alone(file: IO[bytes], path: Path) -> None:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(file)
     except BlockingIOError as error:
         raise DataError(
             f"only one `prepare` may write {str(path)!r} at a time, and another one is running: wait until it has ended"
         ) from error
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
 
 
 def _known(file: IO[bytes], path: Path) -> dict[str, FileCheck]:

@@ -7,7 +7,6 @@ killed while writing) is dropped with a warning. Other damage is refused with th
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import shlex
@@ -31,7 +30,7 @@ from aiperf.errors import (
     NoSuchRun,
     NotAJournal,
 )
-from aiperf.files import NO_LOCKS, bounded_lines, shown, what_is_wrong_with
+from aiperf.files import bounded_lines, lock, shown, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, AnyEvent, EpochFinished, Interval, Progress, RunResumed, RunStarted
 from aiperf.journal.legality import check_ranges, check_ranges_of_line
 from aiperf.journal.sealed_log import (
@@ -426,19 +425,16 @@ _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPN
 def locked(file: IO[bytes], path: Path) -> bool:
     """Lock an open file until it is closed. False without locks. Raise JournalInUse, or JournalNotLocked if it failed."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return lock(file)
+    except BlockingIOError as error:
+        raise JournalInUse(
+            f"a journal has one driver. Another driver is writing '{path}': end that run first"
+        ) from error
     except OSError as error:
-        if error.errno in NO_LOCKS:
-            return False
-        if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
-            raise JournalInUse(
-                f"a journal has one driver. Another driver is writing '{path}': end that run first"
-            ) from error
         raise JournalNotLocked(
             f"the journal must be locked against a second driver. '{path}' could not be locked ({error.strerror}). "
             "Fix that, or use a folder on another file system: runs=FOLDER"
         ) from error
-    return True
 
 
 def keep(path: Path, content: bytes) -> Path:

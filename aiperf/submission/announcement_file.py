@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import IO
 
 from aiperf.atomic_files import sync_folder
 from aiperf.errors import AnnouncementsNotWritten, NotAsAnnounced
-from aiperf.files import read_bounded, require_file
+from aiperf.files import lock, read_bounded, require_file
 from aiperf.journal.journal import keep
 from aiperf.submission.announcements import Announcements, AnyEntry, SignedEntry, content_of, line_of, parse
 from aiperf.submission.signatures import sign
@@ -127,17 +126,18 @@ def _opened(path: Path) -> IO[bytes]:
 def _lock(file: IO[bytes], path: Path, deadline: float) -> None:
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN):
-                raise AnnouncementsNotWritten(
-                    f"a lock keeps two announcements apart. '{path}' could not be locked ({error.strerror}). Keep the log "
-                    "on a file system with locks"
-                ) from error
+            if lock(file):
+                return
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        except BlockingIOError as error:
             if time.monotonic() > deadline:
                 raise AnnouncementsNotWritten(
                     f"one announcement is written at a time. '{path}' has been locked by another process for "
                     f"{LOCK_SECONDS:.0f} s. End that process (fuser {path}), then announce again"
                 ) from error
             time.sleep(_LOOK_SECONDS)
+        except OSError as error:
+            raise AnnouncementsNotWritten(
+                f"a lock keeps two announcements apart. '{path}' could not be locked ({error.strerror}). Keep the log "
+                "on a file system with locks"
+            ) from error

@@ -20,40 +20,31 @@ import numpy as np
 
 
 class Stage(IntEnum):
-    """Current activity of a rank. `DOING` has the text of each for reports."""
+    """Current activity of a rank, with its text for reports."""
 
-    IDLE = 0
-    STEPS = 1
-    IMPORT = 2
-    DATA = 3
-    JOIN = 4
-    WARM_UP = 5
-    CEILING = 6
-    PEAK = 7
-    BUILD = 8
-    LAUNCH = 9
-    WEIGHTS = 10
-    INPUT = 11
-    CHECKPOINT = 12
-    QUEUE = 13
+    doing: str
+
+    def __new__(cls, number: int, doing: str = "") -> Stage:
+        stage = int.__new__(cls, number)
+        stage._value_, stage.doing = number, doing
+        return stage
+
+    IDLE = 0, "waits for an order"
+    STEPS = 1, "trains"
+    IMPORT = 2, "imports its libraries"
+    DATA = 3, "opens the data set"
+    JOIN = 4, "joins the other ranks"
+    WARM_UP = 5, "loads kernels"
+    CEILING = 6, "finds the largest batch"
+    PEAK = 7, "measures its fastest matrix product and its memory bandwidth"
+    BUILD = 8, "builds the network"
+    LAUNCH = 9, "rehearses or compiles the network"
+    WEIGHTS = 10, "takes up weights"
+    INPUT = 11, "waits for images"
+    CHECKPOINT = 12, "waits for a checkpoint to be written"
+    QUEUE = 13, "waits for another worker of this host to find the largest batch"
 
 
-DOING = {
-    Stage.IDLE: "waits for an order",
-    Stage.STEPS: "trains",
-    Stage.IMPORT: "imports its libraries",
-    Stage.DATA: "opens the data set",
-    Stage.JOIN: "joins the other ranks",
-    Stage.WARM_UP: "loads kernels",
-    Stage.CEILING: "finds the largest batch",
-    Stage.PEAK: "measures its fastest matrix product and its memory bandwidth",
-    Stage.BUILD: "builds the network",
-    Stage.LAUNCH: "rehearses or compiles the network",
-    Stage.WEIGHTS: "takes up weights",
-    Stage.INPUT: "waits for images",
-    Stage.CHECKPOINT: "waits for a checkpoint to be written",
-    Stage.QUEUE: "waits for another worker of this host to find the largest batch",
-}
 STORAGE = frozenset({Stage.IMPORT, Stage.DATA, Stage.WEIGHTS, Stage.INPUT, Stage.CHECKPOINT})
 """In these stages a rank that makes no progress is waiting for a file system."""
 ON_DEVICE = frozenset({Stage.WARM_UP, Stage.CEILING, Stage.PEAK, Stage.BUILD, Stage.LAUNCH, Stage.WEIGHTS})

@@ -89,20 +89,19 @@ class _Attempt:
         self._is_prepared_reported = False
         self._rate = 0.0
         self._counted = (0, 0)
+        self._who: dict[str, Any] = {"trial": order.trial, "attempt": order.attempt}
         """Training and validation images of all ranks that were accounted for."""
 
     def run(self) -> AttemptMessages:
-        order = self._order
-        who: dict[str, Any] = {"trial": order.trial, "attempt": order.attempt}
         while True:
             try:
                 yield from self._from_here()
                 return
             except CheckpointMissing as error:
-                yield CheckpointGone(**who, missing=error.trial, reason=str(error))
+                yield CheckpointGone(**self._who, missing=error.trial, reason=str(error))
                 return
             except ModeUnavailable as error:
-                yield Crashed(**who, reason=str(error), retry=False, cause="network")
+                yield Crashed(**self._who, reason=str(error), retry=False, cause="network")
                 return
             except Exception as error:
                 if not isinstance(error, DoesNotFit) and not is_out_of_memory(error):
@@ -113,12 +112,12 @@ class _Attempt:
             reduced = smaller(self._batch)
             message = None
             if reduced is not None:
-                message = BatchReduced(**who, from_batch_size=self._batch, to_batch_size=reduced)
+                message = BatchReduced(**self._who, from_batch_size=self._batch, to_batch_size=reduced)
             if not agreed:
                 raise RankOutOfMemory(self._batch, said, message)
             if message is None:
                 reason = f"out of memory even at batch {self._batch}{said}"
-                yield Crashed(**who, reason=reason, retry=False, cause="memory")
+                yield Crashed(**self._who, reason=reason, retry=False, cause="memory")
                 return
             if self._context.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -141,11 +140,11 @@ class _Attempt:
             yield from self._one_epoch(ready)
             if not math.isfinite(self._losses[-1]):
                 reason = f"diverged: the loss of epoch {self._epoch} is not finite"
-                yield Crashed(trial=order.trial, attempt=order.attempt, reason=reason, retry=False, cause="divergence")
+                yield Crashed(**self._who, reason=reason, retry=False, cause="divergence")
                 return
             if self._is_over():
                 reason = "epochs" if self._epoch >= order.last_epoch else "early stop"
-                yield TrialDone(trial=order.trial, attempt=order.attempt, reason=reason)
+                yield TrialDone(**self._who, reason=reason)
                 return
             self._epoch += 1
 
@@ -194,8 +193,7 @@ class _Attempt:
         if self._is_over() and context.writer is not None:
             context.writer.finish(order.trial)
         done = EpochDone(
-            trial=order.trial,
-            attempt=order.attempt,
+            **self._who,
             epoch=advanced.epoch,
             advanced=advanced,
             accuracy=quality.value,

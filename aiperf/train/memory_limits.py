@@ -7,7 +7,6 @@ the result in a file, which survives restarts.
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 
 from aiperf.atomic_files import replace_file
 from aiperf.errors import BadConfiguration
-from aiperf.files import NO_LOCKS
+from aiperf.files import lock
 from aiperf.own_files import RUN, append_own, make_own_folder, read_own
 from aiperf.system.control_groups import available_bytes
 from aiperf.train.batch_sizes import largest, nothing_fits
@@ -228,12 +227,8 @@ def shared_ceiling(folder: Path, kind: CeilingKey, measure: Callable[[], int]) -
     make_own_folder(folder)
     name = blake2b("\n".join(asdict(kind).values()).encode(), digest_size=8).hexdigest()
     file = folder / f"{name}.json"
-    with append_own(folder / f"{name}.lock") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
+    with append_own(folder / f"{name}.lock") as one_at_a_time:
+        lock(one_at_a_time, waits=True)
         if file.exists():
             return int(json.loads(read_own(file, RUN))["batch_size"])
         measured = measure()

@@ -22,11 +22,10 @@ from morphism import (
     Gather,
     Graph,
     Identity,
-    Map,
     RandomTensor,
-    Vector,
     WeightPlan,
     ZeroTensor,
+    channels_of,
     ops,
 )
 
@@ -93,16 +92,16 @@ class _UnsetDense(nn.Linear):
 
 def _layer(graph: Graph, index: int) -> nn.Module | None:
     node = graph.nodes[index]
+    channels = channels_of(graph.shapes[node.inputs[0]]) if node.inputs else 0
     match node.op:
         case ops.Convolution(out_channels, kernel, stride, padding, groups):
-            channels = _channels(graph, index)
             return _UnsetConvolution(channels, out_channels, kernel, stride, padding, groups=groups, bias=False)
         case ops.BatchNormalisation():
             return nn.BatchNorm2d(
-                _channels(graph, index), eps=ops.BATCH_NORMALISATION_EPSILON, momentum=ops.BATCH_NORMALISATION_MOMENTUM
+                channels, eps=ops.BATCH_NORMALISATION_EPSILON, momentum=ops.BATCH_NORMALISATION_MOMENTUM
             )
         case ops.Dense(out_features):
-            return _UnsetDense(_channels(graph, index), out_features)
+            return _UnsetDense(channels, out_features)
         case (
             ops.Input()
             | ops.Relu()
@@ -117,14 +116,6 @@ def _layer(graph: Graph, index: int) -> nn.Module | None:
             return None
         case _:
             assert_never(node.op)
-
-
-def _channels(graph: Graph, index: int) -> int:
-    match graph.shapes[graph.nodes[index].inputs[0]]:
-        case Map(channels):
-            return channels
-        case Vector(features):
-            return features
 
 
 def _context(parent: nn.Module, path: list[str], layer: nn.Module) -> None:

@@ -39,9 +39,11 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     configuration.configuration,
 )
 """Sections in the order of the page."""
+_OF_CLASSIFICATION = (score.error, search.operations_and_accuracy, search.tree, search.architecture)
 
 
 def sections(report: Report) -> tuple[Section, ...]:
     """Draw and return all sections of the page that have content, in their order."""
-    made = (section(report) for section in SECTIONS)
+    is_classified = report.run.metric == "top1"
+    made = (section(report) for section in SECTIONS if is_classified or section not in _OF_CLASSIFICATION)
     return tuple(section for section in made if section is not None)

@@ -16,10 +16,8 @@ def score(report: Report) -> Section:
     return Section("score", "Score over time", (score_over_time(report), result(report)), "Score")
 
 
-def error(report: Report) -> Section | None:
+def error(report: Report) -> Section:
     """Return the section with the validation error over time. None if the quality is no accuracy."""
-    if report.run.metric != "top1":
-        return None
     return Section("error", "Error over time", (error_over_time(report),), "Error")
 
 

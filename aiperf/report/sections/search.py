@@ -18,25 +18,19 @@ MOST_TRIALS = 200
 """Number of trials in the page's table, best first. report.json has all of them."""
 
 
-def operations_and_accuracy(report: Report) -> Section | None:
+def operations_and_accuracy(report: Report) -> Section:
     """Return the section on accuracy against operations, with the Pareto front. None for object detection (no search)."""
-    if report.run.metric != "top1":
-        return None
     parts = (accuracy_against_operations(report), front(report))
     return Section("operations", "Accuracy against operations", parts, "Operations")
 
 
-def tree(report: Report) -> Section | None:
+def tree(report: Report) -> Section:
     """Return the section with the tree of networks. None for object detection, because its network is not searched."""
-    if report.run.metric != "top1":
-        return None
     return Section("tree", "Tree of architectures", (tree_of_architectures(report),), "Tree")
 
 
-def architecture(report: Report) -> Section | None:
+def architecture(report: Report) -> Section:
     """Return the section on the best network, with its changes since the starting network. None for object detection."""
-    if report.run.metric != "top1":
-        return None
     picture, best = best_drawn(report), report.architecture
     if best is None or picture.svg is None:
         return Section("architecture", "Best architecture", (picture,))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Any
 
 from aiperf.data.description import DataSet
 from aiperf.journal import events, messages
@@ -72,6 +73,7 @@ class SimulatedAttempt:
     due: float = field(init=False)
     """Time of the next call of `step`. Infinite after the end of the attempt."""
     pace: TrialTiming = field(init=False)
+    _who: dict[str, Any] = field(init=False)
     epoch: int = 0
     """Current epoch. 0 while the network is being built."""
     _epoch_began: float = 0.0
@@ -83,6 +85,7 @@ class SimulatedAttempt:
 
     def __post_init__(self) -> None:
         self.pace = self.pace_of(self.batch_size)
+        self._who = {"trial": self.order.trial, "attempt": self.order.attempt}
         self._prepare(self.began)
 
     @property
@@ -123,21 +126,14 @@ class SimulatedAttempt:
 
     def _run_out_of_memory(self) -> events.BatchReduced | messages.Crashed:
         """Continue with the next smaller batch, or end the attempt if there is none."""
-        order, before = self.order, self.batch_size
+        before = self.batch_size
         reduced = smaller(before)
         if reduced is None:
             self.due = math.inf
-            return messages.Crashed(
-                trial=order.trial,
-                attempt=order.attempt,
-                reason=f"out of memory even at batch {before}",
-                retry=False,
-                cause="memory",
-            )
+            reason = f"out of memory even at batch {before}"
+            return messages.Crashed(**self._who, reason=reason, retry=False, cause="memory")
         self.batch_size, self.pace = reduced, self.pace_of(reduced)
-        return events.BatchReduced(
-            trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=reduced
-        )
+        return events.BatchReduced(**self._who, from_batch_size=before, to_batch_size=reduced)
 
     def _go_on(self, epoch: int, now: float) -> list[messages.Message]:
         """Begin the next epoch, or end the attempt. A resumed trial may have no epoch left."""
@@ -149,7 +145,7 @@ class SimulatedAttempt:
             reason = "early stop"
         if reason is not None:
             self.due = math.inf
-            return [messages.TrialDone(trial=order.trial, attempt=order.attempt, reason=reason)]
+            return [messages.TrialDone(**self._who, reason=reason)]
         self._begin_epoch(epoch, now)
         return []
 
@@ -179,15 +175,10 @@ class SimulatedAttempt:
         order, fate = self.order, self.fate
         if fate.crashes_in == self.epoch - order.first_epoch:
             self.due = math.inf
-            return [
-                messages.Crashed(
-                    trial=order.trial,
-                    attempt=order.attempt,
-                    reason="an invented crash" if fate.crash_can_be_retried else "an invented divergence",
-                    retry=fate.crash_can_be_retried,
-                    cause="machine" if fate.crash_can_be_retried else "divergence",
-                )
-            ]
+            if fate.crash_can_be_retried:
+                return [messages.Crashed(**self._who, reason="an invented crash", retry=True)]
+            reason = "an invented divergence"
+            return [messages.Crashed(**self._who, reason=reason, retry=False, cause="divergence")]
         fate.out_of_memory_in = None
         self._sums_before = attrgetter(*events.CLOCKS)(self.sums(now))
         word = self._run_out_of_memory()
@@ -204,8 +195,7 @@ class SimulatedAttempt:
         sums = self.sums(now)
         self._sums_before = attrgetter(*events.CLOCKS)(sums)
         done = messages.EpochDone(
-            trial=order.trial,
-            attempt=order.attempt,
+            **self._who,
             epoch=epoch,
             advanced=sums,
             accuracy=1 - curve.error(epoch),
@@ -216,11 +206,7 @@ class SimulatedAttempt:
         )
         unsaved: list[messages.Message] = []
         if self.fate.has_no_disk:
-            unsaved = [
-                events.CheckpointNotWritten(
-                    trial=order.trial, attempt=order.attempt, epoch=epoch, reason="an invented full disk"
-                )
-            ]
+            unsaved = [events.CheckpointNotWritten(**self._who, epoch=epoch, reason="an invented full disk")]
         return [done, *unsaved, *self._go_on(epoch + 1, now)]
 
     def sums(self, now: float) -> messages.Advanced:
@@ -246,11 +232,9 @@ class SimulatedAttempt:
         )
         sums = (before + own * rate for before, own in zip(self._sums_before, seconds, strict=True))
         return messages.Advanced(
-            trial=self.order.trial,
-            attempt=self.order.attempt,
             epoch=self.epoch,
             batch_size=self.batch_size,
             training_images=images,
             validation_images=int(validated),
-            **dict(zip(events.CLOCKS, sums, strict=True)),
+            **(self._who | dict(zip(events.CLOCKS, sums, strict=True))),
         )

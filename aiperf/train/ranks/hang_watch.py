@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import inf
 
 from aiperf.system import processes
-from aiperf.train.heartbeat import DOING, ON_DEVICE, OPEN_ENDED, STORAGE, HeartbeatFile, Stage
+from aiperf.train.heartbeat import ON_DEVICE, OPEN_ENDED, STORAGE, HeartbeatFile, Stage
 from aiperf.train.ranks.protocol import RankStatus
 
 _BRIEF_SECONDS = 2.0
@@ -121,7 +121,7 @@ class Watch:
         rank = min(at_work, key=lambda each: (meetings[each], stages[each][1]))
         stage, since = stages[rank]
         storage = "waits for storage: it " if stage in STORAGE else ""
-        return rank, f"{storage}{DOING[stage]} since {now - since:.0f} s"
+        return rank, f"{storage}{stage.doing} since {now - since:.0f} s"
 
     def _waits_too_long(self, rank: int, now: float) -> bool:
         since, longest = self._heartbeats.device_wait(rank)
@@ -146,4 +146,4 @@ class Watch:
         stage, since = self._heartbeats.stages()[rank]
         if stage is Stage.STEPS or stage is Stage.IDLE:
             return f"at step {self._heartbeats.steps()[rank]}"
-        return f"it {DOING[stage]} since {now - since:.0f} s"
+        return f"it {stage.doing} since {now - since:.0f} s"

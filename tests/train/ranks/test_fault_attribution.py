@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.errors import BadConfiguration
-from aiperf.train.heartbeat import DOING, ON_DEVICE, OPEN_ENDED, HeartbeatFile, RankHeartbeat, Stage
+from aiperf.train.heartbeat import ON_DEVICE, OPEN_ENDED, HeartbeatFile, RankHeartbeat, Stage
 from aiperf.train.ranks.hang_watch import ProcessProgress, Watch
 from aiperf.train.ranks.host_ranks import ALLOCATOR, RankProcess
 from aiperf.train.ranks.protocol import FailureReport, RankStatus, Recipe, Setup, seats
@@ -82,7 +82,7 @@ def test_the_late_rank_without_progress_is_blamed(
         rank, how = found
         stage, step = ranks[rank][3], ranks[rank][2]
         assert rank in suspects
-        assert f"at step {step}" in how if stage is Stage.STEPS else DOING[stage] in how
+        assert f"at step {step}" in how if stage is Stage.STEPS else stage.doing in how
         assert how.startswith("waits for storage") == (stage in (Stage.WEIGHTS, Stage.INPUT))
 
 

@@ -111,13 +111,10 @@ class Detector:
             raise IllegalGraph(
                 f"a detector is one of {', '.join(DETECTORS)}, but found {self.network!r}: use one of them"
             )
-        for name, value, most in (
-            ("channels", self.channels, LARGEST_CHANNELS),
-            ("outputs", self.outputs, LARGEST_CHANNELS),
-        ):
-            if type(value) is not int or not 1 <= value <= most:
+        for name, value in (("channels", self.channels), ("outputs", self.outputs)):
+            if type(value) is not int or not 1 <= value <= LARGEST_CHANNELS:
                 raise IllegalGraph(
-                    f"{name} of a detector is an integer from 1 to {most}, but found {value!r}: change it"
+                    f"{name} of a detector is an integer from 1 to {LARGEST_CHANNELS}, but found {value!r}: change it"
                 )
         for name, side in (("height", self.height), ("width", self.width)):
             if type(side) is not int or side % STEP_OF_SIDES or not STEP_OF_SIDES <= side <= LARGEST_SIDE:
@@ -181,19 +178,15 @@ class Detector:
 
         Training includes the fixed number of regions (rectangles that may contain an object), and validation includes none.
         """
-        counts = self.counts
+        counts, image = self.counts, self.counts.per_image
         training = counts.with_regions(self.sizes.regions)
+        convolutions = LayerCost(image.forward_flops, image.forward_flops, image.backward_flops)
         regions = LayerCost(
-            training.forward_flops - counts.per_image.forward_flops,
-            0,
-            training.backward_flops - counts.per_image.backward_flops,
-        )
-        convolutions = LayerCost(
-            counts.per_image.forward_flops, counts.per_image.forward_flops, counts.per_image.backward_flops
+            training.forward_flops - image.forward_flops, 0, training.backward_flops - image.backward_flops
         )
         return Cost(
             forward_flops=training.forward_flops,
-            forward_validation_flops=counts.per_image.forward_flops,
+            forward_validation_flops=image.forward_flops,
             backward_flops=training.backward_flops,
             tensor_forward_flops=training.forward_flops,
             tensor_backward_flops=training.backward_flops,

@@ -6,6 +6,7 @@ ms (2-core AMD EPYC).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -59,27 +60,20 @@ class PixelsInMemory:
         return self._images.nbytes <= torch.cuda.get_device_properties(device).total_memory * _SHARE_OF_ACCELERATOR
 
 
+@dataclass(slots=True)
 class InMemory:
-    def __init__(
-        self,
-        pixels: PixelStore,
-        labels: NDArray[np.int64],
-        normalise: Normaliser,
-        padding: int = 0,
-        noise: PixelNoise | None = None,
-        flips: bool = True,
-    ) -> None:
-        """`padding`: pixels added at each side before a random crop and flip. `noise`: new in each training epoch."""
-        self._pixels = pixels
-        self._labels = torch.from_numpy(labels)
-        self._normalise = normalise
-        self._padding = padding
-        self._noise = noise
-        self._flips = flips
+    pixels: PixelStore
+    labels: NDArray[np.int64]
+    normalise: Normaliser
+    padding: int = 0
+    """Pixels added at each side before a random crop and flip."""
+    noise: PixelNoise | None = None
+    """New in each training epoch."""
+    flips: bool = True
 
     @property
     def images(self) -> int:
-        return len(self._labels)
+        return len(self.labels)
 
     def walk(self, walk: DataPass) -> Batches:
         return _InlineBatches(self, walk)
@@ -92,15 +86,13 @@ class InMemory:
 
     def batch(self, walk: DataPass, mine: NDArray[np.int64], of_all_ranks: int) -> Batch:
         numbers = torch.from_numpy(mine.copy())  # the order is shared, and read-only
-        pixels = self._pixels.gather(numbers, walk.device)
-        if walk.augment and self._padding:
-            pixels = shifted(
-                pixels, shifts(mine, self._padding, walk.seed, walk.epoch, flips=self._flips), self._padding
-            )
-        if walk.is_training and self._noise is not None:
-            pixels = self._noise.added(pixels, mine, walk.seed, walk.epoch)
-        labels = to_device(self._labels[numbers], walk.device)
-        images = self._normalise(pixels, walk.dtype, walk.channels_last)
+        pixels = self.pixels.gather(numbers, walk.device)
+        if walk.augment and self.padding:
+            pixels = shifted(pixels, shifts(mine, self.padding, walk.seed, walk.epoch, flips=self.flips), self.padding)
+        if walk.is_training and self.noise is not None:
+            pixels = self.noise.added(pixels, mine, walk.seed, walk.epoch)
+        labels = to_device(torch.from_numpy(self.labels[mine]), walk.device)
+        images = self.normalise(pixels, walk.dtype, walk.channels_last)
         return Batch(images, labels, len(mine), of_all_ranks)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -117,33 +118,34 @@ class _Uploaded:
     copied: torch.cuda.Event | None
 
 
+@dataclass
 class Streamed:
-    def __init__(
-        self,
-        encoded: Encoded,
-        normalise: Normaliser,
-        pool: ThreadPoolExecutor,
-        workers: int,
-        ahead: int,
-        padding: int = 0,
-        *,
-        on_gpu: bool = False,
-    ) -> None:
-        """`ahead`: batches decoded in advance. `padding`: pixels at each side before a random crop and flip, 0 for neither."""
-        self.encoded = encoded
-        self.normalise = normalise
-        self.pool = pool
-        self.ahead = ahead
-        self.padding = padding
-        self.on_gpu = on_gpu
-        # With small tasks all threads work on the batch that is needed first.
-        self.images_of_a_task = 4 if encoded.image >= 64 else 16
-        self.images_ahead = 2 * workers * self.images_of_a_task
-        self.labels = torch.from_numpy(encoded.samples.labels)
-        self.when_submitted: Callable[[DataPass], None] = lambda _: None
-        """Called when a pass has submitted its last image to the threads. The next pass can begin then."""
-        self._primed: dict[DataPass, _StreamedBatches] = {}
-        self._upload_streams: dict[torch.device, torch.cuda.Stream] = {}
+    encoded: Encoded
+    normalise: Normaliser
+    pool: ThreadPoolExecutor
+    workers: int
+    ahead: int
+    """Batches decoded in advance."""
+    padding: int = 0
+    """Pixels at each side before a random crop and flip, 0 for neither."""
+    on_gpu: bool = field(default=False, kw_only=True)
+    when_submitted: Callable[[DataPass], None] = lambda _: None
+    """Called when a pass has submitted its last image to the threads. The next pass can begin then."""
+    _primed: dict[DataPass, _StreamedBatches] = field(default_factory=dict)
+    _upload_streams: dict[torch.device, torch.cuda.Stream] = field(default_factory=dict)
+
+    @property
+    def images_of_a_task(self) -> int:
+        """With small tasks all threads work on the batch that is needed first."""
+        return 4 if self.encoded.image >= 64 else 16
+
+    @property
+    def images_ahead(self) -> int:
+        return 2 * self.workers * self.images_of_a_task
+
+    @cached_property
+    def labels(self) -> torch.Tensor:
+        return torch.from_numpy(self.encoded.samples.labels)
 
     @property
     def images(self) -> int:

@@ -7,7 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
 
@@ -69,39 +69,32 @@ def _check_texts(values: Iterable[Any]) -> None:
             raise IllegalLine(f"a text has at most {LONGEST_TEXT} characters. This line has one of {len(each)}")
 
 
+@dataclass(slots=True)
 class SealedLines(Generic[Record]):
     """Checked records of a sealed log. The iteration raises LineRefused. lines, end, chain and torn describe it afterwards."""
 
-    def __init__(
-        self,
-        file: IO[bytes],
-        decode: Callable[[bytes], Record],
-        check_first: Callable[[Record], None],
-        check: Callable[[Record], None],
-        *,
-        of: tuple[str, str],
-        until: int | None = None,
-    ) -> None:
-        """`file`: open at its first line. `of`: names of the records and of their writer, for messages."""
-        self._file = file
-        self._decode = decode
-        self._check_first = check_first
-        self._check = check
-        self._of = of
-        self._until = until
-        self.lines = 0
-        self.end = 0
-        """Bytes of all lines read."""
-        self.chain = ORIGIN
-        """Seal of the last line."""
-        self.torn = b""
-        """Bytes after the last whole line, which its writer did not finish."""
+    file: IO[bytes]
+    """Open at its first line."""
+    decode: Callable[[bytes], Record]
+    check_first: Callable[[Record], None]
+    check: Callable[[Record], None]
+    _: KW_ONLY
+    of: tuple[str, str]
+    """Names of the records and of their writer, for messages."""
+    until: int | None = None
+    lines: int = 0
+    end: int = 0
+    """Bytes of all lines read."""
+    chain: bytes = ORIGIN
+    """Seal of the last line."""
+    torn: bytes = b""
+    """Bytes after the last whole line, which its writer did not finish."""
 
     def __iter__(self) -> Iterator[Record]:
-        sha256, decode, check, until, tail = hashlib.sha256, self._decode, self._check, self._until, TAIL
+        sha256, decode, check, until, tail = hashlib.sha256, self.decode, self.check, self.until, TAIL
         end, chain = 0, ORIGIN
         # Reading a million lines must be fast. The reason for a refused line is therefore determined after the refusal.
-        for before, line in enumerate(bounded_lines(self._file, LONGEST_LINE)):
+        for before, line in enumerate(bounded_lines(self.file, LONGEST_LINE)):
             if before == until:
                 break
             if line[-1] != 0x0A:
@@ -116,12 +109,12 @@ class SealedLines(Generic[Record]):
             try:
                 record = decode(body)
                 if not before:
-                    self._check_first(record)
+                    self.check_first(record)
                 check(record)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise LineRefused(before, f"it is no {self._of[0]} ({error})") from error
+                raise LineRefused(before, f"it is no {self.of[0]} ({error})") from error
             except IllegalLine as error:
-                raise LineRefused(before, f"no {self._of[1]} can write it: {error}") from error
+                raise LineRefused(before, f"no {self.of[1]} can write it: {error}") from error
             chain = self.chain = seal
             self.lines = before + 1
             end += len(line)

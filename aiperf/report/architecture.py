@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiperf.report.facts import ArchitectureTree, BestArchitecture, TreeNode
@@ -19,15 +19,14 @@ def best_architecture(run: Collected) -> BestArchitecture | None:
         return None
     morphs = _lineage(run, run.best)
     try:
-        first = decode_architecture(json.dumps(run.started.start_graph))
-        best = rebuilt(first, [decode_morph(morph) for morph in morphs])
-    except (DamagedGraphFile, DamagedMorph, IllegalGraph, IllegalMorph) as error:
-        return BestArchitecture(trial=run.best, morphs=morphs, graph=None, why_not=str(error), added=())
+        first, best = _rebuilt(run, morphs)
+    except _UNREADABLE as error:
+        return BestArchitecture(run.best, morphs, None, str(error), ())
     if not (isinstance(first, Graph) and isinstance(best, Graph)):
-        return BestArchitecture(trial=run.best, morphs=morphs, graph=None, why_not="a detector is no graph", added=())
+        return BestArchitecture(run.best, morphs, None, "a detector is no graph", ())
     before = {node.name: node.op for node in first.nodes}
     added = tuple(node.name for node in best.nodes if before.get(node.name) != node.op)
-    return BestArchitecture(trial=run.best, morphs=morphs, graph=json.loads(encode(best)), why_not=None, added=added)
+    return BestArchitecture(run.best, morphs, json.loads(encode(best)), None, added)
 
 
 def graph_of_trial(run: Collected, number: int) -> Graph | None:
@@ -36,11 +35,19 @@ def graph_of_trial(run: Collected, number: int) -> Graph | None:
     None for an object detection network, or if this release cannot rebuild the network.
     """
     try:
-        first = decode_architecture(json.dumps(run.started.start_graph))
-        found = rebuilt(first, [decode_morph(morph) for morph in _lineage(run, number)])
-    except (DamagedGraphFile, DamagedMorph, IllegalGraph, IllegalMorph):
+        _, found = _rebuilt(run, _lineage(run, number))
+    except _UNREADABLE:
         return None
     return found if isinstance(found, Graph) else None
+
+
+_UNREADABLE = (DamagedGraphFile, DamagedMorph, IllegalGraph, IllegalMorph)
+
+
+def _rebuilt(run: Collected, morphs: Sequence[dict[str, Any]]) -> tuple[Architecture, Architecture]:
+    """Return the starting network and the network grown from it."""
+    first = decode_architecture(json.dumps(run.started.start_graph))
+    return first, rebuilt(first, [decode_morph(morph) for morph in morphs])
 
 
 def _lineage(run: Collected, number: int | None) -> tuple[dict[str, Any], ...]:

@@ -202,7 +202,17 @@ def fastest(
     """
 
     def tried(mode: ExecutionMode) -> tuple[Execution | None, str]:
-        return _tried(mode, network, images, context, run, eager_passes)
+        try:
+            execution = Execution(network, mode, images, context.precision, context.compiler)
+            _first_run(execution, run, eager_passes)
+        except ModeUnavailable as error:
+            return None, str(error)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            network.zero_grad(set_to_none=True)
+            return None, _FULL + first_line(error)
+        return execution, ""
 
     if open_modes[0] == EAGER:
         first = Execution(network, EAGER, images, context.precision)
@@ -246,27 +256,6 @@ def fastest(
 
 
 _FULL = "the memory is full"
-
-
-def _tried(
-    mode: ExecutionMode,
-    network: Network,
-    images: Tensor,
-    context: RankContext,
-    run: Callable[[], None],
-    eager_passes: Callable[[], None],
-) -> tuple[Execution | None, str]:
-    try:
-        execution = Execution(network, mode, images, context.precision, context.compiler)
-        _first_run(execution, run, eager_passes)
-    except ModeUnavailable as error:
-        return None, str(error)
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        network.zero_grad(set_to_none=True)
-        return None, _FULL + first_line(error)
-    return execution, ""
 
 
 def _required(

@@ -10,26 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from morphism import sites
 from morphism.axes import axes, is_depthwise
 from morphism.cost import hand_on_layer_costs
 from morphism.graph import Graph, Node
 from morphism.morphs import Deepen, Kernel, Morph, Skip, Widen
 from morphism.ops import Add, BatchNormalisation, Convolution, Op, Relu
 from morphism.shapes import Map, Shape, Vector
-from morphism.sites import (
-    LONGEST_SKIP,
-    branches,
-    deepen_sites,
-    depths,
-    kernel_sites,
-    larger_kernels,
-    most_channels,
-    skip_sources,
-    skip_stride,
-    skip_targets,
-    why_not_widened,
-    widen_sites,
-)
 
 
 class IllegalMorph(ValueError):
@@ -63,13 +50,13 @@ def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
     changed: dict[int, Op] = {}
     for morph in kernels:
         offence = "only odd kernels from 3 on grow, up to 7, and not of a convolution that reads the image"
-        index = _site(graph, "enlarge", morph.convolution, kernel_sites(graph), offence)
+        index = _site(graph, "enlarge", morph.convolution, sites.kernel_sites(graph), offence)
         op = graph.nodes[index].op
         assert isinstance(op, Convolution) and index not in changed
-        if morph.kernel not in larger_kernels(op.kernel):
+        if morph.kernel not in sites.larger_kernels(op.kernel):
             raise IllegalMorph(
                 f"cannot enlarge {morph.convolution!r} from kernel {op.kernel} to {morph.kernel!r}. "
-                f"Legal sizes: {', '.join(map(str, larger_kernels(op.kernel)))}"
+                f"Legal sizes: {', '.join(map(str, sites.larger_kernels(op.kernel)))}"
             )
         # the padding grows with the kernel, so that the output maps keep their size
         padding = op.padding + (morph.kernel - op.kernel) // 2
@@ -89,7 +76,7 @@ def free_folder(graph: Graph, kind: str) -> str:
 
 
 def _deepened(graph: Graph, morph: Deepen) -> Graph:
-    after = _site(graph, "deepen after", morph.after, deepen_sites(graph), "it is no ReLU on maps")
+    after = _site(graph, "deepen after", morph.after, sites.deepen_sites(graph), "it is no ReLU on maps")
     joined = _map(graph, after)
     folder = free_folder(graph, "deepen")
     return _spliced(
@@ -104,19 +91,19 @@ def _deepened(graph: Graph, morph: Deepen) -> Graph:
 
 def _skipped(graph: Graph, morph: Skip) -> Graph:
     offence = "it is no activation (a ReLU or a pooling that gives maps)"
-    source = _site(graph, "skip from", morph.source, skip_sources(graph), offence)
+    source = _site(graph, "skip from", morph.source, sites.skip_sources(graph), offence)
     offence = "it is no pre-activation (a batch normalisation, sum or convolution that a ReLU reads)"
-    target = _site(graph, "skip to", morph.target, skip_targets(graph), offence)
+    target = _site(graph, "skip to", morph.target, sites.skip_targets(graph), offence)
     entering, joined = _map(graph, source), _map(graph, target)
     words = f"cannot skip from {morph.source!r} to {morph.target!r}: "
     if source >= target:
         raise IllegalMorph(f"{words}a skip must lead forward. Choose a source before the target")
-    span = depths(graph)[target] - depths(graph)[source] + 1
-    if not 1 <= span <= LONGEST_SKIP:
-        raise IllegalMorph(f"{words}it spans {span} blocks. Legal are 1 to {LONGEST_SKIP}")
-    if source in branches(graph).get(target, frozenset()):
+    span = sites.depths(graph)[target] - sites.depths(graph)[source] + 1
+    if not 1 <= span <= sites.LONGEST_SKIP:
+        raise IllegalMorph(f"{words}it spans {span} blocks. Legal are 1 to {sites.LONGEST_SKIP}")
+    if source in sites.branches(graph).get(target, frozenset()):
         raise IllegalMorph(f"{words}this skip exists. Choose another source or target")
-    stride = skip_stride(entering, joined)
+    stride = sites.skip_stride(entering, joined)
     if stride is None:
         raise IllegalMorph(
             f"{words}no stride reduces maps of {entering} to {joined}. Choose sizes with an integer ratio"
@@ -134,14 +121,14 @@ def _skipped(graph: Graph, morph: Skip) -> Graph:
 
 def _widened(graph: Graph, morph: Widen) -> Graph:
     index = graph.indices.get(morph.convolution)
-    offence = "" if index is None else why_not_widened(graph, index)
+    offence = "" if index is None else sites.why_not_widened(graph, index)
     if offence is not None:
-        _site(graph, "widen", morph.convolution, widen_sites(graph), offence)
+        _site(graph, "widen", morph.convolution, sites.widen_sites(graph), offence)
     assert index is not None
     found = axes(graph)
     widened = found.segments[index][0]
     axis = found.axes[widened]
-    most = most_channels(graph, widened)
+    most = sites.most_channels(graph, widened)
     if type(morph.channels) is not int or not axis.channels < morph.channels <= most:
         raise IllegalMorph(
             f"cannot widen {morph.convolution!r} from {axis.channels} channels to {morph.channels!r}. "
@@ -200,14 +187,14 @@ def _map(graph: Graph, index: int) -> Map:
     return shape
 
 
-def _site(graph: Graph, doing: str, name: str, sites: tuple[int, ...], offence: str) -> int:
+def _site(graph: Graph, doing: str, name: str, legal: tuple[int, ...], offence: str) -> int:
     index = graph.indices.get(name)
-    if index in sites:
+    if index in legal:
         assert index is not None
         return index
     offence = offence if index is not None else "no node has this name"
     raise IllegalMorph(
-        f"cannot {doing} {name!r}: {offence}. Legal nodes: {_listed(graph.nodes[s].name for s in sites)}"
+        f"cannot {doing} {name!r}: {offence}. Legal nodes: {_listed(graph.nodes[s].name for s in legal)}"
     )
 
 

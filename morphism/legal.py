@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from morphism import sites
 from morphism.architecture import Architecture, cost_of
 from morphism.axes import Axes, Axis, axes
 from morphism.cost import Cost, LayerCost, cost, held, layer_cost, layer_costs, training_memory
@@ -19,16 +20,6 @@ from morphism.graph import Graph
 from morphism.morphs import Deepen, Kernel, Morph, Skip, Widen
 from morphism.ops import Add, BatchNormalisation, Convolution, Dense, Dropout, MaxPooling, Relu
 from morphism.shapes import Map, channels_of
-from morphism.sites import (
-    deepen_sites,
-    is_useful_depth,
-    kernel_sites,
-    most_channels,
-    shape_numbers,
-    skip_sites,
-    skip_stride,
-    useful_kernels,
-)
 
 WIDENINGS = ((5, 4), (3, 2), (2, 1))
 """Factors of a widening: 1.25, 1.5 and 2."""
@@ -177,10 +168,10 @@ def changes(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
 
 
 def _deepenings(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
-    for index in deepen_sites(graph):
+    for index in sites.deepen_sites(graph):
         shape = graph.shapes[index]
         assert isinstance(shape, Map)
-        if not is_useful_depth(shape):
+        if not sites.is_useful_depth(shape):
             continue
         yield Deepen(graph.nodes[index].name), _unit(shape)
 
@@ -197,9 +188,9 @@ def _unit(shape: Map) -> CostChange:
 
 
 def _skips(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
-    nodes, shapes, is_held, alike = graph.nodes, graph.shapes, held(graph), shape_numbers(graph)
+    nodes, shapes, is_held, alike = graph.nodes, graph.shapes, held(graph), sites.shape_numbers(graph)
     known: dict[tuple[int, int, bool], CostChange] = {}
-    for source, target in skip_sites(graph):
+    for source, target in sites.skip_sites(graph):
         key = (alike[source], alike[target], is_held[source])
         change = known.get(key)
         if change is None:
@@ -219,7 +210,7 @@ def _branch(entering: Map, joined: Map) -> CostChange:
 
     The sum replaces its target for all readers, so that its output is stored if the target's output was.
     """
-    stride = skip_stride(entering, joined)
+    stride = sites.skip_stride(entering, joined)
     assert stride is not None
     return _added(
         layer_cost(Convolution(joined.channels, 1, stride=stride), (entering,), joined),
@@ -237,11 +228,11 @@ def _added(*layers: LayerCost, held_elements: int) -> CostChange:
 
 def _kernels(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
     layers = layer_costs(graph)
-    for index in kernel_sites(graph):
+    for index in sites.kernel_sites(graph):
         op, layer = graph.nodes[index].op, layers[index]
         assert isinstance(op, Convolution)
         area = op.kernel * op.kernel
-        for kernel in useful_kernels(graph, index):
+        for kernel in sites.useful_kernels(graph, index):
             more = kernel * kernel - area
             yield (
                 Kernel(graph.nodes[index].name, kernel),
@@ -256,7 +247,7 @@ def _widenings(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
     ]
     for producer, number in sorted(first):
         axis = found.axes[number]
-        growth, most = _growth(graph, found, number, axis), most_channels(graph, number)
+        growth, most = _growth(graph, found, number, axis), sites.most_channels(graph, number)
         for channels in wider(axis.channels):
             if channels <= most:
                 yield Widen(graph.nodes[producer].name, channels), growth.change(channels - axis.channels)

@@ -11,18 +11,9 @@ convolution that reads the image.
 
 from collections.abc import Iterator
 
+from morphism import ops
 from morphism.axes import axes
 from morphism.graph import LARGEST_GRAPH, Graph, once_per_graph
-from morphism.ops import (
-    LARGEST_CHANNELS,
-    LARGEST_KERNEL,
-    Add,
-    AveragePooling,
-    BatchNormalisation,
-    Convolution,
-    MaxPooling,
-    Relu,
-)
 from morphism.shapes import Map, Shape
 
 LONGEST_SKIP = 6
@@ -41,7 +32,7 @@ def deepen_sites(graph: Graph) -> tuple[int, ...]:
         [
             index
             for index, node in enumerate(graph.nodes)
-            if isinstance(node.op, Relu) and isinstance(graph.shapes[index], Map) and _has_room(graph)
+            if isinstance(node.op, ops.Relu) and isinstance(graph.shapes[index], Map) and _has_room(graph)
         ]
     )
 
@@ -78,7 +69,7 @@ def kernel_sites(graph: Graph) -> tuple[int, ...]:
         [
             index
             for index, node in enumerate(graph.nodes)
-            if isinstance(node.op, Convolution)
+            if isinstance(node.op, ops.Convolution)
             and 3 <= node.op.kernel < LARGEST_GROWN_KERNEL
             and node.op.kernel % 2
             and not graph.reads_image[index]
@@ -99,7 +90,7 @@ def useful_kernels(graph: Graph, index: int) -> range:
     larger.
     """
     op = graph.nodes[index].op
-    assert isinstance(op, Convolution)
+    assert isinstance(op, ops.Convolution)
     sizes = larger_kernels(op.kernel)
     for kernel in reversed(sizes):
         if _reaches(graph, index, kernel, op.padding + (kernel - op.kernel) // 2):
@@ -116,14 +107,14 @@ def unreached(graph: Graph) -> dict[str, int]:
     return {
         node.name: node.op.kernel
         for index, node in enumerate(graph.nodes)
-        if isinstance(node.op, Convolution) and not _reaches(graph, index, node.op.kernel, node.op.padding)
+        if isinstance(node.op, ops.Convolution) and not _reaches(graph, index, node.op.kernel, node.op.padding)
     }
 
 
 def _reaches(graph: Graph, index: int, kernel: int, padding: int) -> bool:
     """Return True if every row and column of a kernel meets a pixel at some position."""
     op, entering, leaving = graph.nodes[index].op, graph.shapes[graph.nodes[index].inputs[0]], graph.shapes[index]
-    assert isinstance(op, Convolution) and isinstance(entering, Map) and isinstance(leaving, Map)
+    assert isinstance(op, ops.Convolution) and isinstance(entering, Map) and isinstance(leaving, Map)
     for before, after in ((entering.height, leaving.height), (entering.width, leaving.width)):
         for row in range(kernel):
             # the first position at which the row is outside the padding: there or never it is on a pixel
@@ -140,19 +131,19 @@ def most_channels(graph: Graph, axis: int) -> int:
     may exceed LARGEST_CHANNELS (65,536) channels.
     """
     found = axes(graph)
-    most = LARGEST_CHANNELS
+    most = ops.LARGEST_CHANNELS
     for carrier in found.axes[axis].carriers:
         segments = found.segments[carrier]
         if len(segments) > 1:
             others = sum([found.axes[segment].channels for segment in segments if segment != axis])
-            most = min(most, (LARGEST_CHANNELS - others) // segments.count(axis))
+            most = min(most, (ops.LARGEST_CHANNELS - others) // segments.count(axis))
     return most
 
 
 def why_not_widened(graph: Graph, index: int) -> str | None:
     """Return the reason why the node with this index cannot get more channels, as part of a sentence. None if it can."""
     op = graph.nodes[index].op
-    if not isinstance(op, Convolution):
+    if not isinstance(op, ops.Convolution):
         return f"it is no convolution but {type(op).__name__}"
     if op.groups != 1:
         return f"it has {op.groups} groups. A depthwise convolution is widened with the convolution before it"
@@ -168,7 +159,7 @@ def depths(graph: Graph) -> tuple[int, ...]:
         for entering in node.inputs:
             if depths[entering] > depth:
                 depth = depths[entering]
-        depths.append(depth + isinstance(node.op, Relu))
+        depths.append(depth + isinstance(node.op, ops.Relu))
     return tuple(depths)
 
 
@@ -182,7 +173,8 @@ def skip_sources(graph: Graph) -> tuple[int, ...]:
         [
             index
             for index, node in enumerate(graph.nodes)
-            if isinstance(node.op, Relu | MaxPooling | AveragePooling) and isinstance(graph.shapes[index], Map)
+            if isinstance(node.op, ops.Relu | ops.MaxPooling | ops.AveragePooling)
+            and isinstance(graph.shapes[index], Map)
         ]
     )
 
@@ -194,13 +186,14 @@ def skip_targets(graph: Graph) -> tuple[int, ...]:
     They are the batch normalisations, sums and convolutions that a ReLU reads. Empty if three more nodes exceed LARGEST_GRAPH
     (10,000).
     """
-    read = dict.fromkeys(node.inputs[0] for node in graph.nodes if isinstance(node.op, Relu))
+    read = dict.fromkeys(node.inputs[0] for node in graph.nodes if isinstance(node.op, ops.Relu))
     return tuple(
         sorted(
             [
                 index
                 for index in read
-                if isinstance(graph.nodes[index].op, BatchNormalisation | Add | Convolution) and _has_room(graph)
+                if isinstance(graph.nodes[index].op, ops.BatchNormalisation | ops.Add | ops.Convolution)
+                and _has_room(graph)
             ]
         )
     )
@@ -214,15 +207,15 @@ def branches(graph: Graph) -> dict[int, frozenset[int]]:
     """
     branches: dict[int, frozenset[int]] = {}
     for index, node in enumerate(graph.nodes):
-        if not isinstance(node.op, Add):
+        if not isinstance(node.op, ops.Add):
             continue
         found: set[int] = set()
         for entering in node.inputs:
             found |= branches.get(entering, frozenset())
-            if not isinstance(graph.nodes[entering].op, BatchNormalisation):
+            if not isinstance(graph.nodes[entering].op, ops.BatchNormalisation):
                 continue
             reader = graph.nodes[graph.nodes[entering].inputs[0]]
-            if isinstance(reader.op, Convolution) and reader.op.kernel == 1 and reader.op.groups == 1:
+            if isinstance(reader.op, ops.Convolution) and reader.op.kernel == 1 and reader.op.groups == 1:
                 found.add(reader.inputs[0])
         branches[index] = frozenset(found)
     return branches
@@ -237,7 +230,7 @@ def skip_stride(source: Map, target: Map) -> int | None:
         return None
     stride = max((source.height - 1) // target.height, (source.width - 1) // target.width) + 1
     fits = (source.height - 1) // stride + 1 == target.height and (source.width - 1) // stride + 1 == target.width
-    return stride if fits and stride <= LARGEST_KERNEL else None
+    return stride if fits and stride <= ops.LARGEST_KERNEL else None
 
 
 @once_per_graph

@@ -8,22 +8,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import assert_never
 
+from morphism import ops
 from morphism.cost import kind, layer_costs
 from morphism.graph import Graph
-from morphism.ops import (
-    Add,
-    AveragePooling,
-    BatchNormalisation,
-    Concat,
-    Convolution,
-    Dense,
-    Dropout,
-    GlobalAveragePooling,
-    Input,
-    MaxPooling,
-    Relu,
-    Softmax,
-)
 
 GRADIENT_SUMS = "gradient_sums"
 """Kind of the sums of gradients of a value with several readers. The other kinds are those of `morphism.cost`."""
@@ -73,25 +60,25 @@ def _traffic(graph: Graph, index: int) -> Traffic:
     name = kind(node.op) or "image"
     weights = layer_costs(graph)[index].parameters
     match node.op:
-        case Input() | Softmax():
+        case ops.Input() | ops.Softmax():
             return Traffic(name)
-        case BatchNormalisation():
+        case ops.BatchNormalisation():
             # statistics and normalization; sums and gradient
             return Traffic(name, out + 2 * out, 2 * out + 3 * out, weights)
-        case Relu():
+        case ops.Relu():
             return Traffic(name, 2 * out, 3 * out)
-        case Add():
+        case ops.Add():
             return Traffic(name, 3 * out, 0)
-        case Convolution():
+        case ops.Convolution():
             # input of both gradients, without the unused gradient of the image
             to_input = 0 if node.inputs[0] == 0 else out + entering
             return Traffic(name, entering + out, to_input + entering + out, weights)
-        case Dense():
+        case ops.Dense():
             return Traffic(name, entering + out, 2 * (entering + out), weights)
-        case MaxPooling():
+        case ops.MaxPooling():
             # an 8-byte index per output, next to elements of 2 bytes
             return Traffic(name, entering + out + 4 * out, out + 4 * out + entering)
-        case AveragePooling() | GlobalAveragePooling() | Concat() | Dropout():
+        case ops.AveragePooling() | ops.GlobalAveragePooling() | ops.Concat() | ops.Dropout():
             return Traffic(name, entering + out, entering + out)
         case _:
             assert_never(node.op)

@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, get_args
 
-from aiperf.data.description import (
-    CIFAR10_MEAN,
-    CIFAR10_STD,
-    IMAGENET_CLASSES,
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    IMAGENET_TRAINING_IMAGES,
-    IMAGENET_VALIDATION_IMAGES,
-    DataSet,
-)
+from aiperf.data import description
 from aiperf.errors import BadConfiguration
 from aiperf.option_limits import hold
 
@@ -46,7 +37,7 @@ class DataSetConf:
     def __post_init__(self) -> None:
         hold(self, "dataset")
 
-    def published(self) -> DataSet | None:
+    def published(self) -> description.DataSet | None:
         """Return the published numbers of the set (images, classes, size). None if only its files or options define them."""
         return None
 
@@ -173,11 +164,13 @@ class Cifar10Conf(FilesConf):
     usual_start: ClassVar[str] = "resnet20"
     name: str = "cifar10"
 
-    def published(self) -> DataSet:
-        return DataSet(self.name, 50_000, 10_000, 10, 32, 3, CIFAR10_MEAN, CIFAR10_STD)
+    def published(self) -> description.DataSet:
+        return description.DataSet(
+            self.name, 50_000, 10_000, 10, 32, 3, description.CIFAR10_MEAN, description.CIFAR10_STD
+        )
 
     def as_images(self) -> ImagesConf:
-        normalisation: dict[str, Any] = {"mean": list(CIFAR10_MEAN), "std": list(CIFAR10_STD)}
+        normalisation: dict[str, Any] = {"mean": list(description.CIFAR10_MEAN), "std": list(description.CIFAR10_STD)}
         return ImagesConf(**self.file_options(), image=32, crop="pad", **normalisation)
 
 
@@ -201,11 +194,11 @@ class ImagesConf(FilesConf):
     crop of 8–100 % and flip, as for ImageNet) or auto. Default: auto, which is pad up to 64 pixels, else resized.
     """
     mean: list[float] = field(
-        default_factory=lambda: list(IMAGENET_MEAN), metadata={"least": 0, "most": 1, "fewest": 1}
+        default_factory=lambda: list(description.IMAGENET_MEAN), metadata={"least": 0, "most": 1, "fewest": 1}
     )
     """Mean of each channel, of pixels in 0..1."""
     std: list[float] = field(
-        default_factory=lambda: list(IMAGENET_STD), metadata={"least": 0.001, "most": 1, "fewest": 1}
+        default_factory=lambda: list(description.IMAGENET_STD), metadata={"least": 0.001, "most": 1, "fewest": 1}
     )
     """Standard deviation of each channel, of pixels in 0..1."""
 
@@ -253,16 +246,16 @@ class ImagenetConf(FilesConf):
                 "dataset=imagenet needs them: use dataset.cache=encoded"
             )
 
-    def published(self) -> DataSet:
-        return DataSet(
+    def published(self) -> description.DataSet:
+        return description.DataSet(
             self.name,
-            IMAGENET_TRAINING_IMAGES,
-            IMAGENET_VALIDATION_IMAGES,
-            IMAGENET_CLASSES,
+            description.IMAGENET_TRAINING_IMAGES,
+            description.IMAGENET_VALIDATION_IMAGES,
+            description.IMAGENET_CLASSES,
             image=224,
             channels=3,
-            mean=IMAGENET_MEAN,
-            std=IMAGENET_STD,
+            mean=description.IMAGENET_MEAN,
+            std=description.IMAGENET_STD,
         )
 
     def as_images(self) -> ImagesConf:

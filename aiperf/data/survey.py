@@ -12,19 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from aiperf.data.dataset_config import DATA_SETS, Cifar10Conf, DataSetConf, FilesConf, FolderConf, ImagesConf
 from aiperf.data.description import DataSet, PrepareReport
 from aiperf.data.errors import DamagedData, MissingData, OtherData
-from aiperf.data.files import cifar10, fingerprint, index
+from aiperf.data.files import cifar10, fingerprint, index, samples
 from aiperf.data.files.index import Index
-from aiperf.data.files.samples import INDEX as SHARDS_INDEX
-from aiperf.data.files.samples import (
-    Samples,
-    agree,
-    find_shards,
-    index_shards,
-    left_out_text,
-    list_folder,
-    list_shards,
-    tree,
-)
 from aiperf.errors import BadConfiguration
 from aiperf.files import host_name
 from aiperf.shell_command import command, option
@@ -66,8 +55,8 @@ def module_of(conf: DataSetConf) -> SetModule:
 @dataclass(frozen=True)
 class ImageFileList:
     root: Path
-    training: Samples
-    validation: Samples
+    training: samples.Samples
+    validation: samples.Samples
     index: Index | None = None
 
     @cached_property
@@ -95,7 +84,7 @@ class ImageFileList:
             tuple(conf.mean),
             tuple(conf.std),
             fingerprint=self.fingerprint,
-            note=left_out_text((self.training, self.validation)),
+            note=samples.left_out_text((self.training, self.validation)),
         )
 
 
@@ -153,7 +142,7 @@ def root_of(conf: FolderConf) -> Path:
 
 
 def _expected(conf: FolderConf, root: Path) -> str:
-    return tree(root) if conf.files is None else f"'{root}' with {conf.files}"
+    return samples.tree(root) if conf.files is None else f"'{root}' with {conf.files}"
 
 
 def is_seen(conf: FolderConf) -> bool:
@@ -164,13 +153,13 @@ def is_indexed(conf: DataSetConf) -> bool:
     """Return True if the set can be opened without listing class folders or scanning shards."""
     if getattr(conf, "format", "folder") == "webdataset":
         assert isinstance(conf, FilesConf)
-        return all((shards[0].parent / SHARDS_INDEX).is_file() for shards in _shards(root_of(conf)) if shards)
+        return all((shards[0].parent / samples.INDEX).is_file() for shards in _shards(root_of(conf)) if shards)
     folders = as_folders(conf)
     return folders is None or index_path(folders).is_file()
 
 
 def _shards(root: Path) -> list[list[Path]]:
-    return [find_shards(root, split) for split in ("train", "val")]
+    return [samples.find_shards(root, split) for split in ("train", "val")]
 
 
 def index_path(conf: FilesConf) -> Path:
@@ -188,14 +177,14 @@ def listing(conf: ImagesConf, host: str | None = None, *, ignore_index: bool = F
     """
     root = root_of(conf)
     if conf.format == "webdataset":
-        files = ImageFileList(root, list_shards(root, "train"), list_shards(root, "val"))
+        files = ImageFileList(root, samples.list_shards(root, "train"), samples.list_shards(root, "val"))
     elif not ignore_index and (indexed := _indexed(conf, root, host)) is not None:
         files = ImageFileList(root, indexed.training, indexed.validation, indexed)
     else:
         # CIFAR-10's second part is commonly called test/.
         names = ("val", "test") if conf.name == "cifar10" else ("val",)
-        files = ImageFileList(root, list_folder(root, "train"), list_folder(root, "val", names))
-    agree(files.training, files.validation, root)
+        files = ImageFileList(root, samples.list_folder(root, "train"), samples.list_folder(root, "val", names))
+    samples.agree(files.training, files.validation, root)
     if conf.fingerprint is not None and not ignore_index:
         require_fingerprint(conf, files.fingerprint)
     return files
@@ -227,7 +216,9 @@ def write_index(conf: DataSetConf) -> tuple[str, ...]:
         assert isinstance(conf, FilesConf)
         root = root_of(conf)
         describe(conf)  # report faults of the shards first
-        return tuple(f"index of {number} shards: {path}" for path, number in index_shards(_shards(root)).items())
+        return tuple(
+            f"index of {number} shards: {path}" for path, number in samples.index_shards(_shards(root)).items()
+        )
     folders = as_folders(conf)
     if folders is None:
         raise BadConfiguration(

@@ -9,12 +9,7 @@ import msgspec
 
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import LARGEST, LARGEST_COUNT, LARGEST_SECONDS, Count, RunStarted
-from aiperf.journal.legality import (
-    YEAR_10000,
-    IllegalLine,
-    must,
-    must_be_integer,
-)
+from aiperf.journal.legality import YEAR_10000, IllegalLine, must, must_be_integer
 
 _Figure = Annotated[float, msgspec.Meta(ge=-1e24, le=1e24)]
 """Finite number. The bounds keep sums and products of a run's figures finite."""

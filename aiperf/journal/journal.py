@@ -20,31 +20,12 @@ from typing import IO, Self
 
 import msgspec
 
+from aiperf import errors
 from aiperf.atomic_files import new_draft, sync_folder
-from aiperf.errors import (
-    JournalDamaged,
-    JournalInUse,
-    JournalNotLocked,
-    JournalNotWritten,
-    JournalTakenAway,
-    NoSuchRun,
-    NotAJournal,
-)
 from aiperf.files import bounded_lines, lock, shown, what_is_wrong_with
+from aiperf.journal import sealed_log
 from aiperf.journal.events import SCHEMA, AnyEvent, EpochFinished, Interval, Progress, RunResumed, RunStarted
 from aiperf.journal.legality import check_ranges, check_ranges_of_line
-from aiperf.journal.sealed_log import (
-    HEAD,
-    LONGEST_LINE,
-    LONGEST_TEXT,
-    ORIGIN,
-    TAIL,
-    LineRefused,
-    SealedLines,
-    check_object,
-    sealed,
-    why_no_journal,
-)
 from aiperf.journal.validator import Validator
 from aiperf.run_warning import RunWarning
 from aiperf.shell_command import resuming
@@ -106,18 +87,18 @@ class Reader:
             case None:
                 pass
             case "not there":
-                raise NoSuchRun(
+                raise errors.NoSuchRun(
                     f"the folder of a run must contain a {NAME}. There is none at '{path}': give the folder of a run. "
                     "Runs are stored in runs/"
                 )
             case wrong:
-                raise NotAJournal(
+                raise errors.NotAJournal(
                     f"a journal must be a regular file. {shown(path)} is {wrong}: pass a {NAME} or a run folder"
                 )
         self.path = path
         self._until = until
-        self.reading = JournalReading(0, 0, ORIGIN, b"")
-        self._log: SealedLines[AnyEvent] | None = None
+        self.reading = JournalReading(0, 0, sealed_log.ORIGIN, b"")
+        self._log: sealed_log.SealedLines[AnyEvent] | None = None
 
     @property
     def _given(self) -> int:
@@ -126,10 +107,10 @@ class Reader:
     def __iter__(self) -> Iterator[AnyEvent]:
         try:
             with self.path.open("rb", buffering=1 << 20) as file:
-                if (why := why_no_journal(file.read(HEAD))) is not None:
-                    raise NotAJournal(f"the file must be a journal. {shown(self.path)} is {why}")
+                if (why := sealed_log.why_no_journal(file.read(sealed_log.HEAD))) is not None:
+                    raise errors.NotAJournal(f"the file must be a journal. {shown(self.path)} is {why}")
                 file.seek(0)
-                log = self._log = SealedLines(
+                log = self._log = sealed_log.SealedLines(
                     file,
                     _decoded,
                     self._check_first,
@@ -138,21 +119,21 @@ class Reader:
                     until=self._until,
                 )
                 yield from log
-        except LineRefused as error:
+        except sealed_log.LineRefused as error:
             raise self.damage(error.before, str(error)) from error.__cause__
         except OSError as error:  # errors of reading only, since the caller handles the events outside
-            raise NotAJournal(
+            raise errors.NotAJournal(
                 f"{shown(self.path)} cannot be read after line {self._given} ({error.strerror}). "
                 "Give this user permission to read it, or use a copy"
             ) from error
         self.reading = JournalReading(log.lines, log.end, log.chain, log.torn)
         if not log.lines and self._until is None:
-            raise NoSuchRun(
+            raise errors.NoSuchRun(
                 f"a journal must have a complete first line. The first line of '{self.path}' is incomplete, "
                 f"{len(log.torn)} bytes (the driver was killed while it wrote). Start another run: python -m aiperf"
             )
         if self._until is not None and log.lines < self._until:
-            raise JournalDamaged(
+            raise errors.JournalDamaged(
                 f"resume_until is at most the number of whole lines, but found resume_until={self._until}, and "
                 f"'{self.path}' has {log.lines} whole lines: give a number up to {log.lines}"
             )
@@ -164,23 +145,27 @@ class Reader:
 
     def _check_schema(self, schema: int) -> None:
         if schema != SCHEMA:
-            raise JournalDamaged(
+            raise errors.JournalDamaged(
                 f"this release reads journals of schema {SCHEMA}. '{self.path}' has schema {schema}: read it with the release "
                 "that wrote it"
             )
 
-    def damage(self, lines: int, why: str) -> JournalDamaged:
+    def damage(self, lines: int, why: str) -> errors.JournalDamaged:
         """Return the error for the line after the first `lines` lines. The journal is read again to count its lines."""
         with self.path.open("rb") as file:
-            total = sum(1 for line in bounded_lines(file, LONGEST_LINE) if line[-1] == 0x0A or len(line) < LONGEST_LINE)
+            total = sum(
+                1
+                for line in bounded_lines(file, sealed_log.LONGEST_LINE)
+                if line[-1] == 0x0A or len(line) < sealed_log.LONGEST_LINE
+            )
         whole = (
             f"The {lines} lines before it are valid. Resume from there with resume_until={lines}"
             if lines
             else "No line before it is valid. Start another run: python -m aiperf"
         )
-        return JournalDamaged(f"journal damaged at line {lines + 1} of {total}: {why}. {whole}", lines + 1)
+        return errors.JournalDamaged(f"journal damaged at line {lines + 1} of {total}: {why}. {whole}", lines + 1)
 
-    def unfoldable(self, error: Exception) -> JournalDamaged:
+    def unfoldable(self, error: Exception) -> errors.JournalDamaged:
         """Return the error for the last yielded event, which is valid but cannot be applied."""
         return self.damage(self._given - 1, f"the event cannot be applied ({type(error).__name__}: {error})")
 
@@ -199,8 +184,8 @@ def _decoded(body: bytes) -> AnyEvent:
     except msgspec.ValidationError:
         check_ranges_of_line(body)  # with the words of the rule
         raise
-    if len(body) > LONGEST_TEXT:
-        check_object(body)
+    if len(body) > sealed_log.LONGEST_TEXT:
+        sealed_log.check_object(body)
         return event
     kind = type(event)
     if kind is Progress:
@@ -210,7 +195,7 @@ def _decoded(body: bytes) -> AnyEvent:
     else:
         is_plain = _encoder.encode(event) == body  # in the driver's form
     if not is_plain:
-        check_object(body)
+        sealed_log.check_object(body)
     return event
 
 
@@ -221,10 +206,10 @@ def read(path: Path, until: int | None = None) -> Reader:
 
 def read_again(path: Path, leave_out: type[AnyEvent]) -> Iterator[AnyEvent | None]:
     """Yield the events once more, unchecked. None stands for those of type `leave_out`, which are not decoded."""
-    decode, tail = _decoder.decode, TAIL
+    decode, tail = _decoder.decode, sealed_log.TAIL
     begins = b'{"event":"' + leave_out.__name__.encode() + b'"'
     with path.open("rb", buffering=1 << 20) as file:
-        for line in bounded_lines(file, LONGEST_LINE):
+        for line in bounded_lines(file, sealed_log.LONGEST_LINE):
             if line.startswith(begins) or line[-1] != 0x0A:
                 yield None
                 continue
@@ -273,7 +258,7 @@ class Journal:
         self._file: IO[bytes] = (self._draft or path).open("r+b", buffering=0)
         try:
             if not locked(self._file, path):
-                raise JournalNotLocked(
+                raise errors.JournalNotLocked(
                     f"the journal must be locked against a second driver. The file system of '{path}' has no locks. Mount it "
                     "with locks (Lustre with -o flock, NFS with its lock service and without nolock), or name a folder on "
                     "another one: runs=FOLDER"
@@ -281,7 +266,7 @@ class Journal:
         except BaseException:
             self.close()
             raise
-        after = reading or JournalReading(0, 0, ORIGIN, b"")
+        after = reading or JournalReading(0, 0, sealed_log.ORIGIN, b"")
         self.lines = after.lines
         self._end = after.end
         self._chain = after.chain
@@ -306,7 +291,7 @@ class Journal:
         chain, written = self._chain, bytearray()
         for event in events:
             check_ranges(event)
-            line, chain = sealed(chain, _encoder.encode(event))
+            line, chain = sealed_log.sealed(chain, _encoder.encode(event))
             written += line
         if self._draft is None:
             self._check_that_it_is_ours(written)
@@ -332,7 +317,7 @@ class Journal:
             os.link(draft, self._absolute)
         except OSError as error:
             if os.path.lexists(self._absolute):
-                raise JournalInUse(
+                raise errors.JournalInUse(
                     f"a journal has one driver. Another driver has created '{self.path}' meanwhile: start a run in another "
                     "folder"
                 ) from error
@@ -349,7 +334,7 @@ class Journal:
         """Return the command that resumes this run."""
         return resuming(self.path.parent)
 
-    def _not_written(self, error: OSError) -> JournalNotWritten:
+    def _not_written(self, error: OSError) -> errors.JournalNotWritten:
         left = ""
         try:
             self._file.truncate(self._end)
@@ -358,7 +343,7 @@ class Journal:
         except OSError as again:  # reported with the first error, which is the cause
             left = f". The incomplete line could not be removed ({again.strerror}). A reader drops it"
         remedy = "Make room" if error.errno in _NO_ROOM else "Make it writable (chattr -i, mount -o remount,rw)"
-        return JournalNotWritten(
+        return errors.JournalNotWritten(
             f"events must be on disk before the run acts on them. '{self.path}' could not be written "
             f"({error.strerror}){left}. {remedy}, then: {self.continuation()}"
         )
@@ -375,7 +360,7 @@ class Journal:
             what = f"was changed: it has {opened.st_size} bytes, and {self._size} were written"
             raise self._taken_away(what, written, is_whole=False)
 
-    def _taken_away(self, what: str, written: bytearray, *, is_whole: bool) -> JournalTakenAway:
+    def _taken_away(self, what: str, written: bytearray, *, is_whole: bool) -> errors.JournalTakenAway:
         """Save what can be saved, and return the error. `is_whole`: the written file can be saved completely."""
         name = f"{self.path.name}.{'saved' if is_whole else 'unwritten'}-after-line-{self.lines}"
         content = (os.pread(self._file.fileno(), self._end, 0) if is_whole else b"") + bytes(written)
@@ -400,7 +385,7 @@ class Journal:
                 saved += (
                     f". To repair: cp {path} {path}.changed && truncate -s {self._size} {path} && cat {new} >> {path}"
                 )
-        return JournalTakenAway(
+        return errors.JournalTakenAway(
             f"only its driver may change the journal of a running run. '{self.path}' {what}. The run stops: {saved}. "
             f"To resume: {resuming(self.path.parent)}"
         )
@@ -427,11 +412,11 @@ def locked(file: IO[bytes], path: Path) -> bool:
     try:
         return lock(file)
     except BlockingIOError as error:
-        raise JournalInUse(
+        raise errors.JournalInUse(
             f"a journal has one driver. Another driver is writing '{path}': end that run first"
         ) from error
     except OSError as error:
-        raise JournalNotLocked(
+        raise errors.JournalNotLocked(
             f"the journal must be locked against a second driver. '{path}' could not be locked ({error.strerror}). "
             "Fix that, or use a folder on another file system: runs=FOLDER"
         ) from error

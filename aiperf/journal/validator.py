@@ -19,14 +19,7 @@ from aiperf.journal.first_line import (
     check_numbers,
     check_shape,
 )
-from aiperf.journal.legality import (
-    IllegalLine,
-    Presence,
-    TrialState,
-    check_state,
-    must,
-    must_be_integer,
-)
+from aiperf.journal.legality import IllegalLine, Presence, TrialState, check_state, must, must_be_integer
 
 
 @dataclass(slots=True)

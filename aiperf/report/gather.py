@@ -10,14 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.accounting.accelerator_time import (
-    TimeBreakdown,
-    accelerator_time,
-    availability,
-    seconds_present,
-    spans,
-    time_breakdown,
-)
+from aiperf.accounting import accelerator_time
 from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score, settled
 from aiperf.accounting.score_texts import no_score, score_warnings
 from aiperf.accounting.step_breakdown import step_breakdown
@@ -27,22 +20,10 @@ from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import breaches
 from aiperf.ranking.division import BUILT_IN, division
+from aiperf.report import facts
 from aiperf.report.architecture import best_architecture, start_fingerprint, tree
 from aiperf.report.candidate import candidate
 from aiperf.report.exchange import exchange_facts
-from aiperf.report.facts import (
-    ErrorPoint,
-    Hardware,
-    Instantaneous,
-    PredictedLine,
-    PredictionFacts,
-    Proposals,
-    Report,
-    RunFacts,
-    SystemFacts,
-    WorkerFacts,
-    facts_of,
-)
 from aiperf.report.fold import Collected, collect
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings, unusable_accelerators
 from aiperf.report.training_floor import HostRoofs, training_floor
@@ -63,7 +44,7 @@ ERROR_POINTS = 1500
 """Number of epochs in the plot of the error, in addition to every improvement."""
 
 
-def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRoofs | None = None) -> Report:
+def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRoofs | None = None) -> facts.Report:
     """Return the report of a run, computed from all events of its journal, which are read once and in order."""
     run = collect(events)
     work_log = run.work_log
@@ -77,9 +58,9 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
     used = utilisation(run, inside)
     architecture = best_architecture(run)
     points = curve(work_log, CURVE_POINTS)
-    spent = accelerator_time(work_log, inside)
-    present = seconds_present(work_log.presences, inside)
-    available = availability(work_log, inside, end, result.flops_per_second)
+    spent = accelerator_time.accelerator_time(work_log, inside)
+    present = accelerator_time.seconds_present(work_log.presences, inside)
+    available = accelerator_time.availability(work_log, inside, end, result.flops_per_second)
     worked_until = _worked_until(work_log, inside)
     energy = energy_facts(
         measured, metered, _hosts(run, worked_until), result.flops_per_second, present, inside.seconds
@@ -89,7 +70,7 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
     fp32 = None if run.target is None else peak_of_rank(run, "fp32")
     peak = None if fp32 is None else fp32.flops * capacity(work_log)
     settled_trials = trials(run, inside)
-    return Report(
+    return facts.Report(
         run=_run(run, end, checked.start_network),
         hardware=_hardware(run),
         score=result,
@@ -102,7 +83,7 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
         settled=settled(points, inside),
         errors=_errors(run),
         error_points=len(run.error),
-        time_breakdown=time_breakdown(spent),
+        time_breakdown=accelerator_time.time_breakdown(spent),
         losses=losses(spent, available.planned, result.flops_per_second, used, measured, present, worked_until),
         availability=available,
         utilisation=used,
@@ -130,7 +111,7 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
         trials_given_up_share=checked.given_up_share,
         training_floor=training_floor(run, settled_trials, used.peak_flops, roofs),
         exchange=exchange_facts(run, inside),
-        prediction=_prediction(run, time_breakdown(spent), result.flops_per_second),
+        prediction=_prediction(run, accelerator_time.time_breakdown(spent), result.flops_per_second),
         step=None if run.profiled is None else step_breakdown(run.profiled),
     )
 
@@ -140,22 +121,24 @@ def _telemetry(folder: Path, run: Collected, inside: Window) -> Telemetry | None
     if not (folder / "telemetry").exists():
         return None
     records = log.on_one_axis(log.read(folder / "telemetry"), clock_offsets(run.checks))
-    summed = summarise(records, (inside.start, inside.end), spans(run.work_log, inside))
+    summed = summarise(records, (inside.start, inside.end), accelerator_time.spans(run.work_log, inside))
     return summed if summed.workers or summed.damaged else None
 
 
-def _prediction(run: Collected, spent: TimeBreakdown, score: float | None) -> PredictionFacts | None:
+def _prediction(
+    run: Collected, spent: accelerator_time.TimeBreakdown, score: float | None
+) -> facts.PredictionFacts | None:
     if run.predicted is None:
         return None
     content = run.predicted.prediction
     lines = tuple(
-        PredictedLine(
+        facts.PredictedLine(
             line.name, content["shares"].get(line.name, 0.0), line.share, line.share * content["score"] / score
         )
         for line in spent.lines
         if spent.whole_seconds > 0 and score
     )
-    return PredictionFacts(
+    return facts.PredictionFacts(
         flops_per_second=content["score"],
         interval=(content["interval"][0], content["interval"][1]),
         workers=content["workers"],
@@ -166,10 +149,10 @@ def _prediction(run: Collected, spent: TimeBreakdown, score: float | None) -> Pr
     )
 
 
-def _run(run: Collected, end: float, start_network: str | None) -> RunFacts:
+def _run(run: Collected, end: float, start_network: str | None) -> facts.RunFacts:
     started, ended = run.started, run.work_log.ended
-    return facts_of(
-        RunFacts,
+    return facts.facts_of(
+        facts.RunFacts,
         started,
         name=started.run,
         journal_schema=started.schema,
@@ -187,10 +170,10 @@ def _run(run: Collected, end: float, start_network: str | None) -> RunFacts:
     )
 
 
-def _hardware(run: Collected) -> Hardware:
+def _hardware(run: Collected) -> facts.Hardware:
     joined = run.workers.values()
     shape = run.started.shape
-    return Hardware(
+    return facts.Hardware(
         devices=tuple(sorted({each.device for each in joined})),
         accelerators=capacity(run.work_log),
         are_accelerators=any(each.machine.get("accelerators") for each in joined)
@@ -201,19 +184,19 @@ def _hardware(run: Collected) -> Hardware:
     )
 
 
-def _instantaneous(points: Sequence[CurvePoint]) -> Instantaneous | None:
+def _instantaneous(points: Sequence[CurvePoint]) -> facts.Instantaneous | None:
     rates = [point.instantaneous_flops_per_second for point in points if point.flops_per_second is not None]
     if not rates or len(points) < 2:
         return None
     low, median, high = np.percentile(rates, (5, 50, 95)).tolist()
-    return Instantaneous(median, low, high, points[1].at - points[0].at)
+    return facts.Instantaneous(median, low, high, points[1].at - points[0].at)
 
 
-def _errors(run: Collected) -> tuple[ErrorPoint, ...]:
+def _errors(run: Collected) -> tuple[facts.ErrorPoint, ...]:
     error = np.maximum(np.array(run.error), 1.0 / (2 * int(run.started.dataset["validation_images"])))
     best = np.minimum.accumulate(np.minimum(error, 1.0))
     return tuple(
-        ErrorPoint(run.error_at[index], run.error_trial[index], float(error[index]), float(best[index]))
+        facts.ErrorPoint(run.error_at[index], run.error_trial[index], float(error[index]), float(best[index]))
         for index in thinned(best, ERROR_POINTS)
     )
 
@@ -228,9 +211,9 @@ def thinned(best: npt.NDArray[np.float64], most: int) -> list[int]:
     return [int(index) for index in np.flatnonzero(is_shown)]
 
 
-def _proposals(run: Collected) -> Proposals:
+def _proposals(run: Collected) -> facts.Proposals:
     seconds = [trial.proposal.seconds for trial in run.trials.values()]
-    return Proposals(
+    return facts.Proposals(
         requested=run.requested,
         made=len(run.trials),
         rejected=run.work_log.rejected,
@@ -252,10 +235,10 @@ def _startup_share(run: Collected) -> float | None:
     return float(busy[at_random].sum() / busy.sum()) if is_recorded and busy.sum() > 0 else None
 
 
-def _workers(run: Collected) -> tuple[WorkerFacts, ...]:
+def _workers(run: Collected) -> tuple[facts.WorkerFacts, ...]:
     return tuple(
-        facts_of(
-            WorkerFacts,
+        facts.facts_of(
+            facts.WorkerFacts,
             presence,
             run.workers[presence.worker],
             number=presence.worker,
@@ -270,26 +253,28 @@ _OF_ONE_HOST = frozenset({"host", "boot_id", "scheduler", "accelerators"})
 """Parts of a description that differ between equal hosts (accelerators have serial numbers)."""
 
 
-def _systems(run: Collected) -> tuple[SystemFacts, ...]:
+def _systems(run: Collected) -> tuple[facts.SystemFacts, ...]:
     """Group hosts by description, device and collective, most workers first."""
-    rows: dict[tuple[str, ...], tuple[SystemFacts, set[str]]] = {}
+    rows: dict[tuple[str, ...], tuple[facts.SystemFacts, set[str]]] = {}
     for _, joined in sorted(run.workers.items()):
         machine = {name: value for name, value in joined.machine.items() if name not in _OF_ONE_HOST}
         key = (joined.device, str(joined.device_memory_bytes), joined.collective, repr(machine))
         if key not in rows:
             rows[key] = (
-                facts_of(SystemFacts, joined, hosts=0, example=joined.host, workers=0, accelerators=0, machine=machine),
+                facts.facts_of(
+                    facts.SystemFacts, joined, hosts=0, example=joined.host, workers=0, accelerators=0, machine=machine
+                ),
                 set(),
             )
-        facts, hosts = rows[key]
+        system, hosts = rows[key]
         hosts.update(joined.hosts or (joined.host,))
         rows[key] = (
             dataclasses.replace(
-                facts, hosts=len(hosts), workers=facts.workers + 1, accelerators=facts.accelerators + joined.ranks
+                system, hosts=len(hosts), workers=system.workers + 1, accelerators=system.accelerators + joined.ranks
             ),
             hosts,
         )
-    return tuple(sorted((facts for facts, _ in rows.values()), key=lambda facts: (-facts.workers, facts.example)))
+    return tuple(sorted((system for system, _ in rows.values()), key=lambda system: (-system.workers, system.example)))
 
 
 def _worked_until(work_log: WorkLog, inside: Window) -> dict[int, float]:

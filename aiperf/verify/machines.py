@@ -9,15 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from aiperf.accounting.work_log import WorkLog
-from aiperf.journal.events import (
-    NodeChecked,
-    RunResumed,
-    RunStarted,
-    TrialPrepared,
-    TrialStarted,
-    WorkerJoined,
-    WorkerLost,
-)
+from aiperf.journal import events
 from aiperf.system.peaks import DataType, WorkerPeak, declared_peak, worker_peak
 from aiperf.system.source import COMMIT, SOURCE
 from aiperf.units import flops_per_second
@@ -58,18 +50,18 @@ class Machines(Check):
         """Worker of each trial."""
         self._precisions: dict[str, str] = {}
 
-    @handles(RunStarted)
-    def _started(self, line: int, event: RunStarted) -> None:
+    @handles(events.RunStarted)
+    def _started(self, line: int, event: events.RunStarted) -> None:
         self._data = event.dataset.get("fingerprint")
         trainer = event.config.get("trainer")
         self._configured = trainer.get("precision") if isinstance(trainer, dict) else None
         self._driver(line, event)
 
-    @handles(RunResumed)
-    def _resumed(self, line: int, event: RunResumed) -> None:
+    @handles(events.RunResumed)
+    def _resumed(self, line: int, event: events.RunResumed) -> None:
         self._driver(line, event)
 
-    def _driver(self, line: int, event: RunStarted | RunResumed) -> None:
+    def _driver(self, line: int, event: events.RunStarted | events.RunResumed) -> None:
         self._driver_host, self._driver_boot = event.machine.get("host"), event.machine.get("boot_id")
         if event.boot_id is not None and self._driver_boot not in (None, event.boot_id):
             self._notes.add(line, f"boot {event.boot_id!r}, but {self._driver_boot!r} in its machine", law=HOST)
@@ -81,8 +73,8 @@ class Machines(Check):
             self._notes.add(line, f"the line and its machine differ: {_difference(libraries, described)}", law=VERSIONS)
         self._machine(line, event.machine)
 
-    @handles(WorkerJoined)
-    def _joined(self, line: int, event: WorkerJoined) -> None:
+    @handles(events.WorkerJoined)
+    def _joined(self, line: int, event: events.WorkerJoined) -> None:
         self._machine(line, event.machine)
         self._devices[event.worker] = event.device
         host, boot = event.machine.get("host", event.host), event.machine.get("boot_id")
@@ -120,8 +112,8 @@ class Machines(Check):
         if before != versions:
             self._notes.add(line, f"host {host!r}: {_difference(before, versions)}", law=VERSIONS)
 
-    @handles(NodeChecked)
-    def _node(self, line: int, event: NodeChecked) -> None:
+    @handles(events.NodeChecked)
+    def _node(self, line: int, event: events.NodeChecked) -> None:
         self._notes.examined += 1
         packages = _fact(event, "versions", "packages")
         if isinstance(packages, dict):
@@ -132,12 +124,12 @@ class Machines(Check):
                 line, f"host {event.host!r}: fingerprint {data!r}, but {self._data!r} in the first line", law=DATA
             )
 
-    @handles(TrialStarted)
-    def _trial(self, line: int, event: TrialStarted) -> None:
+    @handles(events.TrialStarted)
+    def _trial(self, line: int, event: events.TrialStarted) -> None:
         self._workers[event.trial] = event.worker
 
-    @handles(TrialPrepared)
-    def _prepared(self, line: int, event: TrialPrepared) -> None:
+    @handles(events.TrialPrepared)
+    def _prepared(self, line: int, event: events.TrialPrepared) -> None:
         device = self._devices[self._workers[event.trial]]
         usual = self._precisions.setdefault(device, event.precision)
         if event.precision != usual:
@@ -151,7 +143,7 @@ class Presence(Check):
 
     def __init__(self) -> None:
         self._notes = CheckResult("workers", RANKS, "workers")
-        self._present: dict[int, WorkerJoined] = {}
+        self._present: dict[int, events.WorkerJoined] = {}
         self._planned: int | None = None
         self._without = 0
         """Number of workers whose host lists no accelerators."""
@@ -163,20 +155,20 @@ class Presence(Check):
             )
         return self._notes.close()
 
-    @handles(RunStarted)
-    def _started(self, line: int, event: RunStarted) -> None:
+    @handles(events.RunStarted)
+    def _started(self, line: int, event: events.RunStarted) -> None:
         self._planned = None if event.shape is None else event.shape.ranks
 
-    @handles(RunResumed)
-    def _resumed(self, line: int, event: RunResumed) -> None:
+    @handles(events.RunResumed)
+    def _resumed(self, line: int, event: events.RunResumed) -> None:
         self._present.clear()
 
-    @handles(WorkerLost)
-    def _lost(self, line: int, event: WorkerLost) -> None:
+    @handles(events.WorkerLost)
+    def _lost(self, line: int, event: events.WorkerLost) -> None:
         self._present.pop(event.worker, None)
 
-    @handles(WorkerJoined)
-    def _joined(self, line: int, event: WorkerJoined) -> None:
+    @handles(events.WorkerJoined)
+    def _joined(self, line: int, event: events.WorkerJoined) -> None:
         notes = self._notes
         notes.examined += 1
         self._present[event.worker] = event
@@ -212,7 +204,7 @@ def _accelerators(machine: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list | tuple) else []
 
 
-def _fact(event: NodeChecked, probe: str, name: str) -> Any:
+def _fact(event: events.NodeChecked, probe: str, name: str) -> Any:
     reading = event.readings.get(probe)
     facts = reading.get("facts") if isinstance(reading, dict) else None
     return facts.get(name) if isinstance(facts, dict) else None
@@ -236,7 +228,7 @@ class Rates(Check):
 
     def __init__(self) -> None:
         self._notes = CheckResult("rates", RATE, "trials")
-        self._workers: dict[int, WorkerJoined] = {}
+        self._workers: dict[int, events.WorkerJoined] = {}
         self._precision: dict[int, str] = {}
         """Precision of each trial's last attempt."""
         self._declared: Mapping[str, Any] = {}
@@ -269,16 +261,16 @@ class Rates(Check):
         if unknown:
             self._notes.not_checked = f"{unknown} trials: the peak of their devices in their precision is not known"
 
-    @handles(RunStarted)
-    def _started(self, line: int, event: RunStarted) -> None:
+    @handles(events.RunStarted)
+    def _started(self, line: int, event: events.RunStarted) -> None:
         self._declared = declared_peak(event.config)
 
-    @handles(WorkerJoined)
-    def _joined(self, line: int, event: WorkerJoined) -> None:
+    @handles(events.WorkerJoined)
+    def _joined(self, line: int, event: events.WorkerJoined) -> None:
         self._workers[event.worker] = event
 
-    @handles(TrialPrepared)
-    def _prepared(self, line: int, event: TrialPrepared) -> None:
+    @handles(events.TrialPrepared)
+    def _prepared(self, line: int, event: events.TrialPrepared) -> None:
         self._precision[event.trial] = event.precision
 
     def _peak(self, trial: int, worker: int | None) -> WorkerPeak | None:

@@ -14,25 +14,7 @@ from rich.progress import track
 from aiperf.data.dataset_config import WeatherConf
 from aiperf.data.description import DataSet, PrepareReport
 from aiperf.data.errors import DamagedData, DataError
-from aiperf.data.files.weather_files import (
-    CHANNELS,
-    CLASSES,
-    RECORD,
-    ChannelMoments,
-    WeatherRecord,
-    WeatherYears,
-    YearFile,
-    YearRecord,
-    box_faults,
-    count_clipped,
-    files_of,
-    image_faults,
-    known_record,
-    read_record,
-    require_no_files,
-    write_record,
-    written_year,
-)
+from aiperf.data.files import weather_files
 from aiperf.data.survey import require_fingerprint, root_of
 from aiperf.errors import BadConfiguration
 from aiperf.shell_command import command, option
@@ -57,16 +39,16 @@ def split(years: Sequence[int], chosen: Sequence[int] | None) -> tuple[list[int]
     return training, validation
 
 
-def _described(conf: WeatherConf, record: WeatherRecord, years: Sequence[int]) -> DataSet:
+def _described(conf: WeatherConf, record: weather_files.WeatherRecord, years: Sequence[int]) -> DataSet:
     training, validation = split(years, conf.validation_years)
     mean, deviation = record.moments(training)
     return DataSet(
         conf.name,
         record.images(training),
         record.images(validation),
-        len(CLASSES),
+        len(weather_files.CLASSES),
         record.height,
-        len(CHANNELS),
+        len(weather_files.CHANNELS),
         tuple(mean.tolist()),
         tuple(deviation.tolist()),
         fingerprint=record.fingerprint,
@@ -78,10 +60,10 @@ def _described(conf: WeatherConf, record: WeatherRecord, years: Sequence[int]) -
 
 def describe(conf: WeatherConf) -> DataSet:
     root = root_of(conf)
-    files, record = files_of(root), read_record(root)
+    files, record = weather_files.files_of(root), weather_files.read_record(root)
     require_fingerprint(conf, record.fingerprint)
     described = _described(conf, record, list(files))
-    with closing(YearFile(next(iter(files.values())))) as first:
+    with closing(weather_files.YearFile(next(iter(files.values())))) as first:
         if first.is_packed:
             return described
         rate = si(first.bytes_per_second(), "B/s")
@@ -97,11 +79,11 @@ def open_data(conf: WeatherConf, cores: int | None) -> OpenData:
     from aiperf.data.opened import OpenData
 
     root = root_of(conf)
-    files, record = files_of(root), read_record(root)
+    files, record = weather_files.files_of(root), weather_files.read_record(root)
     require_fingerprint(conf, record.fingerprint)
     years = split(list(files), conf.validation_years)
     moments = record.moments(years[0])
-    training, validation = (WeatherYears([files[year] for year in part]) for part in years)
+    training, validation = (weather_files.WeatherYears([files[year] for year in part]) for part in years)
     if not (validation.boxes[..., 4] >= 0).any():
         raise DamagedData(
             f"images must have boxes to validate, but found none in the years {years[1]}: name other years"
@@ -128,9 +110,9 @@ def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path 
     target = root if pack is None else pack
     if pack is not None:
         pack.mkdir(parents=True, exist_ok=True)
-        if not (pack / RECORD).exists() or pack.samefile(root):  # else an interrupted call continues
-            require_no_files(pack)
-    files, record = files_of(root), known_record(target)
+        if not (pack / weather_files.RECORD).exists() or pack.samefile(root):  # else an interrupted call continues
+            weather_files.require_no_files(pack)
+    files, record = weather_files.files_of(root), weather_files.known_record(target)
     faults: list[tuple[str, str]] = []
     unknown = [year for year in files if year not in record.years]
     clipped = 0
@@ -140,7 +122,7 @@ def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path 
             if (record.height, record.width) not in ((0, 0), statistics[0]):
                 found.append(f"images of {statistics[0]} pixels, other years have {(record.height, record.width)}")
             else:
-                record = write_record(target, statistics[0], {**record.years, year: statistics[1]})
+                record = weather_files.write_record(target, statistics[0], {**record.years, year: statistics[1]})
         faults += [(files[year].name, fault) for fault in found]
         clipped += cut
     try:
@@ -155,7 +137,7 @@ def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path 
         raise
     notes = [
         f"{count(len(files))} files, {count(len(unknown))} read now; {count(clipped)} boxes of these are clipped to the map",
-        f"fingerprint {record.fingerprint}; statistics of the channels, which runs read: {target / RECORD}",
+        f"fingerprint {record.fingerprint}; statistics of the channels, which runs read: {target / weather_files.RECORD}",
         f"{count(len(faults))} faults{': a run refuses these years. Copy the files again' if faults else ''}",
         *(f"  {name}: {fault}" for name, fault in faults),
     ]
@@ -172,18 +154,18 @@ def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path 
 
 def _examined(
     path: Path, packed: Path | None, out: Console
-) -> tuple[list[str], int, tuple[tuple[int, int], YearRecord] | None]:
+) -> tuple[list[str], int, tuple[tuple[int, int], weather_files.YearRecord] | None]:
     """Read the file of a year, and pack it if it has no faults. Return faults, boxes partly off the map, and record."""
     try:
-        with closing(YearFile(path)) as file:
-            shape, boxes, moments = file.shape, file.boxes(), ChannelMoments()
+        with closing(weather_files.YearFile(path)) as file:
+            shape, boxes, moments = file.shape, file.boxes(), weather_files.ChannelMoments()
             faults: list[str] = []
-            writing = nullcontext() if packed is None else written_year(packed, shape)
+            writing = nullcontext() if packed is None else weather_files.written_year(packed, shape)
             with writing as writer:
                 for start, images in track(file.slabs(), path.name, shape.slabs, console=out):
                     for number, image in enumerate(images, start):
                         moments.add(image)
-                        found = (*image_faults(image), *box_faults(boxes[number], shape))
+                        found = (*weather_files.image_faults(image), *weather_files.box_faults(boxes[number], shape))
                         faults += [f"image {number}: {fault}" for fault in found]
                     if writer is not None:
                         writer.add(images)
@@ -194,6 +176,6 @@ def _examined(
                     packed.unlink()
                 return faults, 0, None
             record = moments.record(boxes, packed or path)
-            return [], count_clipped(boxes, shape), ((shape.height, shape.width), record)
+            return [], weather_files.count_clipped(boxes, shape), ((shape.height, shape.width), record)
     except DamagedData as error:
         return [str(error)], 0, None

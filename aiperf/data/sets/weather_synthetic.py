@@ -20,19 +20,8 @@ from rich.progress import track
 
 from aiperf.data.dataset_config import WeatherSyntheticConf
 from aiperf.data.description import DataSet, PrepareReport
+from aiperf.data.files import weather_files
 from aiperf.data.files.fingerprint import of_options
-from aiperf.data.files.weather_files import (
-    BOX_ROWS,
-    CHANNELS,
-    CLASSES,
-    SLAB,
-    ChannelMoments,
-    YearRecord,
-    YearShape,
-    require_no_files,
-    write_record,
-    written_year,
-)
 from aiperf.data.visiting_order import draws
 
 if TYPE_CHECKING:
@@ -40,7 +29,7 @@ if TYPE_CHECKING:
 
 Real = NDArray[np.float64]
 
-DEPRESSION, CYCLONE, EXTRATROPICAL, RIVER = range(len(CLASSES))
+DEPRESSION, CYCLONE, EXTRATROPICAL, RIVER = range(len(weather_files.CLASSES))
 YEARS = (1979, 1980, 1981, 1982, 1984)
 MOST_EVENTS = 4
 DISTRACTORS = 4
@@ -56,7 +45,7 @@ _TYPICAL = {
     "Z200": (11_800.0, 150.0), "ZBOT": (65.0, 3.0),
 }  # fmt: skip
 """Mean and deviation of each channel, in its unit."""
-MEAN, DEVIATION = (np.array([_TYPICAL[name][part] for name in CHANNELS]) for part in (0, 1))
+MEAN, DEVIATION = (np.array([_TYPICAL[name][part] for name in weather_files.CHANNELS]) for part in (0, 1))
 _LOWS, _WINDS = ("PSL", "PS", "Z1000"), (("U850", "V850"), ("UBOT", "VBOT"))
 _CORES: dict[int, dict[str, float]] = {
     DEPRESSION: {"T200": 1.2, "T500": 0.7, "TMQ": 1.0, "PRECT": 1.2},
@@ -128,7 +117,7 @@ def _amplitudes(height: int, width: int) -> Real:
 
 
 def _background(conf: WeatherSyntheticConf, image: int) -> Real:
-    shape = (len(CHANNELS), conf.height, conf.width)
+    shape = (len(weather_files.CHANNELS), conf.height, conf.width)
     white = draws(np.arange(conf.height * conf.width, dtype=np.int64), shape[0], conf.seed, image, _SALT_FIELD) - 0.5
     waves = np.fft.rfft2(white.T.reshape(shape)) * _amplitudes(conf.height, conf.width)
     smooth = np.fft.irfft2(waves, shape[1:])
@@ -143,7 +132,7 @@ class _Fields:
         self._y, self._x = (np.arange(side, dtype=np.float64) + 0.5 for side in values.shape[1:])
 
     def add(self, channel: str, amount: Real, event: _Event) -> None:
-        index = CHANNELS.index(channel)
+        index = weather_files.CHANNELS.index(channel)
         self.values[index] += event.factors[index] * amount
 
     def core(self, event: _Event) -> Real:
@@ -210,7 +199,7 @@ def generated(conf: WeatherSyntheticConf, image: int) -> tuple[NDArray[np.float3
     """Return image and boxes of a number from 0, in units of the channels. Validation follows the training images."""
     fields = _Fields(_background(conf, image))
     _add_distractors(fields, conf, image)
-    boxes = np.full((BOX_ROWS, 5), -1, np.int32)
+    boxes = np.full((weather_files.BOX_ROWS, 5), -1, np.int32)
     for row, event in enumerate(_events(conf, image)):
         _add_event(fields, event)
         boxes[row] = (*event.box(conf.height, conf.width), event.kind)
@@ -235,9 +224,9 @@ def describe(conf: WeatherSyntheticConf) -> DataSet:
         conf.name,
         conf.training_images,
         conf.validation_images,
-        len(CLASSES),
+        len(weather_files.CLASSES),
         conf.height,
-        len(CHANNELS),
+        len(weather_files.CHANNELS),
         tuple(MEAN.tolist()),
         tuple(DEVIATION.tolist()),
         fingerprint=of_options(conf),
@@ -281,22 +270,22 @@ def prepare(
     if pack is None:
         return PrepareReport(describe(conf))
     pack.mkdir(parents=True, exist_ok=True)
-    require_no_files(pack)
-    years: dict[int, YearRecord] = {}
+    weather_files.require_no_files(pack)
+    years: dict[int, weather_files.YearRecord] = {}
     for year, images in zip(YEARS, _years(conf), strict=False):
-        path, moments = pack / f"climo_{year}.h5", ChannelMoments()
-        shape = YearShape(len(images), conf.height, conf.width)
-        boxes = np.zeros((len(images), BOX_ROWS, 5), np.int32)
-        with written_year(path, shape, is_published_layout=is_published_layout) as writer:
-            for start in track(range(0, len(images), SLAB), path.name, console=out):
-                made = [generated(conf, image) for image in images[start : start + SLAB]]
+        path, moments = pack / f"climo_{year}.h5", weather_files.ChannelMoments()
+        shape = weather_files.YearShape(len(images), conf.height, conf.width)
+        boxes = np.zeros((len(images), weather_files.BOX_ROWS, 5), np.int32)
+        with weather_files.written_year(path, shape, is_published_layout=is_published_layout) as writer:
+            for start in track(range(0, len(images), weather_files.SLAB), path.name, console=out):
+                made = [generated(conf, image) for image in images[start : start + weather_files.SLAB]]
                 boxes[start : start + len(made)] = np.stack([found for _, found in made])
                 writer.add(np.stack([image for image, _ in made]))
                 for image, _ in made:
                     moments.add(image)
             writer.set_boxes(boxes)
         years[year] = moments.record(boxes, path)
-    record = write_record(pack, (conf.height, conf.width), years)
+    record = weather_files.write_record(pack, (conf.height, conf.width), years)
     notes = f"{len(years)} files written to {pack}", f"fingerprint {record.fingerprint}"
     size = sum(one.bytes for one in years.values())
     return PrepareReport(describe(conf), len(years), len(years), size, shards=len(years), remarks=notes)

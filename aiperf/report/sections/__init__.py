@@ -6,16 +6,7 @@ from collections.abc import Callable
 
 from aiperf.page.section import Section
 from aiperf.report.facts import Report
-from aiperf.report.sections import (
-    configuration,
-    devices,
-    prediction,
-    score,
-    search,
-    step,
-    system,
-    time_spent,
-)
+from aiperf.report.sections import configuration, devices, prediction, score, search, step, system, time_spent
 
 SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     score.score,

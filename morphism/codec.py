@@ -112,6 +112,8 @@ def _version_1(found: dict[str, JSON]) -> Graph:
             node = Node(name, _op(line, _shown(name)), _inputs(line, _shown(name), indices))
         except ops.IllegalGraph as offence:
             raise DamagedGraphFile(f"node {number}, {_shown(name)}: {offence}") from offence
+        if name in indices:
+            raise DamagedGraphFile(f"node {number}: names must be unique. Two nodes have the name {name!r}: rename one")
         indices[name] = number
         nodes.append(node)
     try:

@@ -66,8 +66,8 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
     normalise = Normaliser(conf.image, description.mean, description.std)
     if _keeps_pixels(conf, description):
         with decoding_threads(workers) as pool:
-            kept = _keep_pixels(conf, training, pool)
-            kept_validation = _keep_pixels(conf, validation, pool)
+            kept = _keep_pixels(training, pool)
+            kept_validation = _keep_pixels(validation, pool)
 
         def close() -> None:
             kept.cache.close()
@@ -124,13 +124,12 @@ class _Kept:
     is_shared: bool
 
 
-def _keep_pixels(conf: ImagesConf, encoded: Encoded, pool: ThreadPoolExecutor) -> _Kept:
+def _keep_pixels(encoded: Encoded, pool: ThreadPoolExecutor) -> _Kept:
     count = len(encoded.samples)
-    shape = (conf.image, conf.image, conf.channels)
-    sizes = np.full(count, int(np.prod(shape)), np.int64)
+    key, shape, sizes = _as_pixels(encoded)
     total = int(sizes.sum())
     is_shared = total >= _WORTH_SHARING
-    cache = HostCache(f"{_fingerprint(encoded.samples)} {encoded.plain_crop} {shape}", sizes, is_shared=is_shared)
+    cache = HostCache(key, sizes, is_shared=is_shared)
     keeping = replace(encoded, plain_cache=cache)
 
     def keep(start: int) -> None:
@@ -186,23 +185,28 @@ def _with_caches(conf: ImagesConf, training: Encoded, validation: Encoded) -> tu
                 f"dataset.cache=encoded keeps {total / 2**30:.1f} GiB in memory and needs twice that, but "
                 f"{room / 2**30:.1f} GiB are free. Use dataset.cache=auto, or give the container more memory"
             )
-        return training, *_with_plain_cache(conf, validation, room, "nothing kept in memory")
+        return training, *_with_plain_cache(validation, room, "nothing kept in memory")
     training = replace(training, encoded_cache=HostCache(keys[0], sizes[0]))
     if conf.cache == "encoded":
         return training, replace(validation, encoded_cache=HostCache(keys[1], sizes[1])), "files kept in memory"
-    validation, kind = _with_plain_cache(conf, validation, room - total, "files kept in memory")
+    validation, kind = _with_plain_cache(validation, room - total, "files kept in memory")
     if validation.plain_cache is None:
         validation = replace(validation, encoded_cache=HostCache(keys[1], sizes[1]))
     return training, validation, kind
 
 
-def _with_plain_cache(conf: ImagesConf, validation: Encoded, room: int, kind: str) -> tuple[Encoded, str]:
-    shape = (conf.image, conf.image, conf.channels)
-    sizes = np.full(len(validation.samples), int(np.prod(shape)), np.int64)
-    key = f"{_fingerprint(validation.samples)} {validation.plain_crop} {shape}"
+def _with_plain_cache(validation: Encoded, room: int, kind: str) -> tuple[Encoded, str]:
+    key, _, sizes = _as_pixels(validation)
     if not (is_held(key, sizes) or int(sizes.sum()) <= room // 4):
         return validation, kind
     return replace(validation, plain_cache=HostCache(key, sizes)), f"{kind}, validation images as pixels"
+
+
+def _as_pixels(encoded: Encoded) -> tuple[str, tuple[int, int, int], NDArray[np.int64]]:
+    """Return what a cache of a split's pixels is shared by, the shape of an image, and the bytes of each image."""
+    shape = (encoded.image, encoded.image, encoded.channels)
+    sizes = np.full(len(encoded.samples), int(np.prod(shape)), np.int64)
+    return f"{_fingerprint(encoded.samples)} {encoded.plain_crop} {shape}", shape, sizes
 
 
 def _fingerprint(samples: Samples) -> str:

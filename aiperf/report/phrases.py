@@ -40,7 +40,10 @@ def followed(run: RunFacts) -> str | None:
 
 def score(report: Report) -> str:
     """Return the score as text, such as `41.2 TFLOPS`, or `no valid window`."""
-    value = report.score.flops_per_second
+    return _rate(report.score.flops_per_second)
+
+
+def _rate(value: float | None) -> str:
     return "no valid window" if value is None else units.flops_per_second(value)
 
 
@@ -156,10 +159,7 @@ def outcome(code: str) -> str:
 
 def instantaneous(report: Report) -> str:
     """Return the median of the FLOPS in equal parts of the valid window as text, or `no valid window`."""
-    found = report.instantaneous
-    if found is None:
-        return "no valid window"
-    return units.flops_per_second(found.median)
+    return _rate(None if report.instantaneous is None else report.instantaneous.median)
 
 
 def trials_finished(number: int) -> str:
@@ -205,8 +205,7 @@ def busy(report: Report) -> str:
 
 def adjusted(report: Report) -> str:
     """Return the estimated score with all planned accelerators present all the time, as text in FLOPS, or `no valid window`."""
-    value = report.availability.adjusted_flops_per_second
-    return "no valid window" if value is None else units.flops_per_second(value)
+    return _rate(report.availability.adjusted_flops_per_second)
 
 
 def availability_meaning(report: Report) -> str:

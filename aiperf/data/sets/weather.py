@@ -58,16 +58,21 @@ def _described(conf: WeatherConf, record: weather_files.WeatherRecord, years: Se
     )
 
 
-def describe(conf: WeatherConf) -> DataSet:
+def _files_and_record(conf: WeatherConf) -> tuple[dict[int, Path], weather_files.WeatherRecord]:
     root = root_of(conf)
     files, record = weather_files.files_of(root), weather_files.read_record(root)
     require_fingerprint(conf, record.fingerprint)
+    return files, record
+
+
+def describe(conf: WeatherConf) -> DataSet:
+    files, record = _files_and_record(conf)
     described = _described(conf, record, list(files))
     with closing(weather_files.YearFile(next(iter(files.values())))) as first:
         if first.is_packed:
             return described
         rate = si(first.bytes_per_second(), "B/s")
-    pack = command("prepare", "dataset=weather", option("dataset.root", root), "--pack", "FOLDER")
+    pack = command("prepare", "dataset=weather", option("dataset.root", root_of(conf)), "--pack", "FOLDER")
     note = f"{first.path.name} is compressed in chunks of many images: one core reads {rate}. Pack the set: {pack}"
     return replace(described, note=note)
 
@@ -78,9 +83,7 @@ def open_data(conf: WeatherConf, cores: int | None) -> OpenData:
     from aiperf.data.boxed import BoxedSplit
     from aiperf.data.opened import OpenData
 
-    root = root_of(conf)
-    files, record = weather_files.files_of(root), weather_files.read_record(root)
-    require_fingerprint(conf, record.fingerprint)
+    files, record = _files_and_record(conf)
     years = split(list(files), conf.validation_years)
     moments = record.moments(years[0])
     training, validation = (weather_files.WeatherYears([files[year] for year in part]) for part in years)

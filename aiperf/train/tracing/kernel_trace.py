@@ -7,6 +7,7 @@ operators that another operator calls.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -132,6 +133,7 @@ def _on_processor(
         own.append({"ts": begin, "dur": end - begin, "name": STEP, "cat": "user_annotation"})
     open_calls: list[tuple[float, str, str]] = []  # end, name, class
     now = 0.0
+    own.append({"ts": math.inf, "dur": 0.0, "name": ""})  # ends all open calls
     for each in sorted(own, key=lambda one: (one["ts"], -one["dur"])):
         begin, name = each["ts"], each["name"]
         while open_calls and open_calls[-1][0] <= begin:
@@ -144,10 +146,6 @@ def _on_processor(
             continue  # outside the steps
         caller = open_calls[-1][1] if open_calls else ""
         inner = kernel_class(name, caller) if each["cat"] == "cpu_op" else FRAMEWORK
-        end = min(begin + each["dur"], open_calls[-1][0] if open_calls else float("inf"))
+        end = min(begin + each["dur"], open_calls[-1][0] if open_calls else math.inf)
         open_calls.append((end, name, inner))
         now = begin
-    while open_calls:
-        end, _, inner = open_calls.pop()
-        yield now, end, inner
-        now = end

@@ -22,6 +22,9 @@ SYNTHETIC_MEAN = (0.5,)  # by construction
 SYNTHETIC_STD = (0.25,)
 
 
+NUMBERS = ("training_images", "validation_images", "classes", "image", "channels")
+
+
 @dataclass(frozen=True, slots=True)
 class DataSet:
     """A set of labelled images, with a fixed split into training and validation."""
@@ -65,17 +68,8 @@ class DataSet:
     @property
     def recorded(self) -> dict[str, Any]:
         """Values for the field `dataset` of RunStarted. Fields of one kind of sets are recorded for it only."""
-        names = (
-            "name",
-            "training_images",
-            "validation_images",
-            "classes",
-            "image",
-            "channels",
-            "is_full_imagenet",
-            "noise",
-        )
-        values = {name: getattr(self, name) for name in (*names, "fingerprint")}
+        names = ("name", *NUMBERS, "is_full_imagenet", "noise", "fingerprint")
+        values = {name: getattr(self, name) for name in names}
         if self.targets == "boxes":
             values |= {"targets": self.targets, "width": self.width or self.image}
         if self.noun != IMAGE:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from aiperf.config import RunConf, from_plain
-from aiperf.data.description import DIGITS, DataSet
+from aiperf.data.description import DIGITS, NUMBERS, DataSet
 from aiperf.errors import AiperfError
 from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.rules.proposals import proposer_of
@@ -19,7 +19,6 @@ from morphism import DETECTORS, STARTS, Budget, decode_architecture, start_of
 
 PREDICTED = "a predicted score follows from its simulations, and was made for the options, release and nodes of the run"
 DATA_SET = "the data set is the configured one, with its known numbers"
-NUMBERS = ("training_images", "validation_images", "classes", "image", "channels")
 PLAN = "the plan in the first line follows from its configuration, its data set and its workers"
 BUILT = "the driver can build its searcher and its tuning from the configuration in the first line"
 OURS = "aiperf-cluster"

@@ -79,30 +79,18 @@ def score_over_time(report: Report) -> DrawnFigure:
             handles.append(Line2D([], [], color=own.strong.light, label="score"))
         if score.flops_per_second_interval is not None:
             low, high = score.flops_per_second_interval
-            upper.fill_between(
-                [run.warmup_seconds / divisor, run.end / divisor],
-                low / unit,
-                high / unit,
-                color=own.strong.light,
-                alpha=0.18,
-                linewidth=0,
-                zorder=2,
-            )
-            handles.append(Patch(color=own.strong.light, alpha=0.18, label="95 % interval"))
+            inside = [run.warmup_seconds / divisor, run.end / divisor]
+            shade: dict[str, Any] = {"color": own.strong.light, "alpha": 0.18}
+            upper.fill_between(inside, low / unit, high / unit, linewidth=0, zorder=2, **shade)
+            handles.append(Patch(label="95 % interval", **shade))
         top = (1.08 * ceiling / unit) or 1
         upper.set_ylim(0, top)
         if (clipped := instantaneous / unit > top).any():
-            upper.plot(
-                at[clipped] / divisor,
-                np.full(clipped.sum(), top),
-                "^",
-                color=own.pale.light,
-                markersize=5,
-                clip_on=False,
-                zorder=4,
-            )
+            marks: dict[str, Any] = {"color": own.pale.light, "marker": "^", "linestyle": ""}
+            edge = np.full(clipped.sum(), top)
+            upper.plot(at[clipped] / divisor, edge, markersize=5, clip_on=False, zorder=4, **marks)
             highest = f"clipped, up to {flops_per_second(float(instantaneous.max()))}"
-            handles.append(Line2D([], [], color=own.pale.light, marker="^", linestyle="", label=highest))
+            handles.append(Line2D([], [], label=highest, **marks))
         legend_above(upper, handles)
         lower.set_title("Regulated score: −ln(error) × score")
         shade_warmup(lower, run.warmup_seconds, run.end, divisor, label="")

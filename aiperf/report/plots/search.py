@@ -97,15 +97,8 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts, samp
         zorder=1.5,
     )
     ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": VERMILION.light, "linestyle": ""}
-    axes.plot(
-        operations(best) / unit,
-        max(floor, 1 - _accuracy(best)),
-        marker="o",
-        markersize=12,
-        markeredgewidth=2,
-        zorder=3,
-        **ring,
-    )
+    at_best = operations(best) / unit, max(floor, 1 - _accuracy(best))
+    axes.plot(*at_best, marker="o", markersize=12, markeredgewidth=2, zorder=3, **ring)
     axes.margins(x=0.06)
     ticks = _apart([tick for tick in ACCURACY_TICKS if low <= 1 - tick <= high], low, high)
     if len(ticks) < 2:  # Close accuracies: four even steps of the axis.

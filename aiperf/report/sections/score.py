@@ -17,7 +17,6 @@ def score(report: Report) -> Section:
 
 
 def error(report: Report) -> Section:
-    """Return the section with the validation error over time. None if the quality is no accuracy."""
     return Section("error", "Error over time", (error_over_time(report),), "Error")
 
 

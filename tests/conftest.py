@@ -89,8 +89,8 @@ REAL_PROCESSES = (
     "tests/train/collectives/",
     "tests/train/test_full_disk",
 )
-"""Tests that start Ray or ranks. `make test` runs two tests at once, but not two of these, since each uses both cores and
-has deadlines of other processes. Tests without other processes fill the second worker's time."""
+"""Tests that start Ray or ranks. `make test` runs three tests at once, but not two of these, since each uses both cores and
+has deadlines of other processes. Tests without other processes fill the other workers' time."""
 
 
 class OneRealAtATime(LoadScopeScheduling):  # type: ignore[misc]  # without stubs

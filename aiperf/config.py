@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-import types
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
@@ -156,18 +153,12 @@ _CHOSEN: dict[type[Any], tuple[type[Any], ...]] = {
 
 def schemas_of_parts() -> dict[str, tuple[type[Any], ...]]:
     """Return the dataclasses that each part of the configuration (such as `dataset`) can have, by the name of the part."""
-    hints = type_hints(RunConf)
-    kinds = {each.name: _without_none(hints[each.name]) for each in fields(RunConf)}
-    parts: dict[str, type[Any]] = {
-        name: kind for name, kind in kinds.items() if isinstance(kind, type) and is_dataclass(kind)
+    return {
+        name: _CHOSEN.get(kind, (kind,))
+        for name, hint in type_hints(RunConf).items()
+        for kind in typing.get_args(hint) or (hint,)
+        if is_dataclass(kind)
     }
-    return {name: _CHOSEN.get(part, (part,)) for name, part in parts.items()}
-
-
-def _without_none(hint: Any) -> Any:
-    if isinstance(hint, types.UnionType):
-        return functools.reduce(operator.or_, (each for each in hint.__args__ if each is not types.NoneType))
-    return hint
 
 
 def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
@@ -191,9 +182,9 @@ def name_of_choice(schema: type[Any]) -> str | None:
     return str(fields(schema)[0].default) if is_chosen else None
 
 
-def configuration_folder(package: Path | None = None) -> Path:
+def configuration_folder() -> Path:
     """Return the absolute path of the folder conf with the YAML files of the default choices and of all choices."""
-    package = package or Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parent
     folders = (package / "conf", package.parent / "conf")
     for folder in folders:
         if (folder / MAIN).is_file():

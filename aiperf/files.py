@@ -84,12 +84,12 @@ def require_file(path: Path) -> None:
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading. It never waits, and the kind is checked on the open descriptor."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    file = os.fdopen(descriptor, "rb") if stat.S_ISREG(mode := os.fstat(descriptor).st_mode) else None
-    if file is None:
-        os.close(descriptor)
-        kind = next((name for is_of, name in _KINDS if is_of(mode)), "no regular file")
-        raise OSError(errno.EINVAL, f"it is {kind}, no file", str(path))
-    return file
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    kind = next((name for is_of, name in _KINDS if is_of(mode)), "no regular file")
+    raise OSError(errno.EINVAL, f"it is {kind}, no file", str(path))
 
 
 def read_bounded(path: Path, largest: int) -> bytes:

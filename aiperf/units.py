@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 NOT_MEASURED = "not measured"
@@ -41,19 +42,19 @@ def _significant(value: float, digits: int) -> str:
     return f"{value:.{max(0, digits - whole)}f}"
 
 
-def _prefix_of(value: float, digits: int = 3) -> int:
-    """Return the power of 1000 that scales the value to 1…1000 after rounding to `digits` significant digits."""
+def _prefix_of(value: float) -> int:
+    """Return the power of 1000 that scales the value to 1…1000 after rounding to three significant digits."""
     if value == 0:
         return 0
-    magnitude = abs(float(f"{value:.{digits - 1}e}"))  # 999,999 rounds to 1.00 M, not to 1000 k
+    magnitude = abs(float(f"{value:.2e}"))  # 999,999 rounds to 1.00 M, not to 1000 k
     return min(max(0, math.floor(math.log10(magnitude) / 3)), len(_PREFIXES) - 1)
 
 
-def si(value: float, unit: str, digits: int = 3) -> str:
+def si(value: float, unit: str) -> str:
     """Return a finite value as text with an SI prefix: `si(4.12e13, "FLOPS")` is `41.2 TFLOPS`."""
     assert math.isfinite(value), f"{value!r} {unit} is no quantity"
-    power = _prefix_of(value, digits)
-    return f"{_significant(value / 1000.0**power, digits)} {_PREFIXES[power]}{unit}"
+    power = _prefix_of(value)
+    return f"{_significant(value / 1000.0**power, 3)} {_PREFIXES[power]}{unit}"
 
 
 def scale(largest: float, unit: str) -> tuple[float, str]:
@@ -62,29 +63,18 @@ def scale(largest: float, unit: str) -> tuple[float, str]:
     return 1000.0**power, f"{_PREFIXES[power]}{unit}"
 
 
-def flops_per_second(value: float) -> str:
-    """Return a rate in FLOPS as text: `41.2 TFLOPS`."""
-    return si(value, "FLOPS")
-
-
-def flops_per_watt(value: float) -> str:
-    """Return an energy efficiency in FLOPS per watt as text: `17.2 GFLOPS/W`."""
-    return si(value, "FLOPS/W")
-
-
-def watts(value: float) -> str:
-    """Return a power in watts as text: `2.41 kW`."""
-    return si(value, "W")
-
-
-def joules(value: float) -> str:
-    """Return an energy in joules as text: `12.3 MJ`."""
-    return si(value, "J")
-
-
-def operations(value: float) -> str:
-    """Return a number of floating-point operations as text: `7.81 GFLOP`. Unlike a rate, the unit has no S."""
-    return si(value, "FLOP")
+flops_per_second = partial(si, unit="FLOPS")
+"""Rate in FLOPS as text: `41.2 TFLOPS`."""
+flops_per_watt = partial(si, unit="FLOPS/W")
+"""Energy efficiency in FLOPS per watt as text: `17.2 GFLOPS/W`."""
+watts = partial(si, unit="W")
+"""Power in watts as text: `2.41 kW`."""
+joules = partial(si, unit="J")
+"""Energy in joules as text: `12.3 MJ`."""
+operations = partial(si, unit="FLOP")
+"""Number of floating-point operations as text: `7.81 GFLOP`. Unlike a rate, the unit has no S."""
+size = partial(si, unit="B")
+"""Number of bytes as text with a decimal prefix: `16.0 GB`."""
 
 
 def interval(low: float, high: float, unit: str) -> str:
@@ -146,11 +136,6 @@ def quality(value: float) -> str:
 def count(value: int) -> str:
     """Return a whole number as text in groups of three digits, separated by narrow spaces: `1 234 567`."""
     return f"{value:,}".replace(",", _NARROW)
-
-
-def size(value: float) -> str:
-    """Return a number of bytes as text with a decimal prefix: `16.0 GB`."""
-    return si(value, "B")
 
 
 def duration(seconds: float) -> str:

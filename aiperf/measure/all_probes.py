@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -51,8 +52,7 @@ class Accelerators:
     unit: ClassVar[str] = "count"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        attached = attach(accelerator_samplers())
-        try:
+        with closing(attach(accelerator_samplers())) as attached:
             usable: list[Device] = []
             devices: list[dict[str, Any]] = []
             for sampler in attached.samplers.values():
@@ -82,8 +82,6 @@ class Accelerators:
                 facts["shared_memory_bytes"] = room.f_bavail * room.f_frsize
             count = float(len(usable) + len(parts))
             return ProbeReading(probe=self.name, unit=self.unit, series={"usable": [count]}, facts=facts)
-        finally:
-            attached.close()
 
 
 def _flat(device: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:

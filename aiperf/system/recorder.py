@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -158,11 +158,8 @@ def main() -> int:
     driver = None if recording.driver is None else seen_here(recording.driver)
     roots, ray_session = roots_of(recording.parent or os.getpid(), driver)
     watch = LoadWatch(OwnProcesses({*roots, os.getpid()}, ray_session), LOOKS_A_WATCH * recording.interval_seconds)
-    try:
+    with closing(log), closing(attached):
         record(log, attached, session, recording.parent, watch)
-    finally:
-        log.close()
-        attached.close()
     return 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -67,10 +68,8 @@ def attach(openers: Mapping[str, Callable[[], Sampler]]) -> OpenSamplers:
 
 
 def sampled_accelerators() -> tuple[tuple[Device, ...], OpenSamplers]:
-    attached = attach(accelerator_samplers())
-    devices = tuple(device for sampler in attached.samplers.values() for device in sampler.devices())
-    attached.close()
-    return devices, attached
+    with closing(attach(accelerator_samplers())) as attached:
+        return tuple(device for sampler in attached.samplers.values() for device in sampler.devices()), attached
 
 
 def visible(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[Device, ...]:

@@ -284,10 +284,10 @@ def hardware_xids(lines: Iterable[str]) -> dict[str, list[int]]:
     return xids
 
 
-def kernel_log(path: Path = Path("/dev/kmsg")) -> list[str] | None:
+def kernel_log() -> list[str] | None:
     """Return the lines of the kernel log since boot. None if it is not readable, as in most containers."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     lines: list[str] = []

@@ -157,7 +157,7 @@ def schemas_of_parts() -> dict[str, tuple[type[Any], ...]]:
         name: _CHOSEN.get(kind, (kind,))
         for name, hint in type_hints(RunConf).items()
         for kind in typing.get_args(hint) or (hint,)
-        if is_dataclass(kind)
+        if isinstance(kind, type) and is_dataclass(kind)
     }
 
 

@@ -10,21 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from cluster.manifest_parts import (
-    HEAD_PORTS,
-    OPTIONS,
-    KubernetesRun,
-    Manifest,
-    account_of_head,
-    environment,
-    literal,
-    locked,
-    network_policies,
-    runs_claim,
-    small_resources,
-    template,
-    token,
-)
+from cluster import manifest_parts as parts
+from cluster.manifest_parts import KubernetesRun, Manifest
 
 GROUP = "workers"
 PYTHON = ["python", "-m", "aiperf"]
@@ -37,9 +24,9 @@ LOSSES = 16
 def kuberay_objects(run: KubernetesRun) -> list[Manifest]:
     """Return all Kubernetes objects of a run with KubeRay, in the sequence in which they must be created."""
     return [
-        *runs_claim(run),
-        *account_of_head(run),
-        *network_policies(run, has_operator=True),
+        *parts.runs_claim(run),
+        *parts.account_of_head(run),
+        *parts.network_policies(run, has_operator=True),
         ray_job(run),
     ]
 
@@ -50,10 +37,10 @@ def ray_job(run: KubernetesRun) -> Manifest:
     The options are in an environment variable: no shell between KubeRay and the driver interprets them.
     """
     spec: Manifest = {
-        "entrypoint": f"python -m aiperf drive --supervised --options-in {OPTIONS} {run.folder}",
+        "entrypoint": f"python -m aiperf drive --supervised --options-in {parts.OPTIONS} {run.folder}",
         "submissionMode": "K8sJobMode",
         # KubeRay adds its command and the token
-        "submitterPodTemplate": template(run, "submitter", "ray-job-submitter", env=environment(run)),
+        "submitterPodTemplate": parts.template(run, "submitter", "ray-job-submitter", env=parts.environment(run)),
         "backoffLimit": run.choices.restarts,
         "shutdownAfterJobFinishes": True,
         "ttlSecondsAfterFinished": run.choices.keep_seconds,
@@ -77,9 +64,9 @@ def _cluster(run: KubernetesRun) -> Manifest:
             "upscalingMode": "Default",
             "idleTimeoutSeconds": choices.idle_seconds,
             "imagePullPolicy": choices.pull_policy,
-            "resources": small_resources(),
-            "securityContext": locked(),
-            "env": environment(run),
+            "resources": parts.small_resources(),
+            "securityContext": parts.locked(),
+            "env": parts.environment(run),
         },
         "headGroupSpec": {
             # no processor and no accelerator: nothing of the run's work is given to the head
@@ -100,20 +87,20 @@ def _cluster(run: KubernetesRun) -> Manifest:
 
 
 def _head(run: KubernetesRun) -> Manifest:
-    ports = [{"name": name, "containerPort": port} for name, port in HEAD_PORTS.items()]
-    env = environment(run, {OPTIONS: json.dumps(list(run.words))})
+    ports = [{"name": name, "containerPort": port} for name, port in parts.HEAD_PORTS.items()]
+    env = parts.environment(run, {parts.OPTIONS: json.dumps(list(run.words))})
     account = run.choices.service_account or run.object_name
-    return template(run, "head", "ray-head", account=account, ports=ports, env=env)
+    return parts.template(run, "head", "ray-head", account=account, ports=ports, env=env)
 
 
 def _worker(run: KubernetesRun) -> Manifest:
-    ports = [{"name": "metrics", "containerPort": HEAD_PORTS["metrics"]}]
-    return template(run, "worker", "ray-worker", ports=ports, env=environment(run))
+    ports = [{"name": "metrics", "containerPort": parts.HEAD_PORTS["metrics"]}]
+    return parts.template(run, "worker", "ray-worker", ports=ports, env=parts.environment(run))
 
 
 def plain_objects(run: KubernetesRun) -> list[Manifest]:
     """Return all Kubernetes plain_objects of a run without KubeRay, in the sequence in which they must be created."""
-    return [*runs_claim(run), *network_policies(run, has_operator=False), head_job(run), workers_job(run)]
+    return [*parts.runs_claim(run), *parts.network_policies(run, has_operator=False), head_job(run), workers_job(run)]
 
 
 def head_job(run: KubernetesRun) -> Manifest:
@@ -122,8 +109,8 @@ def head_job(run: KubernetesRun) -> Manifest:
     Restarted after a failure up to cluster.restarts times, without evictions and losses of a node. The driver then resumes.
     """
     choices = run.choices
-    command = [literal(word) for word in [*PYTHON, "drive", "--supervised", run.folder, *run.words]]
-    pod = template(run, "head", "head", command=command, env=_plain_environment(run))
+    command = [parts.literal(word) for word in [*PYTHON, "drive", "--supervised", run.folder, *run.words]]
+    pod = parts.template(run, "head", "head", command=command, env=_plain_environment(run))
     pod["spec"]["terminationGracePeriodSeconds"] = GRACE_SECONDS
     spec = {
         "backoffLimit": choices.restarts,
@@ -147,14 +134,14 @@ def workers_job(run: KubernetesRun) -> Manifest:
         "maxFailedIndexes": choices.max_workers,
         "ttlSecondsAfterFinished": choices.keep_seconds,
         "podFailurePolicy": _disruptions_are_no_failures(),
-        "template": template(run, "worker", "worker", command=command, env=env),
+        "template": parts.template(run, "worker", "worker", command=command, env=env),
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": run.metadata("-work"), "spec": spec}
 
 
 def _plain_environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> list[Manifest]:
     secret = run.choices.token_secret
-    return environment(run, more) + ([] if secret is None else token(secret))
+    return parts.environment(run, more) + ([] if secret is None else parts.token(secret))
 
 
 def _disruptions_are_no_failures() -> Manifest:

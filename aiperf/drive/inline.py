@@ -36,10 +36,7 @@ class InlineExecutor:
         self._training: Iterator[Message] = iter(())
 
     def start(self) -> None:
-        """Add a WorkerJoined message for the only worker. `words` returns it."""
-        self._report_up()
-
-    def _report_up(self) -> None:
+        """Add a WorkerJoined message for the only worker. `messages` returns it."""
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._unread.append(
             WorkerJoined(
@@ -73,7 +70,7 @@ class InlineExecutor:
                 self._training = iter(())
                 self._unread.clear()
                 self._worker += 1
-                self._report_up()
+                self.start()
             case Sum():
                 pass  # waiting for words trains on to the next one, which has them
 

@@ -33,13 +33,7 @@ from aiperf.rules.proposals import check_rules, observations
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
 from aiperf.shell_command import resuming
-from aiperf.statistics.predicted_score import (
-    contradictions,
-    differing_nodes,
-    differing_options,
-    read_prediction,
-    release,
-)
+from aiperf.statistics import predicted_score
 from aiperf.submission.announced_run import use_announcement
 from aiperf.system.describe import describe, folders_of, versions
 from aiperf.system.source import revision
@@ -121,11 +115,11 @@ def _sealed_prediction(conf: RunConf, checks: Iterable[NodeChecked]) -> list[Sco
     """Return the event of the prediction that `conf.predict` names, none without it."""
     if conf.predict is None:
         return []
-    content = read_prediction(Path(conf.predict))
-    differing = differing_options(content, json.loads(json.dumps(as_plain(conf))))
-    differing += ["release"] if content["release"] != release() else []
-    differing += differing_nodes(content, checks)
-    if changed := contradictions(content):
+    content = predicted_score.read_prediction(Path(conf.predict))
+    differing = predicted_score.differing_options(content, json.loads(json.dumps(as_plain(conf))))
+    differing += ["release"] if content["release"] != predicted_score.release() else []
+    differing += predicted_score.differing_nodes(content, checks)
+    if changed := predicted_score.contradictions(content):
         raise BadConfiguration(
             f"a prediction is sealed as it was written, but in {shown(conf.predict)} {changed[0]}: predict again"
         )

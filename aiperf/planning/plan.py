@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import morphism
 from aiperf.config import ALL, RunConf, as_plain
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
@@ -26,26 +27,11 @@ from aiperf.rules.limits import WORKLOADS, HpcAi500Conf
 from aiperf.rules.search_space import metric_of, recorded
 from aiperf.train.batch_sizes import bounds
 from cluster.place import ClusterConf, ClusterError, Simulated, place_of
-from morphism import (
-    DETECTORS,
-    STARTS,
-    Architecture,
-    Budget,
-    DamagedGraphFile,
-    Detector,
-    IllegalGraph,
-    Input,
-    Map,
-    Vector,
-    cost_of,
-    encode_architecture,
-    load,
-    start_of,
-)
+from morphism import Architecture
 from searchers.history import Space
 from searchers.propose import RULES
 
-NETWORKS = (*STARTS, *DETECTORS)
+NETWORKS = (*morphism.STARTS, *morphism.DETECTORS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +55,7 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
     dataset = dataset or describe_data(conf.dataset)
     network = starting_network(conf, dataset)
     require_fixed(conf, network)
-    budget = Budget.of(
+    budget = morphism.Budget.of(
         network,
         factor=conf.budget.factor,
         memory_bytes=int(conf.budget.memory_share * shape.memory_bytes),
@@ -135,7 +121,7 @@ def first_event(
         seed=plan.conf.seed,
         config=config,
         config_hash=config_hash(config),
-        start_graph=json.loads(encode_architecture(plan.network)),
+        start_graph=json.loads(morphism.encode_architecture(plan.network)),
         metric=metric_of(plan.network),
         dataset=plan.dataset.recorded,
         duration_seconds=plan.conf.schedule.duration_seconds,
@@ -182,7 +168,7 @@ def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
     """Return the starting network of a run: that of the option `start`, else the usual one of the data set."""
     name = conf.dataset.usual_start if conf.start is None else conf.start
     workload = WORKLOADS.get(conf.benchmark.name)
-    if workload is not None and (workload.start in DETECTORS) != (dataset.targets == "boxes"):
+    if workload is not None and (workload.start in morphism.DETECTORS) != (dataset.targets == "boxes"):
         raise BadConfiguration(
             f"benchmark={conf.benchmark.name} is a workload for data as dataset={workload.dataset}, but found "
             f"dataset={dataset.name} with {dataset.targets}: take another dataset or benchmark"
@@ -190,24 +176,25 @@ def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
     _require_targets(name, dataset)
     if name in NETWORKS:
         try:
-            return start_of(
+            return morphism.start_of(
                 name, image=dataset.image, width=dataset.width, channels=dataset.channels, classes=dataset.classes
             )
-        except IllegalGraph as error:
+        except morphism.IllegalGraph as error:
             raise BadConfiguration(
                 f"start={name} does not fit dataset={dataset.name}: {error}. Choose another start or dataset"
             ) from error
     path = _graph_file(name)
     try:
-        graph = load(path)
-    except DamagedGraphFile as error:
+        graph = morphism.load(path)
+    except morphism.DamagedGraphFile as error:
         raise BadConfiguration(
             f"start must be a network's name or a graph's JSON file. {error}: choose another"
         ) from error
     reads = graph.nodes[0].op
-    assert isinstance(reads, Input)
-    wanted = Map(dataset.channels, dataset.image, dataset.image)
-    if Map(reads.channels, reads.height, reads.width) != wanted or graph.shapes[-1] != Vector(dataset.classes):
+    assert isinstance(reads, morphism.Input)
+    wanted = morphism.Map(dataset.channels, dataset.image, dataset.image)
+    found = morphism.Map(reads.channels, reads.height, reads.width)
+    if found != wanted or graph.shapes[-1] != morphism.Vector(dataset.classes):
         raise BadConfiguration(
             f"a starting graph must fit the data set's images and number of classes: {wanted} and {dataset.classes}. "
             f"'{path}' reads {reads} and ends in {graph.shapes[-1]}: choose another start or dataset"
@@ -228,7 +215,7 @@ def _graph_file(name: str) -> Path:
 
 def _require_targets(name: str, dataset: DataSet) -> None:
     """Raise BadConfiguration if a network cannot learn the targets of a data set."""
-    needs, others = ("boxes", STARTS) if name in DETECTORS else ("classes", tuple(DETECTORS))
+    needs, others = ("boxes", morphism.STARTS) if name in morphism.DETECTORS else ("classes", tuple(morphism.DETECTORS))
     if dataset.targets != needs:
         raise BadConfiguration(
             f"start={name} learns {needs}, but found dataset={dataset.name} with {dataset.targets}: take another dataset, or "
@@ -238,7 +225,7 @@ def _require_targets(name: str, dataset: DataSet) -> None:
 
 def require_fixed(conf: RunConf, network: Architecture) -> None:
     """Raise BadConfiguration if options require to search, compile or simulate a detector, or to use CUDA graphs for it."""
-    if not isinstance(network, Detector):
+    if not isinstance(network, morphism.Detector):
         return
     for option, value, needed in (
         ("limits.trials", conf.limits.trials, 1),
@@ -256,8 +243,8 @@ def require_fixed(conf: RunConf, network: Architecture) -> None:
         )
 
 
-def _check_start(network: Architecture, budget: Budget) -> None:
-    needed = cost_of(network).training_memory(budget.batch, budget.bytes_per_element)
+def _check_start(network: Architecture, budget: morphism.Budget) -> None:
+    needed = morphism.cost_of(network).training_memory(budget.batch, budget.bytes_per_element)
     if budget.memory_bytes is not None and needed > budget.memory_bytes:
         raise BadConfiguration(
             f"the starting graph must be within the budget, or nothing can be proposed. It needs {needed} bytes of training "
@@ -279,7 +266,7 @@ def require_batches(plan: Plan, words: Sequence[str]) -> None:
             )
 
 
-def _space(conf: RunConf, dataset: DataSet, network: Architecture, budget: Budget, ranks: int) -> Space:
+def _space(conf: RunConf, dataset: DataSet, network: Architecture, budget: morphism.Budget, ranks: int) -> Space:
     smallest = conf.batch.smallest
     if dataset.training_images < ranks:
         raise BadConfiguration(

@@ -16,22 +16,14 @@ from typing import Any, assert_never
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
+from aiperf.drive.ray import ray_worker
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.cluster.existing import draining_nodes
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
 from aiperf.drive.ray.generators import Generators, UpdateLog
 from aiperf.drive.ray.mailbox import open_mailbox, received
 from aiperf.drive.ray.node_admission import NodeAdmission
-from aiperf.drive.ray.ray_worker import (
-    Call,
-    ExecutorWorkers,
-    RayWorker,
-    WorkerParameters,
-    bring_up,
-    end_of,
-    last_line,
-    remove,
-)
+from aiperf.drive.ray.ray_worker import Call, RayWorker
 from aiperf.drive.ray.shared_folder import leave_word
 from aiperf.drive.ray.slots import Places, Slot, slots
 from aiperf.drive.ray.worker_host import OpenGroup, WorkerPlan, open_ranks
@@ -67,13 +59,15 @@ class RayExecutor:
         gate: NodeAdmission | None = None,
     ) -> None:
         """Create an executor. `ray.init` must have been called."""
-        self._making = WorkerParameters(replace(plan, word=leave_word(plan.folder)), proposer, space, open_group)
+        self._making = ray_worker.WorkerParameters(
+            replace(plan, word=leave_word(plan.folder)), proposer, space, open_group
+        )
         self._law = law or StartLaw()
         self._gate = gate
         self._starts = Starts(self._law, time.monotonic())
         self._next = first_worker
         self._terms = terms or WorkerRequirements(None, None)
-        self._workers = ExecutorWorkers()
+        self._workers = ray_worker.ExecutorWorkers()
         self._places = Places(
             partial(slots, accelerators_per_worker=accelerators_per_worker, only_accelerators=only_accelerators)
         )
@@ -131,7 +125,7 @@ class RayExecutor:
                 return self._messages(timeout)
         except (RayActorError, GetTimeoutError) as error:
             raise RuntimeLost(
-                f"a run needs its mailbox, an actor on the head, but it died or did not answer: {last_line(error)}"
+                f"a run needs its mailbox, an actor on the head, but it died or did not answer: {ray_worker.last_line(error)}"
             ) from error
 
     def _messages(self, timeout: float) -> list[Message]:
@@ -247,7 +241,7 @@ class RayExecutor:
         worker = self._workers.get(number)
         if worker is None or (late is not None and worker.up is not None):
             return  # it was released, or it came up since the poll
-        reason, error = (late, None) if late is not None else end_of(worker)
+        reason, error = (late, None) if late is not None else ray_worker.end_of(worker)
         if worker.up is not None:
             self._own.append(WorkerLost(worker=number, reason=reason))
             self._starts.lost(worker.slot, now, now - worker.up, reason, error)
@@ -297,7 +291,7 @@ class RayExecutor:
 
         def ask() -> list[RayWorker]:
             return [
-                bring_up(self._making, number, slot, self._mailbox, now)
+                ray_worker.bring_up(self._making, number, slot, self._mailbox, now)
                 for number, slot in zip(numbers, chosen, strict=True)
             ]
 
@@ -321,7 +315,7 @@ class RayExecutor:
 
     def _end(self, workers: list[RayWorker]) -> None:
         if workers:
-            self._runtime.call(partial(remove, workers), f"ending {len(workers)} workers")
+            self._runtime.call(partial(ray_worker.remove, workers), f"ending {len(workers)} workers")
 
 
 def _done(calls: list[Call]) -> set[Call]:

@@ -14,17 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cluster.place import (
-    LINE,
-    LONGEST_SECONDS,
-    MOST_NODES,
-    WORD,
-    HeadPlace,
-    InvitedPlace,
-    JoinedConf,
-    NodesAsked,
-    form,
-)
+from cluster.place import LINE, LONGEST_SECONDS, MOST_NODES, WORD, HeadPlace, InvitedPlace, JoinedConf, NodesAsked, form
 
 REACHED = "aiperf: this host is ready"
 """Line that a host prints if it can join."""

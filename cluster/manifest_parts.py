@@ -49,11 +49,7 @@ class KubernetesRun:
 
     def metadata(self, suffix: str = "") -> Manifest:
         """Return the metadata of one Kubernetes object: name, namespace, labels and annotations."""
-        return {
-            "name": f"{self.object_name}{suffix}",
-            "namespace": self.choices.namespace,
-            **self.marked(self.labels),
-        }
+        return {"name": f"{self.object_name}{suffix}", "namespace": self.choices.namespace, **self.marked(self.labels)}
 
     def marked(self, own: dict[str, str]) -> Manifest:
         """Return metadata with labels and annotations: the labels `own`, and those of cluster.labels and cluster.annotations.
@@ -260,10 +256,7 @@ def runs_claim(run: KubernetesRun) -> list[Manifest]:
     choices = run.choices
     if choices.runs_size is None:
         return []
-    spec: Manifest = {
-        "accessModes": ["ReadWriteMany"],
-        "resources": {"requests": {"storage": choices.runs_size}},
-    }
+    spec: Manifest = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": choices.runs_size}}}
     if choices.storage_class is not None:
         spec["storageClassName"] = choices.storage_class
     metadata = {"name": choices.runs_claim, "namespace": choices.namespace}

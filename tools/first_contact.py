@@ -120,12 +120,7 @@ DECISIONS = (
     ),
     Rule("no search", "eager", 0.97, "switch cudnn.benchmark off for trials below ten minutes"),
     Rule("loop, synthetic", "loop, cpu", 1.11, "work on the input first: decoding is slower than training"),
-    Rule(
-        "texts",
-        "",
-        1,
-        "do not release: every start of a worker runs into an unknown text (aiperf/train/device.py)",
-    ),
+    Rule("texts", "", 1, "do not release: every start of a worker runs into an unknown text (aiperf/train/device.py)"),
 )
 SLOW = "give the device back and take another one later: it is slower than its kind"
 STOPS: tuple[tuple[str, Callable[[dict[str, float], list[str]], bool]], ...] = (

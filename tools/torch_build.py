@@ -48,11 +48,7 @@ def main() -> None:
     answer = "" if smi is None else subprocess.run([smi], stdout=subprocess.PIPE, text=True, check=False).stdout
     has_nvidia, has_amd = Path("/dev/nvidiactl").exists(), Path("/dev/kfd").exists()
     if text := remark(
-        torch.version.cuda,
-        torch.version.hip,
-        has_nvidia=has_nvidia,
-        has_amd=has_amd,
-        driver_cuda=driver_cuda(answer),
+        torch.version.cuda, torch.version.hip, has_nvidia=has_nvidia, has_amd=has_amd, driver_cuda=driver_cuda(answer)
     ):
         print(text)
 

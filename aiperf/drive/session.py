@@ -202,10 +202,7 @@ def require_free(folder: Path, patience_seconds: float = 0.0) -> None:
 
 
 def resume(
-    found: Resumable,
-    executor_of: ExecutorOf,
-    after_turn: Callable[[Driver], None],
-    checks: Sequence[NodeChecked] = (),
+    found: Resumable, executor_of: ExecutorOf, after_turn: Callable[[Driver], None], checks: Sequence[NodeChecked] = ()
 ) -> Path:
     """Continue a run that was killed or ended early, until its end."""
     state = found.state

@@ -166,7 +166,7 @@ class WorkerHost:
                     machine=machine,
                     hosts=ready.hosts,
                 )
-            ],
+            ]
         )
         while not self._ended.is_set():
             if self._refused is not None:

@@ -114,10 +114,7 @@ class AmdSampler(VendorSampler):
         power = self._ask("amdsmi_get_power_info", handle)
         watts = given(power, "current_socket_power")  # MI300 and later
         energy = self._ask("amdsmi_get_energy_count", handle)
-        steps, resolution = (
-            given(energy, "energy_accumulator"),
-            given(energy, "counter_resolution"),
-        )  # µJ a step
+        steps, resolution = (given(energy, "energy_accumulator"), given(energy, "counter_resolution"))  # µJ a step
         errors = self._ask("amdsmi_get_gpu_total_ecc_count", handle)
         corrected, uncorrected = given(errors, "correctable_count"), given(errors, "uncorrectable_count")
         # The hottest spot of the die: MI300 has no edge sensor.

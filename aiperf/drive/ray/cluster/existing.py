@@ -46,10 +46,7 @@ def existing_ray(place: Existing) -> Iterator[None]:
     offence = f"the run could not join the existing Ray at {place.address}"
     with named_if_not_started(offence, _REMEDY):
         ray.init(
-            address=place.address,
-            job_config=without_working_folder(),
-            log_to_driver=False,
-            logging_level=logging.ERROR,
+            address=place.address, job_config=without_working_folder(), log_to_driver=False, logging_level=logging.ERROR
         )
     try:
         with requested_nodes(place.demand):

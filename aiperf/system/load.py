@@ -7,6 +7,7 @@ too or does not wait for its children. Recorders that see the same processes rep
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
@@ -243,21 +244,14 @@ class HostLoad:
     """Share of the time in which a process waited for a processor. None if it was not measured."""
 
 
-@dataclass(slots=True)
-class _View:
-    passed: float = 0.0
-    programs: float = 0.0
-    own: float = 0.0
-    kernel: float = 0.0
-    stolen: float = 0.0
-    stalled: float | None = 0.0
-    seconds: float = 0.0
+_COUNTERS = ProcessorTime.__struct_fields__
 
 
 class LoadBuilder:
     def __init__(self, window: tuple[float, float]) -> None:
         self._window = window
-        self._views: dict[str, dict[str, _View]] = {}
+        self._views: dict[str, dict[str, dict[str, float]]] = {}
+        """Sums of counters and seconds by machine and PID namespace. The sum of a counter that was not measured is NaN."""
         self._names: dict[str, set[str]] = {}
         self._last: tuple[Session, RecordedSample] | None = None
 
@@ -277,15 +271,14 @@ class LoadBuilder:
             return
         machine = session.boot_id or session.host
         self._names.setdefault(machine, set()).add(session.host)
-        view = self._views.setdefault(machine, {}).setdefault(session.process_space or "", _View())
-        view.seconds += inside
-        for counter in ("passed", "programs", "own", "kernel", "stolen"):
-            gained = (getattr(now, counter) - getattr(was, counter)) * inside / step
-            setattr(view, counter, getattr(view, counter) + gained)
-        if view.stalled is None or now.stalled is None or was.stalled is None:
-            view.stalled = None
-        else:
-            view.stalled += (now.stalled - was.stalled) * inside / step
+        sums = self._views.setdefault(machine, {}).setdefault(
+            session.process_space or "", dict.fromkeys((*_COUNTERS, "seconds"), 0.0)
+        )
+        sums["seconds"] += inside
+        for counter in _COUNTERS:
+            earlier, later = getattr(was, counter), getattr(now, counter)
+            gained = math.nan if earlier is None or later is None else later - earlier
+            sums[counter] += gained * inside / step
 
     def loads(self) -> tuple[HostLoad, ...]:
         """Return the loads, sorted by machine name. A machine without a measured period in the window is left out."""
@@ -294,17 +287,16 @@ class LoadBuilder:
         ]
         return tuple(sorted(loads, key=lambda one: one.host))
 
-    def _load(self, host: str, views: list[_View]) -> HostLoad:
-        passed, seconds = sum(view.passed for view in views), sum(view.seconds for view in views)
-        own = sum(view.own / view.passed for view in views)
-        stalled = [view.stalled for view in views if view.stalled is not None]
+    def _load(self, host: str, views: list[dict[str, float]]) -> HostLoad:
+        total = {counter: sum(view[counter] for view in views) for counter in (*_COUNTERS, "seconds")}
+        own = sum(view["own"] / view["passed"] for view in views)
         return HostLoad(
             host=host,
-            seconds=min(self._window[1] - self._window[0], max(view.seconds for view in views)),
+            seconds=min(self._window[1] - self._window[0], max(view["seconds"] for view in views)),
             own=own,
             # each view covers the programs of the whole machine
-            others=max(0.0, sum(view.programs for view in views) / passed - own),
-            kernel=sum(view.kernel for view in views) / passed,
-            stolen=sum(view.stolen for view in views) / passed,
-            stalled=min(1.0, sum(stalled) / seconds) if len(stalled) == len(views) else None,
+            others=max(0.0, total["programs"] / total["passed"] - own),
+            kernel=total["kernel"] / total["passed"],
+            stolen=total["stolen"] / total["passed"],
+            stalled=None if math.isnan(total["stalled"]) else min(1.0, total["stalled"] / total["seconds"]),
         )

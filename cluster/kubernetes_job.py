@@ -79,10 +79,6 @@ class KubernetesJob:
         api.own(owned, owner)
         return self.run.object_name
 
-    def run_in_allocation(self, script: Path) -> int:
-        """Raise AssertionError. It is never called, because on Kubernetes users have no allocations."""
-        raise AssertionError("a run on Kubernetes takes place in its own pods")
-
     def state(self, job: str) -> JobState:
         """Return the state of the job: that of its RayJob, or of the Job of the head."""
         api = self._api()

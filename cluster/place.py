@@ -174,12 +174,6 @@ class BatchJob(Protocol):
             ClusterError: the scheduler is missing or refused the job. The message is the scheduler's.
         """
 
-    def run_in_allocation(self, script: Path) -> int:
-        """Run the file `script` in the allocation of this process, and wait for its end. Return its exit status.
-
-        A first SIGINT (Ctrl-C) ends the run with its report, a second one at once.
-        """
-
     def state(self, job: str) -> JobState:
         """Return the current state of the job with the id `job`.
 

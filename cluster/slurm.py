@@ -11,8 +11,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -343,31 +341,6 @@ class SlurmJob:
                 f"sbatch printed no job id, but {' | '.join(answer)[:300]!r}. Look for the job with squeue --me, and cancel it"
             )
         return ids[-1]
-
-    def run_in_allocation(self, script: Path) -> int:
-        """Run the file `script` by bash in the allocation of this process, and wait for its end."""
-        started: list[subprocess.Popen[bytes]] = []
-        asked: list[int] = []
-
-        def pass_on(number: int, _: object) -> None:
-            asked.append(number)
-            for process in started:
-                process.terminate()
-
-        before = {
-            number: signal.signal(number, pass_on)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-            if signal.getsignal(number) is not signal.SIG_IGN
-        }
-        try:
-            # in a session of its own it gets each Ctrl-C once
-            started.append(subprocess.Popen(["bash", str(script)], start_new_session=True))
-            if asked:
-                started[0].terminate()
-            return started[0].wait()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def state(self, job: str) -> JobState:
         """Return the state of the job with the id `job`, by squeue."""

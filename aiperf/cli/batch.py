@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -61,9 +63,35 @@ def run_verb_here(conf: RunConf, cluster: SchedulerConf, words: Sequence[str], v
         job = _job(conf, cluster, folder, words, verb)
         script = folder / job.script_name
         replace_file(script, job.script.encode())
-        return job.run_in_allocation(script)
+        return run_in_allocation(script)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_in_allocation(script: Path) -> int:
+    """Run a script by bash in the allocation of this process. A first SIGINT ends the run with its report, a second at once."""
+    started: list[subprocess.Popen[bytes]] = []
+    asked: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        asked.append(number)
+        for process in started:
+            process.terminate()
+
+    before = {
+        number: signal.signal(number, pass_on)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        # in a session of its own it gets each Ctrl-C once
+        started.append(subprocess.Popen(["bash", str(script)], start_new_session=True))
+        if asked:
+            started[0].terminate()
+        return started[0].wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _execute(conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequence[str], *, is_new: bool) -> int:
@@ -82,7 +110,7 @@ def _execute(conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequenc
     print(job.script)
     if cluster.is_allocated(os.environ):
         print(f"within an allocation: {script} runs here")
-        return job.run_in_allocation(script)
+        return run_in_allocation(script)
     state = job.folder / run_status.JOB
     try:
         number = _submit(job, script)

@@ -370,8 +370,8 @@ def test_the_script_of_an_allocation_is_awaited(tmp_path: Path, times: int) -> N
         'for _ in {1..60}; do sleep 0.1; [ "${asked:-0}" -lt 2 ] || exit 9; done; echo report >> said; exit 5'
     )
     waits = (
-        "import sys; from pathlib import Path; from cluster.slurm import SlurmJob; "
-        "sys.exit(SlurmJob('', Path(), 'aiperf').run_in_allocation(Path('script')))"
+        "import sys; from pathlib import Path; from aiperf.cli.batch import run_in_allocation; "
+        "sys.exit(run_in_allocation(Path('script')))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", waits], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}

@@ -230,7 +230,8 @@ class RayExecutor:
             return f"{where} was lost before a worker was up on it"
         waited = self._workers.waited(worker, now)
         if not worker.has_place and waited > self._law.place_seconds:
-            return f"no room on {where} in {waited:.0f} s for an actor with {worker.slot.bundle()}"
+            room = f"{worker.slot.cores} processors and {worker.slot.accelerators} accelerators"
+            return f"no room on {where} in {waited:.0f} s for an actor with {room}"
         waited = now - worker.began
         if waited > self._law.start_seconds:
             return f"no worker was up on {where} after {waited:.0f} s"

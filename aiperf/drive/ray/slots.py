@@ -47,13 +47,6 @@ class Slot:
         """Resources on each node of the place, the leading node first."""
         return (Share(self.node, self.address, self.accelerators, self.cores), *self.others)
 
-    def bundle(self) -> dict[str, float]:
-        """Return the amounts of Ray's resources of this place on its leading node, by name of the resource."""
-        wanted: dict[str, float] = {"CPU": self.cores, f"node:{self.address}": 0.001}
-        if self.accelerators:
-            wanted["GPU"] = self.accelerators
-        return wanted
-
 
 @dataclass(frozen=True, slots=True)
 class Slots:

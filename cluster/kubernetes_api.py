@@ -34,6 +34,8 @@ _KINDS = {
     "Job": ("BatchV1Api", "job"),
 }
 """Class and method name of the client, by kind of object."""
+_OF_BROKEN_FILES = (TypeError, ValueError, AttributeError, LookupError)
+"""Errors of the client for a kubeconfig with unexpected content."""
 
 
 class Api:
@@ -51,15 +53,7 @@ class Api:
             ) from error
         try:
             kubernetes.config.load_config()  # type: ignore[no-untyped-call]
-        except (
-            kubernetes.config.ConfigException,
-            yaml.YAMLError,
-            OSError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            LookupError,
-        ) as error:
+        except (kubernetes.config.ConfigException, yaml.YAMLError, OSError, *_OF_BROKEN_FILES) as error:
             raise ClusterError(
                 f"+cluster=kubernetes needs a kubeconfig (KUBECONFIG, else ~/.kube/config), but none can be used: {error}. "
                 "Correct it, or print the manifests with cluster.submit=false"

@@ -100,7 +100,8 @@ def facts_here(environment: Mapping[str, str]) -> Facts:
     nccl_home = environment.get("NCCL_HOME")
     if nccl_home is None and not Path("/usr/include/nccl.h").exists():
         nccl_home = _nccl_of_torch()
-    cuda_home = environment.get("CUDA_HOME") or _cuda_home(environment)
+    has_nvcc = shutil.which("nvcc", path=environment.get("PATH")) is not None
+    cuda_home = environment.get("CUDA_HOME") or (_cuda_home(environment) if has_nvcc else None)
     header = Path(nccl_home or "/usr") / "include/nccl.h"
     library = None if nccl_home is None else Path(nccl_home) / "lib"
     return Facts(
@@ -110,12 +111,10 @@ def facts_here(environment: Mapping[str, str]) -> Facts:
         cxx11_abi=torch.compiled_with_cxx11_abi(),
         compiler="g++" + _output(["g++", "-dumpversion"], environment).split(".")[0],
         torch_cuda=torch.version.cuda,
-        nvcc=_nvcc_release(environment),
+        nvcc=_nvcc_release(environment) if has_nvcc else None,
         nccl_home=nccl_home,
         nccl=nccl_version(header.read_text()) if header.exists() else None,
-        needs_links=library is not None
-        and (library / "libnccl.so.2").exists()
-        and not (library / "libnccl.so").exists(),
+        needs_links=library is not None and {path.name for path in library.glob("libnccl.so*")} == {"libnccl.so.2"},
         cuda_home=cuda_home,
         has_cudart=cuda_home is None
         or any(found for each in _LIBRARIES for found in Path(cuda_home).glob(f"{each}/libcudart.so")),
@@ -129,8 +128,6 @@ def _nccl_of_torch() -> str | None:
 
 
 def _cuda_home(environment: Mapping[str, str]) -> str | None:
-    if shutil.which("nvcc", path=environment.get("PATH")) is None:
-        return None
     dry_run = subprocess.run(
         ["nvcc", "-dryrun", "-x", "cu", "/dev/null"], env=dict(environment), capture_output=True, text=True, check=False
     )
@@ -139,8 +136,6 @@ def _cuda_home(environment: Mapping[str, str]) -> str | None:
 
 
 def _nvcc_release(environment: Mapping[str, str]) -> str | None:
-    if shutil.which("nvcc", path=environment.get("PATH")) is None:
-        return None
     found = re.search(r"release (\d+\.\d+)", _output(["nvcc", "--version"], environment))
     return found.group(1) if found else None
 

@@ -142,13 +142,10 @@ def on_ray(conf: RunConf, folder: Path, state: SessionState, checked: PreflightR
 
     shape = state.run.started.shape
     plan = WorkerPlan(
-        worker=0,
         trainer=conf.trainer,
         dataset=_data_set_of(conf, state),
         start_graph=encode_architecture(state.history.space.start),
         folder=folder.resolve(),
-        accelerators=0,
-        cores=1,
         started_unix=state.run.started.started_unix,
         driver=identity(),
     )

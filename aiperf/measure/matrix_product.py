@@ -94,8 +94,7 @@ def on_threads(threads: int) -> Iterator[None]:
     """Let torch compute on `threads` CPU threads in the whole process. Restore the number at the end."""
     import torch
 
-    if threads < 1:
-        raise ValueError(f"a measurement needs at least one thread, but found threads={threads!r}: pass 1 or more")
+    assert threads >= 1, f"a measurement needs at least one thread, but found threads={threads!r}"
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

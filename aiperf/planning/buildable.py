@@ -47,17 +47,13 @@ def _of_accelerators(conf: RunConf) -> Iterator[tuple[str, str, str]]:
 
 def require_packages(conf: RunConf) -> None:
     """Raise BadConfiguration if an option needs a Python package, such as horovod, that is not installed on this machine."""
-    has_boxes = isinstance(conf.dataset, WeatherConf | WeatherSyntheticConf)
-    for is_chosen, option, package, remedy in (
-        (
-            conf.trainer.collective == "horovod",
-            "trainer.collective=horovod",
-            "horovod",
-            "build it (docs/training.md), or use auto or torch",
-        ),
-        (has_boxes, f"dataset={conf.dataset.name}", "pycocotools", "pip install 'aiperf-cluster[weather]'"),
-    ):
-        if is_chosen and importlib.util.find_spec(package) is None:
+    needed: dict[str, tuple[str, str]] = {}
+    if conf.trainer.collective == "horovod":
+        needed["trainer.collective=horovod"] = ("horovod", "build it (docs/training.md), or use auto or torch")
+    if isinstance(conf.dataset, WeatherConf | WeatherSyntheticConf):
+        needed[f"dataset={conf.dataset.name}"] = ("pycocotools", "pip install 'aiperf-cluster[weather]'")
+    for option, (package, remedy) in needed.items():
+        if importlib.util.find_spec(package) is None:
             raise BadConfiguration(f"{option} needs the package {package}, which is not installed here: {remedy}")
 
 

@@ -363,10 +363,7 @@ def summarise(
     cut at the window's edges: 300 W over a window of 100 s is 30,000 J, independent of the sampling times. A gap of more than 3
     intervals is missing time.
     """
-    if not window[0] < window[1]:
-        raise ValueError(
-            f"the end of a window must be after its start, but found {window!r}: report this as a defect of AIPerf"
-        )
+    assert window[0] < window[1], f"the end of a window must be after its start, but found {window!r}"
     sums: dict[tuple[_Place, str], _Sum] = {}
     sessions: dict[_Place, Session] = {}
     recorded_until: dict[_Place, float] = {}

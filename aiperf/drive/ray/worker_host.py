@@ -30,14 +30,14 @@ from aiperf.train.trainer_config import TrainerConf
 class WorkerPlan:
     """Parameters of the Ray actor that hosts a worker."""
 
-    worker: int
     trainer: TrainerConf
     dataset: DataSetConf
     start_graph: str
     folder: Path
-    accelerators: int
-    cores: int
     started_unix: float
+    worker: int = 0
+    accelerators: int = 0
+    cores: int = 1
     word: str | None = None
     """Content of the driver's marker file in the run folder (`shared_folder.py`). None if it is not yet written."""
     address: str = ""

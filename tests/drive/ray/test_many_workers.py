@@ -108,7 +108,7 @@ def bench(tmp_path: Path) -> Iterator[Open]:
     opened: list[Bench] = []
 
     def open_(**others: Any) -> Bench:
-        plan = WorkerPlan(0, TrainerConf(), SyntheticConf(), "", tmp_path, 0, 1, time.time())
+        plan = WorkerPlan(TrainerConf(), SyntheticConf(), "", tmp_path, time.time())
         plan = replace(plan, **others.pop("of_plan", {}))
         arguments: dict[str, Any] = {
             "proposer": Proposer(RandomConf().build(), None),

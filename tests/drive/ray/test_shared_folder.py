@@ -92,7 +92,7 @@ def test_a_host_with_another_file_system_brings_no_worker(tmp_path: Path) -> Non
         with host_with_its_own(folder, cluster, "127.0.0.99"):
             _until(lambda: sum(node["Alive"] for node in _nodes()) == 3)
             executor = RayExecutor(
-                WorkerPlan(0, TrainerConf(), SyntheticConf(), "", folder, 0, 1, time.time()),
+                WorkerPlan(TrainerConf(), SyntheticConf(), "", folder, time.time()),
                 Proposer(RandomConf().build(), None),
                 space(),
                 first_worker=0,

@@ -31,7 +31,7 @@ def sanitize(text: str) -> str:
 def identity(name: str) -> str:
     """Return the form in which names are compared: NFKC, case-folded, without invisible characters and outer spaces."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return " ".join(_HIDDEN.sub("", " ".join(folded.split())).split())
+    return " ".join("".join(each for each in " ".join(folded.split()) if unicodedata.category(each)[0] != "C").split())
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")

@@ -15,7 +15,6 @@ from aiperf.accounting.intervals import Real
 from aiperf.accounting.score import capacity
 from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.accounting.work_log import WorkerPresence, WorkLog
-from aiperf.journal.events import RunStarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +283,8 @@ class Availability:
 def availability(work_log: WorkLog, inside: Window, end: float, flops_per_second: float | None) -> Availability:
     """`end`: end of the run, or the time of its last event."""
     assert work_log.started is not None
-    declared = planned_accelerators(work_log.started)
+    started = work_log.started
+    declared = planned_accelerators(started.config, None if started.shape is None else started.shape.ranks)
     planned = max(declared or 0, capacity(work_log))
     whole = planned * inside.seconds
     share = None
@@ -299,13 +299,9 @@ def availability(work_log: WorkLog, inside: Window, end: float, flops_per_second
     return Availability(planned, declared is not None, share, adjusted, _steps(work_log, end))
 
 
-def planned_accelerators(started: RunStarted) -> int | None:
+def planned_accelerators(config: Mapping[str, Any], ranks: int | None = None) -> int | None:
     """Return the configured number, on processors of ranks. None if it is not configured or not known."""
-    cluster = started.config.get("cluster")
-    if not isinstance(cluster, Mapping):
-        return None
-    ranks = started.shape.ranks if started.shape is not None else None
-    match cluster:
+    match config.get("cluster"):
         case {"kind": "simulated", "workers": int(workers), "accelerators": int(each)}:
             return workers * each
         case {"kind": "kubernetes", "max_workers": int(nodes), "accelerators": int(each)}:

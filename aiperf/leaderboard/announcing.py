@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from aiperf.accounting.accelerator_time import planned_accelerators
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import read
 from aiperf.leaderboard.benchmark import purpose_of
 from aiperf.leaderboard.entry import AnnouncedCounts, Entry
-from aiperf.submission.announced_run import Announced, announced, breaks_of
+from aiperf.submission.announced_run import Announced, announced, breaks_of, rivals
 from aiperf.submission.announcement_file import log_path, read_log
 from aiperf.submission.announcements import Announcements, RunAnnounced, SignedEntry
 
@@ -23,8 +25,10 @@ class SiteAnnouncements:
 
     log: str
     announced: Announced
-    purposes: tuple[tuple[str, tuple[str, ...]], ...]
-    """Id of each announced run, with its site, system, data set, length, and 'ranking' or 'other'."""
+    purposes: tuple[tuple[str, tuple[str, ...], int | None], ...]
+    """Id of each announced run, its purpose (`purpose_of`), and its accelerators. None if the configuration has no number."""
+    fault: str = ""
+    """Contradiction with another given log."""
 
 
 def read_logs(words: Sequence[str]) -> dict[str, Announcements]:
@@ -41,9 +45,15 @@ def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
 def with_announcements(
     entries: Sequence[Entry], firsts: Sequence[RunStarted], logs: Mapping[str, Announcements]
 ) -> tuple[list[Entry], tuple[SiteAnnouncements, ...]]:
-    sites = tuple(SiteAnnouncements(name, announced(log, firsts), tuple(_purposes(log))) for name, log in logs.items())
+    # Of two states of one log the longer counts.
+    logs = dict(sorted(logs.items(), key=lambda each: len(each[1].entries)))
+    faults = rivals({name: (log, math.inf) for name, log in logs.items()})
+    sites = tuple(
+        SiteAnnouncements(name, announced(log, firsts), tuple(_purposes(log)), faults.get(name, ""))
+        for name, log in logs.items()
+    )
     of_site = {
-        each.id: (log, each, AnnouncedCounts(site.announced.published, site.announced.announced))
+        each.id: (log, each, AnnouncedCounts(site.announced.published, site.announced.announced), site.fault)
         for site, log in zip(sites, logs.values(), strict=True)
         for each in log.entries
     }
@@ -52,16 +62,16 @@ def with_announcements(
         if entry.announcement is not None and not logs and entry.benchmark.division == "ranking":
             entry = replace(entry, announcement_fault=UNCHECKED)
         elif entry.announcement is not None and logs:
-            log, signed, counts = of_site.get(entry.announcement, (None, None, None))
-            entry = replace(entry, announced=counts, announcement_fault=_fault(log, signed, first))
+            log, signed, counts, fault = of_site.get(entry.announcement, (None, None, None, ""))
+            entry = replace(entry, announced=counts, announcement_fault=fault or _fault(log, signed, first))
         found.append(entry)
     return found, sites
 
 
-def _purposes(log: Announcements) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _purposes(log: Announcements) -> Iterator[tuple[str, tuple[str, ...], int | None]]:
     for each in log.entries:
         if isinstance(each.entry, RunAnnounced):
-            yield each.id, purpose_of(each.entry.config)
+            yield each.id, purpose_of(each.entry.config), planned_accelerators(each.entry.config)
 
 
 def _fault(log: Announcements | None, signed: SignedEntry | None, first: RunStarted) -> str:

@@ -17,6 +17,7 @@ from aiperf.ranking.law import AtMost, written
 from aiperf.ranking.levels import layer_of
 from aiperf.report import phrases
 from aiperf.report.facts import Report, RunFacts
+from aiperf.sanitize import identity
 
 Standing = Literal["division", "outside", "simulated"]
 SIMULATED: Standing = "simulated"
@@ -117,9 +118,13 @@ def _of_workload(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def purpose_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the purpose of an announced run: (site, system, data set, declared seconds, 'ranking' or 'other')."""
+    """Return the purpose of an announced run: (site, system, data set, declared seconds, 'ranking' or 'other').
+
+    Site and system are in the form in which names are compared.
+    """
     values = flat_options(config)
-    parts = [values.get(name) for name in ("system.site", "system.name", "dataset.name", "schedule.duration_seconds")]
+    names = (identity(str(values.get(name) or "")) for name in ("system.site", "system.name"))
+    parts = (*names, values.get("dataset.name"), values.get("schedule.duration_seconds"))
     named = (rule for rule in division("ranking").rules if rule.option is not None and rule.option in values)
     is_for_ranking = all(rule.law.holds(values[str(rule.option)], values) for rule in named)
     purpose = "ranking" if is_for_ranking else "other"

@@ -6,7 +6,7 @@ A site therefore cannot enter its best run alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -21,6 +21,7 @@ from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.run_warning import RunWarning
+from aiperf.sanitize import identity
 from aiperf.statistics.between_runs import ScoredRun, over_runs
 from aiperf.statistics.estimate import Estimate
 
@@ -221,14 +222,32 @@ def _lacks(report: Report) -> str:
 def system_key(entry: Entry) -> tuple[str, ...]:
     """Return the identity of the measured system as texts.
 
-    Outside the ranking it also contains a digest of configuration and sources, because there one system is measured in several
-    ways.
+    Outside the ranking it also contains the accelerators and a digest of configuration and sources, because there one system
+    is measured in several ways.
     """
-    named = (entry.site or "", entry.system) if entry.system else ("", *entry.hosts)
+    named = (identity(entry.site or ""), identity(entry.system)) if entry.system else ("", *entry.hosts)
     if named == ("",):
         return (entry.journal.first,)
-    procedure = "" if entry.benchmark.division == "ranking" else entry.procedure
-    return (*named, *(f"{each.model} × {each.count}" for each in entry.accelerators), procedure)
+    if entry.benchmark.division == "ranking" and entry.system:
+        return named
+    return (*named, *(f"{each.model} × {each.count}" for each in entry.accelerators), entry.procedure)
+
+
+BAND = 1.5
+"""Runs of a system with this ratio of accelerators or less are one entry."""
+
+
+def bands(sizes: Iterable[int]) -> list[int]:
+    """Return the largest number of accelerators of each entry of a system, descending.
+
+    >>> bands([8, 64, 43, 42, 6])
+    [64, 42, 8]
+    """
+    tops: list[int] = []
+    for size in sorted(sizes, reverse=True):
+        if not tops or size * BAND < tops[-1]:
+            tops.append(size)
+    return tops
 
 
 def middle(values: Sequence[float | None], missing: int, *, is_less_better: bool = False) -> float | None:

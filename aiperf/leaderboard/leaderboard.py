@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from aiperf.leaderboard.announcing import SiteAnnouncements
 from aiperf.leaderboard.benchmark import Benchmark, differing, title
-from aiperf.leaderboard.entry import Entry, of_system, system_key, uncertainty, why_unranked
+from aiperf.leaderboard.entry import Entry, bands, of_system, system_key, uncertainty, why_unranked
 from aiperf.ranking.division import BUILT_IN
 from aiperf.report.facts import Report
 from aiperf.report.figures import RANKED, Figure, by_name
@@ -152,16 +153,26 @@ def _why_not_counted(entry: Entry, why_not: dict[str, str]) -> str:
 
 def _missing(
     entries: Sequence[Entry], why_not: dict[str, str], sites: Sequence[SiteAnnouncements]
-) -> dict[Purpose, int]:
-    """Count the announced runs of each purpose without a valid result in the ranking, from the logs and the journals."""
-    announced = {(entry.purpose, entry.announcement) for entry in entries if entry.announcement is not None}
-    announced |= {(purpose, id) for site in sites for id, purpose in site.purposes}
+) -> dict[Purpose, list[int | None]]:
+    """Return the accelerators of the announced runs without a valid result in the ranking, from the logs and the journals.
+
+    None for a number that is known only from the nodes.
+    """
+    announced = {(purpose, id): size for site in sites for id, purpose, size in site.purposes}
+    for entry in entries:
+        if entry.announcement is not None:
+            key = (entry.purpose, entry.announcement)
+            announced[key] = max(announced.get(key) or 0, entry.accelerator_count)
     valid = {
         entry.announcement
         for entry in entries
         if entry.benchmark.division == "ranking" and not _why_not_counted(entry, why_not)
     }
-    return Counter(purpose for purpose, id in announced if id not in valid)
+    found: dict[Purpose, list[int | None]] = {}
+    for (purpose, id), size in announced.items():
+        if id not in valid:
+            found.setdefault(purpose, []).append(size)
+    return found
 
 
 def _rows(
@@ -170,7 +181,7 @@ def _rows(
     number: int,
     copies: dict[str, tuple[str, ...]],
     why_not: dict[str, str],
-    missing: dict[Purpose, int],
+    missing: dict[Purpose, list[int | None]],
 ) -> tuple[ListedRow, ...]:
     systems: dict[tuple[str, ...], list[Entry]] = {}
     found: list[tuple[Entry, tuple[Entry, ...], int, str]] = []
@@ -179,8 +190,7 @@ def _rows(
             found.append((entry, (entry,), 0, reason))
         else:
             systems.setdefault(system_key(entry), []).append(entry)
-    for runs in systems.values():
-        absent = missing.get(runs[0].purpose, 0) if runs[0].benchmark.division == "ranking" else 0
+    for runs, absent in chain.from_iterable(_by_size(runs, missing) for runs in systems.values()):
         entry = of_system(runs, absent)
         found.append((entry, tuple(runs), absent, _why_no_figure(entry, runs, absent, by)))
     by_figure = {
@@ -214,6 +224,31 @@ def _rows(
 
 def _ranked(figure: Figure[Report], entry: Entry) -> float | None:
     return None if why_unranked(figure, entry) else entry.figures[figure.name]
+
+
+def _by_size(runs: list[Entry], missing: dict[Purpose, list[int | None]]) -> Iterator[tuple[list[Entry], int]]:
+    """Yield the runs of each entry of a system, with its number of announced runs without a valid result.
+
+    In the ranking, runs with far fewer accelerators than the largest announced run are an entry of their own.
+    """
+    if runs[0].benchmark.division != "ranking":
+        yield runs, 0
+        return
+    absent = missing.get(runs[0].purpose, [])
+    tops = bands([*(run.accelerator_count for run in runs), *(size for size in absent if size is not None)])
+    by_top: dict[int, list[Entry]] = {}
+    for run in runs:
+        by_top.setdefault(_band(tops, run.accelerator_count), []).append(run)
+    # A run of which only the announcement is known may have had fewer accelerators.
+    sizes = (max(by_top) if size is None else _band(tops, size) for size in absent)
+    lacking = Counter(max((top for top in by_top if top <= size), default=None) for size in sizes)
+    for top, alike in by_top.items():
+        named = f", {count(top)} accelerators" if top < tops[0] else ""
+        yield [replace(run, system=f"{run.system}{named}") for run in alike], lacking[top]
+
+
+def _band(tops: Sequence[int], size: int) -> int:
+    return min(top for top in tops if top >= size)
 
 
 def _why_no_figure(entry: Entry, runs: Sequence[Entry], absent: int, by: Figure[Report]) -> str:

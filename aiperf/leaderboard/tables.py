@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -32,7 +32,7 @@ from aiperf.page.section import (
 from aiperf.report.facts import Report
 from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.statistics.between_runs import ENOUGH, prior_of
-from aiperf.submission.announced_run import Missing
+from aiperf.submission.announced_run import Announced, Missing
 from aiperf.units import count
 
 NONE = "—"
@@ -335,12 +335,16 @@ def _sites(found: Leaderboard) -> Table:
             site.log,
             site.announced.words,
             "; ".join(map(_missing, site.announced.missing)) or "none",
-            "; ".join(f"{run}: {', '.join(how)}" for run, how in site.announced.broken) or "none",
+            "; ".join(filter(None, (site.fault, *_broken(site.announced)))) or "none",
             "; ".join(", ".join(runs) for _, runs in site.announced.used_twice) or "none",
         )
         for site in found.sites
     ]
     return rows("sites", "Announced runs", heads, cells)
+
+
+def _broken(runs: Announced) -> Iterator[str]:
+    yield from (f"{run}: {', '.join(how)}" for run, how in runs.broken)
 
 
 def _missing(one: Missing) -> str:

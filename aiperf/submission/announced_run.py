@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,30 @@ def witnessed_unix(log: Announcements, wanted: SignedEntry, signers: Mapping[str
     witnesses = (each for each in log.entries[wanted.entry.number :] if isinstance(each.entry, HeadWitnessed))
     others = [each.entry.at_unix for each in witnesses if (by := set(signers.get(each.id, ()))) and own.isdisjoint(by)]
     return min(others, default=None) if own else None
+
+
+def rivals(logs: Mapping[str, tuple[Announcements, float]]) -> dict[str, str]:
+    """Return the fault of each log that is not the one complete log of its keys, by name.
+
+    The number is the time (seconds since 1970) up to which a log must have all entries.
+    """
+    faults = {}
+    for (name, (log, until)), (other, (rival, _)) in permutations(logs.items(), 2):
+        ids, others = [each.id for each in log.entries], [each.id for each in rival.entries]
+        keys = _announcing(log) & _announcing(rival)
+        if not keys or ids[: len(others)] == others:
+            continue
+        if others[: len(ids)] != ids:
+            faults[name] = f"a key announces in one log, but {', '.join(sorted(keys))} also does in {other!r}"
+        elif lacking := [each.entry.number for each in rival.entries[len(ids) :] if each.entry.at_unix < until]:
+            faults[name] = (
+                f"a log has all its entries, but entries {lacking[0]} to {lacking[-1]} are in {other!r} alone"
+            )
+    return faults
+
+
+def _announcing(log: Announcements) -> set[str]:
+    return {each.key for each in log.entries if isinstance(each.entry, RunAnnounced) and each.key is not None}
 
 
 def _distinct(runs: Iterable[RunStarted]) -> list[RunStarted]:

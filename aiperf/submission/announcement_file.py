@@ -61,7 +61,8 @@ def add(path: Path, key: Path | None, entry_of: Callable[[Announcements], AnyEnt
     with _locked(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > LARGEST:
             raise AnnouncementsNotWritten(
-                f"a log of announcements has at most {LARGEST} bytes, but '{path}' has {size}: begin another one, --log FILE"
+                f"a log of announcements has at most {LARGEST} bytes, but '{path}' has {size}: begin another one "
+                "with another key, --key KEY --log FILE"
             )
         content = file.read()
         log = parse(content, str(path))

@@ -12,7 +12,7 @@ from pathlib import Path
 from aiperf.errors import AnnouncementsDamaged, BundleRefused
 from aiperf.files import require_file
 from aiperf.journal.events import RunStarted
-from aiperf.submission.announced_run import Announced, announced, witnessed_unix
+from aiperf.submission.announced_run import Announced, announced, rivals, witnessed_unix
 from aiperf.submission.announcements import Announcements, parse, signers_of
 from aiperf.submission.archive import UnpackedSubmission, unpack
 from aiperf.submission.contents import ANNOUNCEMENTS, SUBMISSION, Submission, refused, submission_of
@@ -31,9 +31,11 @@ def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None)
     """Inspect several submission files."""
     found: list[Inspection] = []
     users: dict[str, tuple[str, str, str]] = {}
-    for path in paths:
-        one = inspect(path, requirements)
-        more = []
+    whole = [_inspected(path, requirements or Requirements()) for path in paths]
+    logs = {one.path: (log, until) for one, log, until in whole if log is not None}
+    faults = rivals(logs)
+    for one, *_ in whole:
+        more = [InspectionFinding("announcements", "bad", faults[one.path])] if one.path in faults else []
         for wanted, run, journal in one.used:
             file, other, other_journal = users.setdefault(wanted, (one.path, run, journal))
             if file != one.path and journal != other_journal:
@@ -45,7 +47,11 @@ def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None)
 
 def inspect(path: Path, requirements: Requirements | None = None) -> Inspection:
     """Inspect the submission in the file `path`, and return all findings."""
-    requirements = requirements or Requirements()
+    return _inspected(path, requirements or Requirements())[0]
+
+
+def _inspected(path: Path, requirements: Requirements) -> tuple[Inspection, Announcements | None, float]:
+    """Return the findings, the log of announcements, and the time up to which it must have all entries."""
     require_file(path)
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -55,7 +61,8 @@ def inspect(path: Path, requirements: Requirements | None = None) -> Inspection:
             unpacked = unpack(path, folder, requirements.most_bytes)
             submission = _submission(folder, unpacked)
         except BundleRefused as error:
-            return Inspection(str(path), sha256, findings=(InspectionFinding("archive", "bad", str(error)),))
+            found = Inspection(str(path), sha256, findings=(InspectionFinding("archive", "bad", str(error)),))
+            return found, None, 0.0
         return _judged(str(path), sha256, folder, unpacked, submission, requirements)
 
 
@@ -66,7 +73,7 @@ def _judged(
     unpacked: UnpackedSubmission,
     submission: Submission,
     requirements: Requirements,
-) -> Inspection:
+) -> tuple[Inspection, Announcements | None, float]:
     signers = requirements.signers
     runs = [judge_run(run, folder / f"runs/{number}", requirements) for number, run in enumerate(submission.runs, 1)]
     ended_unix = max((run.ended_unix for run in runs if run.ended_unix is not None), default=time.time())
@@ -74,7 +81,7 @@ def _judged(
     log, by, of_log = _log(folder, submission, signers)
     firsts = [run.first for run in runs if run.first is not None]
     against = None if log is None else announced(log, firsts)
-    return Inspection(
+    found = Inspection(
         path=path,
         sha256=sha256,
         signature=signed,
@@ -93,6 +100,8 @@ def _judged(
         ),
         used=tuple(_used(runs)),
     )
+    ends = (first.started_unix if first.simulated else run.ended_unix for run in runs if (first := run.first))
+    return found, log, max((end for end in ends if end is not None), default=0.0)
 
 
 def _submission(folder: Path, unpacked: UnpackedSubmission) -> Submission:

@@ -109,7 +109,7 @@ def test_planned_number_is_read_from_the_first_line() -> None:
 
     def planned(cluster: dict[str, object] | None) -> int | None:
         first: RunStarted = msgspec.structs.replace(event, config={**event.config, "cluster": cluster})
-        return planned_accelerators(first)
+        return planned_accelerators(first.config, None if first.shape is None else first.shape.ranks)
 
     assert planned(None) is None
     assert planned(kubernetes(3, 4)) == 12

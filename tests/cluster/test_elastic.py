@@ -62,6 +62,6 @@ def test_autoscaled_nodes_train_and_a_drained_one_costs_an_epoch(
     mine = verified(folder)
     report = report_of(folder)
     assert report.score.flops_per_second == mine["flops_per_second"]
-    assert report.availability.planned == planned_accelerators(first) == NODES
+    assert report.availability.planned == planned_accelerators(first.config) == NODES
     assert report.availability.share is not None and 0 < report.availability.share < 1
     assert max(count for _, count in report.availability.steps) == NODES

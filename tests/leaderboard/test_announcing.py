@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
 
+from aiperf.config import configure
 from aiperf.leaderboard.announcing import with_announcements
-from aiperf.submission.announcement_file import read_log
+from aiperf.submission.announced_run import announcement
+from aiperf.submission.announcement_file import add, read_log
 from tests.builders.leaderboard_entry import QUICK, entry
 from tests.builders.listed_runs import golden
 from tests.builders.submission import key_file
@@ -44,6 +47,30 @@ def test_a_list_counts_announced_and_missing_runs(
     assert "2 of 3 announced runs published" in answer.out and "number 2, announced on" in answer.out
     assert "2 of 3" in (tmp_path / "list" / "rank.html").read_text()
     assert aiperf("rank", "runs", "--announcements", "nowhere").status == 2
+
+
+def test_a_second_log_of_a_key_gives_its_runs_no_place(tmp_path: Path) -> None:
+    """A log copied before the run and continued, or begun anew, would hide runs. An earlier state hides nothing."""
+    key, paths = key_file(tmp_path, "site"), {name: tmp_path / name for name in ("log", "early", "copy", "new")}
+    announce(paths["log"], 2, key)
+    for name in ("early", "copy"):
+        shutil.copy(paths["log"], paths[name])
+    begin(paths["log"], 1)
+    begin(paths["copy"], 2)
+    add(paths["new"], key, lambda log: announcement(configure(["name=new"]), log, 0.0))
+    logs = {name: read_log(path) for name, path in paths.items()}
+    run = entry("a", announcement=logs["log"].entries[0].id)
+
+    def fault(*names: str) -> tuple[str, list[str]]:
+        (judged,), sites = with_announcements([run], [run_of(logs["log"], 1)], {name: logs[name] for name in names})
+        return judged.announcement_fault, [site.log for site in sites if site.fault]
+
+    assert fault("log") == ("", [])
+    assert fault("log", "early") == fault("early", "log") == ("", ["early"])
+    for rival in ("copy", "new"):
+        why, sites = fault("log", rival)
+        assert why.startswith("a key announces in one log, but SHA256:")
+        assert sites == ["log", rival] or sites == [rival, "log"]
 
 
 def test_without_its_log_no_ranked_run_has_a_place(tmp_path: Path) -> None:

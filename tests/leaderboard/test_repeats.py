@@ -8,6 +8,7 @@ import json
 import math
 import random
 from dataclasses import replace
+from itertools import chain, pairwise
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from aiperf.config import as_plain, configure
 from aiperf.leaderboard.announcing import SiteAnnouncements
 from aiperf.leaderboard.benchmark import procedure_of, purpose_of
-from aiperf.leaderboard.entry import Entry, Power, middle, ranking_figure
+from aiperf.leaderboard.entry import Entry, ModelCount, Power, middle, ranking_figure
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
 from aiperf.leaderboard.list_files import csv_text, json_text, lines, page
 from aiperf.submission.announced_run import Announced
@@ -45,9 +46,9 @@ def ranked(*entries: Entry, by: str = "score", sites: tuple[SiteAnnouncements, .
     return leaderboard(entries, [], ranking_figure(by), sites)
 
 
-def log_of(*announcements: tuple[str, tuple[str, ...]]) -> SiteAnnouncements:
+def log_of(*announcements: tuple[str, tuple[str, ...]], accelerators: int | None = None) -> SiteAnnouncements:
     nothing = Announced(len(announcements), 0, (), (), (), (), ())
-    return SiteAnnouncements("log", nothing, announcements)
+    return SiteAnnouncements("log", nothing, tuple((*each, accelerators) for each in announcements))
 
 
 def test_the_best_of_several_runs_does_not_win() -> None:
@@ -57,6 +58,46 @@ def test_the_best_of_several_runs_does_not_win() -> None:
 
     assert places(found) == {"one try": (1, 1), "many tries": (2, 3)}
     assert found.listings[0].rows[1].entry.score == 1.1e12
+
+
+@pytest.mark.parametrize("spelt", ["ALPHA", " alpha ", "ａｌｐｈａ", "al\u200bpha", "alp\u00adha"])
+def test_another_spelling_of_a_system_does_not_leave_the_median(spelt: str) -> None:
+    purpose = purpose_of({"system": {"site": "A  Site", "name": spelt}, "dataset": {"name": "imagenet"}})
+    runs = [of("alpha", number, score) for number, score in enumerate((1.0e12, 1.1e12))]
+    best = replace(of("alpha", 2, 1.5e12), system=spelt, site="A SITE ")
+
+    (row,) = ranked(*runs, best).listings[0].rows
+
+    assert (len(row.runs), row.entry.figures["score"]) == (3, 1.1e12)
+    assert purpose[:2] == ("a site", "alpha")
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=12))
+def test_runs_of_similar_size_are_one_entry(sizes: list[int]) -> None:
+    """A run is in the entry of the largest run, or much smaller: it gains nothing by leaving it."""
+    runs = [of("a", at, 1e12 * size, accelerators=(ModelCount("A", size),)) for at, size in enumerate(sizes)]
+
+    rows = ranked(*runs).listings[0].rows
+
+    in_rows = [[run.accelerator_count for run in row.runs] for row in rows]
+    assert sorted(chain.from_iterable(in_rows)) == sorted(sizes)
+    assert all(max(one) <= 1.5 * min(one) for one in in_rows)
+    assert all(1.5 * max(low) < max(high) for high, low in pairwise(sorted(in_rows, key=max, reverse=True)))
+    names = {max(one): row.entry.system for row, one in zip(rows, in_rows, strict=True)}
+    assert names == {size: f"a, {size} accelerators" for size in names} | {max(sizes): "a"}
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "large", "small"), [(None, 1, 0), (64, 1, 0), (48, 1, 0), (16, 0, 1), (400, 1, 0)]
+)
+def test_a_missing_run_counts_in_the_entry_of_its_size(accelerators: int | None, large: int, small: int) -> None:
+    """An announced number is the most of an elastic run, so that a larger one than any run had counts, too."""
+    runs = [of("a", 0, 4e12), *(of("a", size, 1e12, accelerators=(ModelCount("A", size),)) for size in (12, 16))]
+    hidden = log_of(("hidden", runs[0].purpose), accelerators=accelerators)
+
+    rows = ranked(*runs, sites=(hidden,)).listings[0].rows
+
+    assert sorted((len(row.runs), row.missing) for row in rows) == [(1, large), (2, small)]
 
 
 def test_an_announced_run_without_a_result_counts_as_the_lowest() -> None:
@@ -104,7 +145,7 @@ def test_repeats_are_one_system_with_and_without_a_prediction() -> None:
 def test_the_purpose_of_an_announcement_is_in_its_configuration() -> None:
     conf = as_plain(configure(["schedule=ranking", "dataset=imagenet", "system.site=Lab", "system.name=Alpha"]))
 
-    assert purpose_of(conf) == ("Lab", "Alpha", "imagenet", "43200", "ranking")
+    assert purpose_of(conf) == ("lab", "alpha", "imagenet", "43200", "ranking")
     assert purpose_of(having(conf, "trainer.learning_rate", 0.2))[-1] == "other"
     assert purpose_of({}) == ("", "", "", "", "ranking")
 

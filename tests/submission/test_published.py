@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,7 +15,7 @@ from aiperf.config import configure
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.ranking.candidate import announced_seed
-from aiperf.submission.announced_run import announced, announcement, witnessed_unix
+from aiperf.submission.announced_run import announced, announcement, rivals, witnessed_unix
 from aiperf.submission.announcement_file import add, read_log
 from aiperf.submission.announcements import (
     Announcements,
@@ -114,6 +116,18 @@ def test_runs_that_do_not_fit_are_named_with_how(log: Announcements) -> None:
     assert [text.partition(", and")[0] for text in broken["run-2"]] == ["seed is 7"]
     assert "'run-3' as the one run of this announcement" in broken["again"][0]
     assert [names for _, names in found.used_twice] == [("run-3", "again")]
+
+
+def test_a_log_has_all_entries_from_before_the_end_of_its_runs(log: Announcements) -> None:
+    early = replace(log, entries=log.entries[:4])
+
+    def lacks(until: float) -> dict[str, str]:
+        return rivals({"early": (early, until), "log": (log, math.inf)})
+
+    assert lacks(ANNOUNCED_UNIX + 60) == rivals({"a": (log, math.inf), "b": (log, math.inf)}) == {}
+    text = "a log has all its entries, but entries 5 to {} are in 'log' alone"
+    assert lacks(ANNOUNCED_UNIX + 61) == {"early": text.format(5)}
+    assert lacks(math.inf) == {"early": text.format(9)}
 
 
 def test_a_withdrawn_run_stays_announced_with_its_reason(log: Announcements, tmp_path: Path) -> None:

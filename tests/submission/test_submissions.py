@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from aiperf.journal.journal import NAME, read
 from aiperf.ranking.candidate import announced_seed
 from aiperf.report.write import report_of
 from aiperf.submission.announcement_file import read_log
+from aiperf.submission.announcements import Announcements, RunBegun, content_of, line_of, parse
 from aiperf.submission.inspect_run import Inspection, Requirements
 from aiperf.submission.inspect_submission import inspect, inspect_all
 from aiperf.submission.signatures import read_allowed, sign
@@ -404,6 +405,34 @@ def test_one_announcement_in_two_bundles_is_found(site: Site) -> None:
     assert any("as the one run of this announcement" in text for text in bad(alone))
     assert not any(expected in text for text in bad(first))
     assert any(expected in text and str(site.bundle) in text for text in bad(second))
+
+
+def test_logs_of_two_bundles_are_one_log(site: Site) -> None:
+    """Each bundle alone is consistent: its site copied the log before the run, and continued both."""
+    log = read_log(site.folder / "log")
+    begun = log.entries[-1].entry
+    assert isinstance(begun, RunBegun)
+
+    def with_log(name: str, after: Announcements, **changed: Any) -> Path:
+        entry = msgspec.structs.replace(begun, number=len(after.entries) + 1, previous=after.head, **changed)
+        lines = (site.folder / "log").read_bytes().splitlines(keepends=True)[: len(after.entries)]
+        content = b"".join([*lines, line_of(after, content_of(entry), "")])
+
+        def change(members: Members) -> None:
+            members["announcements.jsonl"] = content
+            edited("submission.json", lambda found: found.update(announcements=parse(content, name).head))(members)
+
+        return repacked(site.bundle, change, site.key).rename(site.folder / name)
+
+    before = replace(log, entries=log.entries[:-1])
+    copied = with_log("copied", before, folder="copy")
+    extended = with_log("extended", log, announcement=log.entries[1].id, at_unix=begun.at_unix + 9.0)
+
+    def of_logs(*bundles: Path) -> list[list[str]]:
+        return [[text for text in bad(found) if text.startswith("announcements: ")] for found in inspect_all(bundles)]
+
+    assert of_logs(site.bundle, extended) == of_logs(site.bundle, site.bundle) == [[], []]
+    assert all("a key announces in one log" in text for (text,) in of_logs(site.bundle, copied))
 
 
 def _nested(number: int, event: Any) -> Any:

@@ -16,7 +16,7 @@ from aiperf.rules.limits import NOT_PUBLISHED
 from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
 from aiperf.system import of_run
-from aiperf.system.energy import EnergyFacts
+from aiperf.system.energy import SENSORS, EnergyFacts
 from aiperf.train.checkpoints.checkpoint_files import KeptCheckpoints
 
 _OF_THE_SCHEDULE = ("data-set", "start", "warmup", "window")
@@ -270,6 +270,8 @@ def energy_level(energy: EnergyFacts) -> str:
     """Return the EEHPC level of the power measurement as text: `EEHPC Level 1`, or `below EEHPC Level 1, …`."""
     if energy.level.level:
         return f"EEHPC Level {energy.level.level}"
+    if any(aspect.name == SENSORS and not aspect.level for aspect in energy.level.aspects):
+        return "meter alone: no EEHPC level, which the Green500 requires"
     return "below EEHPC Level 1, which the Green500 requires"
 
 

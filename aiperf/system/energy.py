@@ -13,6 +13,8 @@ from aiperf.system.summary import DeviceTelemetry, Telemetry
 DISAGREEMENT = 0.05
 """Largest plausible difference between a counter and integrated samples, or between a meter and the sensors behind it."""
 CONTRADICTION = "0 plausibility"
+SENSORS = "5 sensors inside"
+"""Aspect of a meter of whole nodes. Without it the meter is alone: nothing shows that it is behind these nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ def energy_facts(
     if meters:
         reached = level(measurement(meters, len(nodes)))
         inside = _watts_of_hosts([*accelerators, *hosts], there, window_seconds)
+        sensors = _sensors_inside(meters, inside, {one.host for one in accelerators if one.power_mean_watts is None})
+        reached = Level(min(reached.level, sensors.level), (*reached.aspects, sensors))
         if (contradiction := _contradiction(meters, inside)) is not None:
             scopes = tuple(replace(one, flops_per_watt=None) if one.scope == "meters" else one for one in scopes)
             reached = Level(0, (contradiction, *reached.aspects))
@@ -107,6 +111,22 @@ def _watts_of_hosts(
         share = seconds / window_seconds if window_seconds > 0 else 0.0
         watts[one.host] = watts.get(one.host, 0.0) + (one.power_mean_watts or 0.0) * share
     return watts
+
+
+def _sensors_inside(meters: Sequence[Meter], inside: Mapping[str, float], partly: Collection[str]) -> Aspect:
+    """Return whether sensors in every metered node show at most the power of the meters. `partly`: hosts that lack sensors."""
+    whole = [meter for meter in meters if "nodes" in meter.form.measured]
+    nodes, metered = (
+        sum(meter.form.nodes for meter in whole),
+        sum(meter.window.power_mean_watts or 0.0 for meter in whole),
+    )
+    watts = sorted(watts for host, watts in inside.items() if watts > 0.0 and host not in partly)
+    least = math.fsum(watts[:nodes])
+    found = f"sensors in {len(watts)} nodes, {nodes} metered"
+    if is_met := len(watts) >= nodes:
+        found, is_met = f"meters {metered:.4g} W, sensors {least:.4g} W", metered >= least
+    condition = "power by sensors in every metered node, at most that of the meters"
+    return Aspect(SENSORS, int(is_met), found, None if is_met else condition)
 
 
 def _contradiction(meters: Sequence[Meter], inside: Mapping[str, float]) -> Aspect | None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from aiperf.accounting.accelerator_time import WorkerSpan
 from aiperf.errors import BadPower
+from aiperf.report.phrases import energy_level
 from aiperf.system.energy import Energy, EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.log import Log, Record, RecordedSample, Sample, Session, read
 from aiperf.system.meters import Level, Measurement, level, read_meters
@@ -318,8 +319,28 @@ def names(reached: Level) -> dict[str, int]:
     return {aspect.name: aspect.level for aspect in reached.aspects}
 
 
+@pytest.mark.parametrize("watts", [1.0, 2e4])
+def test_a_meter_without_sensors_in_its_nodes_is_alone(tmp_path: Path, watts: float) -> None:
+    """A meter of one watt had EEHPC level 1 on a machine without sensors, and the first place by FLOPS/W."""
+    facts = facts_of(metered(tmp_path, table_of(lambda _: watts, lambda at: 7e9 + watts * at, range(-5, 130))))
+
+    assert [(aspect.name, aspect.found) for aspect in facts.level.aspects if not aspect.level] == [
+        ("5 sensors inside", "sensors in 0 nodes, 16 metered")
+    ]
+    assert facts.level.level == 0 and energy_level(facts) == "meter alone: no EEHPC level, which the Green500 requires"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "watts", "reached"), [(2, 800.0, 1), (2, 799.0, 0), (1, 300.0, 1), (1, 299.0, 0), (3, 2e3, 0)]
+)
+def test_a_level_needs_sensors_in_each_metered_node(tmp_path: Path, nodes: int, watts: float, reached: int) -> None:
+    facts = facts_with_sensors(tmp_path, watts, FORM.replace("16", str(nodes)))
+
+    assert names(facts.level)["5 sensors inside"] == reached
+
+
 def test_an_upstream_meter_of_all_nodes_reaches_level_1(tmp_path: Path) -> None:
-    facts = facts_of(metered(tmp_path, table_of(lambda _: 2e4, lambda at: 7e9 + 2e4 * at, range(-5, 130))))
+    facts = facts_with_sensors(tmp_path, 2e4, FORM.replace("16", "2"))
 
     assert facts.level.level == 1, facts.level.aspects
     assert facts.best.scope == "meters"

@@ -97,6 +97,9 @@ def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, describ
         excluded=bool(verdict.faults) and conf.broken != "keep",
         clock_offset_seconds=None if off is None else off.seconds,
         clock_error_seconds=None if off is None else off.error,
+        kind=one.kind,
+        is_head=one.is_head,
+        boot_id=one.boot_id,
     )
 
 

@@ -257,6 +257,12 @@ class NodeChecked(Event, frozen=True, kw_only=True):
     """Offset of the node's wall clock from that of the driver's host. Positive if the node is ahead. None if not measured."""
     clock_error_seconds: Offset | None = None
     """Maximum error of the offset."""
+    kind: str | None = None
+    """Hardware of the node. Speeds of nodes of one kind are compared. None in journals of earlier versions."""
+    is_head: bool = False
+    """True for the node of the cluster's head. Versions and data set of the other nodes are compared with its own."""
+    boot_id: str | None = None
+    """Identifier of the boot of the node's kernel. Nodes with one identifier are on one host. None if unknown."""
 
 
 class ScorePredicted(Event, frozen=True, kw_only=True):

@@ -63,8 +63,8 @@ class Candidate:
     """Largest model FLOPS utilization, as a share. None if no dense peak is known."""
     nodes_checked: int
     """Nodes checked by preflight in the whole run, each counted once."""
-    nodes_excluded: int
-    """Checked nodes that got no worker because of a fault."""
+    nodes_excluded: int | None
+    """Checked nodes that got no worker because of a fault. None if an exclusion cannot be judged by its readings."""
     beside_master: frozenset[str] | None
     """Hosts that ran a driver while one of their workers trained in the valid window. None if hosts are not recorded."""
     space_differences: frozenset[str] | None
@@ -88,8 +88,10 @@ class Candidate:
     """Journal line by (fact, value). A fact without a line follows from the whole journal."""
 
     @property
-    def excluded_share(self) -> float:
+    def excluded_share(self) -> float | None:
         """Nodes without a worker because of a fault ÷ nodes that preflight checked, 0..1. 0 if none was checked."""
+        if self.nodes_excluded is None:
+            return None
         return self.nodes_excluded / self.nodes_checked if self.nodes_checked else 0.0
 
     @property
@@ -210,6 +212,7 @@ FACTS: dict[str, Fact] = {
         "number",
         lambda run: f"{run.nodes_excluded} of {run.nodes_checked} were, by preflight",
         of_result=True,
+        missing="the journal does not record the kinds of its nodes, by which an exclusion is judged",
     ),
     "proposal_rules": Fact("number", lambda run: f"rules {run.proposal_rules} of proposing"),
     "seed_source": Fact("word", _seed),

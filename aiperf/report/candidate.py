@@ -62,7 +62,7 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
         error=result.error,
         largest_mfu=largest_mfu,
         nodes_checked=len({check.address for check in run.checks}),
-        nodes_excluded=len({check.address for check in run.checks if check.excluded}),
+        nodes_excluded=_excluded(run),
         beside_master=_beside_master(run, inside),
         space_differences=None if network is None else _space_differences(started, network),
         proposal_rules=started.proposal_rules,
@@ -75,6 +75,11 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
         trials_given_up=work_log.failed,
         lines=_lines(run, searcher),
     )
+
+
+def _excluded(run: Collected) -> int | None:
+    excluded = [check for check in run.checks if check.excluded]
+    return None if any(check.kind is None for check in excluded) else len({check.address for check in excluded})
 
 
 _USUAL = {"searcher": "morphism", "hpo": "tpe"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from aiperf.journal.events import NodeChecked, WorkerJoined
@@ -10,6 +10,7 @@ from aiperf.report.facts import NodeFacts, facts_of
 from aiperf.run_warning import RunWarning
 from aiperf.system.of_run import MOST_NAMED as MOST_NODES_NAMED
 from aiperf.system.of_run import SystemDescription, in_words
+from aiperf.units import si
 
 MOST_NAMED = 4
 """Maximum number of nodes that a warning names."""
@@ -42,6 +43,27 @@ def _best(check: NodeChecked, probe: str, series: str | None = None, *, is_any: 
     all_series = reading.get("series", {})
     tops = [max(values) for name, values in all_series.items() if values and series in (None, name)]
     return (max(tops) if is_any else min(tops)) if tops else None
+
+
+_SPEEDS = {
+    "disk_write_bytes_per_second": ("disk write", "B/s"),
+    "matmul_flops": ("matrix product", "FLOPS"),
+    "memory_bytes_per_second": ("memory", "B/s"),
+    "pair_bytes_per_second": ("pair", "B/s"),
+}
+
+
+def beside_kept(nodes: Sequence[NodeFacts]) -> Iterator[str]:
+    """Yield for each excluded node its faults, and its speeds beside those of the kept nodes."""
+    for node in nodes:
+        if node.excluded:
+            speeds = []
+            for field, (title, unit) in _SPEEDS.items():
+                own = getattr(node, field)
+                kept = [speed for each in nodes if not each.excluded and (speed := getattr(each, field)) is not None]
+                if own is not None and kept:
+                    speeds.append(f"{title} {si(own, unit)}, kept {si(min(kept), unit)} to {si(max(kept), unit)}")
+            yield f"{node.host} ({'; '.join(node.faults)}): {'; '.join(speeds) or 'no speed was measured on both sides'}"
 
 
 def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]:

@@ -16,6 +16,7 @@ from aiperf.ranking.breaches import breaches
 from aiperf.ranking.division import Division
 from aiperf.report.candidate import candidate_of
 from aiperf.report.facts import Report
+from aiperf.report.nodes import beside_kept
 from aiperf.report.write import recomputed
 from aiperf.submission.announced_run import Announced
 from aiperf.submission.archive import MOST_BYTES
@@ -189,6 +190,8 @@ def _to_know(run: SubmittedRun, report: Report) -> Iterator[InspectionFinding]:
         yield InspectionFinding(
             "run", "note", f"not run to its declared end: {facts.end_reason or 'no end in the journal'}"
         )
+    for text in beside_kept(report.nodes):
+        yield InspectionFinding("run", "note", f"excluded: {text}")
     if run.telemetry != "included":
         yield InspectionFinding("run", "note", f"telemetry: {run.telemetry}. It cannot be checked")
     yield InspectionFinding(

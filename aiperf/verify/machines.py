@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
+import msgspec
 import numpy as np
 
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal import events
+from aiperf.measure.probe import NodeReadings, ProbeReading
+from aiperf.preflight.node_faults import judge
+from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.system.peaks import DataType, WorkerPeak, declared_peak, worker_peak
 from aiperf.system.source import COMMIT, SOURCE
 from aiperf.units import flops_per_second
@@ -27,9 +31,87 @@ PLANNED_RANKS = "no worker has more ranks than planned"
 PRECISION = (
     "all attempts on one kind of device compute in one precision, the configured one if the configuration names one"
 )
+FAULTS = "a node is excluded for the faults that follow from its readings, and for nothing else"
 MEASURED = "measured_matmul_flops"
 """Key of the processor speed that a worker without accelerators measured."""
 OF_A_BOOT = ("cpu_model", "kernel", "architecture")
+
+
+class NodeFaults(Check):
+    """Check that each node was excluded or kept as its readings require, beside those of the other nodes."""
+
+    def __init__(self) -> None:
+        self._notes = CheckResult("node faults", FAULTS, "nodes")
+        self._conf = PreflightConf()
+        self._known: list[NodeReadings] = []
+        """Nodes of the present driver that were measured before the batch."""
+        self._batch: list[tuple[int, events.NodeChecked]] = []
+        """Nodes that were measured together."""
+
+    def checked(self) -> CheckResult:
+        self._judge()
+        return self._notes.close()
+
+    @handles(events.RunStarted)
+    def _started(self, line: int, event: events.RunStarted) -> None:
+        self._conf = msgspec.convert(event.config.get("preflight", {}), PreflightConf)
+
+    @handles(events.RunResumed)
+    def _resumed(self, line: int, event: events.RunResumed) -> None:
+        self._judge()
+        self._known.clear()
+
+    @handles(events.NodeChecked)
+    def _node(self, line: int, event: events.NodeChecked) -> None:
+        if event.kind is None:
+            self._notes.not_checked = "this journal does not record the kinds of its nodes"
+            return
+        if self._batch and (line > self._batch[-1][0] + 1 or event.at > self._batch[-1][1].at + 1.0):
+            self._judge()
+        self._batch.append((line, event))
+
+    def _judge(self) -> None:
+        batch, self._batch = self._batch, []
+        try:
+            measured = [_readings(event) for _, event in batch]
+            self._known += measured
+            verdicts = judge(self._known, self._conf)
+        except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError) as error:
+            self._notes.add(batch[0][0], f"readings that no probe gives ({error})")
+            return
+        for (line, event), one in zip(batch, measured, strict=True):
+            self._notes.examined += 1
+            verdict = verdicts[one.node]
+            due, mild = _probes(verdict.faults), _probes(verdict.notes)
+            told, noted = _probes(event.faults), _probes(event.notes)
+            for name in sorted(told - due - mild):
+                self._notes.add(line, f"{event.host} has the fault {name!r}, but its readings keep the limits")
+            # On the user's own machine other programs on the accelerators are noted.
+            for name in sorted(due - told - (noted if event.address == event.host else set())):
+                self._notes.add(line, f"{event.host} has no fault {name!r}, but its readings break the limits")
+            if event.excluded != (bool(event.faults) and self._conf.broken != "keep"):
+                self._notes.add(
+                    line,
+                    f"{event.host} is {'excluded' if event.excluded else 'kept'} with {len(event.faults)} faults and "
+                    f"preflight.broken={self._conf.broken}",
+                )
+
+
+def _readings(event: events.NodeChecked) -> NodeReadings:
+    return NodeReadings(
+        node=f"{event.address} {event.at}",
+        address=event.address,
+        host=event.host,
+        kind=event.kind or "",
+        is_head=event.is_head,
+        readings=msgspec.convert(event.readings, dict[str, ProbeReading]),
+        boot_id=event.boot_id,
+    )
+
+
+def _probes(texts: Iterable[str]) -> set[str]:
+    """Return the probes of faults. Their texts may differ in another release."""
+    return {text.partition(":")[0] for text in texts}
 
 
 class Machines(Check):

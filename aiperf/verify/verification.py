@@ -31,7 +31,7 @@ from aiperf.reader_processes import interrupts_held, side_processes
 from aiperf.rules.proposals import check_rules
 from aiperf.verify.check import Attempts, Certainty, Check, CheckResult, Verification, handlers
 from aiperf.verify.epochs import Images, LearningRates, Weights
-from aiperf.verify.machines import Machines, Presence, Rates
+from aiperf.verify.machines import Machines, NodeFaults, Presence, Rates
 from aiperf.verify.plan import PlanCheck, PredictedScore, RecordedDataSet
 from aiperf.verify.replayed_rules import CostlySamples, follow
 from aiperf.verify.times import Clocks, Edges, Intervals, Silences
@@ -251,6 +251,7 @@ def read_lines(path: Path) -> Lines:
         PredictedScore(),
         Presence(),
         Machines(),
+        NodeFaults(),
         Clocks(),
         Intervals(attempts),
         Edges(attempts),

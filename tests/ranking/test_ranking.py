@@ -192,6 +192,7 @@ CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("master", {"beside_master": frozenset({"n0"})}),
         ("master", {"beside_master": None}),
         ("excluded", {"nodes_excluded": 7}),
+        ("excluded", {"nodes_excluded": None}),
     ],
     "quick": [
         ("real-machine", {"is_simulated": True}),

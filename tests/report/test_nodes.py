@@ -10,7 +10,7 @@ import pytest
 from aiperf.journal.events import AnyEvent, NodeChecked, RunStarted
 from aiperf.report.gather import gather
 from aiperf.report.html import page
-from aiperf.report.nodes import clock_offsets
+from aiperf.report.nodes import beside_kept, clock_offsets
 from aiperf.report.sections.system import nodes, system
 from aiperf.system import log as telemetry_log
 from aiperf.system.log import Log, Session
@@ -41,7 +41,17 @@ def checked(host: str, *faults: str, excluded: bool = True, offset: float = 0.0)
         excluded=bool(faults) and excluded,
         clock_offset_seconds=offset,
         clock_error_seconds=0.001,
+        kind="a node",
     )
+
+
+def test_an_excluded_node_is_shown_beside_the_kept_ones() -> None:
+    checks = [checked("n1", "pairs: slow"), checked("n2"), checked("n3")]
+
+    (line,) = beside_kept(gather(with_checks(*checks)).nodes)
+
+    product, pair = (f"{speed}, kept {speed} to {speed}" for speed in ("600 TFLOPS", "9.00 GB/s"))
+    assert line == f"n1 (pairs: slow): matrix product {product}; pair {pair}"
 
 
 def with_checks(*checks: NodeChecked) -> list[AnyEvent]:

@@ -169,9 +169,12 @@ def renamed(lines: list[Line], rng: Random) -> None:
     lines[0]["run"] = "20990101-000000-mine"
 
 
-@kind("a node left out by preflight", "the node's own probe is the only source of a fault", "witness")
+@kind("a node left out by invented readings", "the node's own probe is the only source of its readings", "witness")
 def node_excluded(lines: list[Line], rng: Random) -> None:
     place = places(lines, "NodeChecked")[0]
-    slow = {**lines[place], "address": "10.9.9.9", "host": "slow", "faults": ["compute: slow"], "excluded": True}
+    lines[place]["kind"] = "a node"
+    readings = {**lines[place]["readings"], "memory": {"probe": "memory", "unit": "B/s", "failed": "it hung"}}
+    slow = {**lines[place], "readings": readings, "address": "10.9.9.9", "host": "slow", "excluded": True}
+    slow["faults"] = [*slow["faults"], "memory: it hung"]
     lines.insert(place + 1, slow)
     reposition(lines)

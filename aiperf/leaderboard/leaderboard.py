@@ -244,7 +244,7 @@ def _by_size(runs: list[Entry], missing: dict[Purpose, list[int | None]]) -> Ite
     lacking = Counter(max((top for top in by_top if top <= size), default=None) for size in sizes)
     for top, alike in by_top.items():
         named = f", {count(top)} accelerators" if top < tops[0] else ""
-        yield [replace(run, system=f"{run.system}{named}") for run in alike], lacking[top]
+        yield [replace(run, system=f"{run.system}{named}") if named else run for run in alike], lacking[top]
 
 
 def _band(tops: Sequence[int], size: int) -> int:

@@ -105,6 +105,8 @@ class WorkLog:
     start_finished: bool = False
     """True if a trial of the starting network finished."""
     failed: int = 0
+    failed_unlost: int = 0
+    """Failed trials without a lost attempt as the last one: diverged, out of memory, or given up before an attempt."""
     rejected: int = 0
     unanswered: int = 0
     """Rejected proposals without an answer, because the generator had died or was silent."""
@@ -306,7 +308,8 @@ class WorkLog:
 
     def _fail(self, event: events.TrialFailed) -> None:
         self.failed += 1
-        record = self.trials[event.trial]
+        opened, record = self._open.get(event.trial), self.trials[event.trial]
+        self.failed_unlost += opened is None or opened.worked is not None
         record.outcome, record.reason, record.ended = "failed", event.reason, event.at
         self._settle(event.trial)
 

@@ -87,7 +87,7 @@ def name(entry: Entry) -> str:
 def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: int | None = None) -> Table:
     shown, entries = listing.rows[:most_rows], [row.entry for row in listing.rows[:most_rows]]
     of_systems = f"{_SCORE.meaning}; below it the 95 % interval over the runs. For one run: of its steadiness"
-    lost = "share of attempts lost; below it the share of trials given up. At most 5 % each in a division"
+    lost = "share of attempts lost; below it the share of trials given up. At most 5 % together in a division"
     allowed = "below it: the places that the data allow"
     columns: list[Filled] = [
         (

@@ -84,6 +84,8 @@ class Candidate:
     """Trials that are over: finished or given up."""
     trials_given_up: int
     """Failed trials, whatever the cause."""
+    ended_early: int
+    """Lost attempts, and failed trials whose last attempt was not lost (diverged, out of memory)."""
     lines: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Journal line by (fact, value). A fact without a line follows from the whole journal."""
 
@@ -103,6 +105,11 @@ class Candidate:
     def given_up_share(self) -> float:
         """Failed trials ÷ trials (trainings of one network) that are over, 0..1. 0 if no trial is over."""
         return self.trials_given_up / self.trials_settled if self.trials_settled else 0.0
+
+    @property
+    def ended_early_share(self) -> float:
+        """Attempts and trials that ended early ÷ started attempts, 0..1. 0 without attempts."""
+        return self.ended_early / self.attempts if self.attempts else 0.0
 
     @property
     def is_system_named(self) -> bool:
@@ -218,14 +225,7 @@ FACTS: dict[str, Fact] = {
     "seed_source": Fact("word", _seed),
     "is_system_named": Fact("truth", lambda run: "system.site or system.name is not given"),
     "known_images": Fact("word", lambda run: f"the fingerprint is that of {run.known_images}"),
-    "lost_share": Fact(
-        "number", lambda run: f"{share(run.lost_share)}: {run.attempts_lost} of {run.attempts}", of_result=True
-    ),
-    "given_up_share": Fact(
-        "number",
-        lambda run: f"{share(run.given_up_share)}: {run.trials_given_up} of {run.trials_settled}",
-        of_result=True,
-    ),
+    "ended_early_share": Fact("number", lambda run: f"{share(run.ended_early_share)}, {losses(run)}", of_result=True),
 }
 
 

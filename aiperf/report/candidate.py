@@ -73,6 +73,7 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
         attempts_lost=work_log.lost_attempts + work_log.attempts_lost_with_workers,
         trials_settled=len(work_log.finished) + work_log.failed,
         trials_given_up=work_log.failed,
+        ended_early=work_log.lost_attempts + work_log.attempts_lost_with_workers + work_log.failed_unlost,
         lines=_lines(run, searcher),
     )
 

@@ -172,7 +172,25 @@ def test_attempts_lost_alone_and_with_their_worker_are_counted() -> None:
     run = candidate_of(events)
 
     assert (run.attempts_lost, run.attempts, run.trials_given_up, run.trials_settled) == (2, 3, 1, 1)
-    assert {"lost-attempts", "given-up"} <= found(*events).keys()
+    assert run.ended_early == 2, "a trial that fails after a lost attempt counts once"
+    assert "ended-early" in found(*events)
+
+
+def test_lost_and_diverged_trials_are_counted_together() -> None:
+    """At most 5 % of each would have let a run end 10 % of its trials, the slow ones."""
+    numbers = range(60)
+    events = [
+        first_line(),
+        *(joined(worker=number) for number in numbers),
+        *(each for at in numbers for each in (requested(at, at), proposed(at), begun(at, 1.0, worker=at))),
+        *(TrialLost(at=5.0, trial=trial, attempt=1, reason="its rank was killed") for trial in (0, 1)),
+        TrialFailed(at=6.0, trial=2, reason="the loss is not finite", cause="divergence"),
+    ]
+
+    more = TrialFailed(at=7.0, trial=3, reason="no batch fits", cause="memory")
+
+    assert candidate_of(events).ended_early == 3 and "ended-early" not in found(*events)
+    assert found(*events, more)["ended-early"].found.startswith("6.7 %, attempts lost: 2 of 60")
 
 
 @pytest.mark.parametrize("named", [None, "none", 7, "f" * 63])

@@ -84,9 +84,10 @@ RANKED = Candidate(
     announcement=ANNOUNCEMENT,
     known_images="imagenet",
     attempts=2000,
-    attempts_lost=100,
+    attempts_lost=60,
     trials_settled=1000,
     trials_given_up=50,
+    ended_early=100,
 )
 QUICK = replace(
     RANKED,
@@ -175,8 +176,7 @@ CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("announced", {"seed": 43}),
         ("named", {"config": having(CONFIG["ranking"], "system.name", None)}),
         ("named", {"config": having(CONFIG["ranking"], "system.site", " ")}),
-        ("lost-attempts", {"attempts_lost": 101}),
-        ("given-up", {"trials_given_up": 51}),
+        ("ended-early", {"ended_early": 101}),
         ("space", {"space_differences": frozenset({"space.largest_batch_size is 9, and 8 follows"})}),
         ("space", {"space_differences": None}),
         ("length", {"end_reason": "interrupted"}),
@@ -208,8 +208,7 @@ CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("one-go", {"resumes": 1}),
         ("precision", {"precisions": frozenset({"fp8"})}),
         ("error", {"error": 0.31}),
-        ("lost-attempts", {"attempts_lost": 101}),
-        ("given-up", {"trials_given_up": 51}),
+        ("ended-early", {"ended_early": 101}),
     ],
 }
 """Each breaks one rule and no other."""

@@ -26,6 +26,7 @@ CHOICES = frozenset({"dataset.name", "searcher.name", "hpo.name"})
 """Options judged by their result that still define a benchmark."""
 
 EXPONENT = "benchmark.exponent"
+WORKER_CLASSES = {"accelerator": "one accelerator", "node": "all of a node"}
 WORKLOAD_LAYERS = (7, 9)
 """Layers of HPC AI500 that define the workload of a fixed network."""
 
@@ -56,20 +57,25 @@ class Benchmark:
         return self.standing == SIMULATED
 
 
-def of_division(name: str, duration_seconds: float | None = None, fingerprint: str | None = None) -> Benchmark:
+def of_division(
+    name: str, duration_seconds: float | None = None, fingerprint: str | None = None, worker: str | None = None
+) -> Benchmark:
     """Return the benchmark of all valid runs of a division, which is a set of rules for comparable runs.
 
-    None for generated images.
+    `fingerprint`: None for generated images. `worker`: class of its workers, None if the division has no classes.
     """
     images = () if fingerprint is None else (("fingerprint", fingerprint),)
-    return Benchmark("division", name, "", images, "", None, None, duration_seconds, None, ())
+    options = () if worker is None else (("a worker", WORKER_CLASSES[worker]),)
+    return Benchmark("division", name, "", images, "", None, None, duration_seconds, None, options)
 
 
 def benchmark_of(report: Report) -> Benchmark:
     run = report.run
     fingerprint = _fingerprint(run.config, run.dataset)
     if report.divisions:
-        return of_division(report.divisions[0], run.duration_seconds, fingerprint)
+        name = report.divisions[0]
+        has_classes = "accelerators_per_worker" in division(name).judged
+        return of_division(name, run.duration_seconds, fingerprint, report.worker_class if has_classes else None)
     is_fixed = target_of(run.config) is not None
     images = {name: run.dataset[name] for name in IMAGES if name in run.dataset}
     images |= {} if fingerprint is None else {"fingerprint": fingerprint}
@@ -144,7 +150,8 @@ def title(benchmark: Benchmark) -> str:
     """Return a benchmark as text, such as `digits · 3 min 00 s, 20 s of warm-up · from digits_small`."""
     if benchmark.division is not None:
         length = "" if benchmark.duration_seconds is None else f", {units.duration(benchmark.duration_seconds)}"
-        return f"Division {benchmark.division}{length}: {division(benchmark.division).title}"
+        workers = "".join(f", {value} a worker" for _, value in benchmark.options)
+        return f"Division {benchmark.division}{length}{workers}: {division(benchmark.division).title}"
     lengths = (
         "" if benchmark.duration_seconds is None else units.duration(benchmark.duration_seconds),
         "" if benchmark.warmup_seconds is None else f"{units.duration(benchmark.warmup_seconds)} of warm-up",

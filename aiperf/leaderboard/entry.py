@@ -119,6 +119,7 @@ class Entry:
     """Purpose of the run: site, system, data set, length, and 'ranking' or 'other' (`purpose_of`)."""
     attempts_lost_share: float
     trials_given_up_share: float
+    proposals_ended_share: float
 
     @property
     def score(self) -> float | None:
@@ -173,6 +174,7 @@ def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
         purpose=purpose_of(run.config),
         attempts_lost_share=report.attempts_lost_share,
         trials_given_up_share=report.trials_given_up_share,
+        proposals_ended_share=report.proposals_ended_share,
     )
 
 
@@ -291,6 +293,7 @@ def of_system(runs: Sequence[Entry], missing: int) -> Entry:
         power=power,
         attempts_lost_share=max(run.attempts_lost_share for run in runs),
         trials_given_up_share=max(run.trials_given_up_share for run in runs),
+        proposals_ended_share=max(run.proposals_ended_share for run in runs),
         warnings=tuple(dict.fromkeys(chain.from_iterable(run.warnings for run in runs))),
     )
 

@@ -89,6 +89,7 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
         "announced runs without a valid result": row.missing,
         "attempts lost [share]": entry.attempts_lost_share,
         "trials given up [share]": entry.trials_given_up_share,
+        "proposals ended [share]": entry.proposals_ended_share,
         "accelerators": entry.accelerator_count,
         "models": models(entry),
         "power [W]": None if power is None else power.watts,

@@ -302,6 +302,7 @@ def _details(row: ListedRow) -> Group:
         ("runs", _runs(row)),
         ("95 % interval of the score", "none" if between is None else units.interval(*between, "FLOPS")),
         ("peak of the MFU", entry.peak_source or "no peak is known"),
+        ("proposals ended while their worker lived", units.share(entry.proposals_ended_share)),
         ("seed", str(entry.seed)),
         ("configuration", entry.config_hash),
         ("aiperf", entry.release or "not reported"),

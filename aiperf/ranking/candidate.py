@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiperf.ranking.known_images import FILE as KNOWN_IMAGES
-from aiperf.ranking.law import Kind
+from aiperf.ranking.law import Kind, written
 from aiperf.units import duration, error, share
 
 IMAGES = ("name", "training_images", "validation_images", "classes", "image", "channels", "noise")
 """Keys of RunStarted.dataset that a rule may name."""
 NO_END = "no end in the journal"
+FEW_PROPOSALS = 3
+"""Ended proposals that no rule counts."""
 
 
 def announced_seed(announcement: str) -> int:
@@ -84,6 +86,11 @@ class Candidate:
     """Trials that are over: finished or given up."""
     trials_given_up: int
     """Failed trials, whatever the cause."""
+    proposals_requested: int
+    proposals_ended: int
+    """Proposals whose generator ended or was silent, while their worker lived."""
+    worker_class: str
+    """'accelerator': each worker has one. 'node': all of a node. 'another': anything else."""
     ended_early: int
     """Lost attempts, and failed trials whose last attempt was not lost (diverged, out of memory)."""
     lines: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -110,6 +117,12 @@ class Candidate:
     def ended_early_share(self) -> float:
         """Attempts and trials that ended early ÷ started attempts, 0..1. 0 without attempts."""
         return self.ended_early / self.attempts if self.attempts else 0.0
+
+    @property
+    def proposals_ended_share(self) -> float:
+        """Ended proposals ÷ requested proposals, 0..1. 0 for at most FEW_PROPOSALS, which a short run also loses."""
+        is_few = self.proposals_ended <= FEW_PROPOSALS
+        return 0.0 if is_few else self.proposals_ended / self.proposals_requested
 
     @property
     def is_system_named(self) -> bool:
@@ -225,6 +238,12 @@ FACTS: dict[str, Fact] = {
     "seed_source": Fact("word", _seed),
     "is_system_named": Fact("truth", lambda run: "system.site or system.name is not given"),
     "known_images": Fact("word", lambda run: f"the fingerprint is that of {run.known_images}"),
+    "proposals_ended_share": Fact(
+        "number", lambda run: f"{run.proposals_ended} of {run.proposals_requested}", of_result=True
+    ),
+    "worker_class": Fact(
+        "word", lambda run: f"accelerators_per_worker={written(run.config.get('accelerators_per_worker'))}"
+    ),
     "ended_early_share": Fact("number", lambda run: f"{share(run.ended_early_share)}, {losses(run)}", of_result=True),
 }
 

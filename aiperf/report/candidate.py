@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -73,6 +74,9 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
         attempts_lost=work_log.lost_attempts + work_log.attempts_lost_with_workers,
         trials_settled=len(work_log.finished) + work_log.failed,
         trials_given_up=work_log.failed,
+        proposals_requested=len(run.asked),
+        proposals_ended=len(run.ended),
+        worker_class=_worker_class(run),
         ended_early=work_log.lost_attempts + work_log.attempts_lost_with_workers + work_log.failed_unlost,
         lines=_lines(run, searcher),
     )
@@ -81,6 +85,20 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
 def _excluded(run: Collected) -> int | None:
     excluded = [check for check in run.checks if check.excluded]
     return None if any(check.kind is None for check in excluded) else len({check.address for check in excluded})
+
+
+def _worker_class(run: Collected) -> str:
+    each = run.started.config.get("accelerators_per_worker")
+    if each == 1 or (each is None and run.workers and all(joined.ranks == 1 for joined in run.workers.values())):
+        return "accelerator"
+    present: dict[str, float] = {}
+    for one in sorted(run.work_log.presences, key=lambda one: one.joined):
+        machine = run.workers[one.worker].machine
+        host = str(machine.get("boot_id") or machine.get("host") or one.host)
+        if one.joined < present.get(host, 0.0):
+            return "another"  # two workers share a node
+        present[host] = math.inf if one.left is None else one.left
+    return "node" if each is None else "another"
 
 
 _USUAL = {"searcher": "morphism", "hpo": "tpe"}

@@ -482,6 +482,10 @@ class Report:
     """Share of the attempts that were lost while the driver was up."""
     trials_given_up_share: float = 0.0
     """Share of the settled trials that failed."""
+    proposals_ended_share: float = 0.0
+    """Share of the proposals that ended while their worker lived. 0 for at most three."""
+    worker_class: str = "another"
+    """'accelerator' (one for each worker), 'node' (all of a node) or 'another'."""
     training_floor: TrainingFloor | None = None
     """Shortest time of the steps. None without a known peak and memory bandwidth."""
     exchange: ExchangeFacts | None = None

@@ -17,6 +17,9 @@ from aiperf.journal import events
 from aiperf.journal.journal import Reader, folding
 from aiperf.run_warning import RunWarning
 
+LOST_TOGETHER_SECONDS = 60.0
+"""A proposal and its worker that end within this time end together, as with their node."""
+
 
 @dataclass(slots=True)
 class TrialResults:
@@ -57,7 +60,10 @@ class Collected:
     best: int | None = None
     """Trial with the best accuracy. None before the first evaluation."""
     best_accuracy: float = -1.0
-    requested: int = 0
+    asked: dict[int, int] = field(default_factory=dict)
+    """Worker of each requested proposal."""
+    ended: list[tuple[int, float]] = field(default_factory=list)
+    """(worker, at) of each proposal that ended with its generator or in silence, while its worker lived."""
     batch_reductions: int = 0
     checks: list[events.NodeChecked] = field(default_factory=list)
     """Preflight results of nodes, in the order of the journal."""
@@ -121,7 +127,10 @@ def _take(run: Collected, event: events.AnyEvent) -> None:
         case events.StepsProfiled():
             run.profiled = run.profiled or event
         case events.ProposalRequested():
-            run.requested += 1
+            run.asked[event.number] = event.worker
+        case events.TrialRejected():
+            if event.by in ("generator", "silence"):
+                run.ended.append((run.asked[event.number], event.at))
         case events.TrialProposed():
             parent = None if event.parent is None else run.trials.get(event.parent)
             generation = 1 if parent is None else parent.generation + 1
@@ -135,6 +144,11 @@ def _take(run: Collected, event: events.AnyEvent) -> None:
             run.trials[event.trial].precision = event.precision
             run.shows("precisions", event.precision)
         case events.WorkerLost():
+            run.ended = [
+                (worker, at)
+                for worker, at in run.ended
+                if worker != event.worker or at < event.at - LOST_TOGETHER_SECONDS
+            ]
             if event.cause != "released":
                 run.shows("workers_lost")
         case events.BatchReduced():
@@ -154,7 +168,6 @@ def _take(run: Collected, event: events.AnyEvent) -> None:
             | events.TrialFailed()
             | events.TrialHeartbeat()
             | events.TrialLost()
-            | events.TrialRejected()
             | events.WorkerNotStarted()
             | events.HelperLost()
         ):

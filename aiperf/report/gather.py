@@ -109,6 +109,8 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
         ),
         attempts_lost_share=checked.lost_share,
         trials_given_up_share=checked.given_up_share,
+        proposals_ended_share=checked.proposals_ended_share,
+        worker_class=checked.worker_class,
         training_floor=training_floor(run, settled_trials, used.peak_flops, roofs),
         exchange=exchange_facts(run, inside),
         prediction=_prediction(run, accelerator_time.time_breakdown(spent), result.flops_per_second),
@@ -214,7 +216,7 @@ def thinned(best: npt.NDArray[np.float64], most: int) -> list[int]:
 def _proposals(run: Collected) -> facts.Proposals:
     seconds = [trial.proposal.seconds for trial in run.trials.values()]
     return facts.Proposals(
-        requested=run.requested,
+        requested=len(run.asked),
         made=len(run.trials),
         rejected=run.work_log.rejected,
         median_seconds=statistics.median(seconds) if seconds else None,

@@ -24,6 +24,7 @@ from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.rules.state import Run, begin
 from aiperf.verify.check import CheckResult, StateCheck
 from aiperf.verify.proposals import FollowedReplay, Graphs, ProposalReplay, RecomputedProposals
+from aiperf.verify.times import LATE_DECISION_SECONDS
 
 RESULTS = "a trial ends when the rules of its round end it, with the best of its accuracies"
 REPORTED = "the accuracy reported to the search is the value of the trial's curve at the last epoch of round 1"
@@ -195,8 +196,6 @@ def _proposals(
 
 
 DECISIONS_LAW = "the driver carries out all decisions of its rules, in their order, and nothing else"
-LATE_SECONDS = 120.0
-"""Longest delay of a decision in seconds. A turn with messages of 4096 workers takes a few seconds."""
 FROM_OUTSIDE = ("interrupted", "no workers")
 """Reasons of run ends that do not follow from the run's state."""
 
@@ -282,7 +281,7 @@ class Decisions(StateCheck):
             if not isinstance(next(iter(self._decided(run, event.at)), None), events.RunEnded):
                 self._missing(line, event)
             self._required = []
-        if self._due_since is not None and event.at - self._due_since > LATE_SECONDS:
+        if self._due_since is not None and event.at - self._due_since > LATE_DECISION_SECONDS:
             due = self._decided(run, event.at)
             if due and not isinstance(due[0], events.RunEnded):
                 self._notes.add(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 from aiperf.accounting.work_log import WorkLog
 from aiperf.errors import AiperfError
@@ -12,6 +13,11 @@ from aiperf.rules.limits import limits_of
 from aiperf.verify.check import Attempts, Check, CheckResult, handles
 
 LAW = "a worker is declared lost, and a proposal rejected, after limits.silence_seconds without a message"
+DUE = "a worker or a proposal without a message for limits.silence_seconds is given up"
+LATE_DECISION_SECONDS = 120.0
+"""Longest delay of a decision in seconds. A turn with messages of 4096 workers takes a few seconds."""
+PAUSE_SECONDS = 60.0
+"""Time without a line after which the driver may have been stopped."""
 GENERATOR = "a proposal is lost with its generator, whose loss has a line of its own"
 
 
@@ -20,13 +26,20 @@ class Silences(Check):
 
     def __init__(self, attempts: Attempts, work_log: WorkLog) -> None:
         self._attempts = attempts.running
-        self._present = work_log.present
+        self._work_log, self._present = work_log, work_log.present
         self._notes = CheckResult("silences", LAW, "decisions")
         self._seconds: float | None = None
         """limits.silence_seconds. None if this release cannot read the limits."""
         self._requests: dict[int, events.ProposalRequested] = {}
         """Open requests by number, oldest first."""
         self._generator_lost = -1.0
+        self._awake_since = 0.0
+        """Time from which on the driver wrote lines without a long pause, as if it had been stopped."""
+
+    @handles(*get_args(events.AnyEvent))
+    def _line(self, line: int, event: events.AnyEvent) -> None:
+        if event.at > self._work_log.at + PAUSE_SECONDS:
+            self._awake_since = event.at
 
     @handles(RunStarted)
     def _started(self, line: int, event: RunStarted) -> None:
@@ -45,7 +58,28 @@ class Silences(Check):
 
     @handles(events.TrialProposed)
     def _proposed(self, line: int, event: events.TrialProposed) -> None:
-        del self._requests[event.number]
+        self._due(line, f"proposal {event.number}", self._requests.pop(event.number).at)
+
+    @handles(
+        Progress,
+        EpochFinished,
+        events.TrialPrepared,
+        events.BatchReduced,
+        events.TrialHeartbeat,
+        events.CheckpointWritten,
+        events.TrialLost,
+    )
+    def _message(self, line: int, event: Progress | EpochFinished | events.TrialPrepared | events.TrialLost) -> None:
+        self._due(line, f"trial {event.trial}", self._attempts[event.trial].received)
+
+    def _due(self, line: int, what: str, since: float) -> None:
+        """Add a finding if the driver wrote lines long after a silence was due, but did not end it."""
+        if self._seconds is None:
+            return
+        last = self._work_log.at
+        if last > max(since + self._seconds, self._awake_since) + LATE_DECISION_SECONDS:
+            found = f"{what} was silent for {last - since:.0f} s and not given up"
+            self._notes.add(line, f"{found}, but limits.silence_seconds is {self._seconds:g}", law=DUE)
 
     @handles(events.HelperLost)
     def _helper_lost(self, line: int, event: events.HelperLost) -> None:

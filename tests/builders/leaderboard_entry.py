@@ -52,6 +52,7 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "purpose": ("", "", "imagenet", "43200", "ranking"),
         "attempts_lost_share": 0.001,
         "trials_given_up_share": 0.0,
+        "proposals_ended_share": 0.0,
     }
     values = {"score": score, "regulated": score, "error": 0.25, "valid-flops": score, "mfu": 0.4, "availability": 1.0}
     power = others.get("power")

@@ -107,7 +107,7 @@ def test_ranked_runs_of_one_length_and_files_are_one_benchmark(report: Report) -
     found = benchmark_of(ranked(report))
 
     assert found == benchmark_of(ranked(having(report, seed=7)))
-    assert title(found).startswith("Division ranking, 12 h 00 min: ")
+    assert title(found).startswith("Division ranking, 12 h 00 min, one accelerator a worker: ")
 
 
 def test_other_length_class_or_files_are_another_benchmark(report: Report) -> None:
@@ -115,7 +115,7 @@ def test_other_length_class_or_files_are_another_benchmark(report: Report) -> No
         benchmark_of(each) for each in (ranked(report), ranked(report, 7200.0), ranked(report, 7200.0, "b" * 64))
     ]
 
-    assert len(set(benchmarks)) == 3
+    assert len({*benchmarks, benchmark_of(replace(ranked(report), worker_class="node"))}) == 4
     assert differing(benchmarks)[benchmarks[2]] == (("fingerprint", "b" * 64),)
 
 

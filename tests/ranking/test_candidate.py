@@ -20,6 +20,7 @@ from aiperf.journal.events import (
     RunStarted,
     TrialFailed,
     TrialLost,
+    TrialRejected,
     WorkerLost,
     WorkerShape,
 )
@@ -41,6 +42,7 @@ NOT_OF_THE_PROCEDURE = {
     "resume": "a resumed run has a line of its own",
     "resume_until": "a run that was rolled back has a line of its own",
     "start": "the graph itself is in the line, and judged",
+    "limits.silence_seconds": "60 s or more",
     "trainer.precision": "what was asked for; each attempt says what it had",
 }
 
@@ -191,6 +193,43 @@ def test_lost_and_diverged_trials_are_counted_together() -> None:
 
     assert candidate_of(events).ended_early == 3 and "ended-early" not in found(*events)
     assert found(*events, more)["ended-early"].found.startswith("6.7 %, attempts lost: 2 of 60")
+
+
+def test_a_proposal_that_ends_while_its_worker_lives_is_counted() -> None:
+    """A site could kill generators until a network pleases. A generator that dies with its node is no choice."""
+    events = [
+        first_line(),
+        *(joined(worker=worker) for worker in range(3)),
+        *(requested(at, at % 3) for at in range(6)),
+    ]
+    events += [TrialRejected(at=100.0, number=number, by="generator", reason="it was killed") for number in range(4)]
+    events.append(TrialRejected(at=100.0, number=4, by="check", reason="too large"))
+
+    def ended(*lost: AnyEvent) -> int:
+        return candidate_of([*events, *lost]).proposals_ended
+
+    assert (ended(), candidate_of(events).proposals_requested) == (4, 6)
+    assert ended(WorkerLost(at=110.0, worker=0, reason="its node is down")) == 2
+    assert ended(WorkerLost(at=200.0, worker=0, reason="much later")) == 4
+
+
+@pytest.mark.parametrize(
+    ("each", "workers", "found"),
+    [
+        (None, [("a", 8), ("b", 8)], "node"),
+        (None, [("a", 4), ("a", 4)], "another"),
+        (None, [("a", 1), ("b", 1)], "accelerator"),
+        (None, [], "node"),
+        (1, [("a", 1), ("a", 1)], "accelerator"),
+        (2, [("a", 2), ("b", 2)], "another"),
+        ("all", [("a", 16)], "another"),
+    ],
+)
+def test_a_worker_has_one_accelerator_or_all_of_a_node(each: Any, workers: list[tuple[str, int]], found: str) -> None:
+    lines = [changed("accelerators_per_worker", each)]
+    lines += [joined(worker=at, host=host, ranks=ranks) for at, (host, ranks) in enumerate(workers)]
+
+    assert candidate_of(lines).worker_class == found
 
 
 @pytest.mark.parametrize("named", [None, "none", 7, "f" * 63])

@@ -16,7 +16,7 @@ from aiperf.planning.plan import first_event, make_plan
 from aiperf.ranking.breaches import REAL_MACHINE, breaches, judgements
 from aiperf.ranking.candidate import FACTS, NO_END, Candidate
 from aiperf.ranking.division import BUILT_IN, Rule, division
-from aiperf.ranking.law import AtMost, Equals
+from aiperf.ranking.law import AtLeast, AtMost, Equals
 from searchers.propose import RULES
 
 SHAPE = WorkerShape(
@@ -87,6 +87,9 @@ RANKED = Candidate(
     attempts_lost=60,
     trials_settled=1000,
     trials_given_up=50,
+    proposals_requested=475,
+    proposals_ended=9,
+    worker_class="node",
     ended_early=100,
 )
 QUICK = replace(
@@ -137,6 +140,8 @@ def another(rule: Rule) -> Any:
     match rule.law:
         case AtMost(bound):
             return bound + 1
+        case AtLeast(bound):
+            return bound - 1
         case Equals(bool() as value):
             return not value
         case Equals(int() | float() as value):
@@ -170,12 +175,15 @@ CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("warmup", {"warmup_seconds": 39_600.0}),
         ("length-class", {"duration_seconds": 43_201.0}),
         ("length-class", {"duration_seconds": 172_800.0}),
+        ("workers", {"worker_class": "another"}),
         ("window", {"window_seconds": 40.0}),
         ("rules", {"proposal_rules": RULES - 1}),
         ("announced", {"announcement": None}),
         ("announced", {"seed": 43}),
         ("named", {"config": having(CONFIG["ranking"], "system.name", None)}),
         ("named", {"config": having(CONFIG["ranking"], "system.site", " ")}),
+        ("proposals", {"proposals_ended": 10}),
+        ("proposals", {"proposals_requested": 100, "proposals_ended": 4}),
         ("ended-early", {"ended_early": 101}),
         ("space", {"space_differences": frozenset({"space.largest_batch_size is 9, and 8 follows"})}),
         ("space", {"space_differences": None}),
@@ -208,6 +216,8 @@ CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("one-go", {"resumes": 1}),
         ("precision", {"precisions": frozenset({"fp8"})}),
         ("error", {"error": 0.31}),
+        ("proposals", {"proposals_ended": 10}),
+        ("proposals", {"proposals_requested": 100, "proposals_ended": 4}),
         ("ended-early", {"ended_early": 101}),
     ],
 }
@@ -233,6 +243,10 @@ def test_every_fact_is_a_value_of_a_candidate_and_has_a_text() -> None:
 
     assert there >= FACTS.keys()
     assert all(fact.found(RANKED) for name, fact in FACTS.items() if name not in ("beside_master", "space_differences"))
+
+
+def test_three_ended_proposals_are_no_choice() -> None:
+    assert breaches(replace(RANKED, proposals_requested=10, proposals_ended=3)) == ()
 
 
 def test_excluded_nodes_are_judged_by_the_runs_own_limit() -> None:

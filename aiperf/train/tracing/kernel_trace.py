@@ -1,8 +1,8 @@
 """Seconds of GPU kernels or CPU operators by class, read from a trace of torch.profiler.
 
-The classes are those of HPC AI500's Figure 6 and `framework`. A row of kernel_names.json has a regular expression for names of
-torch's operators (`aten::…`) and of kernels. The first row that is found in a name decides. `below` restricts a row to
-operators that another operator calls.
+The classes are those of HPC AI500's Figure 6, `framework` and convolutions by FFT or Winograd. A row of kernel_names.json
+has a regular expression for names of torch's operators (`aten::…`) and of kernels. The first row that is found in a name
+decides. `below` restricts a row to operators that another operator calls.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ PAPER_CLASSES = (
     "data arrangement",
 )
 """Classes in the order of Figure 6."""
+FAST_CONVOLUTION = "convolution by FFT or Winograd"
 OTHER = "other"
-CLASSES = (*PAPER_CLASSES, FRAMEWORK, OTHER)
-"""All classes. Only traces of processors have a `framework`: dispatch, allocation, and time between operators."""
+CLASSES = (*PAPER_CLASSES, FAST_CONVOLUTION, FRAMEWORK, OTHER)
+"""All classes. FAST_CONVOLUTION does fewer operations than are counted. Only traces of processors have a `framework`: dispatch,
+allocation, and time between operators."""
 
 
 class _Row(msgspec.Struct, rename={"kernel_class": "class", "layer_kind": "kind"}, forbid_unknown_fields=True):

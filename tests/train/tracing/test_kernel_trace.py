@@ -20,6 +20,7 @@ from aiperf.train.torch_network import build, initialise
 from aiperf.train.tracing.kernel_trace import (
     ALL_REDUCE,
     CLASSES,
+    FAST_CONVOLUTION,
     FRAMEWORK,
     OTHER,
     PAPER_CLASSES,
@@ -94,7 +95,8 @@ def test_kernels_of_an_accelerator_are_summed_without_idle_time() -> None:
 
     assert (found.device, found.steps) == ("cuda", 0)
     assert found.seconds == pytest.approx(
-        dict.fromkeys((*PAPER_CLASSES, OTHER), 0) | {"convolution": 40e-6, "memcpy": 5e-6, ALL_REDUCE: 30e-6}
+        dict.fromkeys((*PAPER_CLASSES, FAST_CONVOLUTION, OTHER), 0)
+        | {"convolution": 40e-6, "memcpy": 5e-6, ALL_REDUCE: 30e-6}
     )
 
 
@@ -106,6 +108,10 @@ def test_kernels_of_an_accelerator_are_summed_without_idle_time() -> None:
         ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNT", "GEMM"),
         ("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", "GEMM"),
         ("volta_scudnn_128x64_relu_interior_nn_v1", "convolution"),
+        ("volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v0", FAST_CONVOLUTION),
+        ("void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>", FAST_CONVOLUTION),
+        ("void fft2d_r2c_32x32<float, false, 0u, false>", FAST_CONVOLUTION),
+        ("void cudnn::cnn::fft2d_c2r_16x16<float>", FAST_CONVOLUTION),
         ("void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl<direct_copy_kernel>", "data arrangement"),
         ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>", "element-wise"),
         ("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedSgdMathFunctor>", "element-wise"),

@@ -197,7 +197,7 @@ def test_lost_and_diverged_trials_are_counted_together() -> None:
 
 def test_a_proposal_that_ends_while_its_worker_lives_is_counted() -> None:
     """A site could kill generators until a network pleases. A generator that dies with its node is no choice."""
-    events = [
+    events: list[AnyEvent] = [
         first_line(),
         *(joined(worker=worker) for worker in range(3)),
         *(requested(at, at % 3) for at in range(6)),
@@ -226,7 +226,7 @@ def test_a_proposal_that_ends_while_its_worker_lives_is_counted() -> None:
     ],
 )
 def test_a_worker_has_one_accelerator_or_all_of_a_node(each: Any, workers: list[tuple[str, int]], found: str) -> None:
-    lines = [changed("accelerators_per_worker", each)]
+    lines: list[AnyEvent] = [changed("accelerators_per_worker", each)]
     lines += [joined(worker=at, host=host, ranks=ranks) for at, (host, ranks) in enumerate(workers)]
 
     assert candidate_of(lines).worker_class == found

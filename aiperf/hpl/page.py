@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -13,9 +14,10 @@ from aiperf.hpl.listing import half_width
 from aiperf.hpl.model import PARTS, predict
 from aiperf.hpl.system_file import SystemFile, figures
 from aiperf.page.html import write_figures_page
-from aiperf.page.section import Cell, Column, DrawnFigure, Section, Steps, Table, rows
+from aiperf.page.section import Cell, Column, DrawnFigure, Section, Steps, Table, numbers, rows, table, texts
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 POINTS = 40
@@ -47,55 +49,58 @@ def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[f
 
 
 def _table(cases: Sequence[Case]) -> Table:
+    made = [case.prediction for case in cases]
     columns = (
-        Column("N", True), Column("grid"), Column("predicted GFLOPS", True), Column("measured GFLOPS", True),
-        Column("runs", True), Column("Diff", True), Column("largest gap"),
-    )  # fmt: skip
-    rows = []
-    for case in cases:
-        made, gap, estimate = case.prediction, case.largest_gap, case.estimate
-        between = "" if estimate is None else f" ± {(estimate.interval[1] - estimate.value):.2g}"
-        rows.append(
-            (
-                Cell(units.count(made.n), made.n),
-                Cell(f"{made.p} × {made.q} {made.pmap}-major"),
-                Cell(f"{made.flops / 1e9:.1f} ± {made.flops / 1e9 * case.half_width:.2g}", made.flops),
-                Cell(f"{case.gflops:.1f}{between}", case.gflops),
-                Cell(str(len(case.runs)), len(case.runs)),
-                Cell(units.change(case.diff), case.diff),
-                Cell("no detailed timers" if gap is None else f"{gap[0]} ({gap[1]:.2g} s, measured {gap[2]:.2g} s)"),
-            )
-        )
-    return Table("runs", "Predicted and measured, with 95 % intervals", columns, tuple(rows), is_sortable=True)
+        numbers("N", [each.n for each in made], units.count),
+        texts("grid", [f"{each.p} × {each.q} {each.pmap}-major" for each in made]),
+        (Column("predicted GFLOPS", True), tuple(map(_predicted, cases))),
+        (Column("measured GFLOPS", True), tuple(map(_measured, cases))),
+        numbers("runs", [len(case.runs) for case in cases], str),
+        numbers("Diff", [case.diff for case in cases], units.change),
+        texts("largest gap", map(_gap, cases)),
+    )
+    return table("runs", "Predicted and measured, with 95 % intervals", columns, is_sortable=True)
+
+
+def _predicted(case: Case) -> Cell:
+    gflops = case.prediction.flops / 1e9
+    return Cell(f"{gflops:.1f} ± {gflops * case.half_width:.2g}", case.prediction.flops)
+
+
+def _measured(case: Case) -> Cell:
+    between = "" if case.estimate is None else f" ± {(case.estimate.interval[1] - case.estimate.value):.2g}"
+    return Cell(f"{case.gflops:.1f}{between}", case.gflops)
+
+
+def _gap(case: Case) -> str:
+    if (gap := case.largest_gap) is None:
+        return "no detailed timers"
+    return f"{gap[0]} ({gap[1]:.2g} s, measured {gap[2]:.2g} s)"
 
 
 def _figure_table(of: SystemFile) -> Table:
-    rows = []
-    for name, value in figures(of.system).items():
-        low, high = of.intervals.get(name, (None, None))
-        between = "not measured" if low is None or high is None else f"{low:.4g} to {high:.4g}"
-        rows.append((Cell(name), Cell(f"{value:.4g}", value), Cell(between)))
-    return Table(
-        "figures",
-        "Figures of the system",
-        (Column("figure"), Column("value", True), Column("95 % interval")),
-        tuple(rows),
+    values = figures(of.system)
+    ends = (of.intervals.get(name) for name in values)
+    columns = (
+        texts("figure", values),
+        numbers("value", values.values(), "{:.4g}".format),
+        texts(
+            "95 % interval", ["not measured" if each is None else f"{each[0]:.4g} to {each[1]:.4g}" for each in ends]
+        ),
     )
+    return table("figures", "Figures of the system", columns)
 
 
 def _curves(of: SystemFile, cases: Sequence[Case], source: str) -> DrawnFigure:
-    from matplotlib.lines import Line2D
-
-    from aiperf.page.figure import drawn, legend_above
+    from aiperf.page.figure import drawing, on_axes
     from aiperf.page.palette import AMBER, BLUE, GREEN, PURPLE, VERMILION
 
     grids = sorted({(case.prediction.p, case.prediction.q, case.prediction.pmap) for case in cases})
     colours = [each.light for each in (BLUE, VERMILION, GREEN, PURPLE, AMBER)]
     most = max(case.prediction.n for case in cases)
 
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        for index, (p, q, pmap) in enumerate(grids):
+    def draw(axes: Axes) -> None:
+        for (p, q, pmap), colour in zip(grids, cycle(colours)):
             own = [
                 case for case in cases if (case.prediction.p, case.prediction.q, case.prediction.pmap) == (p, q, pmap)
             ]
@@ -107,9 +112,8 @@ def _curves(of: SystemFile, cases: Sequence[Case], source: str) -> DrawnFigure:
                 if n >= 3 * nb * p and (each := predict(of.system, n, nb, p, q, pmap, reading)) is not None
             ]
             halves = [half_width(each, figures(of.system), of.intervals) for each in made]
-            middle, colour = [each.flops / 1e9 for each in made], colours[index % len(colours)]
-            horizontal = [each.n for each in made]
-            axes.plot(horizontal, middle, color=colour)
+            middle, horizontal = [each.flops / 1e9 for each in made], [each.n for each in made]
+            axes.plot(horizontal, middle, color=colour, label=f"{p} × {q}")
             low = [value * (1 - half) for value, half in zip(middle, halves, strict=True)]
             high = [value * (1 + half) for value, half in zip(middle, halves, strict=True)]
             axes.fill_between(horizontal, low, high, color=colour, alpha=0.15, linewidth=0)
@@ -118,70 +122,45 @@ def _curves(of: SystemFile, cases: Sequence[Case], source: str) -> DrawnFigure:
         axes.set_xlabel("N")
         axes.set_ylabel("GFLOPS")
         axes.set_ylim(bottom=0)
-        legend_above(
-            axes,
-            [
-                Line2D([], [], color=colours[at % len(colours)], label=f"{p} × {q}")
-                for at, (p, q, _) in enumerate(grids)
-            ],
-        )
 
-    name, title = "hpl-curves", "GFLOPS over N"
     caption = "Lines: predicted, with the band of the calibration's 95 % intervals. Dots: each measured run."
-    return DrawnFigure(name, title, caption, f"{title}. {caption}", *drawn(draw, name, 3.4, source))
+    return drawing("hpl-curves", "GFLOPS over N", caption, 3.4, source, on_axes(draw))
 
 
 def _stacks(cases: Sequence[Case], source: str) -> DrawnFigure:
-    from matplotlib.patches import Patch
-
-    from aiperf.page.figure import drawn, legend_above
+    from aiperf.page.figure import bars, drawing, on_axes
     from aiperf.page.palette import AMBER, BLUE, GREEN, MUTED, SKY, VERMILION
 
-    colours = dict(zip(PARTS, (each.light for each in (SKY, BLUE, AMBER, GREEN, VERMILION)), strict=True))
+    parts = (*PARTS, "all parts")
+    colours = dict(zip(parts, (each.light for each in (SKY, BLUE, AMBER, GREEN, VERMILION, MUTED)), strict=True))
 
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        rows = [
-            (f"{case.in_words()} {kind}", parts)
-            for case in cases
-            for kind, parts in (
-                ("predicted", {part: case.prediction.seconds_of(part) for part in PARTS}),
-                ("measured", case.measured_parts or {"all parts": fmean(run.seconds for run in case.runs)}),
-            )
-        ]
-        for row, (_, parts) in enumerate(rows):
-            left = 0.0
-            for part, seconds in parts.items():
-                axes.barh(row, seconds, left=left, height=0.8, color=colours.get(part, MUTED.light))
-                left += seconds
-        labels = [label for label, _ in rows]
-        axes.set_yticks(range(len(labels)), labels)
-        axes.invert_yaxis()
-        axes.grid(axis="y", visible=False)
+    def draw(axes: Axes) -> None:
+        rows: list[tuple[str, dict[str, float]]] = []
+        for case in cases:
+            predicted = {part: case.prediction.seconds_of(part) for part in PARTS}
+            measured = case.measured_parts or {"all parts": fmean(run.seconds for run in case.runs)}
+            rows += [(f"{case.in_words()} predicted", predicted), (f"{case.in_words()} measured", measured)]
+        bars(axes, rows, colours)
         axes.set_xlabel("seconds")
-        legend_above(axes, [Patch(color=colour, label=part) for part, colour in colours.items()])
 
-    name, title = "hpl-parts", "Seconds by part, predicted and measured"
     caption = "Measured parts are HPL's detailed timers. “Broadcast” contains waiting. Without timers only the total is drawn."
-    return DrawnFigure(name, title, caption, f"{title}. {caption}", *drawn(draw, name, 0.9 + 0.5 * len(cases), source))
+    title = "Seconds by part, predicted and measured"
+    return drawing("hpl-parts", title, caption, 0.9 + 0.5 * len(cases), source, on_axes(draw))
 
 
 def _elasticities(case: Case, source: str) -> DrawnFigure:
-    from aiperf.page.figure import drawn
+    from aiperf.page.figure import bars, drawing
     from aiperf.page.palette import BLUE, VERMILION
 
-    shares = sorted(case.prediction.elasticities().items(), key=lambda each: abs(each[1]))
+    shares = sorted(case.prediction.elasticities().items(), key=lambda each: -abs(each[1]))
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        values = [value for _, value in shares]
-        axes.barh(range(len(shares)), values, color=[BLUE.light if value > 0 else VERMILION.light for value in values])
-        axes.set_yticks(range(len(shares)), [name for name, _ in shares])
-        axes.grid(axis="y", visible=False)
+        rows = [(name, {"gain" if value > 0 else "loss": value}) for name, value in shares]
+        bars(axes, rows, {"gain": BLUE.light, "loss": VERMILION.light})
         axes.set_xlabel(f"per cent of GFLOPS for one per cent of the figure, {case.in_words()}")
 
-    name, title = "hpl-elasticities", "Elasticities"
     caption = (
         "Gain in GFLOPS if one figure rises by one per cent. More latency lowers GFLOPS. Shown for the largest run."
     )
-    return DrawnFigure(name, title, caption, f"{title}. {caption}", *drawn(draw, name, 0.8 + 0.3 * len(shares), source))
+    return drawing("hpl-elasticities", "Elasticities", caption, 0.8 + 0.3 * len(shares), source, draw)

@@ -6,17 +6,17 @@ They are drawn on `Figure` objects of their own, never through pyplot. There is 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import matplotlib as mpl
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from aiperf.page import palette
 from aiperf.page.html import without_prolog
+from aiperf.page.section import DrawnFigure
 
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
@@ -72,6 +72,43 @@ def drawn(draw: Callable[[Figure], object], name: str, height: float, source: st
     return without_prolog(svg.getvalue()), png.getvalue(), pdf.getvalue()
 
 
+def drawing(
+    name: str,
+    title: str,
+    caption: str,
+    height: float,
+    source: str,
+    draw: Callable[[Figure], object],
+    described: str = "",
+) -> DrawnFigure:
+    """Return a figure of a page. `described`: for readers who cannot see it (default: title and caption)."""
+    return DrawnFigure(name, title, caption, described or f"{title}. {caption}", *drawn(draw, name, height, source))
+
+
+def on_axes(draw: Callable[[Axes], object]) -> Callable[[Figure], None]:
+    """Return a drawing on one pair of axes, with a legend of its labelled parts."""
+
+    def on(figure: Figure) -> None:
+        draw(axes := figure.subplots())
+        if axes.get_legend_handles_labels()[1]:
+            legend_above(axes, axes.get_legend_handles_labels()[0])
+
+    return on
+
+
+def bars(axes: Axes, rows: Sequence[tuple[str, Mapping[str, float]]], colours: Mapping[str, str]) -> None:
+    """Draw rows of horizontal bars, the first one above. The parts of a row follow each other, negative ones to the left."""
+    for row, (_, parts) in enumerate(rows):
+        ends = [0.0, 0.0]
+        for name, value in parts.items():
+            label = None if name in axes.get_legend_handles_labels()[1] else name
+            axes.barh(row, value, left=ends[value > 0], height=0.8, color=colours[name], label=label)
+            ends[value > 0] += value
+    axes.set_yticks(range(len(rows)), [label for label, _ in rows])
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+
+
 def on_time_axis(axes: Axes, end: float) -> float:
     """Label the x axis with a suitable unit of time and set its limits."""
     divisor, unit = (1.0, "s") if end <= 300 else (60.0, "min") if end <= 3 * 3600 else (3600.0, "h")
@@ -80,7 +117,7 @@ def on_time_axis(axes: Axes, end: float) -> float:
     return divisor
 
 
-def legend_above(axes: Axes, handles: Iterable[Line2D | Patch]) -> None:
+def legend_above(axes: Axes, handles: Iterable[Artist]) -> None:
     """Draw a legend in one line above the right end of the axes. `handles`: its entries, in order."""
     listed = list(handles)
     axes.legend(handles=listed, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(listed), borderaxespad=0.2)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.page.html import write_figures_page
-from aiperf.page.section import Column, DrawnFigure, Paragraph, Part, Section, Table, row_of
+from aiperf.page.section import DrawnFigure, Paragraph, Part, Section, rows
 from aiperf.scaling.batch import BatchStudy
 from aiperf.scaling.efficiency import Scaling
 from aiperf.scaling.option_ratios import OptionRatios
@@ -38,15 +38,14 @@ def write(found: ScalingStudy, folder: Path) -> Path:
     sections = (
         Section("conclusions", "Conclusions", tuple(map(Paragraph, conclusions))),
         Section("figures", "Figures", tuple(parts)),
-        Section(
-            "results", "All results", (Table("results", "All results", (Column("result"),), tuple(map(row_of, lines))),)
-        ),
+        Section("results", "All results", (rows("results", "All results", ("result",), ((line,) for line in lines)),)),
     )
     footer = "Definitions: docs/scaling.md. All values: scale.json."
     return write_figures_page(folder, "scale", "scaling of a worker", source, sections, footer, scale_json(found))
 
 
 def _linear(found: ScalingStudy, scaling: Scaling, source: str) -> DrawnFigure:
+    from aiperf.page.figure import drawing, on_axes
     from aiperf.page.palette import BLUE, GREEN, MUTED, PURPLE
 
     base = scaling.pairs[0].base
@@ -77,34 +76,27 @@ def _linear(found: ScalingStudy, scaling: Scaling, source: str) -> DrawnFigure:
     caption = (
         "Lines at a point: 95 % interval of the rounds. Reported points are from elsewhere. The prediction is a model."
     )
-    return _figure("scale-linear", "Share of linear", caption, 3.4, source, draw)
+    return drawing("scale-linear", "Share of linear", caption, 3.4, source, on_axes(draw))
 
 
 def _lost(scaling: Scaling, source: str) -> DrawnFigure:
+    from aiperf.page.figure import bars, drawing, on_axes
     from aiperf.page.palette import AMBER, BLUE, GREEN, MUTED, PURPLE, SKY, VERMILION
 
     colours = [each.light for each in (BLUE, AMBER, VERMILION, GREEN, PURPLE, MUTED, SKY)]
     names = list(dict.fromkeys(line for pair in scaling.pairs for line in pair.points_lost))
 
     def draw(axes: Axes) -> None:
-        rows = [f"{pair.base} to {pair.accelerators}" for pair in scaling.pairs]
-        ends = [[0.0, 0.0] for _ in rows]
-        for name, colour in zip(names, colours, strict=False):
-            for row, pair in enumerate(scaling.pairs):
-                points = pair.points_lost.get(name, 0.0)
-                side = points > 0
-                axes.barh(row, points, left=ends[row][side], color=colour, label=name if row == 0 else None)
-                ends[row][side] += points
-        axes.set_yticks(range(len(rows)), rows)
-        axes.invert_yaxis()
-        axes.grid(axis="y", visible=False)
+        lost = [(f"{pair.base} to {pair.accelerators}", pair.points_lost) for pair in scaling.pairs]
+        bars(axes, lost, dict(zip(names, cycle(colours))))
         axes.set_xlabel("points of linear lost (left of 0: gained)")
 
     caption = "The parts of a bar add up to 100 % − share of linear."
-    return _figure("scale-lost", "Points lost by line", caption, 1.2 + 0.4 * len(scaling.pairs), source, draw)
+    return drawing("scale-lost", "Points lost by line", caption, 1.2 + 0.4 * len(scaling.pairs), source, on_axes(draw))
 
 
 def _seconds(found: BatchStudy, source: str) -> DrawnFigure:
+    from aiperf.page.figure import drawing, on_axes
     from aiperf.page.palette import BLUE, VERMILION
 
     timed = [(each.global_batch, each.seconds, each.next_run_seconds) for each in found.points if each.seconds]
@@ -128,10 +120,11 @@ def _seconds(found: BatchStudy, source: str) -> DrawnFigure:
         axes.set_ylabel(f"seconds to a quality of {found.target:g}")
 
     caption = "Steps to the target · batch ÷ images/s. Lines: 95 % interval of another run."
-    return _figure("scale-batch", "Seconds to the target over the batch", caption, 3.2, source, draw)
+    return drawing("scale-batch", "Seconds to the target over the batch", caption, 3.2, source, on_axes(draw))
 
 
 def _epochs(found: OptionRatios, source: str) -> DrawnFigure:
+    from aiperf.page.figure import drawing
     from aiperf.page.palette import AMBER, BLUE, GREEN, PURPLE, VERMILION
 
     colours = [each.light for each in (BLUE, VERMILION, GREEN, PURPLE, AMBER)]
@@ -153,28 +146,5 @@ def _epochs(found: OptionRatios, source: str) -> DrawnFigure:
         if each.quality_change is not None and each.quality_change.p_value is not None
     ]
     test = f"Welch's test of the last quality against {found.values[0].value}: {', '.join(changes) or NOT_MEASURED}."
-    name, title = "scale-epochs", f"Loss and quality by {found.option}"
     caption = f"One line per run. {test}"
-    return _drawn(name, title, caption, 3.2, source, draw_both)
-
-
-def _figure(
-    name: str, title: str, caption: str, height: float, source: str, draw: Callable[[Axes], None]
-) -> DrawnFigure:
-    """Draw on one pair of axes, with a legend above."""
-
-    def on(figure: Figure) -> None:
-        axes = figure.subplots()
-        draw(axes)
-        labels = axes.get_legend_handles_labels()[1]
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(labels), borderaxespad=0.2)
-
-    return _drawn(name, title, caption, height, source, on)
-
-
-def _drawn(
-    name: str, title: str, caption: str, height: float, source: str, draw: Callable[[Figure], None]
-) -> DrawnFigure:
-    from aiperf.page.figure import drawn
-
-    return DrawnFigure(name, title, caption, f"{title}. {caption}", *drawn(draw, name, height, source))
+    return drawing("scale-epochs", f"Loss and quality by {found.option}", caption, 3.2, source, draw_both)

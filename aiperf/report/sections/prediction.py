@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from aiperf import units
-from aiperf.page.figure import drawn, legend_above
+from aiperf.page.figure import drawing, legend_above
 from aiperf.page.palette import AMBER, accent
 from aiperf.page.section import DrawnFigure, Paragraph, Section, Table, numbers, table, texts
 from aiperf.report import phrases
@@ -77,6 +77,6 @@ def _bars(found: PredictionFacts, report: Report) -> DrawnFigure:
         axes.set_xlabel("% of the accelerator time")
         legend_above(axes, [Patch(color=AMBER.light, label="predicted"), Patch(color=colour.light, label="measured")])
 
-    files = drawn(draw, name, 0.8 + ROW_INCHES * len(found.lines), phrases.source(report))
     caption = "Each line of the time breakdown: above as predicted, below as measured."
-    return DrawnFigure(name, title, caption, f"{title}. {_gap(found)}", *files)
+    height, described = 0.8 + ROW_INCHES * len(found.lines), f"{title}. {_gap(found)}"
+    return drawing(name, title, caption, height, phrases.source(report), draw, described)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from aiperf import units
 from aiperf.accounting.step_breakdown import StepBreakdown, StepPart
-from aiperf.page.figure import drawn
+from aiperf.page.figure import drawing
 from aiperf.page.palette import AMBER, AXIS, BLUE, BLUE_PALE, GREEN, IDLE, MUTED, PURPLE, SKY, VERMILION
 from aiperf.page.section import Cell, DrawnFigure, Paragraph, Section, Table, rows, share_bar
 from aiperf.report import phrases
@@ -105,7 +105,7 @@ def _bars(found: StepBreakdown, report: Report) -> DrawnFigure:
     both = (("kernels", found.kernels), ("exchange", found.exchange))
     bars = [(label, parts) for label, parts in both if any(part.share for part in parts)]
     if not bars:
-        return DrawnFigure(name, title, "", "", None, None, None, "The trace has no kernels.")
+        return DrawnFigure(name, title, empty="The trace has no kernels.")
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots(len(bars), 1, squeeze=False)[:, 0]
@@ -113,9 +113,11 @@ def _bars(found: StepBreakdown, report: Report) -> DrawnFigure:
             _stacked(one, label, parts)
         axes[-1].set_xlabel("% of the parts")
 
-    svg, png, pdf = drawn(draw, name, 0.3 + BAR_INCHES * len(bars), phrases.source(report))
-    largest = [f"most of the {label} is {max(parts, key=lambda part: part.share).name}" for label, parts in bars]
-    return DrawnFigure(name, title, "Shares of the time of traced steps.", "; ".join(largest), svg, png, pdf)
+    largest = "; ".join(
+        f"most of the {label} is {max(parts, key=lambda part: part.share).name}" for label, parts in bars
+    )
+    caption, height = "Shares of the time of traced steps.", 0.3 + BAR_INCHES * len(bars)
+    return drawing(name, title, caption, height, phrases.source(report), draw, largest)
 
 
 def _stacked(axes: Axes, label: str, parts: Sequence[StepPart]) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.page.html import write_figures_page
-from aiperf.page.section import DrawnFigure, Paragraph, Part, Section, rows
+from aiperf.page.section import DrawnFigure, Paragraph, Part, Section
 from aiperf.scaling.batch import BatchStudy
 from aiperf.scaling.efficiency import Scaling
 from aiperf.scaling.option_ratios import OptionRatios
-from aiperf.scaling.scale_text import scale_json, scale_lines, sentences, warnings
+from aiperf.scaling.scale_text import parts as results
+from aiperf.scaling.scale_text import scale_json, sentences, warnings
 from aiperf.scaling.study import ScalingStudy
 from aiperf.units import NOT_MEASURED, count
 
@@ -26,19 +27,18 @@ def write(found: ScalingStudy, folder: Path) -> Path:
     simulated = ", simulated" if first.is_simulated else ""
     precisions = " and ".join(dict.fromkeys(each.precision for each in found.points))
     source = f"{len(found.points)} runs, {first.machine.device}, {precisions}{simulated}"
-    parts: list[Part] = []
+    drawings: list[Part] = []
     if found.scaling is not None:
-        parts += [_linear(found, found.scaling, source), _lost(found.scaling, source)]
+        drawings += [_linear(found, found.scaling, source), _lost(found.scaling, source)]
     if found.batch is not None:
-        parts.append(_seconds(found.batch, source))
+        drawings.append(_seconds(found.batch, source))
     if found.ratios is not None:
-        parts.append(_epochs(found.ratios, source))
+        drawings.append(_epochs(found.ratios, source))
     conclusions = [*sentences(found), *warnings(found)]
-    lines = [each for each in scale_lines(found) if each not in conclusions]
     sections = (
         Section("conclusions", "Conclusions", tuple(map(Paragraph, conclusions))),
-        Section("figures", "Figures", tuple(parts)),
-        Section("results", "All results", (rows("results", "All results", ("result",), ((line,) for line in lines)),)),
+        Section("figures", "Figures", tuple(drawings)),
+        Section("results", "All results", results(found)),
     )
     footer = "Definitions: docs/scaling.md. All values: scale.json."
     return write_figures_page(folder, "scale", "scaling of a worker", source, sections, footer, scale_json(found))

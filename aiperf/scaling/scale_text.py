@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from statistics import fmean
@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 
+from aiperf.page.section import Items, Part, Table, numbers, rows, table, texts
 from aiperf.scaling.batch import BatchStudy
 from aiperf.scaling.bound import BoundParts
 from aiperf.scaling.efficiency import ABOVE_LINEAR, ScalingPair, images_per_second
+from aiperf.scaling.elsewhere import PredictedPoint, ReportedPoint
 from aiperf.scaling.option_ratios import OptionValue
 from aiperf.scaling.point import Point
 from aiperf.scaling.study import ScalingStudy
@@ -64,35 +66,39 @@ def scale_json(found: ScalingStudy) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def scale_lines(found: ScalingStudy) -> list[str]:
-    """Return the results of `scale` as lines of text for a terminal: figures, five conclusions, and warnings."""
+def parts(found: ScalingStudy) -> tuple[Part, ...]:
+    """Return the results of `scale` without its conclusions and warnings, as tables and texts."""
     compared = "" if found.ratios is None else found.ratios.option
     if found.scaling is not None:
         compared = f"{found.scaling.form} scaling"
     counted = {Fraction(0): "out", Fraction(1): "in"}
     evaluation = counted.get(found.evaluation) or f"every {1 / found.evaluation} epochs"
-    lines = [f"{compared} of {len(found.points)} runs, evaluation {evaluation}"]
-    lines += [_group_line(value, runs, found.evaluation) for value, runs in found.groups.items()]
-    if found.scaling is not None:
-        lines += [line for pair in found.scaling.pairs for line in _pair_lines(pair)]
-    if found.ratios is not None:
-        lines += [line for each in found.ratios.values[1:] for line in _value_lines(each, found.ratios.values[0].value)]
-    lines += [] if found.batch is None else list(_batch_lines(found.batch))
-    for predicted in found.predicted:
-        gap = (
-            "" if predicted.gap is None else f", measured {predicted.gap:+.2f} points, which the model does not explain"
-        )
-        lines.append(f"{predicted.accelerators} accelerators: predicted {share(predicted.efficiency)} of linear{gap}")
-    for reported in found.reported:
-        efficiency = "" if reported.efficiency is None else f", {share(reported.efficiency)} of linear"
-        steps = reported.steps_to_target
-        seconds = "" if steps is None else f", {duration(steps * reported.step_seconds)} to its target"
-        lines.append(
-            f"{reported.accelerators} accelerators ({reported.label}, reported): "
-            f"{reported.images_per_second / reported.accelerators:.0f} images/s of each, a step "
-            f"{reported.step_seconds * 1e3:.1f} ms{efficiency}{seconds}. Its lines are unknown"
-        )
-    return [*lines, *sentences(found), *warnings(found)]
+    return (
+        _groups(found, f"{compared} of {len(found.points)} runs, evaluation {evaluation}"),
+        *(() if found.scaling is None else map(_pair, found.scaling.pairs)),
+        *(
+            ()
+            if found.ratios is None
+            else [_value(each, found.ratios.values[0].value) for each in found.ratios.values[1:]]
+        ),
+        *(() if found.batch is None else [_batches(found.batch)]),
+        Items((*map(_predicted, found.predicted), *map(_reported, found.reported))),
+    )
+
+
+def _predicted(each: PredictedPoint) -> str:
+    gap = "" if each.gap is None else f", measured {each.gap:+.2f} points, which the model does not explain"
+    return f"{each.accelerators} accelerators: predicted {share(each.efficiency)} of linear{gap}"
+
+
+def _reported(each: ReportedPoint) -> str:
+    efficiency = "" if each.efficiency is None else f", {share(each.efficiency)} of linear"
+    steps = each.steps_to_target
+    seconds = "" if steps is None else f", {duration(steps * each.step_seconds)} to its target"
+    return (
+        f"{each.accelerators} accelerators ({each.label}, reported): {each.images_per_second / each.accelerators:.0f} images/s "
+        f"of each, a step {each.step_seconds * 1e3:.1f} ms{efficiency}{seconds}. Its lines are unknown"
+    )
 
 
 def sentences(found: ScalingStudy) -> list[str]:
@@ -121,34 +127,46 @@ def warnings(found: ScalingStudy) -> list[str]:
     return lines
 
 
-def _pair_lines(pair: ScalingPair) -> list[str]:
-    head = (
+def _pair(pair: ScalingPair) -> Table:
+    caption = (
         f"{pair.base} to {pair.accelerators} accelerators: {share(pair.efficiency)} of linear{_of_rounds(pair)}, with "
         f"evaluation {share(pair.efficiency_with_evaluation)}, speed-up {pair.speed_up:.3f}, serial fraction "
         f"{pair.karp_flatt:.2e}"
     )
-    return [head, *(f"  {line:<14} {points:+z7.2f} points lost" for line, points in pair.points_lost.items())]
+    lost = [(line, f"{points:+z.2f} points lost") for line, points in pair.points_lost.items()]
+    return rows(f"lost-{pair.accelerators}", caption, ("", ">"), lost)
 
 
-def _group_line(value: str, runs: Sequence[Point], evaluation: Fraction) -> str:
-    """Return the rate of equal runs together, and means of their other figures."""
-    mfu = [each.mfu(evaluation) for each in runs]
-    declared = " (declared peak)" if any(each.machine.is_peak_declared for each in runs) else ""
-    energy = [each.images_per_joule(evaluation) for each in runs]
-    known = [each for each in mfu if each is not None], [each for each in energy if each is not None]
-    return (
-        f"  {value}: {images_per_second(runs, evaluation):.1f} images/s, MFU "
-        f"{share(fmean(known[0])) if len(known[0]) == len(runs) else NOT_MEASURED}{declared}, images/J "
-        f"{f'{fmean(known[1]):.3g}' if len(known[1]) == len(runs) else NOT_MEASURED}, quality "
-        f"{fmean(each.quality for each in runs):.4f}"
+def _groups(found: ScalingStudy, caption: str) -> Table:
+    """Return the rates of equal runs together, and means of their other figures."""
+    groups, of = found.groups.values(), found.evaluation
+    columns = (
+        texts("runs", found.groups),
+        numbers("images/s", [images_per_second(runs, of) for runs in groups], "{:.1f}".format),
+        texts("MFU", [_mfu(runs, of) for runs in groups]),
+        texts("images/J", [_mean([each.images_per_joule(of) for each in runs], "{:.3g}".format) for runs in groups]),
+        numbers("quality", [fmean(each.quality for each in runs) for runs in groups], "{:.4f}".format),
     )
+    return table("groups", caption, columns)
 
 
-def _value_lines(value: OptionValue, first: str) -> list[str]:
+def _mfu(runs: Sequence[Point], evaluation: Fraction) -> str:
+    declared = " (declared peak)" if any(each.machine.is_peak_declared for each in runs) else ""
+    return f"{_mean([each.mfu(evaluation) for each in runs], share)}{declared}"
+
+
+def _mean(values: Sequence[float | None], shown: Callable[[float], str]) -> str:
+    known = [each for each in values if each is not None]
+    return shown(fmean(known)) if len(known) == len(values) else NOT_MEASURED
+
+
+def _value(value: OptionValue, first: str) -> Table:
     quality = NOT_MEASURED if value.quality_change is None else _change(value)
-    head = f"{value.value}: {value.ratio:.3f} times the images/s of {first}{_of_rounds(value)}, quality {quality}"
+    caption = f"{value.value}: {value.ratio:.3f} times the images/s of {first}{_of_rounds(value)}, quality {quality}"
     blocks = value.block_ratios if len(value.block_ratios) > 1 else {}
-    return [head, *(f"  {block}: {ratio:.3f}" for block, ratio in blocks.items())]
+    return rows(
+        f"value-{value.value}", caption, ("", ">"), [(block, f"{ratio:.3f}") for block, ratio in blocks.items()]
+    )
 
 
 def _change(value: OptionValue) -> str:
@@ -159,27 +177,24 @@ def _change(value: OptionValue) -> str:
     return f"{change(found.relative)}, 95 % interval {change_interval(*found.interval)}, p = {found.p_value:.2g}"
 
 
-def _batch_lines(found: BatchStudy) -> Iterator[str]:
-    yield f"batches to a quality of {found.target:g}, learning rate {found.learning_rates}"
-    for each in found.points:
-        steps = ", ".join(map(str, each.steps)) or "none"
-        missed = (
-            f", {each.not_reached} of {each.not_reached + len(each.steps)} runs did not reach it"
-            if each.not_reached
-            else ""
-        )
-        between = "" if each.next_run_seconds is None else f" ({' to '.join(map(duration, each.next_run_seconds))})"
-        seconds = "" if each.seconds is None else f", {duration(each.seconds)} to the target{between}"
-        region = "" if each.region is None else f", region {each.region}"
-        yield (
-            f"  {each.global_batch} images: {each.images_per_second:.0f} images/s, steps {steps}{missed}{seconds}{region}"
-        )
+def _batches(found: BatchStudy) -> Table:
+    footnote = ""
     if found.curve is not None:
         low, high = ("no end" if end is None else f"{end:.0f}" for end in found.curve.interval)
-        yield (
-            f"  S = {found.curve.least_steps:.1f}·(1 + {found.curve.critical_batch:.0f}/B), 95 % interval of B_c from {low} "
-            f"to {high}"
-        )
+        critical = f"{found.curve.critical_batch:.0f}"
+        footnote = f"S = {found.curve.least_steps:.1f}·(1 + {critical}/B), 95 % interval of B_c from {low} to {high}"
+    points, ends = found.points, [each.next_run_seconds for each in found.points]
+    columns = (
+        numbers("images", [each.global_batch for each in points], str),
+        numbers("images/s", [each.images_per_second for each in points], "{:.0f}".format),
+        texts("steps", [", ".join(map(str, each.steps)) or "none" for each in points]),
+        texts("not reached", [f"{each.not_reached} of {each.not_reached + len(each.steps)} runs" for each in points]),
+        numbers("to the target", [each.seconds for each in points], duration),
+        texts("another run", ["—" if each is None else " to ".join(map(duration, each)) for each in ends]),
+        texts("region", [each.region or "—" for each in points]),
+    )
+    caption = f"batches to a quality of {found.target:g}, learning rate {found.learning_rates}"
+    return table("batches", caption, columns, footnote)
 
 
 def _left(found: ScalingStudy) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aiperf.scaling.batch import BatchStudy, batch_study
 from aiperf.scaling.point import Point
-from aiperf.scaling.scale_text import scale_lines
+from aiperf.scaling.scale_text import sentences
 from aiperf.scaling.study import study
 from tests.builders.journal import evaluated
 from tests.builders.scaling_point import steady
@@ -102,7 +102,7 @@ def test_a_batch_that_missed_the_target_has_no_seconds() -> None:
     assert result.best in (16, 32)
     by = "batch.default"
     nothing = study([trained(16, None, options={by: "16"}), trained(32, None, options={by: "32"})], OUT, by)
-    assert "No batch reached a quality of 0.9" in "\n".join(scale_lines(nothing))
+    assert "No batch reached a quality of 0.9" in "\n".join(sentences(nothing))
 
 
 def test_another_run_of_a_batch_is_within_its_interval() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from aiperf.errors import BadConfiguration, CannotCompare
+from aiperf.page.terminal import parts_lines
 from aiperf.scaling.efficiency import scaling
 from aiperf.scaling.elsewhere import FORMAT, PREDICTION, read_points, read_prediction
-from aiperf.scaling.scale_text import scale_json, scale_lines
+from aiperf.scaling.scale_text import parts, scale_json
 from aiperf.scaling.study import study
 from tests.builders.scaling_point import a_point, steady
 
@@ -34,8 +35,12 @@ def test_figures_of_ying_et_al(tmp_path: Path) -> None:
     assert all_chips.efficiency is not None and round(all_chips.efficiency, 2) == 0.77
     assert (round(1e3 * one.step_seconds, 1), round(1e3 * all_chips.step_seconds, 1)) == (24.0, 31.2)
     found = study([steady(1, 10.0), steady(2, 19.0)], reported=path)
-    assert any("1025 images/s of each" in line and "Its lines are unknown" in line for line in scale_lines(found))
-    assert any(line.startswith("1024 accelerators") and "31 s to its target" in line for line in scale_lines(found))
+    assert any(
+        "1025 images/s of each" in line and "Its lines are unknown" in line for line in parts_lines(parts(found))
+    )
+    assert any(
+        line.startswith("1024 accelerators") and "31 s to its target" in line for line in parts_lines(parts(found))
+    )
     assert scale_json(found)["reported"][1]["label"] == "Ying"
 
 

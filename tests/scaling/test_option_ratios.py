@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration, CannotCompare
+from aiperf.page.terminal import parts_lines
 from aiperf.scaling.option_ratios import MACHINE, option_ratios
 from aiperf.scaling.point import Point, RankMachine
-from aiperf.scaling.scale_text import scale_lines, sentences
+from aiperf.scaling.scale_text import parts, sentences, warnings
 from aiperf.scaling.study import study
 from tests.builders.journal import evaluated
 from tests.builders.scaling_point import steady
@@ -71,17 +72,17 @@ def test_mfu_uses_the_peak_of_each_precision() -> None:
     slow = steady(1, 100.0, options={OPTION: "fp32"}, machine=RankMachine("cpu", 1e9, None, None))
     fast = steady(1, 200.0, started=1, options={OPTION: "bf16"}, machine=RankMachine("cpu", 4e9, None, None))
 
-    lines = scale_lines(study([slow, fast], by=OPTION))
+    lines = [" ".join(line.split()) for line in parts_lines(parts(study([slow, fast], by=OPTION)))]
 
-    assert lines[1].startswith("  fp32: 100.0 images/s, MFU 30.0 %, images/J not measured")
-    assert lines[2].startswith("  bf16: 200.0 images/s, MFU 15.0 %")
+    assert lines[2].startswith("fp32 100.0 30.0 % not measured")
+    assert lines[3].startswith("bf16 200.0 15.0 %")
 
 
 def test_options_that_change_together_are_named() -> None:
     together = study([run("fp32", 1, 0, trainer__compile="off"), run("bf16", 2, 1, trainer__compile="on")], OUT, OPTION)
 
     assert together.ratios is not None and together.ratios.follows == ("trainer.compile",)
-    assert "trainer.compile changed together with trainer.precision" in scale_lines(together)[-1]
+    assert "trainer.compile changed together with trainer.precision" in warnings(together)[-1]
 
 
 def test_machines_are_compared_by_their_model() -> None:

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from aiperf.errors import CannotCompare
 from aiperf.journal.events import AnyEvent, Interval, TrialPrepared, TrialStarted, WorkerJoined
+from aiperf.page.terminal import parts_lines
 from aiperf.scaling.efficiency import ScalingPair, karp_flatt, scaling
 from aiperf.scaling.point import LINES, Point, point_of_events
-from aiperf.scaling.scale_text import scale_json, scale_lines, sentences, warnings
+from aiperf.scaling.scale_text import parts, scale_json, sentences, warnings
 from aiperf.scaling.study import study
 from tests.builders.journal import ended, evaluated, interval, one_trial, prepared
 from tests.builders.scaling_point import a_point
@@ -94,7 +95,9 @@ def test_six_rounds_give_an_interval_in_order_of_starts() -> None:
     six, five = only_pair(*base, *many), only_pair(*base[1:], *many[:5])
 
     assert six.interval == (0.5, 0.5) and six.rounds == 6
-    assert five.interval is None and "no interval: 5 of 6 rounds" in scale_lines(study([*base[1:], *many[:5]]))[3]
+    assert five.interval is None and "no interval: 5 of 6 rounds" in "\n".join(
+        parts_lines(parts(study([*base[1:], *many[:5]])))
+    )
 
 
 def test_strong_and_weak_scaling_follow_from_the_batch() -> None:

@@ -49,9 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.cli.output import print_folded
+    from aiperf.cli.output import print_parts
+    from aiperf.page.section import Items
     from aiperf.scaling.point import point_of
-    from aiperf.scaling.scale_text import scale_json, scale_lines
+    from aiperf.scaling.scale_text import parts, scale_json, sentences, warnings
     from aiperf.scaling.study import study
 
     share = _share(arguments.evaluation)
@@ -60,7 +61,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.json:
         print_json(scale_json(found))
     else:
-        print_folded(scale_lines(found))
+        print_parts((*parts(found), Items((*sentences(found), *warnings(found)))))
     if arguments.out is not None:
         from aiperf.scaling.page import write
 

@@ -9,26 +9,10 @@ from typing import Literal
 
 from aiperf import units
 from aiperf.accounting.valid_flops import exchange_exponent
-from aiperf.leaderboard.entry import Entry, Power
+from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
-from aiperf.page.section import (
-    Cell,
-    Collapsed,
-    Column,
-    Filled,
-    Group,
-    Items,
-    Note,
-    Paragraph,
-    Section,
-    Table,
-    measured,
-    numbers,
-    rows,
-    table,
-    texts,
-    warned,
-)  # fmt: skip
+from aiperf.page import section
+from aiperf.page.section import measured, numbers, rows, table, texts, warned
 from aiperf.report.facts import Report
 from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.statistics.between_runs import ENOUGH, prior_of
@@ -40,38 +24,46 @@ NONE = "—"
 _SCORE, _REGULATED, _ERROR, _VALID, _MFU, _PER_WATT, _AVAILABILITY = map(by_name, RANKED)
 
 EXPONENT_COLUMNS = (
-    Column("n = 5", True, "valid FLOPS with exponent 5"),
-    Column("n = 10", True, "valid FLOPS with exponent 10"),
-    Column("equal at n", True, "exponent at which this entry and the one above change places: ln(F₁/F₂) ÷ ln(q₂/q₁)"),
+    section.Column("n = 5", True, "valid FLOPS with exponent 5"),
+    section.Column("n = 10", True, "valid FLOPS with exponent 10"),
+    section.Column(
+        "equal at n", True, "exponent at which this entry and the one above change places: ln(F₁/F₂) ÷ ln(q₂/q₁)"
+    ),
 )
 """Columns of an order by valid FLOPS only."""
 MOST_ROWS = 100
 """Rows of one benchmark on a terminal. The files contain all rows."""
 
 
-def sections(found: Leaderboard, most_rows: int | None = None) -> tuple[Section, ...]:
+def sections(found: Leaderboard, most_rows: int | None = None) -> tuple[section.Section, ...]:
     """Return one section for each benchmark, one for the announced runs, and one for the journals without an entry."""
     parts = [_listing(found, listing, number, most_rows) for number, listing in enumerate(found.listings, 1)]
     if found.sites:
-        parts.append(Section("announced", "Announced runs", (_sites(found),)))
+        parts.append(section.Section("announced", "Announced runs", (_sites(found),)))
     if found.unread:
         unread = [(each.folder, each.reason) for each in found.unread]
         table = rows("unread", "Not in the list", ("folder", "reason"), unread)
-        parts.append(Section("not-listed", "Not in the list", (table,)))
+        parts.append(section.Section("not-listed", "Not in the list", (table,)))
     return tuple(parts)
 
 
-def _listing(found: Leaderboard, listing: BenchmarkRuns, number: int, most_rows: int | None) -> Section:
+def _listing(found: Leaderboard, listing: BenchmarkRuns, number: int, most_rows: int | None) -> section.Section:
     virtual = "Virtual clock, invented learning curves: no work was done, and no such run is ever ranked."
     parts = (
-        Note("simulated", "Simulated runs", (Paragraph(virtual),)) if listing.benchmark.is_simulated else None,
-        Paragraph(_differences(listing)) if listing.differs else None,
+        section.Note("simulated", "Simulated runs", (section.Paragraph(virtual),))
+        if listing.benchmark.is_simulated
+        else None,
+        section.Paragraph(_differences(listing)) if listing.differs else None,
         order(listing, found.by, number, most_rows),
-        Collapsed("Places by every figure", (_every_place(listing, number),)) if len(listing.rows) > 1 else None,
-        Collapsed("Rules, warnings and origin of each run", tuple(map(_details, listing.rows)), is_printed=False),
+        section.Collapsed("Places by every figure", (_every_place(listing, number),))
+        if len(listing.rows) > 1
+        else None,
+        section.Collapsed(
+            "Rules, warnings and origin of each run", tuple(map(_details, listing.rows)), is_printed=False
+        ),
     )
     link = f"{listing.title} ({len(listing.rows)})"
-    return Section(f"list-{number}", listing.title, (Group(parts, listing.benchmark.standing),), link)
+    return section.Section(f"list-{number}", listing.title, (section.Group(parts, listing.benchmark.standing),), link)
 
 
 def details_of(row: ListedRow) -> str:
@@ -84,54 +76,55 @@ def name(entry: Entry) -> str:
     return entry.system or entry.run
 
 
-def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: int | None = None) -> Table:
+def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: int | None = None) -> section.Table:
     shown, entries = listing.rows[:most_rows], [row.entry for row in listing.rows[:most_rows]]
     of_systems = f"{_SCORE.meaning}; below it the 95 % interval over the runs. For one run: of its steadiness"
     lost = "share of attempts lost; below it the share of trials given up. At most 5 % together in a division"
     allowed = "below it: the places that the data allow"
-    columns: list[Filled] = [
-        (
-            Column("place", True, allowed, is_less_first=True, sorted="ascending", on_terminal="both lines"),
-            tuple(measured(row.place, str, _tied(row)) for row in shown),
-        ),
-        (Column("run", longest=36), tuple(map(_run, shown))),
-        (Column("validity", explained="below it: warnings", longest=44), tuple(map(_validity, shown))),
-        (Column("runs", True, "runs of this system; each figure is their median"), tuple(map(_number_of_runs, shown))),
-        _of(_SCORE, entries, by, [*map(_interval, entries)], of_systems),
-        *(_of(figure, entries, by) for figure in (_REGULATED, _ERROR, _VALID, _MFU)),
-        (
-            Column("accelerators", True, "largest number at once; on machines without accelerators: processes"),
-            tuple(measured(each.accelerator_count, units.count, _models_line(each)) for each in entries),
-        ),
-        (
-            Column("power", True, "mean in the valid window; below it the measured part", on_terminal="left out"),
-            tuple(_power(each.power) for each in entries),
-        ),
-        _of(_PER_WATT, entries, by, [power_level(each) if each.power else "" for each in entries]),
-        (
-            Column("length", True, "length of the run", on_terminal="left out"),
-            tuple(measured(each.seconds, units.duration) for each in entries),
-        ),
-        _of(_AVAILABILITY, entries, by),
-        (Column("lost", True, lost, on_terminal="both lines"), tuple(map(_lost, entries))),
-        (
-            Column("announced", True, "published runs, of those that the site announced", on_terminal="left out"),
-            tuple(map(_announced, entries)),
-        ),
-    ]
+    at_once = "largest number at once; on machines without accelerators: processes"
+    power = "mean in the valid window; below it the measured part"
+    place = section.Column("place", True, allowed, is_less_first=True, sorted="ascending", on_terminal="both lines")
+
+    def of(figure: Figure[Report], meaning: str = "", second_lines: Sequence[str] | None = None) -> section.Filled:
+        values = [each.figures[figure.name] for each in entries]
+        where: section.OnTerminal = "" if figure in (_SCORE, _REGULATED, _ERROR, by) else "left out"
+        is_less = figure.better == "less"
+        meaning = meaning or figure.meaning
+        return numbers(
+            figure.title, values, figure.shown, meaning, second_lines, is_less_first=is_less, on_terminal=where
+        )
+
+    columns = [
+        (place, tuple(measured(row.place, str, _tied(row)) for row in shown)),
+        (section.Column("run", longest=36), tuple(map(_run, shown))),
+        (section.Column("validity", explained="below it: warnings", longest=44), tuple(map(_validity, shown))),
+        numbers("runs", [len(row.runs) for row in shown], units.count, "runs of this system; each figure is their median",
+                [f"{units.count(row.missing)} missing" if row.missing else "" for row in shown]),
+        of(_SCORE, of_systems, [*map(_interval, entries)]),
+        *map(of, (_REGULATED, _ERROR, _VALID, _MFU)),
+        numbers("accelerators", [each.accelerator_count for each in entries], units.count, at_once,
+                [*map(_models_line, entries)]),
+        numbers("power", [each.power.watts if each.power else None for each in entries], units.watts, power,
+                [each.power.scope if each.power else "" for each in entries], on_terminal="left out"),
+        of(_PER_WATT, "", [power_level(each) if each.power else "" for each in entries]),
+        numbers("length", [each.seconds for each in entries], units.duration, "length of the run", on_terminal="left out"),
+        of(_AVAILABILITY),
+        numbers("lost", [each.attempts_lost_share for each in entries], units.share, lost,
+                [units.share(each.trials_given_up_share) for each in entries], on_terminal="both lines"),
+        numbers("announced", [each.announced.published if each.announced else None for each in entries], units.count,
+                "published runs, of those that the site announced", [*map(_announced, entries)], on_terminal="left out"),
+    ]  # fmt: skip
     if by is _VALID:
         above = (None, *listing.rows[:-1])
         columns += zip(EXPONENT_COLUMNS, zip(*map(_exponents, above, shown), strict=True), strict=True)
     kept = [each for at, each in enumerate(columns) if at < 2 or any(cell.text != NONE for cell in each[1])]
-    left_out = [each[0].name for each in columns if each not in kept]
+    empty = [each[0].name for each in columns if each not in kept]
     every = f"{units.count(len(listing.rows))} {'entry' if len(listing.rows) == 1 else 'entries'} by {by.title}"
-    made = table(
-        f"order-{number}", every, kept, _footnote(listing, by, left_out, len(shown)), is_sortable=len(shown) > 1
-    )
-    return replace(made, heads_rows=1)
+    footnote = _footnote(listing, by, empty, len(shown))
+    return replace(table(f"order-{number}", every, kept, footnote, is_sortable=len(shown) > 1), heads_rows=1)
 
 
-def _exponents(above: ListedRow | None, row: ListedRow) -> tuple[Cell, ...]:
+def _exponents(above: ListedRow | None, row: ListedRow) -> tuple[section.Cell, ...]:
     at = None
     pairs = [(one.entry.valid_flops_5, one.entry.valid_flops_10) for one in (above, row) if one and one.place]
     if len(pairs) == 2:
@@ -145,54 +138,18 @@ def _exponents(above: ListedRow | None, row: ListedRow) -> tuple[Cell, ...]:
     )
 
 
-def _of(
-    figure: Figure[Report],
-    entries: Sequence[Entry],
-    by: Figure[Report],
-    second_lines: Sequence[str] = (),
-    meaning: str = "",
-) -> Filled:
-    is_printed = figure in (_SCORE, _REGULATED, _ERROR, by)
-    head = Column(
-        figure.title,
-        True,
-        meaning or figure.meaning,
-        figure.better == "less",
-        on_terminal="" if is_printed else "left out",
-    )
-    values = [each.figures[figure.name] for each in entries]
-    lines = second_lines or [""] * len(entries)
-    return head, tuple(measured(value, figure.shown, line) for value, line in zip(values, lines, strict=True))
-
-
-def _run(row: ListedRow) -> Cell:
+def _run(row: ListedRow) -> section.Cell:
     entry = row.entry
     second_line = ", ".join(filter(None, (entry.site, entry.run if entry.system else None)))
-    return Cell(name(entry), second_line=second_line, link=details_of(row), kind="name")
+    return section.Cell(name(entry), second_line=second_line, link=details_of(row), kind="name")
 
 
-def _validity(row: ListedRow) -> Cell:
-    return Cell(validity(row), second_line=warnings(row.entry), link=details_of(row), kind=_kind(row))
+def _validity(row: ListedRow) -> section.Cell:
+    return section.Cell(validity(row), second_line=warnings(row.entry), link=details_of(row), kind=_kind(row))
 
 
-def _number_of_runs(row: ListedRow) -> Cell:
-    return measured(len(row.runs), units.count, f"{units.count(row.missing)} missing" if row.missing else "")
-
-
-def _power(power: Power | None) -> Cell:
-    return Cell(NONE) if power is None else measured(power.watts, units.watts, power.scope)
-
-
-def _lost(entry: Entry) -> Cell:
-    return measured(entry.attempts_lost_share, units.share, units.share(entry.trials_given_up_share))
-
-
-def _announced(entry: Entry) -> Cell:
-    """Return how many of the site's announced runs are published: `3 of 4`."""
-    if entry.announced is None:
-        return Cell(NONE)
-    announced = units.count(entry.announced.announced)
-    return measured(entry.announced.published, lambda published: f"{units.count(published)} of {announced}")
+def _announced(entry: Entry) -> str:
+    return "" if entry.announced is None else f"of {units.count(entry.announced.announced)}"
 
 
 def _interval(entry: Entry) -> str:
@@ -276,9 +233,9 @@ def _basis(listing: BenchmarkRuns, by: Figure[Report]) -> str:
     return f"Ranges of places rest on an {prior_of(min(few)).text}." if few else ""
 
 
-def _every_place(listing: BenchmarkRuns, number: int) -> Table:
+def _every_place(listing: BenchmarkRuns, number: int) -> section.Table:
     """Return the table with the place of each entry by each metric."""
-    runs = [Cell(name(row.entry), link=details_of(row), kind="name") for row in listing.rows]
+    runs = [section.Cell(name(row.entry), link=details_of(row), kind="name") for row in listing.rows]
     columns = [texts("run", runs)]
     for each in map(by_name, RANKED):
         places = [row.places[each.name] for row in listing.rows]
@@ -286,7 +243,7 @@ def _every_place(listing: BenchmarkRuns, number: int) -> Table:
     return table(f"places-{number}", "Places by every figure", columns, is_sortable=True)
 
 
-def _details(row: ListedRow) -> Group:
+def _details(row: ListedRow) -> section.Group:
     """Return what the order does not show of a row: runs, start, interval, seed, release, rules, warnings and others."""
     entry = row.entry
     began = "never: virtual clock"
@@ -308,14 +265,17 @@ def _details(row: ListedRow) -> Group:
         ("aiperf", entry.release or "not reported"),
         ("proposal rules", str(entry.proposal_rules)),
     )
-    broken = (Paragraph(entry.rules_heading) if entry.rules_heading else None, Items(entry.rules_not_met))
+    broken = (
+        section.Paragraph(entry.rules_heading) if entry.rules_heading else None,
+        section.Items(entry.rules_not_met),
+    )
     kind: Literal["simulated", "outside"] = "simulated" if entry.is_simulated else "outside"
     parts = (
         rows(f"{details_of(row)}-table", name(entry), ("property", "value"), properties),
-        Note(kind, "Rules not met", broken) if entry.rules_not_met else None,
+        section.Note(kind, "Rules not met", broken) if entry.rules_not_met else None,
         warned("Warnings", entry.warnings) if entry.warnings else None,
     )
-    return Group(parts, "entry", details_of(row))
+    return section.Group(parts, "entry", details_of(row))
 
 
 def _runs(row: ListedRow) -> str:
@@ -328,7 +288,7 @@ def _runs(row: ListedRow) -> str:
     return f"{runs}; announced runs without a valid result: {row.missing}" if row.missing else runs
 
 
-def _sites(found: Leaderboard) -> Table:
+def _sites(found: Leaderboard) -> section.Table:
     """Return the table of announced runs, one row for each log: published, missing, not as announced, started several times."""
     heads = ("log", "published", "missing", "not as announced", "announced once, started several times")
     cells = [
@@ -370,7 +330,7 @@ def torn(found: Leaderboard) -> tuple[str, ...]:
     return tuple(f"{entry.run}: {entry.torn.text}" for entry in entries if entry.torn is not None)
 
 
-def remarks(found: Leaderboard) -> tuple[Note, ...]:
+def remarks(found: Leaderboard) -> tuple[section.Note, ...]:
     """Return notes that explain a list to its reader."""
     texts = (
         *(("Dropped last line", f"{each}.") for each in torn(found)),
@@ -390,7 +350,7 @@ def remarks(found: Leaderboard) -> tuple[Note, ...]:
             "(benchmark=hpc_ai500_ic). A search of networks has no target, so it has no valid FLOPS.",
         ),
     )
-    return tuple(Note("clear", title, (Paragraph(text),)) for title, text in texts)
+    return tuple(section.Note("clear", title, (section.Paragraph(text),)) for title, text in texts)
 
 
 def _differences(listing: BenchmarkRuns) -> str:

@@ -14,21 +14,7 @@ from typing import Any, assert_never
 
 from aiperf.atomic_files import replace_file
 from aiperf.own_files import make_own_folder
-from aiperf.page import palette
-from aiperf.page.section import (
-    Cell,
-    Collapsed,
-    Column,
-    DrawnFigure,
-    Group,
-    Items,
-    Note,
-    Paragraph,
-    Part,
-    Section,
-    Steps,
-    Table,
-)  # fmt: skip
+from aiperf.page import palette, section
 from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize_lines
 
@@ -92,7 +78,7 @@ def _item(item: str | RunWarning) -> str:
     return f'<li><span class="severity">{text(item.severity)}:</span> {text(item.text)}{remedy}</li>'
 
 
-def _table(shown: Table) -> str:
+def _table(shown: section.Table) -> str:
     """Return a table with its footnote as HTML, in a frame that scrolls in a narrow window."""
     sortable = " data-sortable" if shown.is_sortable else ""
     pairs = ' class="pairs"' if len(shown.columns) == 2 else ""
@@ -109,7 +95,7 @@ def _table(shown: Table) -> str:
     )
 
 
-def _head(column: Column) -> str:
+def _head(column: section.Column) -> str:
     attributes = ' class="number"' if column.is_number else ""
     attributes += f' title="{text(column.explained)}"' if column.explained else ""
     attributes += " data-upwards" if column.is_less_first else ""
@@ -117,7 +103,7 @@ def _head(column: Column) -> str:
     return f'<th scope="col"{attributes}>{text(column.name)}</th>'
 
 
-def _row(shown: Table, cells: Sequence[Cell]) -> str:
+def _row(shown: section.Table, cells: Sequence[section.Cell]) -> str:
     parts = []
     for index, (column, cell) in enumerate(zip(shown.columns, cells, strict=True)):
         classes = [
@@ -146,11 +132,11 @@ def _row(shown: Table, cells: Sequence[Cell]) -> str:
 def page(
     title: str,
     header: str,
-    sections: Sequence[Section],
+    sections: Sequence[section.Section],
     footer: str,
     kind: str = "",
     skip: str = "To the figures",
-    remarks: Sequence[Part] = (),
+    remarks: Sequence[section.Part] = (),
 ) -> str:
     """Return a whole HTML file: header, navigation, sections, remarks and footer, with the shared style and script.
 
@@ -166,7 +152,7 @@ def page(
             '<main id="main">',
             *map(_section, sections),
             "</main>",
-            parts_as_html((Group(tuple(remarks), "notes"),)) if remarks else "",
+            parts_as_html((section.Group(tuple(remarks), "notes"),)) if remarks else "",
             f"<footer><p>{code_in_backticks(footer)}</p></footer>",
         ],
         kind=kind,
@@ -179,14 +165,14 @@ def header(kind: str, heading: str, about: str = "") -> str:
     return f'<header><p class="kind">AIPerf · {text(kind)}</p><h1>{text(heading)}</h1>{line}</header>'
 
 
-def _section(shown: Section) -> str:
+def _section(shown: section.Section) -> str:
     head = f'<h2 id="{shown.name}-title">{text(shown.title)}</h2>'
     content = f"{head}\n{parts_as_html(shown.parts)}"
     return f'<section id="{shown.name}" aria-labelledby="{shown.name}-title">{content}\n</section>'
 
 
 def write_figures_page(
-    folder: Path, name: str, kind: str, heading: str, sections: Sequence[Section], footer: str, values: Any
+    folder: Path, name: str, kind: str, heading: str, sections: Sequence[section.Section], footer: str, values: Any
 ) -> Path:
     """Write NAME.html, NAME.json and plots/ for results that belong to no single run."""
     shown = page(f"{kind}: {heading}", header(kind, heading), sections, footer)
@@ -199,30 +185,30 @@ def write_figures_page(
     return folder / f"{name}.html"
 
 
-def parts_as_html(parts: Iterable[Part | None]) -> str:
+def parts_as_html(parts: Iterable[section.Part | None]) -> str:
     return "\n".join(_part(part) for part in parts if part is not None)
 
 
-def _part(part: Part) -> str:
+def _part(part: section.Part) -> str:
     match part:
-        case Table():
+        case section.Table():
             return _table(part)
-        case DrawnFigure():
+        case section.DrawnFigure():
             return _figure(part)
-        case Paragraph(words, "heading"):
+        case section.Paragraph(words, "heading"):
             return f"<h3>{text(words)}</h3>"
-        case Paragraph(words, kind):
+        case section.Paragraph(words, kind):
             return f"<p{_class(kind)}>{code_in_backticks(words)}</p>"
-        case Steps():
+        case section.Steps():
             return f'<ol class="lineage">{"".join(map(_item, part.items))}</ol>'
-        case Items():
+        case section.Items():
             return f"<ul>{''.join(map(_item, part.items))}</ul>"
-        case Group(parts, kind, name):
+        case section.Group(parts, kind, name):
             anchor = f' id="{name}"' if name else ""
             return f"<div{_class(kind)}{anchor}>{parts_as_html(parts)}</div>"
-        case Note(kind, title, parts):
+        case section.Note(kind, title, parts):
             return f'<div class="note {kind}"><h2>{text(title)}</h2>{parts_as_html(parts)}</div>'
-        case Collapsed(summary, parts, is_printed):
+        case section.Collapsed(summary, parts, is_printed):
             kind = _class("" if is_printed else "screen")
             return f"<details{kind}><summary>{text(summary)}</summary>{parts_as_html(parts)}</details>"
         case _:
@@ -233,7 +219,7 @@ def _class(kind: str) -> str:
     return f' class="{kind}"' if kind else ""
 
 
-def _figure(picture: DrawnFigure) -> str:
+def _figure(picture: section.DrawnFigure) -> str:
     if picture.svg is None:
         return f'<p class="empty">{text(picture.empty)}</p>'
     if picture.has_own_style:  # An image keeps its style sheet apart from the page's.

@@ -10,6 +10,8 @@ from aiperf import units
 from aiperf.run_warning import RunWarning
 
 N = TypeVar("N", bound=float)
+OnTerminal = Literal["", "both lines", "left out"]
+"""Content of the cells of a column on a terminal. Default: the text without its second line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,7 @@ class Column:
     """True if less is better: the first click sorts upwards."""
     sorted: Literal["", "ascending", "descending"] = ""
     """Order in which the rows are already sorted by this column."""
-    on_terminal: Literal["", "both lines", "left out"] = ""
-    """Content of the cells on a terminal. Default: the text without its second line."""
+    on_terminal: OnTerminal = ""
     longest: int | None = None
     """Characters of a cell on a terminal. A longer text is cut."""
 
@@ -191,10 +192,15 @@ def numbers(
     values: Iterable[N | None],
     shown: Callable[[N], str],
     explained: str = "",
+    second_lines: Sequence[str] | None = None,
     *,
     is_less_first: bool = False,
+    on_terminal: OnTerminal = "",
 ) -> Filled:
-    return Column(name, True, explained, is_less_first), tuple(measured(value, shown) for value in values)
+    known = list(values)
+    lines = [""] * len(known) if second_lines is None else second_lines
+    head = Column(name, True, explained, is_less_first, on_terminal=on_terminal)
+    return head, tuple(measured(value, shown, line) for value, line in zip(known, lines, strict=True))
 
 
 def table(

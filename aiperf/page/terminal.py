@@ -6,27 +6,14 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from aiperf.page.section import (
-    Cell,
-    Collapsed,
-    Column,
-    DrawnFigure,
-    Group,
-    Items,
-    Note,
-    Paragraph,
-    Part,
-    Section,
-    Steps,
-    Table,
-)  # fmt: skip
+from aiperf.page import section
 from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize
 
 NARROWEST = 40
 
 
-def section_lines(shown: Section, width: int = 0) -> Iterator[str]:
+def section_lines(shown: section.Section, width: int = 0) -> Iterator[str]:
     """Yield title and parts of a section, blank lines between them. Drawings and collapsed parts are left out.
 
     `width`: columns of the terminal, to which texts are folded. 0 leaves them whole.
@@ -36,37 +23,37 @@ def section_lines(shown: Section, width: int = 0) -> Iterator[str]:
     yield from parts_lines(shown.parts, width)
 
 
-def parts_lines(parts: Iterable[Part | None], width: int = 0) -> Iterator[str]:
+def parts_lines(parts: Iterable[section.Part | None], width: int = 0) -> Iterator[str]:
     blocks = (list(_lines(part, width)) for part in parts if part is not None)
     for number, lines in enumerate(lines for lines in blocks if lines):
         yield from ([""] if number else [])
         yield from lines
 
 
-def _lines(part: Part, width: int) -> Iterator[str]:
+def _lines(part: section.Part, width: int) -> Iterator[str]:
     match part:
-        case Table():
+        case section.Table():
             yield from table_lines(part, width)
-        case Paragraph():
+        case section.Paragraph():
             yield from folded(sanitize(part.text), width)
-        case Steps():
+        case section.Steps():
             for number, step in enumerate(part.items, 1):
                 yield from folded(f"  {number}. {sanitize(step)}", width)
-        case Items():
+        case section.Items():
             for item in part.items:
                 yield from warning_lines(item, width) if isinstance(item, RunWarning) else folded(sanitize(item), width)
-        case Group():
+        case section.Group():
             yield from parts_lines(part.parts, width)
-        case Note():
+        case section.Note():
             yield sanitize(part.title)
             yield from parts_lines(part.parts, width)
-        case DrawnFigure() | Collapsed():
+        case section.DrawnFigure() | section.Collapsed():
             pass
         case _:
             assert_never(part)
 
 
-def table_lines(shown: Table, width: int = 0) -> Iterator[str]:
+def table_lines(shown: section.Table, width: int = 0) -> Iterator[str]:
     """Yield a table as text: caption, aligned columns with their names, unfolded lines below their row, and footnote."""
     if shown.caption:
         yield sanitize(shown.caption)
@@ -89,7 +76,7 @@ def table_lines(shown: Table, width: int = 0) -> Iterator[str]:
         yield from folded(f"  {sanitize(shown.footnote)}", width)
 
 
-def _text(cell: Cell, column: Column) -> str:
+def _text(cell: section.Cell, column: section.Column) -> str:
     has_both = cell.second_line and column.on_terminal == "both lines"
     text = sanitize(f"{cell.text} ({cell.second_line})" if has_both else cell.text)
     return text if column.longest is None or len(text) <= column.longest else f"{text[: column.longest - 1]}…"

@@ -59,7 +59,7 @@ def table_lines(shown: section.Table, width: int = 0) -> Iterator[str]:
         yield sanitize(shown.caption)
     kept = [(at, column) for at, column in enumerate(shown.columns) if column.on_terminal != "left out"]
     texts = [
-        [column.name for _, column in kept],
+        [sanitize(column.name) for _, column in kept],
         *([_text(row[at], column) for at, column in kept] for row in shown.rows),
     ]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -27,8 +28,6 @@ from aiperf.units import change_interval, duration, share, si
 
 _HEIGHT_INCHES = 5.2
 _COLOURS = (palette.BLUE, palette.VERMILION, palette.GREEN, palette.PURPLE, palette.AMBER)
-_DIAGONAL_STEP = 0.18
-"""Distance of the names of two bandwidths, as a share of the diagonal."""
 _CACHED = "served by a cache"
 _NAME_SHARE = 0.25
 """Room for names on the right of the last point, as a share of the axis."""
@@ -36,80 +35,93 @@ _LEAST_LABEL_GAP = 0.045
 """Smallest distance of two names, as a share of the picture's height."""
 
 
+Machine = tuple[Roof, ...]
+"""Roofs of one machine."""
+
+
 def picture(
-    name: str, points: Sequence[RooflinePoint], roofs: Sequence[Roof], unit: str, source: str
+    name: str, points: Sequence[RooflinePoint], machines: Sequence[Machine], unit: str, source: str
 ) -> tuple[str, bytes, bytes]:
     """Draw the roofline picture and return it as SVG text, PNG bytes and PDF bytes."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        low, high = _range([point.intensity for point in points], _ridges(roofs))
+        roofs = [roof for machine in machines for roof in machine]
+        low, high = _range([point.intensity for point in points], roofs)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(low, high)
         tops = [roof.figure for roof in roofs if not roof.is_memory]
         rates = [point.rate for point in points] + [roof.figure * low for roof in roofs if roof.is_memory]
-        axes.set_ylim(min(rates) / 2, max([*tops, *(point.rate for point in points)]) * 3)
+        axes.set_ylim(min(rates) / 3, max([*tops, *(point.rate for point in points)]) * 3)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_major_formatter(lambda value, _: si(value, f"{unit}S"))
         axes.set_xlabel(f"operation intensity ({unit} per byte of memory traffic)")
         axes.set_ylabel(f"{unit}S")
-        _draw_roofs(axes, roofs, unit, low, high)
+        for machine in machines:
+            _draw_roofs(axes, machine, low, high)
+        _name_peaks(axes, [roof for roof in roofs if not roof.is_memory], unit, high)
         _draw_points(axes, points)
+        _name_points(axes, points, [roof for roof in roofs if roof.is_memory], low)
 
     return drawn(draw, name, _HEIGHT_INCHES, source)
 
 
-def _ridges(roofs: Sequence[Roof]) -> list[float]:
-    bandwidths = [roof.figure for roof in roofs if roof.is_memory]
-    return [roof.figure / max(bandwidths) for roof in roofs if not roof.is_memory and bandwidths]
-
-
-def _range(intensities: Sequence[float], ridges: Sequence[float]) -> tuple[float, float]:
+def _range(intensities: Sequence[float], roofs: Sequence[Roof]) -> tuple[float, float]:
+    fastest = max(roof.figure for roof in roofs if roof.is_memory)
+    ridges = [roofline.ridge(roof.figure, fastest) for roof in roofs if not roof.is_memory]
     shown = [each for each in (*intensities, *ridges) if each > 0] or [1.0]
     low, high = math.log10(min(shown) / 2), math.log10(max(shown) * 2)
     return 10 ** math.floor(low), 10 ** (high + _NAME_SHARE * (high - math.floor(low)))
 
 
-def _draw_roofs(axes: Axes, roofs: Sequence[Roof], unit: str, low: float, high: float) -> None:
-    top = max((roof.figure for roof in roofs if not roof.is_memory), default=math.inf)
-    bandwidth = max((roof.figure for roof in roofs if roof.is_memory), default=math.inf)
-    ends = []
-    for roof in sorted(roofs, key=lambda each: each.figure):
+def _draw_roofs(axes: Axes, machine: Machine, low: float, high: float) -> None:
+    top = max((roof.figure for roof in machine if not roof.is_memory), default=math.inf)
+    bandwidth = max((roof.figure for roof in machine if roof.is_memory), default=math.inf)
+    for roof in machine:
         if roof.is_memory:
             end = min(high, top / roof.figure)
             axes.plot([low, end], [low * roof.figure, end * roof.figure], color=palette.INK.light, linewidth=1.6)
-            label = f"{roof.name} {si(roof.figure, 'B/s')} ({roof.origin})"
-            middle = low * (end / low) ** (
-                0.9 - _DIAGONAL_STEP * sum(each.is_memory and each.figure < roof.figure for each in roofs)
-            )
-            axes.annotate(
-                label, (middle, middle * roof.figure), xytext=(-6, 6), textcoords="offset points", fontsize=8.5,
-                ha="right", color=palette.INK.light, annotation_clip=False,
-            )  # fmt: skip
         else:
-            begin = max(low, roof.figure / bandwidth)
             style = "-" if roof.figure == top else "--"
+            begin = max(low, roof.figure / bandwidth)
             axes.plot([begin, high], [roof.figure] * 2, style, color=palette.INK.light, linewidth=1.4)
-            ends.append((roof.figure, f"{roof.name} {si(roof.figure, unit + 'S')} ({roof.origin})"))
-    for place, (figure, label) in zip(_apart([each for each, _ in ends], axes), ends, strict=True):
+
+
+def _name_peaks(axes: Axes, peaks: Sequence[Roof], unit: str, high: float) -> None:
+    for roof, place in zip(peaks, _apart([roof.figure for roof in peaks], axes), strict=True):
         axes.annotate(
-            label, (high, figure), xytext=(high / 1.05, place), textcoords="data", ha="right", va="bottom", fontsize=8.5,
-            color=palette.INK.light, annotation_clip=False,
+            f"{roof.name} {si(roof.figure, unit + 'S')} ({roof.origin})", (high, roof.figure), xytext=(high / 1.05, place),
+            textcoords="data", ha="right", va="bottom", fontsize=8.5, color=palette.INK.light, annotation_clip=False,
         )  # fmt: skip
 
 
+def _colour(number: int, point: RooflinePoint) -> str:
+    return (palette.LINE if point.is_published else _COLOURS[number % len(_COLOURS)]).light
+
+
 def _draw_points(axes: Axes, points: Sequence[RooflinePoint]) -> None:
-    places = _apart([point.rate for point in points], axes, downwards=True)
-    for number, (point, place) in enumerate(zip(points, places, strict=True)):
-        colour = palette.LINE if point.is_published else _COLOURS[number % len(_COLOURS)]
+    for number, point in enumerate(points):
         if point.interval is not None:
-            axes.plot([point.intensity] * 2, point.interval, color=colour.light, linewidth=2.5)
-        axes.plot([point.intensity], [point.rate], "o", color=colour.light, markersize=7)
+            axes.plot([point.intensity] * 2, point.interval, color=_colour(number, point), linewidth=2.5)
+        axes.plot([point.intensity], [point.rate], "o", color=_colour(number, point), markersize=7)
+
+
+def _name_points(axes: Axes, points: Sequence[RooflinePoint], bandwidths: Sequence[Roof], low: float) -> None:
+    """Name the points, and the bandwidths at the lower ends of their lines."""
+    named = [
+        (point.intensity, point.rate, point.name, palette.MUTED.light if point.is_published else _colour(number, point))
+        for number, point in enumerate(points)
+    ]
+    for roof in bandwidths:
+        name = f"{roof.name} {si(roof.figure, 'B/s')} ({roof.origin})"
+        named.append((low, low * roof.figure, name, palette.INK.light))
+    places = _apart([height for _, height, _, _ in named], axes, downwards=True)
+    for (along, height, name, colour), place in zip(named, places, strict=True):
         axes.annotate(
-            point.name, (point.intensity, point.rate), xytext=(point.intensity * 1.18, place), textcoords="data", va="center",
-            annotation_clip=False, fontsize=9, color=palette.MUTED.light if point.is_published else colour.light,
-            arrowprops={"arrowstyle": "-", "color": palette.LINE.light, "linewidth": 0.7},
+            name, (along, height), xytext=(along * 1.18, place), textcoords="data", va="center", annotation_clip=False,
+            fontsize=8.5, color=colour,
+            arrowprops={"arrowstyle": "-", "color": palette.LINE.light, "linewidth": 0.7, "relpos": (0, 0.5)},
         )  # fmt: skip
 
 
@@ -126,40 +138,41 @@ def _apart(values: Sequence[float], axes: Axes, *, downwards: bool = False) -> l
     return places
 
 
-def label_table(points: Sequence[RooflinePoint], judged: Sequence[Label], unit: str) -> Table:
-    """Return the table of the attainable and attained rate of each program or layer under each peak."""
-    by_name = {point.name: point for point in points}
-    rows = tuple(
-        row_of(
-            each.point,
-            Cell(f"{by_name[each.point].intensity:.3g}", by_name[each.point].intensity),
-            Cell(si(by_name[each.point].rate, f"{unit}S"), by_name[each.point].rate),
-            each.roof,
-            each.bottleneck,
-            Cell(si(each.bound, f"{unit}S"), each.bound),
-            Cell(
-                share(each.share),
-                each.share,
-                bar=min(1.0, each.share),
-                second_line=_CACHED if each.share > 1 else "",
-            ),
-        )
-        for each in judged
-    )
-    columns = (
+def label_table(judged: Sequence[Label], unit: str, *, is_measured: bool = True) -> Table | None:
+    """Return the table of the bound of each program or layer under each peak, and of its measured share of it."""
+    if not judged:
+        return None
+    columns = [
         Column("program or layer"),
         Column(f"{unit} per byte", True),
-        Column(f"{unit}S", True),
         Column("under the roof"),
         Column("bound by"),
         Column("bound", True),
-        Column("share of the bound", True),
-    )
-    return Table("labels", "Bound of each point", columns, rows, is_sortable=True)
+    ]
+    rows = [
+        row_of(
+            each.point.name,
+            Cell(f"{each.point.intensity:.3g}", each.point.intensity),
+            each.roof,
+            each.bottleneck,
+            Cell(si(each.bound, f"{unit}S"), each.bound),
+        )
+        for each in judged
+    ]
+    if is_measured:
+        columns += [Column(f"{unit}S", True), Column("share of the bound", True)]
+        for number, each in enumerate(judged):
+            cached = "" if share(min(1.0, each.share)) == share(each.share) else _CACHED
+            rows[number] += row_of(
+                Cell(si(each.point.rate, f"{unit}S"), each.point.rate),
+                Cell(share(each.share), each.share, bar=min(1.0, each.share), second_line=cached),
+            )
+    return Table("labels", "Bound of each point", tuple(columns), tuple(rows), is_sortable=True)
 
 
-def roof_table(roofs: Sequence[Roof], unit: str) -> Table:
+def roof_table(machines: Sequence[Machine], unit: str) -> Table:
     """Return the table of the peaks and memory bandwidths with their origin."""
+    roofs = dict.fromkeys(roof for machine in machines for roof in machine)
     rows = tuple(
         row_of(each.name, si(each.figure, "B/s" if each.is_memory else f"{unit}S"), each.origin) for each in roofs
     )
@@ -169,7 +182,8 @@ def roof_table(roofs: Sequence[Roof], unit: str) -> Table:
 def layer_table(network: NetworkRoofline) -> Table:
     """Return the table of a network's kinds of layers with operations, bytes, shortest possible times and measured times."""
     total = network.floor_seconds
-    rows = tuple(
+    names = ["layer", "pass", "operations", "bytes", "FLOP per byte", "floor", "share of the floor"]
+    rows = [
         row_of(
             each.kind.replace("_", " "),
             each.pass_name,
@@ -178,43 +192,53 @@ def layer_table(network: NetworkRoofline) -> Table:
             Cell(f"{each.intensity:.3g}", each.intensity),
             Cell(duration(each.floor_seconds), each.floor_seconds),
             Cell(share(each.floor_seconds / total), each.floor_seconds / total, bar=each.floor_seconds / total),
-            measured(network.seconds(each), duration),
         )
         for each in network.kinds
-    )
-    names = ("layer", "pass", "operations", "bytes", "FLOP per byte", "floor", "share of the floor", "measured")
-    columns = tuple(Column(name, number > 1) for number, name in enumerate(names))
+    ]
     note = (
         f"Shortest step {duration(total)}: {network.images_per_second:,.0f} images/s, of which arithmetic alone takes "
         f"{share(network.floor_share)}. Caches are left out. The softmax belongs to the loss."
     )
-    return Table("layers", f"Layers of {network.name}, batch {network.batch}", columns, rows, footnote=note)
+    if network.step_seconds is not None:
+        names.append("measured")
+        rows = [
+            (*row, measured(network.seconds(each), duration)) for row, each in zip(rows, network.kinds, strict=True)
+        ]
+        shown = {each.kind for each in network.kinds}
+        others = ", ".join(
+            f"{name.replace('_', ' ')} {duration(seconds)}"
+            for name, seconds in sorted(network.measured_seconds.items(), key=lambda each: -each[1])
+            if name.partition(" ")[0] not in shown
+        )
+        note += (
+            f" Measured step {duration(network.step_seconds)}, of which the floor is {share(total / network.step_seconds)}. "
+            f"Of it outside of the rows above: {others}."
+        )
+    columns = tuple(Column(name, number > 1) for number, name in enumerate(names))
+    return Table("layers", f"Layers of {network.name}, batch {network.batch}", columns, tuple(rows), footnote=note)
 
 
 def page(
     title: str,
     points: Sequence[RooflinePoint],
-    roofs: Sequence[Roof],
+    machines: Sequence[Machine],
     unit: str,
+    tables: Sequence[Table | None],
     remarks: Sequence[str],
-    tables: Sequence[Table] = (),
 ) -> str:
-    """Return the page of a roofline as the text of an HTML file: picture, table of bounds, table of peaks, and remarks."""
-    parts: list[Part] = []
-    if points and any(roof.is_memory for roof in roofs):
+    """Return the page of a roofline as the text of an HTML file: picture, tables and remarks."""
+    parts: list[Part | None] = []
+    if points and any(roof.is_memory for machine in machines for roof in machine):
         described = "; ".join(
             f"{point.name}: {point.intensity:.3g} {unit}/B, {si(point.rate, unit + 'S')}" for point in points
         )
         caption = "Roofline. A point under the diagonal is bound by memory, one under a horizontal line by calculation."
-        own = [point for point in points if not point.is_published]
-        parts += [
-            DrawnFigure("roofline", "Roofline", caption, described, *picture("roofline", points, roofs, unit, title)),
-            label_table(own, labels(own, roofs), unit),
-        ]
+        drawing = picture("roofline", points, machines, unit, title)
+        parts.append(DrawnFigure("roofline", "Roofline", caption, described, *drawing))
     else:
         reason = "No picture: without memory traffic and bandwidth there is no intensity, and no point."
         parts.append(Paragraph(reason, "empty"))
-    parts += [roof_table(roofs, unit), *tables, *map(Paragraph, remarks)]
+    parts += [*tables, *map(Paragraph, remarks)]
     shown = Section("roofline", "Roofline", tuple(parts))
     return html.page(title, html.header("roofline", title), [shown], "How to read it: docs/bops.md.")
 
@@ -289,7 +313,7 @@ def published(names: Sequence[str]) -> list[RooflinePoint]:
 
 
 def program_lines(result: ProgramResult) -> list[str]:
-    """Return the result of a measured program as lines of text: counts, rate, intensity, and its bottleneck under each peak."""
+    """Return what no table shows of a measured program as lines of text: counts, times and the origin of the traffic."""
     source, deviation = result.source, result.deviation
     lines = [f"{result.name}: {' '.join(result.command)}"]
     if source is not None:
@@ -322,24 +346,17 @@ def program_lines(result: ProgramResult) -> list[str]:
     if (against := result.against) is not None:
         interval = change_interval(against.interval[0] - 1, against.interval[1] - 1)
         lines.append(f"time with {against.flags} ÷ time: {against.ratio:.3f} ({interval}), interleaved pairs")
-    own = result.point
-    if own is None or result.peak is None or result.traffic_bytes is None:
-        return [*lines, "no point in the roofline: without memory traffic there is no intensity"]
-    roofs = result.peak.roofs
-    lines.append(
-        f"intensity {own.intensity:.3g} BOP per byte (traffic {si(result.traffic_bytes, 'B')}, {result.traffic_origin})"
-    )
-    for label in roofline.labels([own], roofs):
-        lines.append(
-            f"under {label.roof}: bound by {label.bottleneck}, {share(label.share)} of {si(label.bound, 'BOPS')}"
-        )
+    if result.traffic_bytes is not None:
+        lines.append(f"memory traffic {si(result.traffic_bytes, 'B')}, {result.traffic_origin}")
+    if result.point is None:
+        lines.append("no point in the roofline: without memory traffic there is no intensity")
     return lines
 
 
 def compared(results: Sequence[ProgramResult]) -> list[str]:
     """Return a line of text for each two consecutive results of one program: ratio of rates second ÷ first, with 95 % interval.
 
-    `results`: JSON objects that `bops --json` prints for programs. Pairs without both rates are left out.
+    Pairs without both rates are left out.
     """
     lines = []
     for first, second in itertools.pairwise(results):
@@ -358,43 +375,72 @@ def _rates(runs: Sequence[float], mean: float) -> Estimate | None:
     return of_repeats([mean / each / middle for each in runs])
 
 
-def program_page(
-    results: Sequence[ProgramResult], extra: Sequence[Roof], published_points: Sequence[RooflinePoint]
-) -> str:
+@dataclass(frozen=True, slots=True)
+class JudgedPrograms:
+    """Measured programs, each judged by the roofs of its own machine."""
+
+    results: Sequence[ProgramResult]
+    points: Sequence[RooflinePoint]
+    machines: Sequence[Machine]
+    """Of several results from one machine the first one's."""
+    labels: Sequence[Label]
+
+
+def judged(results: Sequence[ProgramResult], roofs: Sequence[Roof], ceilings: Sequence[str]) -> JudgedPrograms:
+    """`roofs`: further ones, of all machines. `ceilings`: texts of --ceiling, which apply to the peak of each machine."""
+    models = {(each.peak.model, each.peak.cores) for each in results if each.peak is not None}
+    machines: dict[tuple[str, int] | None, Machine] = {}
+    points: list[RooflinePoint] = []
+    found: list[Label] = []
+    for each in results:
+        on = each.peak
+        if on is None and ceilings:
+            raise BadConfiguration(
+                f"--ceiling needs a peak, but the result of {each.name!r} has none. Measure it with `bops sort` or `bops run`"
+            )
+        ends = f", {on.model}" if on is not None and len(models) > 1 else ""
+        own = () if on is None else (*on.roofs, *(added_ceiling(text, on) for text in ceilings))
+        own = (*(replace(roof, name=roof.name + ends) for roof in own), *roofs)
+        machines.setdefault(None if on is None else (on.model, on.cores), own)
+        if each.point is not None:
+            points.append(replace(each.point, name=each.point.name + ends))
+            found += labels(points[-1:], own)
+    return JudgedPrograms(results, points, [*machines.values()], found)
+
+
+def program_page(programs: JudgedPrograms, published_points: Sequence[RooflinePoint]) -> str:
     """Return the roofline page of measured programs as the text of an HTML file."""
-    points = [each for each in (result.point for result in results) if each is not None]
-    peaks = [result.peak for result in results if result.peak is not None]
-    roofs = [*(peaks[0].roofs if peaks else ()), *extra]
-    remarks = [line for result in results for line in program_lines(result)] + compared(results)
-    title = f"Roofline of {', '.join(dict.fromkeys(result.name for result in results))}"
-    if peaks:
-        title += f" on {peaks[0].model}, {peaks[0].cores} cores"
-    return page(title, [*published_points, *points], roofs, "BOP", remarks)
+    on = {f"{each.peak.model}, {each.peak.cores} cores": None for each in programs.results if each.peak is not None}
+    title = f"Roofline of {', '.join(dict.fromkeys(result.name for result in programs.results))}"
+    title += f" on {'; '.join(on)}" if on else ""
+    remarks = [line for result in programs.results for line in program_lines(result)] + compared(programs.results)
+    tables = [label_table(programs.labels, "BOP"), roof_table(programs.machines, "BOP")]
+    return page(title, [*published_points, *programs.points], programs.machines, "BOP", tables, remarks)
 
 
-def network_page(network: NetworkRoofline) -> str:
+def network_page(network: NetworkRoofline, roofs: Sequence[Roof]) -> str:
     """Return the roofline page of a network as the text of an HTML file, with one point per kind of layer and pass."""
-    points = []
+    is_measured = network.step_seconds is not None
+    points, without = [], []
     for each in network.kinds:
-        seconds = network.seconds(each) or each.floor_seconds
-        if each.intensity >= LEAST_DRAWN_INTENSITY:
-            name = f"{each.kind.replace('_', ' ')}, {each.pass_name}"
+        name = f"{each.kind.replace('_', ' ')}, {each.pass_name}"
+        seconds = network.seconds(each) if is_measured else each.floor_seconds
+        if each.intensity < LEAST_DRAWN_INTENSITY:
+            without.append(name)
+        elif seconds:
             points.append(RooflinePoint(name, each.intensity, each.flops / seconds))
-    roofs = (
+    machine = (
         Roof(f"{network.precision} peak", network.flops_per_second, network.origin),
         Roof("memory", network.memory_bytes_per_second, network.origin, is_memory=True),
+        *roofs,
     )
+    remarks = [f"A point is at the {'measured time' if is_measured else 'floor'} of its layers."]
+    if without:
+        remarks.append(f"Without operations, so that only memory bounds them: {'; '.join(without)}.")
+    tables = [
+        label_table(labels(points, machine), "FLOP", is_measured=is_measured),
+        roof_table([machine], "FLOP"),
+        layer_table(network),
+    ]
     title = f"Roofline of {network.name}, batch {network.batch}, on {network.device}"
-    remarks = ["A point is at the floor of its layers."]
-    if network.step_seconds is not None:
-        shown = {each.kind for each in network.kinds}
-        others = ", ".join(
-            f"{name.replace('_', ' ')} {duration(seconds)}"
-            for name, seconds in network.measured_seconds.items()
-            if name.partition(" ")[0] not in shown
-        )
-        remarks = [
-            "A point is at the measured time of its layers.",
-            f"Measured step {duration(network.step_seconds)}. Of it outside of the rows above: {others}.",
-        ]
-    return page(title, points, roofs, "FLOP", remarks, [layer_table(network)])
+    return page(title, points, [machine], "FLOP", tables, remarks)

@@ -44,7 +44,7 @@ class RooflinePoint:
 class Label:
     """Bound of a program or layer under one peak: its bottleneck, the attainable rate, and the attained share of it."""
 
-    point: str
+    point: RooflinePoint
     roof: str
     bottleneck: Bottleneck
     bound: float
@@ -128,7 +128,7 @@ def labels(points: Sequence[RooflinePoint], roofs: Sequence[Roof]) -> tuple[Labe
                 bound = attainable(point.intensity, roof.figure, bandwidth)
                 judged.append(
                     Label(
-                        point.name,
+                        point,
                         roof.name,
                         bottleneck(point.intensity, roof.figure, bandwidth),
                         bound,

@@ -11,7 +11,16 @@ import pytest
 
 from aiperf.__main__ import main as command_line
 from aiperf.bops import networks, roofline
-from aiperf.bops.page import added_ceiling, added_roof, compared, program_page, published
+from aiperf.bops.page import (
+    added_ceiling,
+    added_roof,
+    compared,
+    judged,
+    label_table,
+    network_page,
+    program_page,
+    published,
+)
 from aiperf.bops.peak import MachinePeak, processor_of, processors
 from aiperf.bops.result import ProgramResult, read_result
 from aiperf.bops.roofline import Roof, RooflinePoint
@@ -56,10 +65,10 @@ def test_efficiency_and_ceilings_of_the_paper() -> None:
 def test_labels_and_shares_of_table_12() -> None:
     points = [RooflinePoint(name, oi, rate * 1e9) for name, (rate, oi, *_) in TABLE_12.items()]
 
-    judged = {each.point: each for each in roofline.labels(points, E5645)}
+    by_name = {each.point.name: each for each in roofline.labels(points, E5645)}
 
-    assert {name: each.bottleneck for name, each in judged.items()} == {name: row[2] for name, row in TABLE_12.items()}
-    assert {name: round(100 * each.share, 1) for name, each in judged.items()} == {
+    assert {name: each.bottleneck for name, each in by_name.items()} == {name: row[2] for name, row in TABLE_12.items()}
+    assert {name: round(100 * each.share, 1) for name, each in by_name.items()} == {
         name: row[3] for name, row in TABLE_12.items()
     }
 
@@ -186,8 +195,7 @@ def result(name: str, intensity: float | None, seconds: float, on: MachinePeak |
 
 def test_page_has_a_label_for_each_point_and_roof() -> None:
     page = program_page(
-        [result("Sort", 11.7, 1.0), result("Grep", 1.2, 1.0)],
-        [added_roof("dram=13.8e9B/s")],
+        judged([result("Sort", 11.7, 1.0), result("Grep", 1.2, 1.0)], [added_roof("dram=13.8e9B/s")], []),
         published(["sort"]),
     )
 
@@ -205,7 +213,7 @@ def test_written_result_is_read_as_the_same_result(tmp_path: Path) -> None:
 
 
 def test_result_without_traffic_has_no_point() -> None:
-    page = program_page([result("Sort", None, 1.0)], [], [])
+    page = program_page(judged([result("Sort", None, 1.0)], [], []), [])
 
     assert "No picture" in page
     assert "<svg" not in page
@@ -215,6 +223,61 @@ def test_two_results_of_one_program_have_a_ratio_with_interval() -> None:
     (line,) = compared([result("Sort", 11.7, seconds) for seconds in (2.0, 1.0)])
 
     assert line.startswith("Sort: second ÷ first 2.000 (")
+
+
+def test_each_machine_has_its_own_roofs() -> None:
+    """The second machine has a tenth of the first one's peaks."""
+    slow = peak(model="D510", measured=8.64e9, nominal=None, per_core={"add_64": 7e8}, memory_bytes_per_second=1.32e9)
+    results = [result("Sort", 11.7, 1.0), result("Sort", 11.7, 1.0, slow)]
+
+    programs = judged(results, [added_roof("given=2e9")], ["ILP=0.5,2,1"])
+
+    shares = {(each.point.name, each.roof): round(100 * each.share, 2) for each in programs.labels}
+    assert shares["Sort, E5645", "integer adds, E5645"] == 1.16
+    assert shares["Sort, D510", "integer adds, D510"] == 11.57
+    assert shares["Sort, D510", "ILP, D510"] == 46.3
+    assert {shares[f"Sort, {model}", "given"] for model in ("E5645", "D510")} == {50}
+    assert len(programs.labels) == 5 + 4
+    assert "integer adds, D510 8.64 GBOPS" in program_page(programs, []).replace("\u00a0", " ")
+
+
+def test_page_from_data_sheets_shows_no_measured_share() -> None:
+    page = network_page(resnet50(), [added_roof("half=156e12")])
+
+    assert "share of the bound" not in page
+    assert "served by a cache" not in page
+    assert "half" in page
+    (without,) = re.findall("Without operations[^<]*", page)
+    assert "batch normalisation, backward" in without
+
+
+def test_rounding_is_not_served_by_a_cache() -> None:
+    for rate, is_cached in ((86.4e9 * 1.0004, False), (86.4e9 * 1.01, True)):
+        table = label_table(roofline.labels([RooflinePoint("a", 50, rate)], E5645), "BOP")
+        assert table is not None and bool(table.rows[0][-1].second_line) == is_cached
+
+
+OPTIONS = {
+    "ceiling": "ILP=0.5,2,1", "published": "", "roof": "a=1e9", "out": "page.html", "device": "NVIDIA H200", "peak": "p.json",
+    "precision": "fp32", "measure": "", "batch": "2", "image": "32", "channels": "3", "classes": "10",
+}  # fmt: skip
+
+
+def test_options_without_effect_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sort.json").write_text(json.dumps(msgspec.to_builtins(result("sort", 11.7, 1.0))))
+    Path("run").mkdir()
+    subjects = {"sort.json": ("ceiling", "published", "roof", "out"), "resnet20": tuple(OPTIONS)[2:], "run": ()}
+
+    for subject, used in subjects.items():
+        for option, value in OPTIONS.items():
+            if option not in used:
+                with pytest.raises(BadConfiguration, match=f"--{option} cannot be combined with"):
+                    carry_out(["roofline", subject, f"--{option}", *filter(None, [value])])
+    with pytest.raises(BadConfiguration, match="--peak cannot be combined with --device"):
+        carry_out(["roofline", "resnet20", "--device", "NVIDIA H200", "--peak", "peak.json"])
+    assert carry_out(["roofline", "sort.json", "--ceiling", "ILP=0.5,2,1", "--out", "page.html"]) == 0
+    assert "ILP" in Path("page.html").read_text()
 
 
 @pytest.mark.parametrize("text", ["dram", "dram=", "dram=fast", "=3", "dram=-1", "dram=nan", "dram=inf"])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
+from collections.abc import Iterable
 
 import torch
 from torch import nn
+from torch._C._autograd import DeviceType
 from torch.autograd.profiler import profile
+from torch.autograd.profiler_util import FunctionEvent
 
 from aiperf.train.torch_network import build
 from aiperf.train.tracing.kernel_trace import OTHER, layer_kind
@@ -56,20 +60,29 @@ def layer_times(graph: Graph, batch: int, precision: str, steps: int = 3) -> tup
             start = time.perf_counter()
             step()
             whole += time.perf_counter() - start
-        events = list(profiled.function_events or ())
-        backward = min(
-            (each.time_range.start for each in events if each.name.startswith("autograd::engine")), default=float("inf")
-        )
-        for each in events:
-            kind = layer_kind(each.name)
-            micros = each.self_device_time_total if device.type == "cuda" else each.self_cpu_time_total
-            if kind is not None:
-                is_backward = each.time_range.start >= backward
-                name = "gradient_sums" if kind == "add" and is_backward else kind
-                sums[f"{name} {'backward' if is_backward else 'forward'}"] += micros / 1e6
+        sums += seconds_by_layer(profiled.function_events or (), on_device=device.type == "cuda")
     found = {name: seconds / steps for name, seconds in sums.items()}
     found[OTHER] = whole / steps - sum(found.values())
     return whole / steps, found
+
+
+def seconds_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> Counter[str]:
+    """A kernel counts for the operator that launched it, or for its nearest caller that computes a layer."""
+    operators = [each for each in events if each.device_type == DeviceType.CPU]
+    backward = min(
+        (each.time_range.start for each in operators if each.name.startswith("autograd::engine")), default=math.inf
+    )
+    sums: Counter[str] = Counter()
+    for each in operators:
+        micros = sum(kernel.duration for kernel in each.kernels) if on_device else each.self_cpu_time_total
+        caller: FunctionEvent | None = each
+        while caller is not None and (kind := layer_kind(caller.name)) is None and on_device:
+            caller = caller.cpu_parent
+        if kind is not None and micros:
+            is_backward = each.time_range.start >= backward
+            name = "gradient_sums" if kind == "add" and is_backward else kind
+            sums[f"{name} {'backward' if is_backward else 'forward'}"] += micros / 1e6
+    return sums
 
 
 def _wait(device: torch.device) -> None:

@@ -13,9 +13,10 @@ from msgspec import to_builtins
 
 from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json
+from aiperf.cli.output import print_json, print_parts
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
+from aiperf.page.section import Items
 from aiperf.units import duration, share, si, size
 
 if TYPE_CHECKING:
@@ -207,15 +208,16 @@ def _tool(arguments: argparse.Namespace) -> None:
 
 
 def _show(arguments: argparse.Namespace, name: str, measured: ProgramResult) -> None:
-    from aiperf.bops.page import program_lines, program_page
+    from aiperf.bops.page import judged, label_table, program_lines, program_page
 
     folder = arguments.out if arguments.out is not None else Path(f"bops-{name}")
+    programs = judged([measured], [], [])
     folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / f"{name}.json", json.dumps(to_builtins(measured), indent=2).encode())
-    replace_file(folder / f"{name}.html", program_page([measured], [], []).encode())
+    replace_file(folder / f"{name}.html", program_page(programs, []).encode())
     if arguments.json:
         print_json(to_builtins(measured))
         return
-    print("\n".join(program_lines(measured)))
+    print_parts([Items(tuple(program_lines(measured))), label_table(programs.labels, "BOP")])
     median = duration(measured.seconds.median)
     print(f"wrote {folder / f'{name}.json'} and {folder / f'{name}.html'} (median time {median})")

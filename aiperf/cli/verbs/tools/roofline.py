@@ -11,10 +11,11 @@ from msgspec import structs, to_builtins
 
 from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json
+from aiperf.cli.output import print_json, print_parts
 from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
+from aiperf.page.section import Items
 from aiperf.system.peaks import DataType
 from aiperf.units import duration, share, si
 
@@ -31,6 +32,17 @@ EXAMPLES = (
     "grown.json --device 'NVIDIA H200' --json",
 )
 OPTIONS = ""
+_PAGE = Path("roofline.html")
+
+
+_PROGRAMS, _NETWORK, _RUN = "results of `bops`", "a network", "a run"
+_USED_BY = {
+    "ceiling": (_PROGRAMS,),
+    "published": (_PROGRAMS,),
+    "roof": (_PROGRAMS, _NETWORK),
+    "out": (_PROGRAMS, _NETWORK),
+    **dict.fromkeys(("device", "peak", "precision", "measure", "batch", "image", "channels", "classes"), (_NETWORK,)),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("more", metavar="RESULT", nargs="*", help="further results of `bops`")
     parser.add_argument("--device", metavar="MODEL", help="accelerator of system/peaks.json that the network trains on")
     parser.add_argument("--peak", type=Path, metavar="FILE", help="output of `bops peak --json`, in place of --device")
-    parser.add_argument("--precision", choices=get_args(DataType), default="bf16", help="data type (default: bf16)")
+    parser.add_argument("--precision", choices=get_args(DataType), help="data type (default: bf16)")
     parser.add_argument("--measure", action="store_true", help="time each kind of layer on this machine, with torch")
-    add_number(parser, "--batch", "images of a step", default=256, least=1, most=1_000_000)
+    add_number(parser, "--batch", "images of a step", least=1, most=1_000_000, default_in_words="256")
     parser.add_argument(
         "--roof", action="append", default=[], metavar="NAME=FIGURE", help="further roof, with B/s: a bandwidth"
     )
@@ -49,13 +61,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=PORTS,IPC,SIMD",
-        help="ceiling by equation (8) of the paper",
+        help="ceiling by equation (8) of the paper, of programs",
     )
     parser.add_argument("--published", action="store_true", help="draw the paper's programs pale")
-    parser.add_argument(
-        "--out", type=Path, default=Path("roofline.html"), metavar="FILE", help="page (default: roofline.html)"
-    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="page (default: roofline.html)")
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _refuse_unused(arguments: argparse.Namespace, subject: str) -> None:
+    for name, subjects in _USED_BY.items():
+        if subject not in subjects and getattr(arguments, name):
+            raise BadConfiguration(f"--{name} cannot be combined with {subject}. Leave it out")
+    if subject != _PROGRAMS and arguments.more:
+        raise BadConfiguration(
+            f"a roofline is of one network or one run, but found also {arguments.more[0]!r}: draw them one by one"
+        )
+    if arguments.peak is not None and arguments.device is not None:
+        raise BadConfiguration("--peak cannot be combined with --device. Leave one of them out")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -70,10 +92,6 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         )
     if programs:
         _programs(arguments, programs)
-    elif arguments.more:
-        raise BadConfiguration(
-            f"a roofline is of one network, but found also {arguments.more[0]!r}: draw them one by one"
-        )
     else:
         _network(arguments)
     return 0
@@ -88,22 +106,19 @@ def _result(name: str) -> ProgramResult | None:
 
 
 def _programs(arguments: argparse.Namespace, results: list[ProgramResult]) -> None:
-    from aiperf.bops.page import added_ceiling, added_roof, program_lines, program_page, published
+    from aiperf.bops.page import added_roof, judged, label_table, program_lines, program_page, published
 
-    roofs = [added_roof(each) for each in arguments.roof]
-    if arguments.ceiling:
-        if (peak := results[0].peak) is None:
-            raise BadConfiguration(
-                "a ceiling needs a peak, but found none in the first result: measure it with `bops sort` or `bops run`"
-            )
-        roofs += [added_ceiling(each, peak) for each in arguments.ceiling]
-    names = [each.name for each in results]
-    replace_file(arguments.out, program_page(results, roofs, published(names) if arguments.published else []).encode())
+    _refuse_unused(arguments, _PROGRAMS)
+    programs = judged(results, [added_roof(each) for each in arguments.roof], arguments.ceiling)
+    pale = published([each.name for each in results]) if arguments.published else []
+    page = arguments.out or _PAGE
+    replace_file(page, program_page(programs, pale).encode())
     if arguments.json:
         print_json(to_builtins(results))
-    else:
-        print("\n".join(line for each in results for line in program_lines(each)))
-        print(f"wrote {arguments.out}")
+        return
+    lines = tuple(line for each in results for line in program_lines(each))
+    print_parts([Items(lines), label_table(programs.labels, "BOP")])
+    print(f"wrote {page}")
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -111,6 +126,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of
 
+    _refuse_unused(arguments, _RUN)
     floor = report_of(run_folder(arguments.graph)).training_floor
     if floor is None:
         raise BadConfiguration(
@@ -136,37 +152,41 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _network(arguments: argparse.Namespace) -> None:
     from aiperf.bops.networks import DeviceLimits, device, network_roofline
-    from aiperf.bops.page import network_page
+    from aiperf.bops.page import added_roof, network_page
 
+    _refuse_unused(arguments, _NETWORK)
     graph = graph_of(arguments)
+    batch: int = arguments.batch or 256
+    precision: DataType = arguments.precision or "bf16"
+    page = arguments.out or _PAGE
     if arguments.peak is not None:
         from aiperf.given_file import fault_of, read_json
         from aiperf.report.training_floor import HostRoofs
 
         rule = "--peak is the output of `bops peak --json` with the memory bandwidth"
         peak = read_json(arguments.peak, rule, HostRoofs, "name such a file, or repeat that command")
-        flops = peak.multiply_adds.get(arguments.precision)
+        flops = peak.multiply_adds.get(precision)
         if flops is None:
-            raise fault_of(arguments.peak, rule, "choose another --precision")(f"has no peak in {arguments.precision}")
+            raise fault_of(arguments.peak, rule, "choose another --precision")(f"has no peak in {precision}")
         on = DeviceLimits(peak.model, flops, peak.memory_bytes_per_second, "measured")
     elif arguments.device is not None:
-        on = device(arguments.device, arguments.precision)
+        on = device(arguments.device, precision)
     else:
         raise BadConfiguration(
             "the roofline of a network needs a machine, but found neither --device nor --peak: name one of them"
         )
-    found = network_roofline(arguments.graph, graph, arguments.batch, arguments.precision, on)
+    found = network_roofline(arguments.graph, graph, batch, precision, on)
     if arguments.measure:
         from aiperf.train.tracing.layer_times import layer_times
 
-        step, measured = layer_times(graph, arguments.batch, arguments.precision)
+        step, measured = layer_times(graph, batch, precision)
         found = structs.replace(found, step_seconds=step, measured_seconds=measured)
-    replace_file(arguments.out, network_page(found).encode())
+    replace_file(page, network_page(found, [added_roof(each) for each in arguments.roof]).encode())
     if arguments.json:
         print_json(found.as_json())
         return
     print(
-        f"{arguments.graph}, batch {arguments.batch} in {arguments.precision} on {on.device}: "
+        f"{arguments.graph}, batch {batch} in {precision} on {on.device}: "
         f"{si(on.flops_per_second, 'FLOPS')}, {si(on.memory_bytes_per_second, 'B/s')} ({on.origin}), caches left out"
     )
     for each in found.kinds:
@@ -185,4 +205,4 @@ def _network(arguments: argparse.Namespace) -> None:
             print(f"  measured {name.replace('_', ' '):<30} {duration(seconds):>10} {part:>8}")
         part = share(found.floor_seconds / found.step_seconds)
         print(f"measured step {duration(found.step_seconds)}, all lines together. The floor is {part} of it")
-    print(f"wrote {arguments.out}")
+    print(f"wrote {page}")

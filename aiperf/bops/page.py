@@ -341,8 +341,11 @@ def program_lines(result: ProgramResult) -> list[str]:
             f"{si(result.bops_per_second, 'BOPS')} (95 % {si(low, 'BOPS')} to {si(high, 'BOPS')}; "
             f"{len(result.seconds.runs)} runs, load {result.load:.1f}){efficiency}"
         )
-    if result.read_seconds is not None:
-        lines.append(f"of this, reading took {result.read_seconds:.3f} s")
+    if result.start_seconds is not None:
+        lines.append(
+            f"{result.ranks} ranks, {result.passes} passes a run, {duration(result.seconds.median)} each. Start and end of the "
+            f"processes, not in the rate: {duration(result.start_seconds)}"
+        )
     if (against := result.against) is not None:
         interval = change_interval(against.interval[0] - 1, against.interval[1] - 1)
         lines.append(f"time with {against.flags} ÷ time: {against.ratio:.3f} ({interval}), interleaved pairs")

@@ -45,7 +45,7 @@ class SourceCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Times(msgspec.Struct, frozen=True):
-    """Wall times in seconds of separate runs of a program."""
+    """Wall times in seconds of separate runs of a program, or of a pass of them."""
 
     runs: Annotated[tuple[PositiveRate, ...], msgspec.Meta(min_length=1)]
     median: float
@@ -98,7 +98,10 @@ class ProgramResult(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     intensity: PositiveRate | None
     peak: MachinePeak | None
     ranks: int = 1
-    read_seconds: float | None = None
+    passes: int = 1
+    """Repetitions of the work in a run. `seconds` are those of one."""
+    start_seconds: float | None = None
+    """Median time of the start and end of the processes, which `seconds` leave out. None for programs of others."""
     against: Against | None = None
 
     def __post_init__(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import re
 import shlex
 import shutil
 import statistics
@@ -27,10 +26,12 @@ from aiperf.statistics.estimate import of_repeats
 from aiperf.system.control_groups import available_bytes
 
 LEAST_REPEATS = 10
-_LONGEST_SECONDS = 3600.0
 _HOTTEST_LINES = 40
-_SIZES = {"sort": 1_000_000, "grep": 16_000_000, "wordcount": 16_000_000}
-_BYTES_PER_RECORD = 14
+LEAST_SECONDS = 2.0
+"""Least seconds of the measured part of a tool's run. It repeats its work in passes."""
+SIZES = {"sort": 4_000_000, "grep": 64_000_000, "wordcount": 64_000_000}
+"""Records, or bytes of text, per rank."""
+_RECORD_BYTES = 8
 _SORT_BYTES = 24
 """Memory per record: the numbers, a copy while the array grows, and the merged array."""
 
@@ -114,7 +115,7 @@ class Tool:
 
     name: str
     words: tuple[str, ...]
-    """Arguments of the program."""
+    """Arguments of the program. The last ones are its output and the number of passes, 1."""
     ranks: int
 
     @property
@@ -135,18 +136,16 @@ class Tool:
         words = ("-std=c++17", *flags, f"-I{NATIVE}", *mpi)
         return count_sources([NATIVE / f"{self.name}.cpp"], flags=words, arguments=self.words, launch=self.launch)
 
-    def read_seconds(self, path: Path) -> float:
-        """Run the program once and return the longest time in seconds that one of its processes took to read the input."""
-        environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        ended = ask(
-            [*self.launch, str(path), *self.words], seconds=_LONGEST_SECONDS, environment=environment, largest=1 << 32
-        )
-        return max(map(float, re.findall(r"read_seconds ([\d.]+)", ended.errors)), default=0.0)
+    def timed(self, path: Path, passes: int) -> tuple[float, float]:
+        """Run the program. Return the seconds of a pass between barriers, and those of the start and end of its processes."""
+        times = Path(self.words[-2]).with_suffix(".seconds")
+        wall = execute([*self.launch, str(path), *self.words[:-1], str(passes)], output=times)
+        begin, end, written = map(float, times.read_text().split())
+        return (end - begin) / passes, wall - (written - begin)
 
 
 def tool(name: str, folder: Path, size: int | None, ranks: int | None, expression: str, seed: int = 0) -> Tool:
     """Generate the input data of a measuring program in `folder`, and return the program with its data and arguments."""
-    size = _SIZES[name] if size is None else size
     has_mpi = shutil.which("mpicxx") is not None
     if ranks is not None and ranks > 1 and not has_mpi:
         raise BadConfiguration(
@@ -154,7 +153,8 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
             "apt-get install libopenmpi-dev)"
         )
     chosen = ranks if ranks is not None else own_cores() if has_mpi else 1
-    needed = size * _BYTES_PER_RECORD if name == "sort" else size
+    size = SIZES[name] * chosen if size is None else size
+    needed = 2 * size * _RECORD_BYTES if name == "sort" else size
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise BadConfiguration(
@@ -166,31 +166,35 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
             f"Sort keeps its records in memory, but found {memory:,} bytes free for {size * _SORT_BYTES:,}: lower --size, "
             "or use more machines"
         )
-    path = folder / f"{name}.txt"
+    path = folder / f"{name}.input"
     generator = program(NATIVE / "generate.c", compiler="cc", flags=("-O2", "-lm"))
     execute([str(generator), "records" if name == "sort" else "text", str(size), str(seed)], output=path)
-    return Tool(name, (expression, str(path)) if name == "grep" else (str(path),), chosen)
+    words = (str(path), str(folder / "output"), "1")
+    return Tool(name, (expression, *words) if name == "grep" else words, chosen)
 
 
 def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, peak: MachinePeak) -> ProgramResult:
     path = chosen.built(*shlex.split(flags))
-    command = [str(path), *chosen.words]
+    other = None if against is None else chosen.built(*shlex.split(against))
+    passes = math.ceil(LEAST_SECONDS / chosen.timed(path, 1)[0])
     pairs: list[float] = []
-    other = None if against is None else [*chosen.launch, str(chosen.built(*shlex.split(against))), *chosen.words]
+    starts: list[float] = []
 
     def measure() -> float:
-        seconds = execute([*chosen.launch, *command])
+        seconds, start = chosen.timed(path, passes)
+        starts.append(start)
         if other is not None:
-            pairs.append(execute(other))
+            pairs.append(chosen.timed(other, passes)[0])
         return seconds
 
     timed = times(measure, repeats)
+    command = [str(path), *chosen.words]
     counted, reason = instruction_count(command, chosen.launch, simulate=True)
     found = result(chosen.name, command, timed, counted, reason, chosen.source_count(*shlex.split(flags)), peak)
-    compared = None
-    if against is not None:
-        compared = Against(against, tuple(pairs), *ratio(pairs, timed[0].runs))
-    return msgspec.structs.replace(found, ranks=chosen.ranks, read_seconds=chosen.read_seconds(path), against=compared)
+    compared = None if against is None else Against(against, tuple(pairs), *ratio(pairs, timed[0].runs))
+    return msgspec.structs.replace(
+        found, ranks=chosen.ranks, passes=passes, start_seconds=statistics.median(starts), against=compared
+    )
 
 
 def _mpi_flags() -> list[str]:

@@ -70,6 +70,5 @@ using Integer = Number<long>;
 using Unsigned = Number<unsigned long>;
 using Byte = Number<unsigned char>;
 using Flag = Number<bool>;
-using Real = Number<double>;
 template <class T> T plain(Number<T> number) { return number.value; }
 template <class T> T *raw(Pointer<T> pointer) { return pointer.at; }

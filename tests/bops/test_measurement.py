@@ -8,6 +8,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aiperf.bops.execute import execute
@@ -41,10 +42,10 @@ def needs(*programs: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 
 
-def output(chosen: Tool, *flags: str, folder: Path) -> str:
-    path = folder / "output"
-    execute([*chosen.launch, str(chosen.built("-O2", *flags)), *chosen.words], output=path)
-    return path.read_text()
+def output(chosen: Tool, passes: int = 1) -> bytes:
+    seconds, start = chosen.timed(chosen.built("-O2"), passes)
+    assert seconds > 0 and start > 0
+    return Path(chosen.words[-2]).read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -66,36 +67,48 @@ def test_measured_adds_do_not_exceed_the_nominal_peak() -> None:
 
 @needs("g++", "cc")
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_sort_equals_sort_n(ranks: int, tmp_path: Path) -> None:
+def test_sort_writes_the_sorted_records(ranks: int, tmp_path: Path) -> None:
     if ranks > 1 and shutil.which("mpicxx") is None:
         pytest.skip("not installed: mpicxx")
     chosen = tool("sort", tmp_path, 3000, ranks, "")
 
-    expected = subprocess.run(["sort", "-n", chosen.words[0]], capture_output=True, text=True, check=True).stdout
+    records = np.fromfile(chosen.words[0], dtype=np.int64)
 
-    assert output(chosen, folder=tmp_path) == expected
-    assert expected.count("\n") == 3000
+    assert output(chosen, passes=2) == np.sort(records).tobytes()
+    assert records.size == 3000
 
 
 @needs("g++", "cc")
-def test_wordcount_equals_a_count_of_the_same_words(text: Tool, tmp_path: Path) -> None:
-    counted = (line.split() for line in output(text, folder=tmp_path).splitlines())
+def test_start_of_the_ranks_is_not_in_the_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = tool("sort", tmp_path, 3000, 1, "")
+    launcher = tmp_path / "mpirun"
+    launcher.write_text('#!/bin/sh\nsleep 0.5\nshift 3\nexec "$@"\n')
+    launcher.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
-    assert {word: int(number) for number, word in counted} == Counter(Path(text.words[0]).read_text().split())
+    _, start = Tool("sort", chosen.words, 2).timed(chosen.built("-O2"), 1)
+
+    assert start >= 0.5
+
+
+@needs("g++", "cc")
+def test_wordcount_equals_a_count_of_the_same_words(text: Tool) -> None:
+    counted = (line.split() for line in output(text, passes=2).splitlines())
+
+    assert {word: int(number) for number, word in counted} == Counter(Path(text.words[0]).read_bytes().split())
 
 
 @needs("g++", "cc", "grep")
-def test_grep_equals_grep(text: Tool, tmp_path: Path) -> None:
-    file = text.words[-1]
+def test_grep_equals_grep(text: Tool) -> None:
+    file, *others = text.words
     for expression in EXPRESSIONS:
-        chosen = Tool("grep", (expression, file), 1)
+        chosen = Tool("grep", (expression, file, *others), 1)
         expected = subprocess.run(
             ["grep", "-E", "-c", "--", expression, file],
             capture_output=True,
-            text=True,
             env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
         )
-        assert output(chosen, folder=tmp_path) == expected.stdout, expression
+        assert output(chosen) == expected.stdout, expression
 
 
 @needs("g++")
@@ -111,7 +124,7 @@ def test_grep_equals_grep(text: Tool, tmp_path: Path) -> None:
 )
 def test_faulty_expression_is_refused(expression: str, rule: str) -> None:
     with pytest.raises(BadConfiguration) as caught:
-        execute([str(Tool("grep", (), 1).built("-O2")), expression, "/dev/null"])
+        execute([str(Tool("grep", (), 1).built("-O2")), expression, "/dev/null", "/dev/null", "1"])
 
     assert rule in str(caught.value)
     assert repr(expression) in str(caught.value)

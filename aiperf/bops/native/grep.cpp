@@ -1,5 +1,5 @@
 // Grep: lines of a text that match an expression of . * + ? [] ^ $ |, by a set of states in one word, without backtracking.
-// Arguments: the expression and the file. Prints the number of matching lines.
+// Arguments: expression, input, output (the number of matching lines) and passes.
 #include "tool.h"
 
 static const int most_items = 62;
@@ -137,13 +137,18 @@ int main(int words, char **word) {
     start_ranks(words, word);
     Pointer<char *> argument = word;
     compile(argument[1]);
-    Lines lines(argument[2]);
-    Integer found = count_lines(lines);
+    Integer found = 0;
+    for (Integer pass = std::atol(argument[4]); pass > 0; pass--) {
+        Lines lines(argument[2]);
+        found = count_lines(lines);
 #ifdef WITH_MPI
-    long own = found, all = 0;
-    MPI_Reduce(&own, &all, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
-    found = all;
+        long own = found, all = 0;
+        MPI_Reduce(&own, &all, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+        found = all;
 #endif
-    if (rank == 0) std::printf("%ld\n", plain(found));
-    return end_ranks(lines.seconds);
+        meet();
+    }
+    std::FILE *output = open_output(argument[3]);
+    std::fprintf(output, "%ld\n", plain(found));
+    return end_ranks(output, argument[3]);
 }

@@ -1,4 +1,4 @@
-// Sort: whole numbers, one per line, by quicksort in each rank and a merge of the ranks. Argument: the file.
+// Sort: binary whole numbers of 8 bytes, by quicksort in each rank and a merge of the ranks. Arguments: input, output and passes.
 #include "tool.h"
 
 static void quicksort(Pointer<Integer> a, Integer low, Integer high) {
@@ -37,37 +37,21 @@ static Pointer<Integer> merge(Pointer<Integer> a, Integer n, Pointer<Integer> b,
     return c;
 }
 
-static Pointer<Integer> read(Lines &lines, Integer &count) {
-    Integer room = 1024, value = 0, sign = 1;
-    Pointer<Integer> a = allocate<Integer>(room);
-    Flag in_number = false;
-    count = 0;
-    while (true) {
-        Integer byte = lines.next();
-        Flag ends = byte < 0;
-        if (byte == '\n') ends = true;
-        if (ends) {
-            if (in_number) {
-                a = with_room(a, count, room);
-                a[count++] = sign * value;
-            }
-            value = 0; sign = 1; in_number = false;
-            if (byte < 0) return a;
-        } else if (byte == '-') {
-            sign = -1;
-        } else {
-            value = value * 10 + (byte - '0');
-            in_number = true;
-        }
-    }
+// Return the numbers of this rank.
+static Pointer<Integer> read(const char *name, Integer &count) {
+    Mapped file = mapped(name);
+    Pointer<const Integer> numbers = reinterpret_cast<const Integer *>(raw(file.bytes));
+    Integer all = file.size / Integer(sizeof(Integer)), begin = all / ranks * rank;
+    count = all / ranks;
+    if (rank == ranks - 1) count = all - begin;
+    Pointer<Integer> a = allocate<Integer>(count + 1);
+    for (Integer i = 0; i < count; i++) a[i] = numbers[begin + i];
+    unmap(file);
+    return a;
 }
 
-int main(int words, char **word) {
-    start_ranks(words, word);
-    Pointer<char *> argument = word;
-    Lines lines(argument[1]);
-    Integer count = 0;
-    Pointer<Integer> a = read(lines, count);
+static Pointer<Integer> sorted(const char *name, Integer &count) {
+    Pointer<Integer> a = read(name, count);
     quicksort(a, 0, count - 1);
     for (Integer step = 1; step < ranks; step *= 2) {
         if (rank % (step * 2) == step) {
@@ -81,10 +65,30 @@ int main(int words, char **word) {
             transfer<Integer>(&size[0], 1, rank + step, rank);
             Pointer<Integer> other = allocate<Integer>(size[0] + 1);
             transfer<Integer>(other, size[0], rank + step, rank);
-            a = merge(a, count, other, size[0]);
+            Pointer<Integer> both = merge(a, count, other, size[0]);
+            std::free(raw(a));
+            std::free(raw(other));
+            a = both;
             count += size[0];
         }
     }
-    if (rank == 0) for (Integer i = 0; i < count; i++) std::printf("%ld\n", plain(a[i]));
-    return end_ranks(lines.seconds);
+    return a;
+}
+
+int main(int words, char **word) {
+    start_ranks(words, word);
+    Pointer<char *> argument = word;
+    Integer count = 0;
+    Pointer<Integer> a = nullptr;
+    for (Integer pass = std::atol(argument[3]); pass > 0; pass--) {
+        std::free(raw(a));
+        a = sorted(argument[1], count);
+        meet();
+    }
+    std::FILE *output = open_output(argument[2]);
+    if (rank == 0) {
+        Integer written = std::fwrite(raw(a), sizeof(Integer), plain(count), output);
+        if (written != count) fail("cannot write", argument[2]);
+    }
+    return end_ranks(output, argument[2]);
 }

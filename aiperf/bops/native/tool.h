@@ -1,4 +1,4 @@
-// Parts of the three measuring tools: number types, the part of a file that a rank reads, and messages between ranks.
+// Parts of the three measuring tools: number types, the part of a file that a rank reads, messages between ranks, and times.
 // The tests replace the number types by types that count their operators (-DNUMBERS=FILE). Hence no plain && and ||.
 #ifndef AIPERF_BOPS_TOOL_H
 #define AIPERF_BOPS_TOOL_H
@@ -7,6 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #ifdef WITH_MPI
 #include <mpi.h>
 #endif
@@ -17,7 +21,6 @@ using Integer = long;
 using Unsigned = unsigned long;
 using Byte = unsigned char;
 using Flag = bool;
-using Real = double;
 template <class T> using Pointer = T *;
 template <class T, int N> using Array = T[N];
 template <class T> T plain(T number) { return number; }
@@ -50,24 +53,46 @@ template <class T> Pointer<T> with_room(Pointer<T> array, Integer count, Integer
     return larger;
 }
 
+// A file in memory, so that its bytes are accesses of this program and no copy of the kernel's.
+struct Mapped {
+    Pointer<const Byte> bytes;
+    Integer size;
+};
+static Mapped mapped(const char *name) {
+    Integer file = open(name, O_RDONLY);
+    if (file < 0) fail("cannot read", name);
+    struct stat found;
+    if (fstat(plain(file), &found)) fail("cannot read", name);
+    Integer size = found.st_size;
+    if (size == 0) return {nullptr, 0};
+    Pointer<Byte> bytes = static_cast<Byte *>(mmap(nullptr, plain(size), PROT_READ, MAP_PRIVATE, plain(file), 0));
+    if (bytes == Pointer<Byte>(static_cast<Byte *>(MAP_FAILED))) fail("cannot read", name);
+    close(plain(file));
+    return {raw(bytes), size};
+}
+
+static void unmap(Mapped file) {
+    if (file.size > 0) munmap(const_cast<Byte *>(raw(file.bytes)), plain(file.size));
+}
+
 // Bytes of whole lines of one file: those that begin in the part of this rank.
 class Lines {
   public:
-    explicit Lines(const char *name) : file(opened(name)), buffer(allocate<Byte>(capacity))
+    explicit Lines(const char *name) : file(mapped(name))
     {
-        std::fseek(file, 0, SEEK_END);
-        Integer size = std::ftell(file), begin = size / ranks * rank;
-        end = size / ranks * (rank + 1);
-        if (rank == ranks - 1) end = size;
+        Integer begin = file.size / ranks * rank;
+        end = file.size / ranks * (rank + 1);
+        if (rank == ranks - 1) end = file.size;
         if (begin > 0) {
             position = begin - 1;
             last = 0;
         }
-        std::fseek(file, plain(position), SEEK_SET);
         while (last != '\n') {
             if (next() < 0) break;
         }
     }
+
+    ~Lines() { unmap(file); }
 
     // Return the next byte, -1 at the end of the part.
     Integer next()
@@ -75,30 +100,14 @@ class Lines {
         if (position >= end) {
             if (last == '\n') return -1;
         }
-        if (at == filled) {
-            auto start = std::chrono::steady_clock::now();
-            filled = std::fread(raw(buffer), 1, capacity, file);
-            seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-            at = 0;
-            if (filled == 0) return -1;
-        }
-        ++position;
-        last = buffer[at++];
+        if (position >= file.size) return -1;
+        last = file.bytes[position++];
         return last;
     }
 
-    Real seconds = 0; // spent in reading
-
   private:
-    static std::FILE *opened(const char *name)
-    {
-        if (std::FILE *file = std::fopen(name, "rb")) return file;
-        fail("cannot read", name);
-    }
-    static constexpr int capacity = 1 << 20;
-    std::FILE *file;
-    Pointer<Byte> buffer;
-    Integer at = 0, filled = 0, position = 0, end = 0, last = '\n';
+    Mapped file;
+    Integer position = 0, end = 0, last = '\n';
 };
 
 // Send or receive an array of any length in messages that MPI's int can count.
@@ -116,6 +125,19 @@ template <class T> void transfer([[maybe_unused]] Pointer<T> array, [[maybe_unus
 #endif
 }
 
+static double begun, calculated;
+
+static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Wait for all ranks.
+static void meet() {
+#ifdef WITH_MPI
+    MPI_Barrier(MPI_COMM_WORLD);
+#endif
+}
+
 static void start_ranks([[maybe_unused]] int &count, [[maybe_unused]] char **&words) {
 #ifdef WITH_MPI
     int own, all;
@@ -125,12 +147,22 @@ static void start_ranks([[maybe_unused]] int &count, [[maybe_unused]] char **&wo
     rank = own;
     ranks = all;
 #endif
+    meet();
+    begun = now();
 }
 
-// Report the seconds of reading of this rank, end the ranks, and check that all output was written.
-static int end_ranks(Real read_seconds) {
-    if (std::fflush(stdout)) fail("cannot write", "the output");
-    std::fprintf(stderr, "read_seconds %.6f\n", plain(read_seconds));
+// End the measured part, which the output does not belong to, and open the output of rank 0.
+static std::FILE *open_output(const char *name) {
+    calculated = now();
+    if (std::FILE *file = std::fopen(rank == 0 ? name : "/dev/null", "wb")) return file;
+    fail("cannot write", name);
+}
+
+// Check that all output was written, print when the measured part began and ended and when the output ended, and end the ranks.
+static int end_ranks(std::FILE *output, const char *name) {
+    if (std::fclose(output)) fail("cannot write", name);
+    if (rank == 0) std::printf("%.9f %.9f %.9f\n", begun, calculated, now());
+    if (std::fflush(stdout)) fail("cannot write", "the times");
 #ifdef NUMBERS
     std::fprintf(stderr, "operations %llu\n", counted_in_all());
 #endif

@@ -1,4 +1,4 @@
-// WordCount: frequency of each word between blanks, in a hash table with open addresses. Argument: the file.
+// WordCount: frequency of each word between blanks, in a hash table with open addresses. Arguments: input, output and passes.
 #include "tool.h"
 
 struct Entry {
@@ -105,13 +105,20 @@ static void collect() {
 int main(int words, char **word) {
     start_ranks(words, word);
     Pointer<char *> argument = word;
-    entries = allocate<Entry>(room);
-    Lines lines(argument[1]);
-    count_words(lines);
-    collect();
+    for (Integer pass = std::atol(argument[3]); pass > 0; pass--) {
+        std::free(raw(entries));
+        room = 1 << 16;
+        used = 0;
+        entries = allocate<Entry>(room);
+        Lines lines(argument[1]);
+        count_words(lines);
+        collect();
+        meet();
+    }
+    std::FILE *output = open_output(argument[2]);
     if (rank == 0)
         for (Integer i = 0; i < room; i++)
             if (entries[i].count != 0)
-                std::printf("%ld %.*s\n", plain(entries[i].count), int(plain(entries[i].length)), (const char *)raw(entries[i].word));
-    return end_ranks(lines.seconds);
+                std::fprintf(output, "%ld %.*s\n", plain(entries[i].count), int(plain(entries[i].length)), (const char *)raw(entries[i].word));
+    return end_ranks(output, argument[2]);
 }

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, meaning in TOOLS.items():
         tool = kinds.add_parser(name, help=f"{meaning}. Measure it and draw the roofline", allow_abbrev=False)
         unit = "records" if name == "sort" else "bytes of text"
-        default = "1 million" if name == "sort" else "16 million"
+        default = "4 million per rank" if name == "sort" else "64 million per rank"
         add_number(tool, "--size", unit, least=1, most=10**13, default_in_words=default)
         add_number(tool, "--ranks", "processes", least=1, most=4096, default_in_words="the cores, 1 without MPI")
         add_number(tool, "--seed", "seed of the data", default=0, least=0)

@@ -20,7 +20,7 @@ import msgspec
 from aiperf.bops.coverage import BranchesInMacro, Coverage, records_of
 from aiperf.bops.execute import execute
 from aiperf.bops.result import LineCount, SourceCount
-from aiperf.bops.rules import COMPARE, INCREMENT
+from aiperf.bops.rules import ARITHMETIC, COMPARE, INCREMENT
 from aiperf.bops.tree import LARGEST, CannotCount, Operator, SourceText, Spot, Tree, read_tree
 from aiperf.given_file import read_json
 from aiperf.nearest import nearest
@@ -208,11 +208,16 @@ def combine(
         )
     by_path = {text.path: text for text in texts}
     counted = _Sums(by_path, coverage)
+    flops, has_open_types = 0, False
     _refuse_classes(tools, tree.operators, coverage, by_path)
     for operator in tree.operators:
         if function is None or _is_named(operator.spot.function, function):
             assert operator.rule.operation is not None
-            counted.add(operator.spot, operator.rule.operation, operator.count, counted.executions(operator.spot))
+            executions = counted.executions(operator.spot)
+            counted.add(operator.spot, operator.rule.operation, operator.count, executions)
+            if operator.rule.operation in ARITHMETIC:
+                flops += operator.count * executions * operator.is_floating
+                has_open_types |= operator.is_dependent and executions > 0
     last = 0
     for loop in tree.loops:
         if function is not None and not _is_named(loop.body.function, function):
@@ -245,6 +250,7 @@ def combine(
         by_line=tuple(sorted(lines, key=lambda each: (-each.bops, each.file, each.line))),
         library_calls=library,
         compiler=tools.version,
+        flops=None if has_open_types else flops,
     )
 
 

@@ -29,7 +29,7 @@ TRUSTED_TRAFFIC = 0.1
 """Largest relative error of the memory controllers on a copy of known size."""
 COPIES, COPY_BYTES = 10, 2 * (64 << 20)
 """Passes of copy.c, and the bytes that a pass reads and writes."""
-_COUNTED = ("instructions", "branches", "loads", "stores")
+_COUNTED = ("instructions", "branches", "loads", "stores", "cycles")
 _SIGILL = (-4, 132)
 _ALWAYS = 99.5
 """Percent of the time. Above it a counter was not multiplexed."""
@@ -52,8 +52,10 @@ class InstructionCount(msgspec.Struct, frozen=True, kw_only=True):
     """measured, or simulated by callgrind."""
     traffic_bytes: int | None
     """Bytes between the last cache and the memory. None if not counted."""
-    traffic_origin: str
+    traffic_origin: str | None
     """Counters that the traffic was read from."""
+    cycles: int | None
+    """None if simulated."""
     by_object: dict[str, int]
     """Instructions by program and library. Empty for hardware counters."""
     own_difference: int | None
@@ -81,7 +83,7 @@ def events() -> dict[str, Any]:
 def counted_by_perf(command: Sequence[str], source: Path | None = None) -> InstructionCount:
     """Run a command with hardware counters (perf) and return its numbers of instructions and its memory traffic."""
     row = events()
-    names = {kind: row[kind] for kind in (*_COUNTED, "misses")}
+    names = {kind: row[kind] for kind in _COUNTED}
     _perf(["true"], {"instructions": names["instructions"]}, None)
     loop = program(NATIVE / "loop.c", compiler="cc", flags=("-O1",))
     empty = _perf([str(loop), "0"], names, None)[0]
@@ -94,11 +96,19 @@ def counted_by_perf(command: Sequence[str], source: Path | None = None) -> Instr
                 f"the counter of {name} is wrong by {change(error)} on a loop of known length, so that none is trusted"
             )
     counts, notes = _perf(command, names, source)
-    traffic, origin = counts["misses"] * LINE_BYTES, "misses of the last cache"
+    traffic, origin = None, None
     try:
         traffic, origin = controller_bytes(command, row["controllers"], source), "memory controllers, all programs"
     except NotMeasured as error:
         notes = (*notes, f"no counters of memory controllers: {error}")
+        if row["misses"]:
+            misses, _ = _perf(command, {event: event for event in row["misses"]}, source)
+            traffic, origin = (
+                sum(misses.values()) * LINE_BYTES,
+                f"misses of the last cache, without {row['misses_lack']}",
+            )
+        else:
+            notes = (*notes, f"no counters of the program's misses: {row['misses_lack']}")
     return InstructionCount(
         **{name: counts[name] for name in _COUNTED},
         origin="measured",
@@ -258,6 +268,7 @@ def counted_by_callgrind(
         loads=totals["Dr"],
         stores=totals["Dw"],
         origin="simulated by callgrind",
+        cycles=None,
         traffic_bytes=(totals["ILmr"] + totals["DLmr"] + totals["DLmw"]) * LINE_BYTES,
         traffic_origin="simulated misses of the last cache",
         by_object=dict(Counter({name: costs["Ir"] for name, costs in objects.items()}).most_common()),

@@ -16,7 +16,7 @@ from aiperf import units
 from aiperf.bops import roofline
 from aiperf.bops.networks import NetworkRoofline
 from aiperf.bops.peak import MachinePeak
-from aiperf.bops.result import ProgramResult
+from aiperf.bops.result import ProgramResult, SourceCount
 from aiperf.bops.roofline import Label, Roof, RooflinePoint, labels
 from aiperf.errors import BadConfiguration
 from aiperf.page import html, palette
@@ -271,24 +271,25 @@ def added_roof(text: str) -> Roof:
     return Roof(name, value, "given", figure.endswith("B/s"))
 
 
-def added_ceiling(text: str, peak: MachinePeak) -> Roof:
+def added_ceiling(text: str, peak: MachinePeak, measured_ipc: float | None) -> Roof:
     """Return the upper limit that the text NAME=PORTS,IPC,SIMD of --ceiling describes, in operations per second.
 
-    It is peak × PORTS × IPC ÷ peak IPC × SIMD, equation (8). PORTS is the share of the execution ports, 0..1.
-    `peak`: JSON object of the measured peak.
-
-    Raises:
-        BadConfiguration: the text has another form, or the processor's largest IPC is not known.
+    It is peak × PORTS × IPC ÷ peak IPC × SIMD, equation (8). PORTS is the share of the execution ports, 0..1. The IPC is a
+    number or the word `measured`.
     """
     name, _, figures = text.partition("=")
+    if ",measured," in figures and measured_ipc is None:
+        raise BadConfiguration(
+            f"--ceiling {text!r} needs the measured IPC, but no counters did count the program. Give a number"
+        )
     try:
-        ports, ipc, simd = map(float, figures.split(","))
+        ports, ipc, simd = map(float, figures.replace(",measured,", f",{measured_ipc},").split(","))
     except ValueError:
         ports = ipc = simd = 0.0
     if not name or not all(0 < each < math.inf for each in (ports, ipc, simd)):
         raise BadConfiguration(
             f"--ceiling is NAME=PORT EFFICIENCY,IPC,SIMD SCALE, numbers above 0, but found {text!r}: write for example "
-            "ILP=0.5,2,1"
+            "ILP=0.5,2,1 or ILP=0.5,measured,1"
         )
     if peak.peak_ipc is None:
         raise BadConfiguration(
@@ -312,13 +313,20 @@ def published(names: Sequence[str]) -> list[RooflinePoint]:
     ]
 
 
+def flops_text(source: SourceCount) -> str:
+    if source.flops is None:
+        return ""
+    part = share(source.flops / source.bops) if source.bops else "none"
+    return f", of them {source.flops:,} floating-point operations ({part})"
+
+
 def program_lines(result: ProgramResult) -> list[str]:
     """Return what no table shows of a measured program as lines of text: counts, times and the origin of the traffic."""
     source, deviation = result.source, result.deviation
     lines = [f"{result.name}: {' '.join(result.command)}"]
     if source is not None:
         least = "at least " if source.at_least else ""
-        lines.append(f"source count: {least}{source.bops:,} BOPs")
+        lines.append(f"source count: {least}{source.bops:,} BOPs{flops_text(source)}")
     if result.not_measured:
         lines.append(f"hardware counters: {result.not_measured}")
     if result.instructions is not None:
@@ -329,6 +337,8 @@ def program_lines(result: ProgramResult) -> list[str]:
             + ("" if result.own_difference is None else f", {result.own_difference:,} of them in the program itself")
             + ("" if deviation is None else f", {units.change(deviation)} against the source")
         )
+        if result.instructions_per_cycle is not None:
+            lines.append(f"instructions per cycle: {result.instructions_per_cycle:.2f}")
         lines.append(
             "  instructions by object: "
             + ", ".join(f"{name} {number:,}" for name, number in list(result.by_object.items())[:6])
@@ -341,10 +351,12 @@ def program_lines(result: ProgramResult) -> list[str]:
             f"{si(result.bops_per_second, 'BOPS')} (95 % {si(low, 'BOPS')} to {si(high, 'BOPS')}; "
             f"{len(result.seconds.runs)} runs, load {result.load:.1f}){efficiency}"
         )
+        if source is not None and source.flops:
+            lines.append(f"{si(source.flops / result.seconds.median, 'FLOPS')} of floating-point operations")
     if result.start_seconds is not None:
         lines.append(
-            f"{result.ranks} ranks, {result.passes} passes a run, {duration(result.seconds.median)} each. Start and end of the "
-            f"processes, not in the rate: {duration(result.start_seconds)}"
+            f"ranks: {result.ranks}, passes of a run: {result.passes}, each {duration(result.seconds.median)}. "
+            f"Start and end of the processes, not in the rate: {duration(result.start_seconds)}"
         )
     if (against := result.against) is not None:
         interval = change_interval(against.interval[0] - 1, against.interval[1] - 1)
@@ -402,7 +414,11 @@ def judged(results: Sequence[ProgramResult], roofs: Sequence[Roof], ceilings: Se
                 f"--ceiling needs a peak, but the result of {each.name!r} has none. Measure it with `bops sort` or `bops run`"
             )
         ends = f", {on.model}" if on is not None and len(models) > 1 else ""
-        own = () if on is None else (*on.roofs, *(added_ceiling(text, on) for text in ceilings))
+        own = (
+            ()
+            if on is None
+            else (*on.roofs, *(added_ceiling(text, on, each.instructions_per_cycle) for text in ceilings))
+        )
         own = (*(replace(roof, name=roof.name + ends) for roof in own), *roofs)
         machines.setdefault(None if on is None else (on.model, on.cores), own)
         if each.point is not None:

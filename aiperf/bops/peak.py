@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import json
 import os
+import platform
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +24,7 @@ from aiperf.units import share
 NATIVE = Path(__file__).parent / "native"
 DOUBTFUL = 0.95
 """Smallest share of the nominal peak that a measured one reaches. Below it the table is in doubt."""
+ARCHITECTURES = ("x86_64", "aarch64")
 CACHES_PER_ARRAY = 4
 _LONGEST_SECONDS = 3600.0
 """Time limit of a measuring program. STREAM on a node with 10 TB takes minutes."""
@@ -160,6 +162,14 @@ def kernel_figure(path: Path) -> int | None:
     return None if found is None else (int(found[1]) << 10 * "KMG".find(found[2]) + 10 * bool(found[2])) or None
 
 
+def own_peak() -> MachinePeak | str:
+    """Measure the peak of this machine. Return the reason if our programs do not have its instructions."""
+    machine = platform.machine()
+    if machine in ARCHITECTURES:
+        return measure_peak()
+    return f"no peak: it is measured on {' and '.join(ARCHITECTURES)} only, and this machine is {machine}"
+
+
 def measure_peak(*, with_memory: bool = True) -> MachinePeak:
     """Measure the peaks of this machine by running C programs."""
     load = os.getloadavg()[0]
@@ -178,7 +188,7 @@ def measure_peak(*, with_memory: bool = True) -> MachinePeak:
     bandwidth, array = _bandwidth() if with_memory else (None, None)
     model = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.M)
     return MachinePeak(
-        model=model[1] if model else "unknown model",
+        model=model[1] if model else "unknown model" if row is None else row.processor,
         cores=cores,
         clock_hertz=clock,
         adds_per_cycle=best / clock,

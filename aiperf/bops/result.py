@@ -42,6 +42,9 @@ class SourceCount(msgspec.Struct, frozen=True, kw_only=True):
     library_calls: dict[str, _Count | None]
     """Calls by name. None if the address of the function was passed, since its calls are then unknown."""
     compiler: str
+    flops: _Count | None = None
+    """Additions, subtractions, multiplications, divisions and negations of floating-point operands among the BOPs.
+    None if a template leaves the type of executed operands open."""
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -98,6 +101,7 @@ class ProgramResult(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     intensity: PositiveRate | None
     peak: MachinePeak | None
     ranks: int = 1
+    cycles: _Count | None = None
     passes: int = 1
     """Repetitions of the work in a run. `seconds` are those of one."""
     start_seconds: float | None = None
@@ -110,6 +114,10 @@ class ProgramResult(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
             raise ValueError("instructions without branches, loads, stores and difference")
         if self.bops_per_second is not None and self.bops_per_second_interval is None:
             raise ValueError("bops_per_second without its interval")
+
+    @property
+    def instructions_per_cycle(self) -> float | None:
+        return self.instructions / self.cycles if self.instructions and self.cycles else None
 
     @property
     def point(self) -> RooflinePoint | None:

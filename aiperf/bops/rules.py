@@ -13,6 +13,10 @@ Operation = Literal[
 ]
 
 
+ARITHMETIC: frozenset[Operation] = frozenset(("add", "subtract", "multiply", "divide", "negate"))
+"""Operations that are FLOPs for floating-point operands."""
+
+
 @dataclass(frozen=True, slots=True)
 class CountingRule:
     """Counting rule of one construct of C or C++: its class and number of basic operations, and the reference for it."""

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -62,10 +63,15 @@ def instruction_count(
 ) -> tuple[InstructionCount | None, str]:
     """Run a command and return its numbers of instructions, and the reason as text if hardware counters did not count them."""
     try:
-        return counted_by_perf([*launch, *command], source), ""
+        counted = counted_by_perf([*launch, *command], source)
     except NotMeasured as error:
-        reason = f"not measured: {error}"
-    return (counted_by_callgrind(command, launch, source) if simulate else None), reason
+        return (counted_by_callgrind(command, launch, source) if simulate else None), f"not measured: {error}"
+    if counted.traffic_bytes is None and simulate:
+        simulated = counted_by_callgrind(command, launch, source)
+        counted = msgspec.structs.replace(
+            counted, traffic_bytes=simulated.traffic_bytes, traffic_origin=simulated.traffic_origin
+        )
+    return counted, ""
 
 
 def result(
@@ -75,9 +81,12 @@ def result(
     counted: InstructionCount | None,
     reason: str,
     source: SourceCount | None,
-    peak: MachinePeak | None,
+    peak: MachinePeak | str,
 ) -> ProgramResult:
-    """`timed`: times, and the load before them. `reason`: why hardware counters did not count, '' if they did."""
+    """`timed`: times, and the load before them. `reason`: why hardware counters did not count, '' if they did.
+
+    `peak`: of this machine, or the reason why it is not known.
+    """
     seconds, load = timed
     by_instructions = None if counted is None else counted.bops
     operations = source.bops if source is not None else by_instructions
@@ -89,8 +98,11 @@ def result(
         own = counted.difference if counted.own_difference is None else counted.own_difference
         deviation = own / source.bops - 1
     unknown = dict.fromkeys(InstructionCount.__struct_fields__) | {"origin": reason, "by_object": {}, "notes": ()}
+    counts: dict[str, Any] = unknown if counted is None else msgspec.structs.asdict(counted)
+    if isinstance(peak, str):
+        counts["notes"] = (*counts["notes"], peak)
     return ProgramResult(
-        **(unknown if counted is None else msgspec.structs.asdict(counted)),
+        **counts,
         difference=None if counted is None else counted.difference,
         bops=by_instructions,
         name=name,
@@ -103,9 +115,9 @@ def result(
         load=load,
         bops_per_second=per_second,
         bops_per_second_interval=(operations / slowest, operations / fastest) if operations else None,
-        efficiency=None if per_second is None or peak is None else per_second / peak.measured,
+        efficiency=None if per_second is None or isinstance(peak, str) else per_second / peak.measured,
         intensity=operations / traffic if operations and traffic else None,
-        peak=peak,
+        peak=None if isinstance(peak, str) else peak,
     )
 
 
@@ -173,7 +185,7 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
     return Tool(name, (expression, *words) if name == "grep" else words, chosen)
 
 
-def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, peak: MachinePeak) -> ProgramResult:
+def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, peak: MachinePeak | str) -> ProgramResult:
     path = chosen.built(*shlex.split(flags))
     other = None if against is None else chosen.built(*shlex.split(against))
     passes = math.ceil(LEAST_SECONDS / chosen.timed(path, 1)[0])

@@ -47,6 +47,8 @@ class Operator:
     count: int
     is_dependent: bool
     """True if its operands have the type of a template's parameter."""
+    is_floating: bool
+    """True if one of its operands is a floating-point number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,7 @@ _LITERALS = {
     CursorKind.TYPE_REF,
 }
 _WRAPPERS = {CursorKind.PAREN_EXPR, CursorKind.UNEXPOSED_EXPR, CursorKind.CSTYLE_CAST_EXPR}
+_FLOATING = {TypeKind.HALF, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.LONGDOUBLE, TypeKind.FLOAT128}
 _LEAVING = {"exit", "_exit", "quick_exit", "longjmp", "siglongjmp", "pthread_exit", "abort"}
 _FREE = re.compile(r"__builtin_(expect|unreachable|assume|va_\w+|offsetof|constant_p|object_size)")
 
@@ -326,18 +329,23 @@ class _Reader:
         if any(child.type.get_canonical().kind == TypeKind.COMPLEX for child in (cursor, *children)):
             raise self._refused(cursor, "an operator of complex numbers: write its real operations")
         lanes = 1
+        is_floating = False
         for each in (cursor, *children):
             canonical = each.type.get_canonical()
             if canonical.kind in (TypeKind.VECTOR, TypeKind.EXTVECTOR):
                 lanes = canonical.element_count
+                canonical = canonical.element_type.get_canonical()
+            is_floating |= canonical.kind in _FLOATING
         at = self._after(children[0]) if len(children) > 1 else cursor.extent.start.offset
-        self._add(cursor, at, rule, rule.count * lanes, _is_dependent(children))
+        self._add(cursor, at, rule, rule.count * lanes, _is_dependent(children), is_floating)
 
-    def _add(self, cursor: Cursor, offset: int, rule: CountingRule, count: int, is_dependent: bool) -> None:
+    def _add(
+        self, cursor: Cursor, offset: int, rule: CountingRule, count: int, is_dependent: bool, is_floating: bool = False
+    ) -> None:
         names = rb"[-+*/%<>=!&|^[~?:]|(and|or|not|xor|bitand|bitor|compl|not_eq)(_eq)?\b"
         if not re.match(names, self._text.text[offset : offset + 10]):  # in a macro, or after its operand
             offset = cursor.extent.start.offset
-        self._tree.operators.append(Operator(self._spot(offset), rule, count, is_dependent))
+        self._tree.operators.append(Operator(self._spot(offset), rule, count, is_dependent, is_floating))
 
     def _call(self, cursor: Cursor, children: list[Cursor]) -> None:
         target = cursor.referenced

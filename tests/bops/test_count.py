@@ -163,6 +163,34 @@ def test_program_built_elsewhere_has_the_same_count(tmp_path: Path) -> None:
     assert count_binary(program, commands).by_operation == count_sources([file]).by_operation
 
 
+FLOPS = {
+    "double a = x * 2 + n; return a > 1;": 2,
+    "float f = x; f += n; f++; return -f < 0;": 3,
+    "int a = n * 3 + x; return a - 1;": 1,  # an int and a double
+    "double a[2] = {x, x}; return a[n - 2] / a[0] == 1 && !a[1];": 1,
+    "typedef float four __attribute__((vector_size(16))); four v = {1, 2, 3, 4}; v = v * v; return v[0] - 1;": 5,
+    "long s = n % 2; for (int i = 0; i < 3; i++) x = x - 1; return s;": 3,
+}
+"""Statements with the double x and the int n, and their floating-point operations by hand."""
+
+
+def test_floating_point_operations_equal_counts_by_hand(tmp_path: Path) -> None:
+    functions = "\n".join(f"int f{number}(double x, int n) {{ {body} }}" for number, body in enumerate(FLOPS))
+    calls = "; ".join(f"f{number}(1.5, 3)" for number in range(len(FLOPS)))
+    file = written(tmp_path / "a.c", f"{functions}\nint main(void) {{ {calls}; return 0; }}\n")
+    compiled = counted(file, tmp_path)
+
+    assert {body: compiled.of(f"f{number}").flops for number, body in enumerate(FLOPS)} == FLOPS
+
+
+def test_open_types_of_a_template_leave_its_flops_unknown(tmp_path: Path) -> None:
+    text = "template <class T> T twice(T a) { return a * 2; } int main() { return twice(1.5) > 9; }\n"
+
+    found = count_sources([written(tmp_path / "a.cpp", text)])
+
+    assert (found.bops, found.flops) == (2, None)
+
+
 REFUSED = {
     "accepts the sources": "int main() { return 1 +; }",
     "inline assembly": 'int main() { asm("nop"); return 0; }',

@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aiperf.bops import instructions
 from aiperf.bops.execute import execute
 from aiperf.bops.instructions import NotMeasured, controller_bytes, counted_by_callgrind, counted_by_perf
-from aiperf.bops.peak import DOUBTFUL, NATIVE, measure_peak
-from aiperf.bops.run import LEAST_REPEATS, Tool, ratio, times, tool
+from aiperf.bops.peak import DOUBTFUL, NATIVE, measure_peak, own_peak
+from aiperf.bops.result import Times
+from aiperf.bops.run import LEAST_REPEATS, Tool, ratio, result, times, tool
 from aiperf.cli.arguments import execute as carry_out
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
@@ -212,6 +214,57 @@ def test_controllers_that_miss_a_known_copy_are_refused(tmp_path: Path, monkeypa
 
     with pytest.raises(NotMeasured, match=r"wrong by −53.* on a copy of known size"):
         controller_bytes(["true", "7"], ["r"])
+
+
+@needs("cc")
+@pytest.mark.parametrize(("vendor", "traffic"), [("GenuineIntel", 42 * 64), ("AuthenticAMD", None)])
+def test_traffic_names_the_misses_that_it_lacks(
+    vendor: str, traffic: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last word of a command is the number of passes. There are no memory controllers."""
+    counts = "$((4*last)) $last $last $last 14 >"
+    script = (
+        f"for last; do :; done; [ $last = true ] && last=0; case $5 in *instr*) printf '%s;;e;1;100\\n' {counts} $7;;"
+    )
+    fake_perf(tmp_path, f"{script} *) printf '%s;;e;1;100\\n' 30 12 > $7; esac", monkeypatch)
+    rows = json.loads((Path(instructions.__file__).parent / "events.json").read_text())
+    row = next(row for row in rows if row["vendor"] == vendor)
+    monkeypatch.setattr(instructions, "events", lambda: {**row, "controllers": []})
+
+    found = counted_by_perf(["true", "7"])
+
+    assert (found.instructions, found.cycles, found.traffic_bytes) == (28, 14, traffic)
+    assert row["misses_lack"] in f"{found.traffic_origin} {found.notes}"
+
+
+@needs("aarch64-linux-gnu-gcc", "qemu-aarch64")
+def test_peak_of_arm_runs_under_emulation(tmp_path: Path) -> None:
+    words = [
+        "aarch64-linux-gnu-gcc",
+        "-static",
+        "-O2",
+        "-DBURSTS=2",
+        str(NATIVE / "peak.c"),
+        "-o",
+        str(tmp_path / "peak"),
+    ]
+    subprocess.run(words, check=True)
+
+    lines = subprocess.run(["qemu-aarch64", str(tmp_path / "peak")], check=True, capture_output=True, text=True).stdout
+
+    rates = {name: float(done) / float(seconds) for name, done, seconds in map(str.split, lines.splitlines())}
+    assert rates.keys() == {"clock", "add_64", "add_128", "fma_fp32", "fma_fp64"}
+    assert all(rate > 0 for rate in rates.values())
+
+
+def test_machine_without_a_peak_has_a_result_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    timed = Times((1.0,), 1.0, (0.9, 1.1)), 0.0
+
+    found = result("a", ["a"], timed, None, "", None, own_peak())
+
+    assert found.peak is None
+    assert "riscv64" in found.notes[-1]
 
 
 @needs("perf", "valgrind", "cc")

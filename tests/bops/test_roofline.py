@@ -286,10 +286,16 @@ def test_roof_without_a_positive_figure_is_refused(text: str) -> None:
         added_roof(text)
 
 
+def test_ceiling_takes_the_measured_ipc() -> None:
+    assert added_ceiling("ILP=0.5,measured,2", peak(), 2.0).figure == added_ceiling("ILP=0.5,2,2", peak(), None).figure
+    with pytest.raises(BadConfiguration, match="no counters did count"):
+        added_ceiling("ILP=0.5,measured,2", peak(), None)
+
+
 @pytest.mark.parametrize("text", ["ILP", "=0.5,2,1", "ILP=0.5,2", "ILP=0,2,1", "ILP=nan,2,1"])
 def test_ceiling_without_three_positive_figures_is_refused(text: str) -> None:
     with pytest.raises(BadConfiguration, match="numbers above 0"):
-        added_ceiling(text, peak())
+        added_ceiling(text, peak(), None)
 
 
 @pytest.mark.parametrize("content", ["no JSON", "{}", '{"per_core": {"fma_fp32": 1e9}, "cores": 2, "model": "a"}'])

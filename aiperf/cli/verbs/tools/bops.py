@@ -137,10 +137,12 @@ def _count(arguments: argparse.Namespace) -> None:
 
 
 def _count_lines(counted: SourceCount) -> list[str]:
+    from aiperf.bops.page import flops_text
+
     least = "at least " if counted.at_least else ""
     lines = [
         f"{least}{counted.bops:,} BOPs, of them {counted.last_comparisons:,} last comparisons of loops "
-        f"(as the paper counts: {least}{counted.bops_paper:,})",
+        f"(as the paper counts: {least}{counted.bops_paper:,}){flops_text(counted)}",
         "by operation: " + ", ".join(f"{name} {number:,}" for name, number in counted.by_operation.items()),
         "by function: " + ", ".join(f"{name} {number:,}" for name, number in list(counted.by_function.items())[:12]),
     ]
@@ -178,7 +180,7 @@ def _peak_text(measured: MachinePeak) -> str:
 def _run(arguments: argparse.Namespace) -> None:
     from aiperf.bops.count import count_sources
     from aiperf.bops.execute import execute
-    from aiperf.bops.peak import measure_peak
+    from aiperf.bops.peak import own_peak
     from aiperf.bops.run import instruction_count, result, times
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
@@ -193,17 +195,17 @@ def _run(arguments: argparse.Namespace) -> None:
             arguments.source, flags=shlex.split(arguments.flags), arguments=command[1:], launch=launch, source=source
         )
     name = Path(command[0]).name
-    _show(arguments, name, result(name, command, timed, counted, reason, by_source, measure_peak()))
+    _show(arguments, name, result(name, command, timed, counted, reason, by_source, own_peak()))
 
 
 def _tool(arguments: argparse.Namespace) -> None:
-    from aiperf.bops.peak import measure_peak
+    from aiperf.bops.peak import own_peak
     from aiperf.bops.run import measure_tool, tool
 
     with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as folder:
         expression = getattr(arguments, "expression", "")
         chosen = tool(arguments.kind, Path(folder), arguments.size, arguments.ranks, expression, arguments.seed)
-        measured = measure_tool(chosen, arguments.repeat, arguments.flags, arguments.against, measure_peak())
+        measured = measure_tool(chosen, arguments.repeat, arguments.flags, arguments.against, own_peak())
     _show(arguments, arguments.kind, measured)
 
 

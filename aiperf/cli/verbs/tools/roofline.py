@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=PORTS,IPC,SIMD",
-        help="ceiling by equation (8) of the paper, of programs",
+        help="ceiling of programs by equation (8) of the paper. IPC: a number, or measured",
     )
     parser.add_argument("--published", action="store_true", help="draw the paper's programs pale")
     parser.add_argument("--out", type=Path, metavar="FILE", help="page (default: roofline.html)")

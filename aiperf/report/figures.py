@@ -46,6 +46,10 @@ class Figure(Generic[Of]):
         value = self.of(run)
         return self.missing if value is None else self.shown(value)
 
+    def row(self, run: Of, meaning: str = "", text: str = "") -> tuple[str, str, str]:
+        """Return title, value and meaning as texts. `meaning` and `text` replace those of the table."""
+        return self.title, text or self.text(run), meaning or self.meaning
+
     def between(self, low: float, high: float) -> str:
         """Return an interval as text. Both ends have the same unit."""
         if self.unit in ("", "s"):
@@ -60,6 +64,14 @@ class Figure(Generic[Of]):
 def _operations_per_trial(report: Report) -> float | None:
     trained = [trial.in_window for trial in report.trials if trial.in_window.operations > 0]
     return sum(each.operations for each in trained) / len(trained) if trained else None
+
+
+def _instantaneous(report: Report) -> float | None:
+    return None if report.instantaneous is None else report.instantaneous.median
+
+
+def _power(report: Report) -> float | None:
+    return None if report.energy is None else report.energy.best.watts
 
 
 def _flops_per_watt(report: Report) -> float | None:
@@ -93,19 +105,43 @@ OF_SCORE: tuple[Figure[Scored], ...] = (
 SCORE, REGULATED, ERROR, BEST_QUALITY, BUSY, TRIALS_FINISHED = OF_SCORE
 FIGURES: tuple[Figure[Report], ...] = (
     *OF_SCORE,
+    Figure("instantaneous", "instantaneous score", "FLOPS", "", _instantaneous, _RATE,
+           "median over equal parts of the valid window", NO_WINDOW),
+    Figure("average", "average with the warm-up", "FLOPS", "", lambda run: run.score.cumulative_flops_per_second, _RATE,
+           "from the start of the run"),
+    Figure("window", "valid window", "s", "", lambda run: run.score.window_seconds, units.duration,
+           "from the end of the warm-up to the end of the run"),
+    Figure("wasted", "wasted work", "FLOP", "", lambda run: run.score.wasted_flops, units.operations,
+           "repeated after a loss; not in the score"),
     Figure("mfu", "MFU", "", "more", lambda run: run.utilisation.mfu, units.share,
            "convolutions and matrix products ÷ accelerator time · peak; not ranked with a declared peak"),
+    Figure("mfu-busy", "MFU while busy", "", "more", lambda run: run.utilisation.mfu_busy, units.share,
+           "as MFU, but ÷ (peak per rank × busy time of all ranks)"),
+    Figure("communication", "communication", "", "less", lambda run: run.utilisation.communication_share, units.share,
+           "share of the busy time; not hidden by the backward pass"),
+    Figure("pause", "pause between trials", "s", "less", lambda run: run.utilisation.gap_median_seconds, units.duration,
+           "median over the workers’ pauses"),
+    Figure("tuned-at-random", "tuned at random", "", "", lambda run: run.proposals.startup_share, units.share,
+           "share of the busy time in trials with random batch and kernel size"),
+    Figure("power", "power", "W", "", _power, units.watts, "mean of the measured devices in the valid window"),
     Figure("flops-per-watt", "FLOPS/W", "FLOPS/W", "more", _flops_per_watt, units.flops_per_watt,
            "score ÷ mean power in the valid window; ranked from EEHPC Level 1 on"),
     Figure("operations-per-trial", "work per trial", "FLOP", "", _operations_per_trial, units.operations,
            "mean operations of a trial in the valid window, including repeated work"),
     Figure("availability", "availability", "", "more", lambda run: run.availability.share, units.share,
            "available share of the planned accelerators’ time in the valid window"),
-    Figure(
-        "quality", "quality", "", "more", _fixed(lambda of: of.quality), units.quality, "at the end of the last epoch",
-    ),
+    Figure("adjusted", "scaled to 100 %", "FLOPS", "", lambda run: run.availability.adjusted_flops_per_second, _RATE,
+           "score ÷ available share; not a score, never ranked", NO_WINDOW),
+    Figure("quality", "quality", "", "more", _fixed(lambda of: of.quality), units.quality,
+           "at the end of the last epoch"),
     Figure("valid-flops", "valid FLOPS", "FLOPS", "more", _fixed(lambda of: of.valid_flops_per_second), _RATE,
            "HPC AI500’s: FLOPS × (quality ÷ target)^n; for runs with a target quality", "does not apply"),
+    Figure("flops-to-end", "FLOPS", "FLOPS", "more", _fixed(lambda of: of.flops_per_second_to_last_epoch), _RATE,
+           "start of the run to the last epoch's end"),
+    Figure("training-flops", "training FLOPS", "FLOPS", "more", _fixed(lambda of: of.training_flops_per_second), _RATE,
+           "the paper's N·R·C: time in training steps alone"),
+    Figure("peak-share", "share of the FP32 peak", "", "more", _fixed(lambda of: of.peak_share_fp32), units.share,
+           "the paper's ratio, for every precision"),
     Figure("epochs-to-target", "epochs to target", "", "less", _fixed(lambda of: of.epochs_to_quality), _number,
            "epochs until the target quality", "not reached"),
     Figure("time-to-target", "time to target", "s", "less", _fixed(lambda of: of.seconds_to_quality), units.duration,

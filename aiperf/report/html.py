@@ -10,6 +10,8 @@ from aiperf.page.html import text
 from aiperf.page.section import Collapsed, Group, Items, Note, Paragraph, Section, warned
 from aiperf.report import phrases
 from aiperf.report.facts import Report
+from aiperf.report.figures import SCORE
+from aiperf.report.sections.score import key_figures
 
 RELEASE = "aiperf-cluster"
 """Name of this package among a run's versions."""
@@ -18,7 +20,7 @@ RELEASE = "aiperf-cluster"
 def page(report: Report, sections: Sequence[Section]) -> str:
     """Return the content of report.html: header with the main results, navigation, and `sections` in their order."""
     return html.page(
-        f"{report.run.name}: {phrases.score_title(report.run)} {phrases.score(report)}",
+        f"{report.run.name}: {phrases.score_title(report.run)} {SCORE.text(report)}",
         _header(report),
         sections,
         "Computed from the run’s journal alone. Every figure is in report.json. How to read it: docs/report.md.",
@@ -31,17 +33,6 @@ def _header(report: Report) -> str:
     facts = "".join(f"<div><dt>{name}</dt><dd>{text(value)}</dd></div>" for name, value in about(report))
     interval = phrases.score_interval(report)
     missing = ' class="none"' if score.flops_per_second is None or report.no_score is not None else ""
-    others = [
-        *_quality(report),
-        ("busy time", phrases.share(score.busy_share), "of accelerator time"),
-        ("MFU", phrases.mfu(report), _of_which_peak(report)),
-        ("trials finished", units.count(score.trials_finished), f"up to {score.rounds} on one worker"),
-        (
-            "valid window",
-            units.duration(score.window_seconds),
-            f"after {units.duration(run.warmup_seconds)} of warm-up",
-        ),
-    ]
     return "\n".join(
         [
             "<header>",
@@ -49,12 +40,12 @@ def _header(report: Report) -> str:
             f"<h1>{text(run.name)}</h1>",
             f'<dl class="about">{facts}</dl>',
             '<div class="figures">',
-            f'<dl class="headline"><div><dt>{text(phrases.score_title(run))}</dt><dd{missing}>{text(phrases.score(report))}'
+            f'<dl class="headline"><div><dt>{text(phrases.score_title(run))}</dt><dd{missing}>{text(SCORE.text(report))}'
             f"<small>{text(interval)}</small></dd></div></dl>",
             '<dl class="others">',
             *(
                 f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(meaning)}</small></dd></div>"
-                for name, value, meaning in others
+                for name, value, meaning in key_figures(report)
             ),
             "</dl>",
             "</div>",
@@ -62,18 +53,6 @@ def _header(report: Report) -> str:
             "</header>",
         ]
     )
-
-
-def _quality(report: Report) -> list[tuple[str, str, str]]:
-    """Return name, value and meaning of the figures of the quality."""
-    run, error = report.run, report.score.error
-    if run.metric != "top1":
-        return [(phrases.metric(run), phrases.quality(report), f"best {phrases.measured(run)}, validation")]
-    value, floor = ("no evaluation", "") if error is None else phrases.error_parts(error, run)
-    return [
-        ("regulated score", phrases.regulated(report), "−ln(error) × score"),
-        ("error", value, f"best {phrases.measured(run)} top-1, validation{f': {floor}' if floor else ''}"),
-    ]
 
 
 def _no_score(report: Report) -> Note | None:
@@ -102,21 +81,6 @@ def _warnings(report: Report) -> Note:
     if report.warnings:
         return warned("Warnings about these figures", report.warnings)
     return Note("clear", "No warnings", (Paragraph("Journal and telemetry give no reason for one."),))
-
-
-def _of_which_peak(report: Report) -> str:
-    peak = phrases.peak(report)
-    if peak is None:
-        return "peak not known"
-    used = report.utilisation
-    kind = (
-        "measured matrix product"
-        if used.is_peak_measured
-        else "declared peak"
-        if used.is_peak_declared
-        else "dense peak"
-    )
-    return f"of {peak}: {kind}"
 
 
 def about(report: Report) -> tuple[tuple[str, str], ...]:

@@ -12,6 +12,7 @@ from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.ranking.breaches import REAL_MACHINE, RuleViolation
 from aiperf.report.facts import Hardware, Report, RunFacts
+from aiperf.report.figures import BUSY, ERROR, by_name
 from aiperf.rules.limits import NOT_PUBLISHED
 from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
@@ -36,15 +37,6 @@ def followed(run: RunFacts) -> str | None:
         f"It did not search: it trained the {units.count(run.follows.trials)} trials of '{sanitize(run.follows.run)}' "
         f"in their order (hash {run.follows.last_hash[:12]}…)."
     )
-
-
-def score(report: Report) -> str:
-    """Return the score as text, such as `41.2 TFLOPS`, or `no valid window`."""
-    return _rate(report.score.flops_per_second)
-
-
-def _rate(value: float | None) -> str:
-    return "no valid window" if value is None else units.flops_per_second(value)
 
 
 def score_interval(report: Report) -> str:
@@ -107,40 +99,21 @@ def metric(run: RunFacts) -> str:
     return units.METRICS[run.metric]
 
 
-def quality(report: Report) -> str:
-    """Return the best quality of a run as text, or `no evaluation`."""
-    return "no evaluation" if report.score.quality is None else units.quality(report.score.quality)
-
-
-def regulated(report: Report) -> str:
-    """Return the regulated score (−ln(error) × FLOPS) as text. `no evaluation` without an error, else `no valid window`."""
-    value = report.score.regulated_flops_per_second
-    if value is not None:
-        return units.flops_per_second(value)
-    return "no evaluation" if report.score.error is None else "no valid window"
-
-
 def noun(report: Report) -> units.Noun:
     return units.noun(report.run.dataset)
 
 
 def error(report: Report) -> str:
-    """Return the error of a run (1 − best top-1 accuracy) as text in percent. `no evaluation` without one."""
-    return "no evaluation" if report.score.error is None else error_of(report.score.error, report.run)
+    """Return the error of a run (1 − best top-1 accuracy) as text in percent. The reason without one."""
+    return ERROR.missing if report.score.error is None else error_of(report.score.error, report.run)
 
 
 def error_of(value: float, run: RunFacts) -> str:
     """Return an error as text: `2.41 %`, or `≤ 0.14 % (no error in 360 images)` if every image was classified correctly."""
-    figure, floor = error_parts(value, run)
-    return f"{figure} ({floor})" if floor else figure
-
-
-def error_parts(value: float, run: RunFacts) -> tuple[str, str]:
-    """Return an error as two texts, (percent, remark): (`2.41 %`, '') or (`≤ 0.14 %`, `no error in 360 images`)."""
     images = run.dataset.get("validation_images")
     if isinstance(images, int) and images > 0 and value <= 1 / (2 * images):
-        return f"≤ {units.error(value)}", f"no error in {units.count(images)} {units.noun(run.dataset).many}"
-    return units.error(value), ""
+        return f"≤ {units.error(value)} (no error in {units.count(images)} {units.noun(run.dataset).many})"
+    return units.error(value)
 
 
 def measured(run: RunFacts) -> str:
@@ -157,22 +130,13 @@ def outcome(code: str) -> str:
     return OUTCOMES.get(code, code)
 
 
-def instantaneous(report: Report) -> str:
-    """Return the median of the FLOPS in equal parts of the valid window as text, or `no valid window`."""
-    return _rate(None if report.instantaneous is None else report.instantaneous.median)
-
-
-def trials_finished(number: int) -> str:
-    return f"{units.count(number)} trial{'' if number == 1 else 's'} finished"
-
-
 def peak(report: Report) -> str | None:
     """Return the peak that model FLOPS utilization (MFU) refers to as text, `144 GFLOPS per rank × 2`.
 
-    None if the utilization or the peak is unknown.
+    None if the peak is unknown.
     """
     used = report.utilisation
-    if used.mfu is None or used.peak_flops is None:
+    if used.peak_flops is None:
         return None
     return f"{units.flops_per_second(used.peak_flops)} per rank × {units.count(report.hardware.accelerators)}"
 
@@ -180,7 +144,7 @@ def peak(report: Report) -> str | None:
 def mfu(report: Report) -> str:
     """Return MFU as text, marked if the peak is declared, such as `31.2 % (declared peak)`."""
     used = report.utilisation
-    return share(used.mfu) + (" (declared peak)" if used.mfu is not None and used.is_peak_declared else "")
+    return by_name("mfu").text(report) + (" (declared peak)" if used.mfu is not None and used.is_peak_declared else "")
 
 
 def noise(dataset: Mapping[str, object]) -> str | None:
@@ -199,13 +163,8 @@ def share(value: float | None) -> str:
 
 def busy(report: Report) -> str:
     """Return the busy share of the accelerators as text, with its communication: `98.3 %, of this communication 15.5 %`."""
-    text, communication = share(report.score.busy_share), report.utilisation.communication_share
+    text, communication = BUSY.text(report), report.utilisation.communication_share
     return f"{text}, of this communication {share(communication)}" if communication else text
-
-
-def adjusted(report: Report) -> str:
-    """Return the estimated score with all planned accelerators present all the time, as text in FLOPS, or `no valid window`."""
-    return _rate(report.availability.adjusted_flops_per_second)
 
 
 def availability_meaning(report: Report) -> str:
@@ -217,7 +176,7 @@ def availability_meaning(report: Report) -> str:
     text = f"{planned} were present {share(available.share)} of the time"
     if available.adjusted_flops_per_second is None:
         return text
-    return f"{text}; scaled to 100 %: {adjusted(report)} (not a score)"
+    return f"{text}; scaled to 100 %: {by_name('adjusted').text(report)} (not a score)"
 
 
 MOST_LOSSES = 3
@@ -257,12 +216,13 @@ def power(report: Report) -> str | None:
     if energy is None:
         return None
     best = energy.best
-    watts = units.NOT_MEASURED if best.watts is None else units.watts(best.watts)
     whose = f"{units.count(best.devices)} {best.scope if best.devices != 1 else SINGULAR[best.scope]}"
-    text = f"power {watts} of {whose}, {units.share(best.measured_share)} of the window measured"
+    text = (
+        f"power {by_name('power').text(report)} of {whose}, {units.share(best.measured_share)} of the window measured"
+    )
     if best.flops_per_watt is not None:
         alone = "" if best.scope == "meters" else " of these only"
-        text += f" · {units.si(best.flops_per_watt, 'FLOPS/W')}{alone}"
+        text += f" · {by_name('flops-per-watt').text(report)}{alone}"
     return f"{text} · {energy_level(energy)}"
 
 
@@ -273,11 +233,6 @@ def energy_level(energy: EnergyFacts) -> str:
     if any(aspect.name == SENSORS and not aspect.level for aspect in energy.level.aspects):
         return "meter alone: no EEHPC level, which the Green500 requires"
     return "below EEHPC Level 1, which the Green500 requires"
-
-
-def seconds(value: float | None) -> str:
-    """Return a duration in seconds as text, such as `1 h 10 min`. `not measured` for None."""
-    return units.NOT_MEASURED if value is None else units.duration(value)
 
 
 def when(run: RunFacts) -> str:

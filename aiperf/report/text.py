@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from aiperf import units
 from aiperf.ranking.breaches import REAL_MACHINE
 from aiperf.ranking.levels import DIVISION
 from aiperf.report import phrases
 from aiperf.report.facts import Report
+from aiperf.report.figures import BEST_QUALITY, REGULATED, SCORE, by_name
 from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
 
@@ -33,8 +33,8 @@ def _details(report: Report) -> Iterator[str]:
         return
     score = report.score
     yield (
-        f"window {units.duration(score.window_seconds)} · average with the warm-up "
-        f"{units.flops_per_second(score.cumulative_flops_per_second)} · MFU {phrases.mfu(report)}"
+        f"window {by_name('window').text(report)} · average with the warm-up {by_name('average').text(report)} · "
+        f"MFU {phrases.mfu(report)}"
     )
     if score.flops_per_second is not None and score.flops_per_second_interval is None:
         yield f"  {phrases.score_interval(report)}"
@@ -47,7 +47,7 @@ def _details(report: Report) -> Iterator[str]:
     if report.checkpoints is not None:
         yield f"  checkpoints: {phrases.checkpoints(report.checkpoints)}"
     if score.wasted_flops:
-        yield f"  wasted {units.operations(score.wasted_flops)}: repeated after a loss, not in the score"
+        yield f"  wasted {by_name('wasted').text(report)}: repeated after a loss, not in the score"
     for warning in report.warnings[:MOST_WARNINGS]:
         yield from (f"  {line}" for line in warning.lines)
     if len(report.warnings) > MOST_WARNINGS:
@@ -72,13 +72,13 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
         yield f"  next: {report.no_score.remedy}"
     if has_figures:
         between = f" ({phrases.score_interval(report)})" if score.flops_per_second_interval else ""
-        regulated, quality = f" · regulated {phrases.regulated(report)}", f"error {phrases.error(report)}"
+        regulated, quality = f" · regulated {REGULATED.text(report)}", f"error {phrases.error(report)}"
         if report.run.metric != "top1":
-            regulated, quality = "", f"best {phrases.metric(report.run)} {phrases.quality(report)}"
-        yield f"{phrases.score_title(report.run)} {phrases.score(report)}{between}{regulated}"
+            regulated, quality = "", f"best {phrases.metric(report.run)} {BEST_QUALITY.text(report)}"
+        yield f"{phrases.score_title(report.run)} {SCORE.text(report)}{between}{regulated}"
         yield (
             f"{quality}{f' ({noise})' if noise else ''} · "
-            f"{phrases.trials_finished(score.trials_finished)} · busy {phrases.busy(report)}"
+            f"{score.trials_finished} trial{'' if score.trials_finished == 1 else 's'} finished · busy {phrases.busy(report)}"
         )
     if report.fixed_network is not None:
         yield from phrases.fixed_network(report.fixed_network)

@@ -17,6 +17,7 @@ from aiperf.page.palette import LINE, MUTED, SHADE, VERMILION, accent
 from aiperf.page.section import DrawnFigure
 from aiperf.ranking.division import largest_error
 from aiperf.report.facts import Report
+from aiperf.report.figures import SCORE
 from aiperf.report.phrases import error_of, interval_meaning, measured, source
 from aiperf.units import METRICS, count, duration, flops_per_second, scale, share
 
@@ -111,15 +112,13 @@ def score_over_time(report: Report) -> DrawnFigure:
             )
 
     files = drawn(draw, name, 4.9, source(report))
-    figure_of = "no valid window" if score.flops_per_second is None else flops_per_second(score.flops_per_second)
     caption = (
         f"Counted work at {len(curve)} evenly spaced times. The score counts from the end of the warm-up "
         f"({duration(run.warmup_seconds)}); instantaneous is the work between two of these times. The 95 % interval: "
         f"{interval_meaning(report)}."
     )
-    return DrawnFigure(
-        name, title, caption, f"Line chart of the score over {duration(run.end)}; at the end {figure_of}.", *files
-    )
+    described = f"Line chart of the score over {duration(run.end)}; at the end {SCORE.text(report)}."
+    return DrawnFigure(name, title, caption, described, *files)
 
 
 def _curve(points: list[tuple[float, float]], divisor: float, unit: float) -> tuple[list[float], list[float]]:

@@ -11,6 +11,7 @@ from aiperf.page.palette import AMBER, accent
 from aiperf.page.section import DrawnFigure, Paragraph, Section, Table, numbers, table, texts
 from aiperf.report import phrases
 from aiperf.report.facts import PredictionFacts, Report
+from aiperf.report.figures import SCORE
 
 ROW_INCHES = 0.34
 BAR = 0.38
@@ -32,7 +33,7 @@ def _scores(found: PredictionFacts, report: Report) -> str:
     change = "" if measured is None else f", Diff {units.change(found.flops_per_second / measured - 1)}"
     return (
         f"Predicted from the profile of {found.source}{label}: {units.flops_per_second(found.flops_per_second)}, 95 % interval "
-        f"{units.interval(*found.interval, 'FLOPS')}{change}. Measured: {phrases.score(report)}, "
+        f"{units.interval(*found.interval, 'FLOPS')}{change}. Measured: {SCORE.text(report)}, "
         f"{phrases.score_interval(report)}."
     )
 

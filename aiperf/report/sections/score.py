@@ -6,6 +6,7 @@ from aiperf import units
 from aiperf.page.section import FIGURE, Section, Table, rows
 from aiperf.report import phrases
 from aiperf.report.facts import Report
+from aiperf.report.figures import BEST_QUALITY, BUSY, ERROR, REGULATED, SCORE, TRIALS_FINISHED, by_name
 from aiperf.report.plots.progress import error_over_time, quality_over_epochs, score_over_time
 from aiperf.report.trial_facts import operations
 from aiperf.rules.limits import NOT_PUBLISHED
@@ -26,27 +27,20 @@ def fixed_network(report: Report) -> Section | None:
     if found is None:
         return None
     between = found.valid_flops_interval
-    at = found.seconds_to_quality
-    reached = "not reached" if at is None else units.duration(at)
-    rate = found.training_flops_per_second
     chosen = f"chosen on the validation {phrases.noun(report).many}, so it is in no other figure"
-    training = units.NOT_MEASURED if rate is None else units.flops_per_second(rate)
     interval = "none" if between is None else units.interval(*between, "FLOPS")
+    other = {found.valid_flops_exponent: found.valid_flops_per_second} | found.valid_flops_other
     cells = [
-        ("quality", units.quality(found.quality), f"{phrases.metric(report.run)} at the end of the last epoch"),
-        ("best quality", units.quality(found.best_quality), chosen),
+        by_name("quality").row(report, f"{phrases.metric(report.run)} at the end of the last epoch"),
+        BEST_QUALITY.row(report, chosen),
         ("target quality", units.quality(found.target_quality), "" if found.is_published_workload else NOT_PUBLISHED),
-        ("time to quality", reached, "end of the first epoch that reached the target"),
-        ("epochs to quality", "not reached" if found.epochs_to_quality is None else units.count(found.epochs_to_quality), ""),
-        ("FLOPS", units.flops_per_second(found.flops_per_second_to_last_epoch), "start of the run to the last epoch's end"),
-        ("training FLOPS", training, "the paper's N·R·C: time in training steps alone"),
-        ("share of the FP32 peak", phrases.share(found.peak_share_fp32), "the paper's ratio, for every precision"),
+        *(
+            by_name(name).row(report)
+            for name in ("time-to-target", "epochs-to-target", "flops-to-end", "training-flops", "peak-share")
+        ),
         *(
             (f"valid FLOPS, n = {exponent}", units.flops_per_second(value), "FLOPS · (quality ÷ target)^n")
-            for exponent, value in (
-                (found.valid_flops_exponent, found.valid_flops_per_second),
-                *found.valid_flops_other.items(),
-            )
+            for exponent, value in other.items()
         ),
         (f"95 % interval, n = {found.valid_flops_exponent}", interval, found.valid_flops_interval_basis),
     ]  # fmt: skip
@@ -55,65 +49,57 @@ def fixed_network(report: Report) -> Section | None:
     return Section("fixed-network", "Quality and valid FLOPS", parts, "Valid FLOPS")
 
 
+def key_figures(report: Report) -> list[tuple[str, str, str]]:
+    """Return the figures in the head of the page as (title, value, meaning)."""
+    peak = phrases.peak(report)
+    top = "peak not known" if peak is None else f"of {peak}: {report.utilisation.peak_source}"
+    best = f"best {phrases.measured(report.run)} {phrases.metric(report.run)} on the validation {phrases.noun(report).many}"
+    return [
+        *(
+            (ERROR.row(report, f"1 − {best}", phrases.error(report)), REGULATED.row(report))
+            if report.run.metric == "top1"
+            else (BEST_QUALITY.row(report, best),)
+        ),
+        BUSY.row(report),
+        by_name("mfu").row(report, top, phrases.mfu(report)),
+        TRIALS_FINISHED.row(report, f"up to {report.score.rounds} on one worker"),
+        by_name("window").row(report),
+    ]
+
+
 def result(report: Report) -> Table:
     """Return the table of all results of the run: name, value with unit, and meaning."""
-    score, used, proposals = report.score, report.utilisation, report.proposals
-    gap = "median over the workers' pauses"
+    used, proposals = report.utilisation, report.proposals
+    pauses = by_name("pause").meaning
     if used.gap_p95_seconds is not None:
-        gap += f"; 95 % are below {units.duration(used.gap_p95_seconds)}"
+        pauses += f"; 95 % are below {units.duration(used.gap_p95_seconds)}"
     made = f"{units.count(proposals.rejected)} rejected, {units.count(proposals.pruned)} points pruned"
     if proposals.median_seconds is not None and proposals.largest_seconds is not None:
         median, longest = units.duration(proposals.median_seconds), units.duration(proposals.largest_seconds)
         made = f"median {median}, longest {longest}; {made}"
-    between = score.flops_per_second_interval
+    between = report.score.flops_per_second_interval
     interval = "none" if between is None else units.interval(*between, "FLOPS")
     cells = [
-        (phrases.score_title(report.run), phrases.score(report), "work in the valid window ÷ its length"),
+        (phrases.score_title(report.run), *SCORE.row(report)[1:]),
         ("95 % interval", interval, phrases.interval_meaning(report)),
-        ("instantaneous score", phrases.instantaneous(report), _parts(report)),
+        by_name("instantaneous").row(report, _parts(report)),
         ("time to a stable score", phrases.settled(report), phrases.settled_meaning(report)),
-        ("average with the warm-up", units.flops_per_second(score.cumulative_flops_per_second), "from the start of the run"),
-        *_quality(report),
-        ("valid window", units.duration(score.window_seconds), "from the end of the warm-up to the end"),
-        ("trials finished", units.count(score.trials_finished), f"up to {score.rounds} on one worker"),
-        ("busy time", phrases.share(score.busy_share), "accelerator time in the window spent in steps"),
-        ("MFU", phrases.mfu(report), _peak(report)),
-        ("MFU while busy", phrases.share(used.mfu_busy), "as MFU, but ÷ (peak per rank × busy time of all ranks)"),
-        ("communication", phrases.share(used.communication_share), "share of the busy time; not hidden by the backward pass"),
-        ("pause between trials", phrases.seconds(used.gap_median_seconds), gap),
-        ("wasted work", units.operations(score.wasted_flops), "repeated after a loss; not in the score"),
+        by_name("average").row(report),
+        *key_figures(report),
+        *(by_name(name).row(report) for name in ("mfu-busy", "communication")),
+        by_name("pause").row(report, pauses),
+        by_name("wasted").row(report),
         ("proposals", units.count(proposals.made), made),
-        ("tuned at random", phrases.share(proposals.startup_share), _at_random(report)),
+        by_name("tuned-at-random").row(report, _at_random(report)),
         *_per_sample(report),
         ("out of memory", units.count(proposals.batch_reductions), "times a trial continued with a smaller batch"),
-    ]  # fmt: skip
-    return rows("result", "The run's figures", FIGURE, cells)
-
-
-def _quality(report: Report) -> list[tuple[str, str, str]]:
-    """Return the rows of the quality."""
-    name = f"best {phrases.measured(report.run)} {phrases.metric(report.run)} on the validation {phrases.noun(report).many}"
-    if report.run.metric != "top1":
-        return [("quality", phrases.quality(report), name)]
-    return [
-        ("error", phrases.error(report), f"1 − {name}"),
-        ("regulated score", phrases.regulated(report), "−ln(error) × score"),
     ]
+    return rows("result", "The run's figures", FIGURE, cells)
 
 
 def _at_random(report: Report) -> str:
     trials = units.count(report.proposals.startup_trials)
     return f"share of the busy time; {trials} trials with random batch and kernel size before TPE starts"
-
-
-def _peak(report: Report) -> str:
-    used = report.utilisation
-    if used.peak_flops is None:
-        return "the peak of these accelerators at this precision is not known"
-    return (
-        f"convolutions and matrix products ÷ ({phrases.peak(report) or units.flops_per_second(used.peak_flops)}), "
-        f"the {used.peak_source}"
-    )
 
 
 def _parts(report: Report) -> str:

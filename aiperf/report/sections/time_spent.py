@@ -8,6 +8,7 @@ from aiperf import units
 from aiperf.page.section import FIGURE, Cell, Column, Section, Table, measured, rows, share_bar
 from aiperf.report import phrases
 from aiperf.report.facts import Report
+from aiperf.report.figures import by_name
 from aiperf.report.plots.waterfall import waterfall
 from aiperf.report.plots.workers import accelerators_over_time, workers_over_time
 
@@ -118,7 +119,7 @@ def availability(report: Report) -> Table:
     meaning = "share of their time in the valid window; without a running driver none is available"
     cells = [
         ("planned accelerators", units.count(available.planned), of),
-        ("available", phrases.share(available.share), meaning),
-        ("scaled to 100 %", phrases.adjusted(report), "score ÷ available share; not a score, never ranked"),
+        by_name("availability").row(report, meaning),
+        by_name("adjusted").row(report),
     ]
     return rows("availability", "Availability", FIGURE, cells)

@@ -15,21 +15,14 @@ from aiperf.config import RunConf, as_plain
 from aiperf.errors import BadConfiguration, CannotFollow
 from aiperf.journal.events import FollowedRun, RunStarted
 from aiperf.journal.journal import folding, read
+from aiperf.journal.options import flat_options
 from aiperf.ranking.law import written
+from aiperf.ranking.levels import rule_of
 from aiperf.rules.followed import FollowedHistory, followed
 
-WORK = (
-    "dataset.augment",
-    "trainer.learning_rate",
-    "trainer.decay_epochs",
-    "trainer.momentum",
-    "trainer.weight_decay",
-    "trainer.label_smoothing",
-    "trainer.scale_learning_rate",
-    "trainer.reference_batch",
-    "trainer.warmup_epochs",
-)
-"""Options that define the computation of a training step. A following run must have the same values."""
+WORK = ("learning-rate", "optimiser")
+"""Rules of the levels (`aiperf.ranking.levels`) whose options define the computation of a training step, as does
+dataset.augment. A following run must have the same values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +86,11 @@ def require_same_work(conf: RunConf, mine: RunStarted, work: FollowedHistory, ra
 
 
 def _of_options(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
-    for option in WORK:
-        part, _, name = option.partition(".")
-        ours, other = mine[part], theirs.get(part) or {}
-        if name in ours and name in other and ours[name] != other[name]:
-            yield f"{option}={written(other[name])}, not {written(ours[name])}"
+    ours, other = flat_options(mine), flat_options(theirs)
+    for option in ours:
+        is_work = option == "dataset.augment" or rule_of(option) in WORK
+        if is_work and option in other and ours[option] != other[option]:
+            yield f"{option}={written(other[option])}, not {written(ours[option])}"
 
 
 def _of_images(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:

@@ -54,7 +54,7 @@ class LayerDifference:
 
 def layer_of(name: str) -> int | None:
     """Return the number of the layer (1: hardware, …, 9: data) of an option or a machine's property. None without a layer."""
-    rule = _rule_of(name)
+    rule = rule_of(name)
     if rule is not None:
         return rules().rules[rule].layer
     return next((layer for each, layer in rules().described.items() if _covers(each, name)), None)
@@ -66,7 +66,7 @@ def layer_differences(run: Mapping[str, str], reference: Mapping[str, str]) -> t
     for name in dict.fromkeys((*run, *reference)):
         own, other = run.get(name, MISSING), reference.get(name, MISSING)
         if own != other and not any(_covers(each, name) for each in rules().free):
-            layer, rule = layer_of(name), _rule_of(name)
+            layer, rule = layer_of(name), rule_of(name)
             levels = rules().levels.items()
             open_at = tuple(level for level, opened in levels if layer in opened or rule in opened)
             found.append(LayerDifference(name, layer, own, other, open_at))
@@ -78,7 +78,7 @@ def levels_of(differences: Iterable[LayerDifference]) -> tuple[str, ...]:
     return tuple(level for level in rules().levels if all(level in each.open_at for each in differences))
 
 
-def _rule_of(name: str) -> str | None:
+def rule_of(name: str) -> str | None:
     return next(
         (id for id, rule in rules().rules.items() if any(_covers(each, name) for each in rule.as_reference)), None
     )

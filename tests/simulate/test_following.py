@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from aiperf.errors import CannotFollow
+from aiperf.errors import BadConfiguration, CannotFollow
 from aiperf.journal.events import (
     AnyEvent,
     CheckpointDropped,
@@ -24,7 +24,7 @@ from aiperf.journal.events import (
     TrialStarted,
 )
 from aiperf.journal.journal import NAME, Journal, read
-from aiperf.planning.following import following
+from aiperf.planning.following import following, require_same_work
 from aiperf.planning.plan import make_plan
 from aiperf.rules.proposals import proposer_of
 from aiperf.simulate.session import open_run, world_of
@@ -252,6 +252,31 @@ def test_the_journal_names_its_predecessor_and_omissions(tmp_path: Path) -> None
     assert told.lines == len(earlier) and told.run == "simulated"
     assert told.trials + sum(told.left_out.values()) == numbers and told.trials <= len(begun(earlier))
     assert told.last_hash in (tmp_path / "earlier" / NAME).read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "dataset.augment",
+        *(
+            f"trainer.{name}"
+            for name in (
+                "learning_rate", "rate", "decay_epochs", "warmup_epochs", "scale_learning_rate", "reference_batch", "momentum",
+                "weight_decay", "label_smoothing",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_another_option_of_a_training_step_is_refused(option: str, followed: tuple[Path, tuple[AnyEvent, ...]]) -> None:
+    work, first = following(followed[0]).work, followed[1][0]
+    assert isinstance(first, RunStarted)
+    (ranks,), (part, name) = work.ranks, option.split(".")
+    config = work.first.config | {part: work.first.config[part] | {name: "another"}}
+    other = replace(work, first=msgspec.structs.replace(work.first, config=config))
+
+    require_same_work(configured(), first, work, ranks, simulated=True)
+    with pytest.raises(BadConfiguration, match=f"{option}=another"):
+        require_same_work(configured(), first, other, ranks, simulated=True)
 
 
 def test_a_run_of_which_nothing_was_trained_cannot_be_followed(tmp_path: Path) -> None:

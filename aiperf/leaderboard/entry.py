@@ -18,7 +18,7 @@ from aiperf.leaderboard.benchmark import Benchmark, benchmark_of, procedure_of, 
 from aiperf.nearest import nearest
 from aiperf.ranking.breaches import RuleViolation
 from aiperf.report import phrases
-from aiperf.report.facts import Report
+from aiperf.report.facts import Report, facts_of
 from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.run_warning import RunWarning
 from aiperf.sanitize import identity
@@ -135,36 +135,30 @@ def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
     """Return the list entry of a run."""
     run, score = report.run, report.score
     heading, rules = phrases.broken_rules(report)
-    return Entry(
+    return facts_of(
+        Entry,
+        run,
+        score,
+        report.utilisation,
+        report,
         run=run.name,
         folder=folder,
         system=_text(report.system.form.get("name")),
         site=_text(report.system.form.get("site")),
         started_unix=None if run.is_simulated else run.started_unix,
-        seed=run.seed,
-        config_hash=run.config_hash,
         release=run.versions.get("aiperf-cluster"),
-        proposal_rules=run.proposal_rules,
-        events=run.events,
         journal=journal,
         benchmark=benchmark_of(report),
-        is_simulated=run.is_simulated,
         lacks=_lacks(report),
         figures={name: by_name(name).of(report) for name in RANKED},
-        flops_per_second_interval=score.flops_per_second_interval,
-        interval_freedom=score.interval_freedom,
         valid_flops_5=_valid_flops(report, 5),
         valid_flops_10=_valid_flops(report, 10),
-        peak_source=report.utilisation.peak_source,
-        is_peak_declared=report.utilisation.is_peak_declared,
         accelerators=_accelerators(report),
         power=_power(report),
         seconds=run.end,
         window_seconds=max(0.0, score.window_seconds),
-        breaches=report.breaches,
         rules_heading=heading,
         rules_not_met=tuple(rules),
-        warnings=report.warnings,
         torn=torn_warning(run.torn_bytes, run.events),
         announcement=None if (named := run.config.get("announcement")) is None else str(named),
         announced=None,
@@ -172,9 +166,6 @@ def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
         hosts=tuple(sorted({worker.host for worker in report.workers})),
         procedure=procedure_of(run.config, run.versions),
         purpose=purpose_of(run.config),
-        attempts_lost_share=report.attempts_lost_share,
-        trials_given_up_share=report.trials_given_up_share,
-        proposals_ended_share=report.proposals_ended_share,
     )
 
 

@@ -91,7 +91,7 @@ class InWindow:
     """Accelerator-seconds in training and validation steps."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFacts:
     """One trial (training of one network), from its proposal to its end."""
 
@@ -120,7 +120,7 @@ class TrialFacts:
     accuracy: float | None
     """Best measured validation accuracy of the evaluations that ended by the declared end."""
     reported_accuracy: float | None
-    validation_loss: float | None
+    validation_loss: float | None = None
     """Validation loss of the last epoch."""
     outcome: str
     """'epochs', 'early stop', 'followed', 'failed', 'lost', during a run also 'training' and 'waiting', after its end

@@ -31,7 +31,7 @@ class TrialResults:
     epochs: int = 0
     accuracy: float | None = None
     reported_accuracy: float | None = None
-    validation_loss: float | None = None
+    last_epoch: events.EpochFinished | None = None
     precision: str | None = None
 
 
@@ -181,7 +181,7 @@ def _epoch(run: Collected, event: events.EpochFinished) -> None:
     # An epoch is repeated after a loss. The repetition replaces it and does not count twice.
     if event.epoch > trial.epochs:
         trial.epochs = event.epoch
-    trial.validation_loss = event.validation_loss
+    trial.last_epoch = event
     if not counts(run.started, event):
         return
     if run.target is not None:

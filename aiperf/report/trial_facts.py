@@ -66,6 +66,7 @@ def _trial(
         TrialFacts,
         trial,
         record,
+        trial.last_epoch,
         trial.proposal,
         follows=None if follows is None else follows.trial,
         morphs=tuple(trial.proposal.morphs),

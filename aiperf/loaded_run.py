@@ -13,6 +13,7 @@ from aiperf.errors import AiperfError
 from aiperf.files import given_path
 from aiperf.journal.run_folder import run_folder
 from aiperf.report.facts import Report
+from aiperf.report.figures import values
 from aiperf.report.write import report_of, write
 from aiperf.run_warning import RunWarning
 from aiperf.system import log
@@ -43,6 +44,11 @@ class LoadedRun:
     def is_valid(self) -> bool:
         """True if the score is valid: the run ended after its warm-up, and at least one network was trained and evaluated."""
         return self.facts.score.valid
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """Every figure by the name of `compare` and `rank`, such as 'mfu'. None if it is not measured or does not apply."""
+        return values(self.facts)
 
     @property
     def score(self) -> float | None:

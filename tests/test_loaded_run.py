@@ -35,6 +35,7 @@ def test_figures_equal_those_of_the_report(folder: Path) -> None:
 
     assert (run.score, run.error) == (report.score.flops_per_second, report.score.error)
     assert run.interval == report.score.flops_per_second_interval
+    assert (run.figures["score"], run.figures["mfu"], run.figures["busy"]) == (run.score, run.mfu, run.busy)
     assert (run.mfu, run.busy) == (report.utilisation.mfu, report.score.busy_share)
     assert run.warnings == report.warnings and run.config == report.run.config
     assert run.name in repr(run)

@@ -19,6 +19,7 @@ from aiperf.cli.help import field_docstrings
 from aiperf.journal import events
 from aiperf.ranking.division import BUILT_IN, Division, Rule, division
 from aiperf.report.facts import SCHEMA, VERSION, Report
+from aiperf.report.figures import FIGURES
 
 PROJECT = Path(__file__).parent.parent
 DOCS = PROJECT / "docs"
@@ -175,7 +176,14 @@ def schema() -> dict[str, Any]:
     report = parts.pop("Report")
     report["properties"]["schema"] = {"const": SCHEMA, "description": "Name of this format."}
     report["properties"]["version"] = {"const": VERSION, "description": "Version of this format."}
-    report["required"] = sorted({*report["required"], "schema", "version"})
+    number = {"type": ["number", "null"]}
+    report["properties"]["figures"] = {
+        "type": "object",
+        "description": "Every figure of the run, by the name that compare, rank and the exports use.",
+        "properties": {each.name: {**number, "title": each.title, "description": each.meaning} for each in FIGURES},
+        "required": sorted(each.name for each in FIGURES),
+    }
+    report["required"] = sorted({*report["required"], "schema", "version", "figures"})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"report.json of AIPerf, version {VERSION}",

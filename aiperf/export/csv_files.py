@@ -24,7 +24,7 @@ _DEVICE = ("worker", "host", "kind", "model")
 _DOCUMENTED = """\
 | table | one row | columns |
 | --- | --- | --- |
-| run.csv | the run | parameters, and the fields of `score` in report.json |
+| run.csv | the run | parameters, and `figures` in report.json |
 | trials.csv | a proposed trial | fields of `trials` in report.json |
 | workers.csv | a worker | fields of `workers` in report.json |
 | epochs.csv | a finished epoch, repeated ones too | EpochFinished in docs/events.md |

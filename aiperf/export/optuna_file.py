@@ -43,6 +43,7 @@ def write(record: RunRecord, folder: Path) -> None:
         "end_reason": run.end_reason,
         "score_flops_per_second": score.flops_per_second,
         "is_valid": score.valid,
+        **record.results(),
     }
     for key, value in attributes.items():
         study.set_user_attr(key, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from aiperf.journal.events import EpochFinished, Progress, RunStarted
 from aiperf.journal.journal import NAME, read_again
 from aiperf.report.facts import Report, TrialFacts
+from aiperf.report.figures import values
 from aiperf.report.write import report_of
 
 Value = str | int | float
@@ -76,9 +77,8 @@ class RunRecord:
         return named if run.follows is None else named | {"follows": run.follows.run}
 
     def results(self) -> dict[str, float]:
-        """Return the numbers of the score by name, such as `flops_per_second` in FLOPS. Undefined values are left out."""
-        score = self.report.score
-        named = {field.name: getattr(score, field.name) for field in fields(score)}
+        """Return the defined figures by name, and for one release also by their former names, the fields of the score."""
+        named = asdict(self.report.score) | values(self.report)
         return {name: value for name, value in named.items() if type(value) in (int, float)}
 
     def curves(self) -> Iterator[Curve]:

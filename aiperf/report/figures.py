@@ -157,6 +157,11 @@ RANKED = ("score", "regulated", "error", "valid-flops", "mfu", "flops-per-watt",
 """Figures by which `rank` can order runs."""
 
 
+def values(report: Report) -> dict[str, float | None]:
+    """Return every figure of a run by its name."""
+    return {figure.name: figure.of(report) for figure in FIGURES}
+
+
 def by_name(name: str) -> Figure[Report]:
     """Return the definition of a figure by its name or its title, such as 'mfu' or 'MFU'."""
     return _BY_NAME[name]

@@ -19,6 +19,7 @@ from aiperf.journal.journal import read
 from aiperf.own_files import make_own_folder
 from aiperf.page.section import Section
 from aiperf.report.facts import Report
+from aiperf.report.figures import values
 from aiperf.report.gather import gather
 from aiperf.report.training_floor import HostRoofs
 from aiperf.shell_command import command
@@ -97,4 +98,5 @@ def _written(report: Report, folder: Path) -> Paths:
 def as_document(report: Report, sections: Sequence[Section]) -> Any:
     """Return the content of report.json as a dict: the fields of the report, and the values of its sections."""
     fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
-    return {**fields, **{each.name: each.facts for each in sections if each.facts is not None}}
+    of_sections = {each.name: each.facts for each in sections if each.facts is not None}
+    return {**fields, "figures": values(report), **of_sections}

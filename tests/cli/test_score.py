@@ -45,6 +45,7 @@ CONTRACT = {
     "ranking",
     "losses",
     "energy",
+    "figures",
 }
 
 

@@ -22,12 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.journal.run_folder import run_folder
+    from aiperf.report.figures import values
     from aiperf.report.write import report_of
 
     report = report_of(run_folder(arguments.run))
     status = 0 if report.score.valid else 1
     if arguments.json:
         figures = asdict(report.score) | {
+            "figures": values(report),
             "warnings": list(map(asdict, report.warnings)),
             "breaches": list(map(asdict, report.breaches)),
             "ranking": list(map(asdict, report.breaches)),  # former name, until the next release

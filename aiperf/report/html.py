@@ -11,6 +11,7 @@ from aiperf.page.section import Collapsed, Group, Items, Note, Paragraph, Sectio
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.figures import SCORE
+from aiperf.report.sections.configuration import preset_of, standing
 from aiperf.report.sections.score import key_figures
 
 RELEASE = "aiperf-cluster"
@@ -67,14 +68,16 @@ def _sentence(words: str) -> str:
 
 
 def _standing(report: Report) -> Note:
-    title, rest = phrases.standing_parts(report)
-    heading, rules = phrases.broken_rules(report)
+    has_preset = preset_of(report) is not None
+    title, rest = standing(report)
+    heading, rules = ("", []) if has_preset else phrases.broken_rules(report)
     parts = (
         Paragraph(rest[:1].upper() + rest[1:]) if rest else None,
         Paragraph(heading, "heading") if heading else None,
         Collapsed("each rule with its fix", (Items(tuple(rules)),)) if rules else None,
     )
-    return Note("simulated" if report.run.is_simulated else "outside" if report.breaches else "clear", title, parts)
+    is_outside = bool(report.breaches) and not has_preset
+    return Note("simulated" if report.run.is_simulated else "outside" if is_outside else "clear", title, parts)
 
 
 def _warnings(report: Report) -> Note:

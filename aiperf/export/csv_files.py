@@ -36,7 +36,7 @@ not measured, or not defined. A text that a spreadsheet would read as a formula 
 """
 
 
-def write(record: RunRecord, folder: Path) -> None:
+def write(record: RunRecord, folder: Path, out: Path) -> None:
     """Write the tables of a run as CSV files into an existing folder, with a README.md that explains the columns."""
     trials = [field.name for field in dataclasses.fields(TrialFacts) if field.name != "in_window"]
     trials += [f"in_window.{field.name}" for field in dataclasses.fields(InWindow)]

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 from aiperf.errors import BadConfiguration
-from aiperf.export.record import RunRecord, record_of
+from aiperf.export.record import record_of
 from aiperf.files import shown
 from aiperf.nearest import nearest
-from aiperf.report.write import write as write_report
 
-TOOLS = {"tensorboard": "", "mlflow": "mlflow.db", "optuna": "optuna-journal.log", "csv": ""}
-"""Path to open with each tool, below the folder of the export."""
+TOOLS = {
+    "tensorboard": ("tensorboard_files", ""),
+    "mlflow": ("mlflow_store", "mlflow.db"),
+    "optuna": ("optuna_file", "optuna-journal.log"),
+    "csv": ("csv_files", ""),
+}
+"""Module whose `write(record, folder, out)` fills the folder that becomes `out`, and path to open below it, for each tool."""
 
 
 def tool(word: str) -> str:
@@ -31,13 +36,13 @@ def export(run_folder: Path, name: str, out: Path) -> Path:
         raise BadConfiguration(
             f"an export needs a new folder, but {shown(out)} exists. Remove it, or choose another: --out DIR"
         )
-    record = record_of(run_folder)
+    (module, opened), record = TOOLS[name], record_of(run_folder)
     unfinished = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         unfinished.mkdir()
         try:
-            _fill(record, name, unfinished, out)
+            import_module(f"aiperf.export.{module}").write(record, unfinished, out)
             unfinished.rename(out)
         except BaseException:
             shutil.rmtree(unfinished)
@@ -52,27 +57,4 @@ def export(run_folder: Path, name: str, out: Path) -> Path:
             f"an export to {name} needs that tool's library, but it cannot be imported ({error}). Install it: "
             f"pip install aiperf-cluster[{name}]"
         ) from error
-    return out / TOOLS[name]
-
-
-def _fill(record: RunRecord, name: str, folder: Path, out: Path) -> None:
-    """Write an export into a folder that is renamed to `out` afterwards. Imports the library of one tool."""
-    if name == "tensorboard":
-        from aiperf.export import tensorboard_files
-
-        tensorboard_files.write(record, folder)
-    elif name == "mlflow":
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an export must not send data
-        from aiperf.export import mlflow_store
-
-        report = mlflow_store.write(record, folder, out) / "report"
-        report.mkdir()
-        write_report(record.report, report, record.folder)
-    elif name == "optuna":
-        from aiperf.export import optuna_file
-
-        optuna_file.write(record, folder)
-    else:
-        from aiperf.export import csv_files
-
-        csv_files.write(record, folder)
+    return out / opened

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an export must not send data
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
@@ -16,6 +19,7 @@ from aiperf.export.record import Curve, RunRecord, Value, trial_parameters, tria
 from aiperf.journal.options import flat_options
 from aiperf.report.changes import morphs
 from aiperf.report.facts import TrialFacts
+from aiperf.report.write import write as write_report
 from aiperf.sanitize import sanitize
 
 DATABASE = "mlflow.db"
@@ -51,8 +55,14 @@ class LoggedRun:
     """Step number under which the results are stored."""
 
 
-def write(record: RunRecord, folder: Path, out: Path) -> Path:
-    """Write MLflow's database and the artifacts of a run below `folder`."""
+def write(record: RunRecord, folder: Path, out: Path) -> None:
+    report = log(record, folder, out) / "report"
+    report.mkdir()
+    write_report(record.report, report, record.folder)
+
+
+def log(record: RunRecord, folder: Path, out: Path) -> Path:
+    """Write MLflow's database and artifacts of a run below `folder`, which becomes `out`. Return the artifacts' folder."""
     for library in ("mlflow", "alembic"):
         logging.getLogger(library).setLevel(logging.WARNING)  # both log each table that they create
     client = MlflowClient(f"sqlite:///{folder.absolute() / DATABASE}")

@@ -29,7 +29,7 @@ _STATES = {
 """States by outcome. Other outcomes are complete."""
 
 
-def write(record: RunRecord, folder: Path) -> None:
+def write(record: RunRecord, folder: Path, out: Path) -> None:
     """Write a run and its trials as an Optuna study to the file optuna-journal.log in an existing folder."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # hide "study created"
     storage = JournalStorage(JournalFileBackend(str(folder / NAME)))

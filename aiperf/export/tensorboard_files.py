@@ -14,7 +14,7 @@ from aiperf.report.facts import TrialFacts
 from aiperf.sanitize import sanitize
 
 
-def write(record: RunRecord, folder: Path) -> None:
+def write(record: RunRecord, folder: Path, out: Path) -> None:
     """Write a TensorBoard event file of the run into an existing folder, and one of each trial into trials/NUMBER/ in it."""
     with SummaryWriter(folder) as writer:
         facts = {"run": record.title} | record.parameters() | record.results()

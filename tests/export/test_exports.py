@@ -61,7 +61,7 @@ def tensorboard_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> 
     from tensorboard.plugins.hparams import metadata
 
     out.mkdir()
-    tensorboard_files.write(record, out)
+    tensorboard_files.write(record, out, out)
     standing = evaluations(events)
     folders = {int(path.name): path for path in (out / "trials").glob("*")}
     assert sorted(folders) == sorted(each.number for each in events if isinstance(each, TrialProposed))
@@ -87,7 +87,7 @@ def mlflow_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> None:
     from mlflow import MlflowClient
 
     out.mkdir()
-    mlflow_store.write(record, out, out)
+    mlflow_store.log(record, out, out)
     client = MlflowClient(f"sqlite:///{out / 'mlflow.db'}")
     [experiment] = [each for each in client.search_experiments() if each.name != "Default"]
     assert experiment.name == sanitize(record.title)
@@ -112,7 +112,7 @@ def mlflow_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> None:
 
 def optuna_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> None:
     out.mkdir()
-    optuna_file.write(record, out)
+    optuna_file.write(record, out, out)
     path = str(out / "optuna-journal.log")
     storage = JournalStorage(JournalFileBackend(path, lock_obj=JournalFileOpenLock(path)))
     study = optuna.load_study(study_name=record.title, storage=storage)
@@ -137,7 +137,7 @@ def optuna_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> None:
 
 def csv_agrees(record: RunRecord, events: list[AnyEvent], out: Path) -> None:
     out.mkdir()
-    csv_files.write(record, out)
+    csv_files.write(record, out, out)
     tables = {path.stem: rows(path) for path in out.glob("*.csv")}
     [run] = tables["run"]
     score = record.report.score.flops_per_second

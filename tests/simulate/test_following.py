@@ -254,19 +254,12 @@ def test_the_journal_names_its_predecessor_and_omissions(tmp_path: Path) -> None
     assert told.last_hash in (tmp_path / "earlier" / NAME).read_text().splitlines()[-1]
 
 
+STEP = "learning_rate rate decay_epochs warmup_epochs scale_learning_rate reference_batch momentum weight_decay"
+
+
 @pytest.mark.parametrize(
-    "option",
-    [
-        "dataset.augment",
-        *(
-            f"trainer.{name}"
-            for name in (
-                "learning_rate", "rate", "decay_epochs", "warmup_epochs", "scale_learning_rate", "reference_batch", "momentum",
-                "weight_decay", "label_smoothing",
-            )
-        ),
-    ],
-)  # fmt: skip
+    "option", ["dataset.augment", *(f"trainer.{name}" for name in (*STEP.split(), "label_smoothing"))]
+)
 def test_another_option_of_a_training_step_is_refused(option: str, followed: tuple[Path, tuple[AnyEvent, ...]]) -> None:
     work, first = following(followed[0]).work, followed[1][0]
     assert isinstance(first, RunStarted)

@@ -20,6 +20,7 @@ from aiperf.report import html, phrases
 from aiperf.report.facts import Hardware
 from aiperf.report.gather import gather
 from aiperf.report.html import page
+from aiperf.report.plots.progress import error_over_time
 from aiperf.report.plots.search import accuracy_against_operations
 from aiperf.report.text import closing_lines
 from aiperf.report.write import write
@@ -140,9 +141,9 @@ def test_a_plot_of_one_trial_asks_for_no_axis_without_length() -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        drawn = accuracy_against_operations(gather(run))
+        drawn = [draw(gather(run)) for draw in (accuracy_against_operations, error_over_time)]
 
-    assert drawn.png is not None
+    assert all(each.png is not None for each in drawn)
 
 
 def test_a_set_of_sequences_is_never_called_images(tmp_path: Path) -> None:

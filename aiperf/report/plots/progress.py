@@ -199,6 +199,10 @@ def _errors(figure: Figure, report: Report) -> None:
     divisor = on_time_axis(axes, run.end)
     axes.set_yscale("log")
     shade_warmup(axes, run.warmup_seconds, run.end, divisor, label="bottom")
+    high = min(1.0, max(point.error for point in points) * 1.2)
+    bound = largest_error()
+    low = min(points[-1].best, bound) / 1.35
+    axes.set_ylim(low, high)
     at = [point.at / divisor for point in points]
     axes.plot(at, [point.error for point in points], ".", color=own.pale.light, markersize=3.5, alpha=0.8, zorder=2)
     axes.step(
@@ -209,10 +213,6 @@ def _errors(figure: Figure, report: Report) -> None:
         linewidth=2.2,
         zorder=3,
     )
-    high = min(1.0, max(point.error for point in points) * 1.2)
-    bound = largest_error()
-    low = min(points[-1].best, bound) / 1.35
-    axes.set_ylim(low, high)
     coarse = [tick for tick in ERROR_TICKS if low <= tick <= high]
     ticks = coarse if high / low > 6 else [tick for tick in FINE_ERROR_TICKS if low <= tick <= high]
     axes.set_yticks(ticks, [f"{100 * tick:g} %" for tick in ticks])

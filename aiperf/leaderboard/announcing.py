@@ -16,6 +16,7 @@ from aiperf.submission.announced_run import Announced, announced, breaks_of, riv
 from aiperf.submission.announcement_file import log_path, read_log
 from aiperf.submission.announcements import Announcements, RunAnnounced, SignedEntry
 
+NOT_ANNOUNCED = "runs of a fixed network are announced, with system.site and system.name (python -m aiperf announce)"
 UNCHECKED = "its announcement is not checked: give the log of its site with --announcements"
 
 
@@ -59,7 +60,9 @@ def with_announcements(
     }
     found = []
     for entry, first in zip(entries, firsts, strict=True):
-        if entry.announcement is not None and not logs and entry.benchmark.division == "ranking":
+        if entry.benchmark.is_fixed_network and not (entry.announcement and entry.site and entry.system):
+            entry = replace(entry, announcement_fault=NOT_ANNOUNCED)
+        elif entry.announcement is not None and not logs and entry.benchmark.is_announced:
             entry = replace(entry, announcement_fault=UNCHECKED)
         elif entry.announcement is not None and logs:
             log, signed, counts, fault = of_site.get(entry.announcement, (None, None, None, ""))

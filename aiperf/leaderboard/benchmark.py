@@ -52,6 +52,16 @@ class Benchmark:
     """(name, value as written on the command line), in order of name."""
 
     @property
+    def is_fixed_network(self) -> bool:
+        """True for real runs of one fixed network to a target quality."""
+        return self.standing == "outside" and self.duration_seconds is None
+
+    @property
+    def is_announced(self) -> bool:
+        """True if only announced runs have a place, as the median of all announced runs of a system."""
+        return self.division == "ranking" or self.is_fixed_network
+
+    @property
     def is_simulated(self) -> bool:
         """True if the runs are simulated: no machine did the work."""
         return self.standing == SIMULATED
@@ -124,9 +134,9 @@ def _of_workload(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def purpose_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the purpose of an announced run: (site, system, data set, declared seconds, 'ranking' or 'other').
+    """Return the purpose of an announced run: (site, system, data set, declared seconds, kind).
 
-    Site and system are in the form in which names are compared.
+    Kind: 'ranking', 'fixed network' or 'other'. Site and system are in the form in which names are compared.
     """
     values = flat_options(config)
     names = (identity(str(values.get(name) or "")) for name in ("system.site", "system.name"))
@@ -134,6 +144,8 @@ def purpose_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     named = (rule for rule in division("ranking").rules if rule.option is not None and rule.option in values)
     is_for_ranking = all(rule.law.holds(values[str(rule.option)], values) for rule in named)
     purpose = "ranking" if is_for_ranking else "other"
+    if target_of(config) is not None:  # runs of a fixed network of any declared length are one benchmark
+        parts, purpose = (*parts[:-1], None), "fixed network"
     return (
         *("" if part is None else f"{part:g}" if isinstance(part, float | int) else str(part) for part in parts),
         purpose,

@@ -215,13 +215,13 @@ def _lacks(report: Report) -> str:
 def system_key(entry: Entry) -> tuple[str, ...]:
     """Return the identity of the measured system as texts.
 
-    Outside the ranking it also contains the accelerators and a digest of configuration and sources, because there one system
+    Without announcements it also contains the accelerators and a digest of configuration and sources, because there one system
     is measured in several ways.
     """
     named = (identity(entry.site or ""), identity(entry.system)) if entry.system else ("", *entry.hosts)
     if named == ("",):
         return (entry.journal.first,)
-    if entry.benchmark.division == "ranking" and entry.system:
+    if entry.benchmark.is_announced and entry.system:
         return named
     return (*named, *(f"{each.model} × {each.count}" for each in entry.accelerators), entry.procedure)
 

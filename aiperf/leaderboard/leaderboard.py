@@ -154,7 +154,7 @@ def _why_not_counted(entry: Entry, why_not: dict[str, str]) -> str:
 def _missing(
     entries: Sequence[Entry], why_not: dict[str, str], sites: Sequence[SiteAnnouncements]
 ) -> dict[Purpose, list[int | None]]:
-    """Return the accelerators of the announced runs without a valid result in the ranking, from the logs and the journals.
+    """Return the accelerators of the announced runs without a valid result, from the logs and the journals.
 
     None for a number that is known only from the nodes.
     """
@@ -164,9 +164,7 @@ def _missing(
             key = (entry.purpose, entry.announcement)
             announced[key] = max(announced.get(key) or 0, entry.accelerator_count)
     valid = {
-        entry.announcement
-        for entry in entries
-        if entry.benchmark.division == "ranking" and not _why_not_counted(entry, why_not)
+        entry.announcement for entry in entries if entry.benchmark.is_announced and not _why_not_counted(entry, why_not)
     }
     found: dict[Purpose, list[int | None]] = {}
     for (purpose, id), size in announced.items():
@@ -229,9 +227,9 @@ def _ranked(figure: Figure[Report], entry: Entry) -> float | None:
 def _by_size(runs: list[Entry], missing: dict[Purpose, list[int | None]]) -> Iterator[tuple[list[Entry], int]]:
     """Yield the runs of each entry of a system, with its number of announced runs without a valid result.
 
-    In the ranking, runs with far fewer accelerators than the largest announced run are an entry of their own.
+    Among announced runs, those with far fewer accelerators than the largest announced run are an entry of their own.
     """
-    if runs[0].benchmark.division != "ranking":
+    if not runs[0].benchmark.is_announced:
         yield runs, 0
         return
     absent = missing.get(runs[0].purpose, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from aiperf.journal.sealed_log import JournalHashes
@@ -10,6 +11,8 @@ from aiperf.leaderboard.entry import Entry, ModelCount
 
 RANKED = of_division("ranking")
 QUICK = Benchmark("outside", None, "digits", (), "digits_small", "f" * 64, None, 180.0, 20.0, (("seed", "0"),))
+FIXED = replace(QUICK, duration_seconds=None, warmup_seconds=None, options=(("benchmark.exponent", "5"),))
+"""Runs of a fixed network to a target quality."""
 
 
 def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED, **others: Any) -> Entry:

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from aiperf.config import configure
-from aiperf.leaderboard.announcing import with_announcements
+from aiperf.leaderboard.announcing import NOT_ANNOUNCED, UNCHECKED, with_announcements
 from aiperf.submission.announced_run import announcement
 from aiperf.submission.announcement_file import add, read_log
-from tests.builders.leaderboard_entry import QUICK, entry
+from tests.builders.leaderboard_entry import FIXED, QUICK, entry
 from tests.builders.listed_runs import golden
 from tests.builders.submission import key_file
 from tests.rigs.user import User, write_run
@@ -71,6 +71,25 @@ def test_a_second_log_of_a_key_gives_its_runs_no_place(tmp_path: Path) -> None:
         why, sites = fault("log", rival)
         assert why.startswith("a key announces in one log, but SHA256:")
         assert sites == ["log", rival] or sites == [rival, "log"]
+
+
+def test_runs_of_a_fixed_network_are_announced_with_site_and_system(tmp_path: Path) -> None:
+    """The best of ten runs that nobody announced gained 1 to 2 %."""
+    announce(tmp_path / "log", 1, key_file(tmp_path, "site"))
+    begin(tmp_path / "log", 1)
+    log = read_log(tmp_path / "log")
+    id = log.entries[0].id
+    runs = [
+        entry("a", benchmark=FIXED, site="Lab", system="Alpha", announcement=id),
+        entry("b", benchmark=FIXED, site="Lab", system="Alpha"),
+        entry("c", benchmark=FIXED, announcement=id),
+    ]
+    firsts = [run_of(log, 1)] * 3
+
+    entries, _ = with_announcements(runs, firsts, {"log": log})
+
+    assert [each.announcement_fault for each in entries] == ["", NOT_ANNOUNCED, NOT_ANNOUNCED]
+    assert with_announcements(runs[:1], firsts[:1], {})[0][0].announcement_fault == UNCHECKED
 
 
 def test_without_its_log_no_ranked_run_has_a_place(tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from aiperf.config import as_plain, configure
 from aiperf.leaderboard.announcing import SiteAnnouncements
-from aiperf.leaderboard.benchmark import procedure_of, purpose_of
+from aiperf.leaderboard.benchmark import Benchmark, procedure_of, purpose_of
 from aiperf.leaderboard.entry import Entry, ModelCount, Power, middle, ranking_figure
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
 from aiperf.leaderboard.list_files import csv_text, json_text, lines, page
 from aiperf.submission.announced_run import Announced
-from tests.builders.leaderboard_entry import QUICK, entry
+from tests.builders.leaderboard_entry import FIXED, QUICK, RANKED, entry
 from tests.ranking.test_ranking import having
 
 
@@ -51,10 +51,14 @@ def log_of(*announcements: tuple[str, tuple[str, ...]], accelerators: int | None
     return SiteAnnouncements("log", nothing, tuple((*each, accelerators) for each in announcements))
 
 
-def test_the_best_of_several_runs_does_not_win() -> None:
-    tries = [of("many tries", number, score) for number, score in enumerate((1.0e12, 1.1e12, 1.5e12))]
+@pytest.mark.parametrize("benchmark", [RANKED, FIXED], ids=["ranking", "fixed network"])
+def test_the_best_of_several_runs_does_not_win(benchmark: Benchmark) -> None:
+    tries = [
+        of("many tries", number, score, benchmark=benchmark, procedure=f"{number}")
+        for number, score in enumerate((1.0e12, 1.1e12, 1.5e12))
+    ]
 
-    found = ranked(*tries, of("one try", 0, 1.2e12))
+    found = ranked(*tries, of("one try", 0, 1.2e12, benchmark=benchmark))
 
     assert places(found) == {"one try": (1, 1), "many tries": (2, 3)}
     assert found.listings[0].rows[1].entry.score == 1.1e12
@@ -147,6 +151,9 @@ def test_the_purpose_of_an_announcement_is_in_its_configuration() -> None:
 
     assert purpose_of(conf) == ("lab", "alpha", "imagenet", "43200", "ranking")
     assert purpose_of(having(conf, "trainer.learning_rate", 0.2))[-1] == "other"
+    fixed = conf | {"benchmark": {"name": "hpc_ai500_ic", "target_quality": 0.763, "exponent": 5}}
+    assert purpose_of(fixed) == purpose_of(having(fixed, "schedule.duration_seconds", 7200.0))
+    assert purpose_of(fixed) == ("lab", "alpha", "imagenet", "", "fixed network")
     assert purpose_of({}) == ("", "", "", "", "ranking")
 
 

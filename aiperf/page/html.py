@@ -171,15 +171,28 @@ def _section(shown: section.Section) -> str:
     return f'<section id="{shown.name}" aria-labelledby="{shown.name}-title">{content}\n</section>'
 
 
+def write_drawings(folder: Path, sections: Sequence[section.Section]) -> list[Path]:
+    """Write plots/NAME.svg, .png and .pdf of each drawing, and remove the files of earlier ones."""
+    make_own_folder(folder / "plots")
+    written = []
+    for picture in (picture for each in sections for picture in each.pictures):
+        svg = None if picture.svg is None else picture.svg.encode()
+        for suffix, content in (("svg", svg), ("png", picture.png), ("pdf", picture.pdf)):
+            path = folder / "plots" / f"{picture.name}.{suffix}"
+            if content is None:
+                path.unlink(missing_ok=True)
+            else:
+                replace_file(path, content)
+                written.append(path)
+    return written
+
+
 def write_figures_page(
     folder: Path, name: str, kind: str, heading: str, sections: Sequence[section.Section], footer: str, values: Any
 ) -> Path:
     """Write NAME.html, NAME.json and plots/ for results that belong to no single run."""
     shown = page(f"{kind}: {heading}", header(kind, heading), sections, footer)
-    make_own_folder(folder / "plots")
-    for picture in (picture for each in sections for picture in each.pictures):
-        for suffix, content in (("svg", (picture.svg or "").encode()), ("png", picture.png or b"")):
-            replace_file(folder / "plots" / f"{picture.name}.{suffix}", content)
+    write_drawings(folder, sections)
     replace_file(folder / f"{name}.json", json.dumps(values, indent=1).encode())
     replace_file(folder / f"{name}.html", shown.encode())
     return folder / f"{name}.html"

@@ -16,7 +16,6 @@ from aiperf.atomic_files import replace_file
 from aiperf.errors import ReportNotWritten
 from aiperf.files import shown
 from aiperf.journal.journal import read
-from aiperf.own_files import make_own_folder
 from aiperf.page.section import Section
 from aiperf.report.facts import Report
 from aiperf.report.figures import values
@@ -72,22 +71,12 @@ def write(report: Report, folder: Path, run: Path | None = None) -> Paths:
 
 
 def _written(report: Report, folder: Path) -> Paths:
+    from aiperf.page.html import write_drawings
     from aiperf.report.html import page
     from aiperf.report.sections import sections
 
     shown = sections(report)
-    written: list[Path] = []
-    make_own_folder(folder / "plots")
-    for picture in (picture for section in shown for picture in section.pictures):
-        svg = None if picture.svg is None else picture.svg.encode()
-        for suffix, content in (("svg", svg), ("png", picture.png), ("pdf", picture.pdf)):
-            path = folder / "plots" / f"{picture.name}.{suffix}"
-            if content is None:
-                # A figure of an earlier report must not remain.
-                path.unlink(missing_ok=True)
-            else:
-                replace_file(path, content)
-                written.append(path)
+    written = write_drawings(folder, shown)
     facts = folder / "report.json"
     replace_file(facts, msgspec.json.format(msgspec.json.encode(as_document(report, shown)), indent=1))
     html = folder / "report.html"

@@ -123,7 +123,7 @@ def test_real_hpl_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert len(found["cases"]) == 1
     assert found["cases"][0]["measured_gflops"][0] > 0
     assert (tmp_path / "out/hpl.html").read_text().count("<svg") == 3
-    assert {path.suffix for path in (tmp_path / "out/plots").iterdir()} == {".svg", ".png"}
+    assert {path.suffix for path in (tmp_path / "out/plots").iterdir()} == {".svg", ".png", ".pdf"}
     outputs = [str(path) for path in (tmp_path / "out").glob("*.out")]
     assert main(["hpl", "explain", *outputs, "--system", str(tmp_path / "guess.yaml")]) == 0
 

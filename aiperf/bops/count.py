@@ -24,6 +24,7 @@ from aiperf.bops.rules import ARITHMETIC, COMPARE, INCREMENT
 from aiperf.bops.tree import LARGEST, CannotCount, Operator, SourceText, Spot, Tree, read_tree
 from aiperf.given_file import read_json
 from aiperf.nearest import nearest
+from aiperf.page.section import Table, numbers, table, texts
 from aiperf.programs import ProgramFailed, ask
 from aiperf.units import share
 
@@ -354,19 +355,17 @@ def _output(command: Sequence[str]) -> str:
     return ended.output
 
 
-def annotated(counted: SourceCount) -> Iterable[str]:
-    """Yield a text table of the source lines with their executions, BOPs and share of all BOPs, the line with most BOPs first.
-
-    A header is yielded first. A line of a file that is missing is shown without its text.
-    """
-    total = max(counted.bops, 1)
-    texts: dict[str, list[str]] = {}
-    yield f"{'executions':>14} {'BOPs':>14} {'share':>7}  line"
-    for each in counted.by_line:
-        if each.file not in texts:
-            path = Path(each.file)
-            texts[each.file] = path.read_text(errors="replace").splitlines() if path.is_file() else []
-        lines = texts[each.file]
-        words = lines[each.line - 1].strip() if each.line <= len(lines) else ""
-        place = f"{Path(each.file).name}:{each.line}"
-        yield f"{each.executions:>14,} {each.bops:>14,} {share(each.bops / total):>7}  {place:<18} {words}"
+def annotated(counted: SourceCount) -> Table:
+    """Return the source lines with their executions and BOPs, the line with most BOPs first. A missing file has no text."""
+    lines = {
+        file: Path(file).read_text(errors="replace").splitlines() if Path(file).is_file() else []
+        for file in {each.file for each in counted.by_line}
+    }
+    columns = (
+        numbers("executions", [each.executions for each in counted.by_line], "{:,}".format),
+        numbers("BOPs", [each.bops for each in counted.by_line], "{:,}".format),
+        numbers("share", [each.bops / max(counted.bops, 1) for each in counted.by_line], share),
+        texts("line", [f"{Path(each.file).name}:{each.line}" for each in counted.by_line]),
+        texts("", ["".join(lines[each.file][each.line - 1 : each.line]).strip() for each in counted.by_line]),
+    )
+    return table("lines", "", columns)

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,10 +22,23 @@ from aiperf.bops.roofline import Label, Roof, RooflinePoint, labels
 from aiperf.errors import BadConfiguration
 from aiperf.page import html, palette
 from aiperf.page.figure import drawn
-from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Part, Section, Table, measured, row_of
+from aiperf.page.section import (
+    Cell,
+    Column,
+    DrawnFigure,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+    numbers,
+    rows,
+    share_bar,
+    table,
+    texts,
+)
 from aiperf.statistics.difference import change
 from aiperf.statistics.estimate import Estimate, of_repeats
-from aiperf.units import change_interval, duration, share, si
+from aiperf.units import change_interval, duration, operations, share, si, size
 
 _HEIGHT_INCHES = 5.2
 _COLOURS = (palette.BLUE, palette.VERMILION, palette.GREEN, palette.PURPLE, palette.AMBER)
@@ -142,69 +156,53 @@ def label_table(judged: Sequence[Label], unit: str, *, is_measured: bool = True)
     """Return the table of the bound of each program or layer under each peak, and of its measured share of it."""
     if not judged:
         return None
+    rate = partial(si, unit=f"{unit}S")
     columns = [
-        Column("program or layer"),
-        Column(f"{unit} per byte", True),
-        Column("under the roof"),
-        Column("bound by"),
-        Column("bound", True),
-    ]
-    rows = [
-        row_of(
-            each.point.name,
-            Cell(f"{each.point.intensity:.3g}", each.point.intensity),
-            each.roof,
-            each.bottleneck,
-            Cell(si(each.bound, f"{unit}S"), each.bound),
-        )
-        for each in judged
+        texts("program or layer", [each.point.name for each in judged]),
+        numbers(f"{unit} per byte", [each.point.intensity for each in judged], "{:.3g}".format),
+        texts("under the roof", [each.roof for each in judged]),
+        texts("bound by", [each.bottleneck for each in judged]),
+        numbers("bound", [each.bound for each in judged], rate),
     ]
     if is_measured:
-        columns += [Column(f"{unit}S", True), Column("share of the bound", True)]
-        for number, each in enumerate(judged):
-            cached = "" if share(min(1.0, each.share)) == share(each.share) else _CACHED
-            rows[number] += row_of(
-                Cell(si(each.point.rate, f"{unit}S"), each.point.rate),
-                Cell(share(each.share), each.share, bar=min(1.0, each.share), second_line=cached),
-            )
-    return Table("labels", "Bound of each point", tuple(columns), tuple(rows), is_sortable=True)
+        columns += [
+            numbers(f"{unit}S", [each.point.rate for each in judged], rate),
+            (Column("share of the bound", True), tuple(_share_of_bound(each) for each in judged)),
+        ]
+    return table("labels", "Bound of each point", columns, is_sortable=True)
+
+
+def _share_of_bound(judged: Label) -> Cell:
+    cached = "" if share(min(1.0, judged.share)) == share(judged.share) else _CACHED
+    return replace(share_bar(judged.share), second_line=cached)
 
 
 def roof_table(machines: Sequence[Machine], unit: str) -> Table:
     """Return the table of the peaks and memory bandwidths with their origin."""
     roofs = dict.fromkeys(roof for machine in machines for roof in machine)
-    rows = tuple(
-        row_of(each.name, si(each.figure, "B/s" if each.is_memory else f"{unit}S"), each.origin) for each in roofs
-    )
-    return Table("roofs", "Roofs and ceilings", (Column("roof"), Column("figure", True), Column("origin")), rows)
+    cells = [(each.name, si(each.figure, "B/s" if each.is_memory else f"{unit}S"), each.origin) for each in roofs]
+    return rows("roofs", "Roofs and ceilings", ("roof", ">figure", "origin"), cells)
 
 
 def layer_table(network: NetworkRoofline) -> Table:
     """Return the table of a network's kinds of layers with operations, bytes, shortest possible times and measured times."""
-    total = network.floor_seconds
-    names = ["layer", "pass", "operations", "bytes", "FLOP per byte", "floor", "share of the floor"]
-    rows = [
-        row_of(
-            each.kind.replace("_", " "),
-            each.pass_name,
-            Cell(si(each.flops, "FLOP"), each.flops),
-            Cell(si(each.bytes_moved, "B"), each.bytes_moved),
-            Cell(f"{each.intensity:.3g}", each.intensity),
-            Cell(duration(each.floor_seconds), each.floor_seconds),
-            Cell(share(each.floor_seconds / total), each.floor_seconds / total, bar=each.floor_seconds / total),
-        )
-        for each in network.kinds
+    total, kinds = network.floor_seconds, network.kinds
+    columns = [
+        texts("layer", [each.kind.replace("_", " ") for each in kinds]),
+        texts("pass", [each.pass_name for each in kinds]),
+        numbers("operations", [each.flops for each in kinds], operations),
+        numbers("bytes", [each.bytes_moved for each in kinds], size),
+        numbers("FLOP per byte", [each.intensity for each in kinds], "{:.3g}".format),
+        numbers("floor", [each.floor_seconds for each in kinds], duration),
+        (Column("share of the floor", True), tuple(share_bar(each.floor_seconds / total) for each in kinds)),
     ]
     note = (
-        f"Shortest step {duration(total)}: {network.images_per_second:,.0f} images/s, of which arithmetic alone takes "
+        f"Shortest step {total * 1e3:.2f} ms: {network.images_per_second:,.0f} images/s, of which arithmetic alone takes "
         f"{share(network.floor_share)}. Caches are left out. The softmax belongs to the loss."
     )
     if network.step_seconds is not None:
-        names.append("measured")
-        rows = [
-            (*row, measured(network.seconds(each), duration)) for row, each in zip(rows, network.kinds, strict=True)
-        ]
-        shown = {each.kind for each in network.kinds}
+        columns.append(numbers("measured", [network.seconds(each) for each in kinds], duration))
+        shown = {each.kind for each in kinds}
         others = ", ".join(
             f"{name.replace('_', ' ')} {duration(seconds)}"
             for name, seconds in sorted(network.measured_seconds.items(), key=lambda each: -each[1])
@@ -214,8 +212,7 @@ def layer_table(network: NetworkRoofline) -> Table:
             f" Measured step {duration(network.step_seconds)}, of which the floor is {share(total / network.step_seconds)}. "
             f"Of it outside of the rows above: {others}."
         )
-    columns = tuple(Column(name, number > 1) for number, name in enumerate(names))
-    return Table("layers", f"Layers of {network.name}, batch {network.batch}", columns, tuple(rows), footnote=note)
+    return table("layers", f"Layers of {network.name}, batch {network.batch}", columns, note)
 
 
 def page(

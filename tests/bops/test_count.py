@@ -26,6 +26,7 @@ from aiperf.bops.coverage import Coverage
 from aiperf.bops.execute import Failed
 from aiperf.bops.result import SourceCount
 from aiperf.bops.tree import CannotCount, SourceText, Tree, read_tree
+from aiperf.page.terminal import table_lines
 from tests.bops.random_programs import source as random_source
 
 HERE = Path(__file__).parent
@@ -105,7 +106,7 @@ def test_loop_of_the_paper_has_301_operations(tmp_path: Path) -> None:
 
     assert (found.bops, found.last_comparisons, found.bops_paper, found.at_least) == (301, 1, 300, False)
     assert found.by_operation == {"compare": 101, "add": 100, "address": 100}
-    assert "for (j = 0" in "\n".join(annotated(found))
+    assert "for (j = 0" in "\n".join(table_lines(annotated(found)))
 
 
 @pytest.mark.parametrize(("other", "bops"), [("hello", 24), ("help", 16)])

@@ -133,7 +133,7 @@ def _count(arguments: argparse.Namespace) -> None:
         return
     print("\n".join(_count_lines(counted)))
     if arguments.annotate:
-        print("\n".join(("", *annotated(counted))))
+        print_parts((annotated(counted),))
 
 
 def _count_lines(counted: SourceCount) -> list[str]:

@@ -15,9 +15,9 @@ from aiperf.cli.output import print_json, print_parts
 from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
-from aiperf.page.section import Items
+from aiperf.page.section import Items, Paragraph
 from aiperf.system.peaks import DataType
-from aiperf.units import duration, share, si
+from aiperf.units import si
 
 if TYPE_CHECKING:
     from aiperf.bops.result import ProgramResult
@@ -124,35 +124,26 @@ def _programs(arguments: argparse.Namespace, results: list[ProgramResult]) -> No
 def _run(arguments: argparse.Namespace) -> None:
     """Print the steps of a run at the roofline of its machine. The page of a run is its report."""
     from aiperf.journal.run_folder import run_folder
+    from aiperf.report.sections.time_spent import roofline
     from aiperf.report.write import report_of
 
     _refuse_unused(arguments, _RUN)
-    floor = report_of(run_folder(arguments.graph)).training_floor
-    if floor is None:
+    report = report_of(run_folder(arguments.graph))
+    floor, shown = report.training_floor, roofline(report)
+    if floor is None or shown is None:
         raise BadConfiguration(
             f"the roofline of a run needs the peak and the memory bandwidth of its machine, but the journal of "
             f"{arguments.graph!r} lacks one of them: run with preflight.probes=full, or on an accelerator of system/peaks.json"
         )
     if arguments.json:
         print_json({"kind": "run", **asdict(floor)})
-        return
-    rest = floor.busy_seconds - floor.arithmetic_seconds - floor.memory_seconds
-    parts = {
-        "minimum for arithmetic": floor.arithmetic_seconds,
-        "minimum for memory": floor.memory_seconds,
-        "rest": rest,
-    }
-    print(
-        f"{floor.trials} of {floor.trials_in_window} trials, peak {si(floor.peak_flops, 'FLOPS')}, memory "
-        f"{si(floor.memory_bytes_per_second, 'B/s')} ({floor.memory_source}), caches left out"
-    )
-    for name, seconds in parts.items():
-        print(f"  {name:<23} {seconds:>12.2f} accelerator-seconds {share(seconds / floor.busy_seconds):>8}")
+    else:
+        print_parts(shown.parts)
 
 
 def _network(arguments: argparse.Namespace) -> None:
     from aiperf.bops.networks import DeviceLimits, device, network_roofline
-    from aiperf.bops.page import added_roof, network_page
+    from aiperf.bops.page import added_roof, layer_table, network_page
 
     _refuse_unused(arguments, _NETWORK)
     graph = graph_of(arguments)
@@ -185,24 +176,6 @@ def _network(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(found.as_json())
         return
-    print(
-        f"{arguments.graph}, batch {batch} in {precision} on {on.device}: "
-        f"{si(on.flops_per_second, 'FLOPS')}, {si(on.memory_bytes_per_second, 'B/s')} ({on.origin}), caches left out"
-    )
-    for each in found.kinds:
-        print(
-            f"  {each.kind.replace('_', ' '):<20} {each.pass_name:<9} {si(each.flops, 'FLOP'):>12} "
-            f"{si(each.bytes_moved, 'B'):>9} {each.intensity:>8.3g} FLOP/B  floor "
-            f"{duration(each.floor_seconds):>8} {share(each.floor_seconds / found.floor_seconds):>7}"
-        )
-    print(
-        f"shortest step {found.floor_seconds * 1e3:.2f} ms, {found.images_per_second:,.0f} images/s. Arithmetic "
-        f"alone takes {share(found.floor_share)} of it"
-    )
-    if found.step_seconds is not None:
-        for name, seconds in sorted(found.measured_seconds.items(), key=lambda each: -each[1]):
-            part = share(seconds / found.step_seconds)
-            print(f"  measured {name.replace('_', ' '):<30} {duration(seconds):>10} {part:>8}")
-        part = share(found.floor_seconds / found.step_seconds)
-        print(f"measured step {duration(found.step_seconds)}, all lines together. The floor is {part} of it")
+    rates = f"{si(on.flops_per_second, 'FLOPS')}, {si(on.memory_bytes_per_second, 'B/s')} ({on.origin})"
+    print_parts((Paragraph(f"{arguments.graph} in {precision} on {on.device}: {rates}"), layer_table(found)))
     print(f"wrote {page}")

@@ -1,4 +1,4 @@
-"""Sweep over cluster sizes: near-perfect scaling without faults, the cost of faults, and one plot."""
+"""Simulated clusters of several sizes: near-perfect scaling without faults, the cost of faults, and one plot."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_sizes_are_fourths_up_to_the_requested_size() -> None:
     ]
 
 
-def test_a_sweep_is_short_unless_a_schedule_is_named() -> None:
+def test_a_rehearsal_is_short_unless_a_schedule_is_named() -> None:
     assert configured([]).schedule.duration_seconds == 3 * 3600
     assert configured(["schedule=ranking"]).schedule.duration_seconds == 12 * 3600
     assert configured(["schedule.duration_seconds=7200"]).schedule.duration_seconds == 7200
@@ -57,16 +57,16 @@ def test_a_sweep_is_short_unless_a_schedule_is_named() -> None:
 def test_clusters_without_faults_scale_within_1_percent(conf: RunConf, tmp_path: Path) -> None:
     reference = alone(conf, seeds=4)
 
-    sweep = [rehearse(conf, workers, reference) for workers in (1, 8)]
-    png, svg = draw(sweep, tmp_path)
+    clusters = [rehearse(conf, workers, reference) for workers in (1, 8)]
+    png, svg = draw(clusters, tmp_path)
 
-    assert all(0.98 < each.efficiency < 1.02 for each in sweep)
-    assert all(0.99 < each.busy_efficiency < 1.01 for each in sweep)
-    assert sweep[1].score_flops_per_second > 7 * sweep[0].score_flops_per_second
-    assert sum(sweep[1].shares.values()) == pytest.approx(1.0)
+    assert all(0.98 < each.efficiency < 1.02 for each in clusters)
+    assert all(0.99 < each.busy_efficiency < 1.01 for each in clusters)
+    assert clusters[1].score_flops_per_second > 7 * clusters[0].score_flops_per_second
+    assert sum(clusters[1].shares.values()) == pytest.approx(1.0)
     assert png.read_bytes().startswith(b"\x89PNG") and "<svg" in svg.read_text()
-    assert [row[0].text for row in size_table(sweep).rows] == ["1", "8"]
-    assert "with 1 worker:" in lost(sweep[0]) and "compile" in lost(sweep[1])
+    assert [row[0].text for row in size_table(clusters).rows] == ["1", "8"]
+    assert "with 1 worker:" in lost(clusters[0]) and "compile" in lost(clusters[1])
     assert "one worker alone" in reference_text(reference)
 
 
@@ -77,11 +77,11 @@ def test_a_run_too_short_for_a_score_is_refused(conf: RunConf) -> None:
         alone(short, seeds=1)
 
 
-def test_sweep_first_states_that_nothing_is_measured(conf: RunConf) -> None:
+def test_a_rehearsal_first_states_that_nothing_is_measured(conf: RunConf) -> None:
     assert introduction(conf).startswith("simulated clusters: 2 h 47 min of a virtual clock each")
     assert "searcher random, tuning off, faults: none. No work is done" in introduction(conf)
 
 
-def test_a_sweep_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rehearsal_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["rehearse", "--help"]) == 0
     assert "usage: python -m aiperf rehearse" in capsys.readouterr().out

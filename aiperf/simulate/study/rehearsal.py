@@ -150,7 +150,7 @@ def _shares(kept: WorkLog, inside: Window) -> dict[str, float]:
 
 LARGEST = 4096
 HOURS = 3
-"""Virtual length of a sweep in hours: one of warm-up and two that count."""
+"""Virtual length of each size in hours: one of warm-up and two that count."""
 DEFAULTS = (
     "+cluster=simulated",
     "schedule=ranking",
@@ -169,14 +169,14 @@ def main(words: list[str]) -> int:
     print(introduction(conf), flush=True)
     reference = alone(conf)
     print(reference_text(reference), flush=True)
-    sweep: list[Rehearsed] = []
+    clusters: list[Rehearsed] = []
     for workers in sizes(conf.cluster.workers):
-        sweep.append(rehearse(conf, workers, reference))
+        clusters.append(rehearse(conf, workers, reference))
         print(f"simulated {count(workers)} worker{'' if workers == 1 else 's'}", file=sys.stderr, flush=True)
-    print("\n".join([*table_lines(size_table(sweep)), lost(sweep[-1])]))
-    results = {"alone": asdict(reference), "sweep": [asdict(each) for each in sweep]}
+    print("\n".join([*table_lines(size_table(clusters)), lost(clusters[-1])]))
+    results = {"alone": asdict(reference), "sweep": [asdict(each) for each in clusters]}
     replace_file(folder / "rehearsal.json", msgspec.json.format(msgspec.json.encode(results)))
-    for path in draw(sweep, folder):
+    for path in draw(clusters, folder):
         print(path)
     return 0
 
@@ -210,19 +210,19 @@ def reference_text(reference: SingleWorkerMean) -> str:
     )
 
 
-def size_table(sweep: Sequence[Rehearsed]) -> Table:
+def size_table(clusters: Sequence[Rehearsed]) -> Table:
     columns = (
-        numbers("workers", [each.workers for each in sweep], count),
-        numbers("score", [each.score_flops_per_second for each in sweep], flops_per_second),
-        numbers("efficiency", [each.efficiency for each in sweep], lambda value: share(value, 2)),
-        numbers("of busy time", [each.busy_efficiency for each in sweep], lambda value: share(value, 2)),
-        numbers("trials", [each.trials for each in sweep], count),
-        numbers("events", [each.cost.events for each in sweep], count),
-        numbers("driver", [each.cost.driver_seconds for each in sweep], duration),
-        numbers("per event", [1e6 * each.cost.driver_seconds / each.cost.events for each in sweep], "{:.0f} µs".format),
-        numbers("proposals/s", [each.cost.proposals_per_second for each in sweep], "{:.0f}".format),
-        numbers("journal", [each.journal_bytes for each in sweep], size),
-        numbers("memory", [each.memory_bytes for each in sweep], size),
+        numbers("workers", [each.workers for each in clusters], count),
+        numbers("score", [each.score_flops_per_second for each in clusters], flops_per_second),
+        numbers("efficiency", [each.efficiency for each in clusters], lambda value: share(value, 2)),
+        numbers("of busy time", [each.busy_efficiency for each in clusters], lambda value: share(value, 2)),
+        numbers("trials", [each.trials for each in clusters], count),
+        numbers("events", [each.cost.events for each in clusters], count),
+        numbers("driver", [each.cost.driver_seconds for each in clusters], duration),
+        numbers("per event", [1e6 * each.cost.driver_seconds / each.cost.events for each in clusters], "{:.0f} µs".format),
+        numbers("proposals/s", [each.cost.proposals_per_second for each in clusters], "{:.0f}".format),
+        numbers("journal", [each.journal_bytes for each in clusters], size),
+        numbers("memory", [each.memory_bytes for each in clusters], size),
     )  # fmt: skip
     return table("sizes", "", columns)
 
@@ -239,18 +239,18 @@ _GOAL = 0.99
 _PALE = palette.AXIS.light
 
 
-def draw(sweep: Sequence[Rehearsed], folder: Path) -> tuple[Path, Path]:
+def draw(clusters: Sequence[Rehearsed], folder: Path) -> tuple[Path, Path]:
     """Draw score and efficiency over the number of workers into rehearsal.png and rehearsal.svg in `folder`.
 
-    `sweep`: results by increasing size. Return the paths of the files (PNG, SVG).
+    Return the paths of the files (PNG, SVG).
     """
 
     def both(figure: Figure) -> None:
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-        _scores(upper, sweep)
-        _efficiencies(lower, sweep)
+        _scores(upper, clusters)
+        _efficiencies(lower, clusters)
         lower.set_xlabel("workers")
-        lower.set_xticks([each.workers for each in sweep], [count(each.workers) for each in sweep])
+        lower.set_xticks([each.workers for each in clusters], [count(each.workers) for each in clusters])
         lower.xaxis.set_minor_locator(NullLocator())
 
     svg, png, _ = drawn(both, "rehearsal", 6.4, "simulated clusters: no work was done")
@@ -260,10 +260,10 @@ def draw(sweep: Sequence[Rehearsed], folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def _scores(axes: Axes, sweep: Sequence[Rehearsed]) -> None:
-    workers = [each.workers for each in sweep]
-    scores = [each.score_flops_per_second for each in sweep]
-    perfect = [each.perfect_flops_per_second for each in sweep]
+def _scores(axes: Axes, clusters: Sequence[Rehearsed]) -> None:
+    workers = [each.workers for each in clusters]
+    scores = [each.score_flops_per_second for each in clusters]
+    perfect = [each.perfect_flops_per_second for each in clusters]
     axes.loglog(workers, perfect, color=_PALE, linestyle="--", label="perfect: workers × one worker alone")
     axes.loglog(workers, scores, color=palette.BLUE.light, marker="o", linewidth=0, label="simulated")
     for at, value in zip(workers, scores, strict=True):
@@ -273,15 +273,15 @@ def _scores(axes: Axes, sweep: Sequence[Rehearsed]) -> None:
     axes.set_xlim(workers[0] / 1.5, workers[-1] * 4)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: flops_per_second(value)))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_title(f"Simulated clusters, {sweep[-1].accelerators // sweep[-1].workers} accelerators per worker")
+    axes.set_title(f"Simulated clusters, {clusters[-1].accelerators // clusters[-1].workers} accelerators per worker")
     axes.legend(loc="upper left")
 
 
-def _efficiencies(axes: Axes, sweep: Sequence[Rehearsed]) -> None:
-    workers = [each.workers for each in sweep]
-    by_score = [100 * each.efficiency for each in sweep]
-    by_time = [100 * each.busy_efficiency for each in sweep]
-    spread = 200 * sweep[-1].standard_error
+def _efficiencies(axes: Axes, clusters: Sequence[Rehearsed]) -> None:
+    workers = [each.workers for each in clusters]
+    by_score = [100 * each.efficiency for each in clusters]
+    by_time = [100 * each.busy_efficiency for each in clusters]
+    spread = 200 * clusters[-1].standard_error
     axes.axhline(100, color=_PALE, linestyle="--", linewidth=1)
     axes.axhline(100 * _GOAL, color=_PALE, linestyle=":", linewidth=1, label=f"goal: {share(_GOAL, 0)}")
     blue, other = palette.BLUE.light, palette.VERMILION.light

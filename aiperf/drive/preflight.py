@@ -49,12 +49,10 @@ def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
     """Run the preflight probes on this machine without Ray, and return the measurements."""
     system = describe_usable()
     count = len(system.accelerators)
-    with meeting(parent) as place:
+    with meeting(parent) as (folder, mark):
         temporary = Path(tempfile.gettempdir())
         processors = system.usable_processors
-        setting = Setting(
-            "127.0.0.1", place.folder, place.mark, temporary, count, processors, conf.dataset, conf.trainer.precision
-        )
+        setting = Setting("127.0.0.1", folder, mark, temporary, count, processors, conf.dataset, conf.trainer.precision)
         with closing(Prober(setting)) as prober:
             probes = full() if is_full else quick()
             readings = {probe.name: prober.measure(probe, conf.preflight.seconds) for probe in probes}

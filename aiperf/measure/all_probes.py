@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,7 +43,6 @@ def _without_torch(own_bytes: int, shared_bytes: int) -> tuple[Probe, ...]:
 SHARED_MEMORY = Path("/dev/shm")
 
 
-@dataclass(frozen=True, slots=True)
 class Accelerators:
     """Probe of the accelerators that this node's processes may use: their number, and their state from the vendor's library."""
 
@@ -88,7 +86,6 @@ def _flat(device: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
     return device | {name: value for name, value in sample.items() if name != "device"}
 
 
-@dataclass(frozen=True, slots=True)
 class Versions:
     """Probe of versions: Python, installed packages, AIPerf's source files (SHA-256), and the driver of the accelerators."""
 
@@ -109,7 +106,6 @@ class Versions:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class Data:
     name: ClassVar[str] = "data"
     unit: ClassVar[str] = "text"
@@ -118,7 +114,6 @@ class Data:
         return ProbeReading(probe=self.name, unit=self.unit, facts={"fingerprint": data_fingerprint(setting.dataset)})
 
 
-@dataclass(frozen=True, slots=True)
 class SystemProbe:
     name: ClassVar[str] = "system"
     unit: ClassVar[str] = "text"

@@ -22,7 +22,6 @@ def folders(setting: Setting) -> dict[str, Path]:
     return {"run": setting.folder, "temporary": setting.temporary}
 
 
-@dataclass(frozen=True, slots=True)
 class FreeSpace:
     """Probe of the free space in bytes, and check that this node sees the same run folder as the driver (the main process)."""
 
@@ -65,7 +64,6 @@ class DiskRate:
         return ProbeReading(probe=self.name, unit=self.unit, series=series, facts={"file_bytes": sizes})
 
 
-@dataclass(frozen=True, slots=True)
 class DiskWrite(DiskRate):
     """Probe of the rate of writing a file with fsync(2) at its end, in blocks of 1 MiB."""
 
@@ -75,7 +73,6 @@ class DiskWrite(DiskRate):
         return _written(file, size)
 
 
-@dataclass(frozen=True, slots=True)
 class DiskRead(DiskRate):
     """Probe of the rate of reading a file after the kernel dropped it from its page cache. A file server may still have it."""
 

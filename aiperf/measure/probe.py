@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
@@ -77,21 +77,15 @@ def failed(probe: Probe, why: str, seconds: float = 0.0) -> ProbeReading:
     return ProbeReading(probe=probe.name, unit=probe.unit, failed=why, seconds=seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class SharedFolderMark:
-    folder: Path
-    mark: str
-
-
 @contextmanager
-def meeting(parent: Path) -> Iterator[SharedFolderMark]:
-    """Create a folder in `parent` with a file MARK of random content, by which other nodes recognise it. Remove it then."""
+def meeting(parent: Path) -> Iterator[tuple[Path, str]]:
+    """Yield a folder in `parent`, and the random content of a file MARK in it, by which other nodes recognise it."""
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".preflight-", dir=parent.resolve()))
     try:
         mark = secrets.token_hex(16)
         (folder / MARK).write_text(mark)
-        yield SharedFolderMark(folder, mark)
+        yield folder, mark
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -101,8 +95,7 @@ CLOCK = "clock"
 ROUND_TRIPS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class RoundTrip:
+class RoundTrip(NamedTuple):
     """One request and its answer, in seconds since 1970: by the head's clock, the node's (twice), and the head's."""
 
     sent: float

@@ -219,8 +219,8 @@ class NodeInspection:
 
     def of(self, nodes: Sequence[Node], show: Show = silent) -> list[NodeReadings]:
         """Measure these nodes and return the measurements of each, in the same sequence. Takes seconds to minutes."""
-        with meeting(self.parent) as place:
-            setting = Setting("", place.folder, place.mark, Path(), 0, 1, self.dataset, self.trainer.precision)
+        with meeting(self.parent) as (folder, mark):
+            setting = Setting("", folder, mark, Path(), 0, 1, self.dataset, self.trainer.precision)
             self._begun.extend(
                 sent_to(node, setting, self.clock, is_head=node["NodeID"] == self.head) for node in nodes
             )

@@ -49,6 +49,7 @@ def load(run: str | Path) -> LoadedRun:
         JournalDamaged: a line of the journal was changed or removed, or another release wrote the journal.
         BadPower: a power meter file of the run is invalid.
     """
-    from aiperf import loaded_run
+    from aiperf.journal.run_folder import run_folder
+    from aiperf.loaded_run import LoadedRun
 
-    return loaded_run.load(run)
+    return LoadedRun(run_folder(str(run)))

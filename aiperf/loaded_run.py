@@ -11,7 +11,6 @@ import msgspec
 
 from aiperf.errors import AiperfError
 from aiperf.files import given_path
-from aiperf.journal.run_folder import run_folder
 from aiperf.report.facts import Report
 from aiperf.report.figures import values
 from aiperf.report.write import report_of, write
@@ -144,21 +143,6 @@ class LoadedRun:
     def __repr__(self) -> str:
         score = "no valid score" if self.score is None else f"{self.score:.4g} FLOPS"
         return f"<aiperf run {self.name!r}: {score}, error {self.error}>"
-
-
-def load(run: str | Path) -> LoadedRun:
-    """Read the journal of a run and return the run with its score, figures and tables.
-
-    Args:
-        run: folder of the run, its name below the folder runs/, or the path of its journal.
-
-    Raises:
-        NoSuchRun: there is no run at this path.
-        NotAJournal: the path is another file, or the journal cannot be read.
-        JournalDamaged: a line of the journal was changed or removed, or another release wrote the journal.
-        BadPower: a power meter file of the run is invalid.
-    """
-    return LoadedRun(run_folder(str(run)))
 
 
 def _table(records: tuple[Any, ...], index: str) -> pandas.DataFrame:

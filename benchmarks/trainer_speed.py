@@ -310,20 +310,15 @@ class PlainSide:
         """Return the seconds per step. Keep the loop if it is faster than `least`, otherwise release its memory and graphs."""
         loop = PlainLoop(self._task, way)
         loop.do(1)
-        seconds = self._timed(loop, 1)
+        seconds = _timed(loop, 1)
         for _ in range(3):
-            seconds = min(seconds, self._timed(loop, max(1, round(TRIED_SECONDS / seconds))))
+            seconds = min(seconds, _timed(loop, max(1, round(TRIED_SECONDS / seconds))))
         if seconds < least:
             self._loop = loop
         return seconds
 
     def seconds(self, steps: int) -> float:
-        return self._timed(self._loop, steps)
-
-    def _timed(self, loop: PlainLoop, steps: int) -> float:
-        began = time.perf_counter()
-        loop.do(steps)
-        return (time.perf_counter() - began) / steps
+        return _timed(self._loop, steps)
 
 
 class OwnSide:
@@ -339,9 +334,13 @@ class OwnSide:
         return replace(self._task, steps=COMPARED_STEPS).own_loop().epoch_loss()
 
     def seconds(self, steps: int) -> float:
-        began = time.perf_counter()
-        self._loop.do(steps)
-        return (time.perf_counter() - began) / steps
+        return _timed(self._loop, steps)
+
+
+def _timed(loop: PlainLoop | OwnLoop, steps: int) -> float:
+    began = time.perf_counter()
+    loop.do(steps)
+    return (time.perf_counter() - began) / steps
 
 
 def compare(

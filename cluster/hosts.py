@@ -114,9 +114,8 @@ class HostsConf(JoinedConf):
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
         """Return one row (name, text) for the printed plan: the first eight hosts. `seconds`: not used."""
         more = f" and {len(self.names) - 8} more" if len(self.names) > 8 else ""
-        return [
-            ("hosts", f"{', '.join(self.names[:8])}{more}, by ssh; head and driver on the machine where this is typed")
-        ]
+        hosts = f"{', '.join(self.names[:8])}{more}, by ssh; head and driver on the machine where this is typed"
+        return [("hosts", hosts)]
 
     def check_command(self, host: str, folder: Path) -> list[str]:
         """Return the ssh command, as a list of words, that checks if `host` can join the run in `folder`.

@@ -52,22 +52,16 @@ class RayConf(NodesConf):
 
         `most_nodes`: None if not more than `nodes` are requested.
         """
-        most = max(self.nodes, self.ask_nodes)
-        run_nodes = NodesAsked(nodes=self.nodes, most_nodes=most if most > self.nodes else None)
-        declared = super().requested_nodes()
-        return replace(run_nodes, accelerator=declared.accelerator, accelerator_bytes=declared.accelerator_bytes)
+        most = self.ask_nodes if self.ask_nodes > self.nodes else None
+        return replace(super().requested_nodes(), nodes=self.nodes, most_nodes=most)
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
         """Return one row (name, text) for the printed plan: address, number of nodes to wait for, and maximum wait.
 
         `seconds`: not used.
         """
-        return [
-            (
-                "place",
-                f"the Ray at {self.address}; {self.nodes} of its nodes are waited for, {self.patience_seconds:g} s",
-            )
-        ]
+        nodes = f"{self.nodes} of its nodes are waited for, {self.patience_seconds:g} s"
+        return [("place", f"the Ray at {self.address}; {nodes}")]
 
     def place(self, environment: Mapping[str, str]) -> Place:
         """Return the existing Ray cluster to join, and the nodes to request from its autoscaler. `environment`: not used."""

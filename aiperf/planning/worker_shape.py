@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from aiperf.config import RunConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted, WorkerJoined, WorkerShape
@@ -159,13 +161,11 @@ def common(shapes: Sequence[WorkerShape], source: str) -> WorkerShape:
     `shapes`: shape of each worker, at least one. `source`: origin of the shape as text, for the plan.
     """
     widest = max(shapes, key=lambda shape: shape.ranks)
-    return WorkerShape(
-        source=source,
-        device=", ".join(sorted({shape.device for shape in shapes})),
+    return msgspec.structs.replace(
+        together(shapes, source),
         accelerators=widest.accelerators,
         ranks=widest.ranks,
         cores=min(shape.cores for shape in shapes),
-        memory_bytes=min(shape.memory_bytes for shape in shapes),
     )
 
 

@@ -162,13 +162,8 @@ class NvmlSampler(VendorSampler):
             if handle is None or device.id not in wanted:
                 continue
             found[device.id] = {
-                "ecc_uncorrected_since_boot": self._value(
-                    partial(
-                        nvml.nvmlDeviceGetTotalEccErrors,
-                        handle,
-                        nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-                        nvml.NVML_VOLATILE_ECC,
-                    )
+                "ecc_uncorrected_since_boot": self._ecc(
+                    handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
                 ),
                 "xids": None if xids is None or device.pci is None else xids.get(_bus(device.pci), []),
                 "processes": self._value(partial(self._computing, handle)),
@@ -251,14 +246,13 @@ class NvmlSampler(VendorSampler):
             memory_clock_mhz=self._value(lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM))),
             temperature_celsius=None if temperature is None else float(temperature),
             throttle=None if reasons is None else throttle_reasons(int(reasons)),
-            ecc_corrected=self._ecc(handle, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-            ecc_uncorrected=self._ecc(handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+            # the aggregate counter survives a reset of the device or a reload of the driver during a run
+            ecc_corrected=self._ecc(handle, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_AGGREGATE_ECC),
+            ecc_uncorrected=self._ecc(handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_AGGREGATE_ECC),
         )
 
-    def _ecc(self, handle: Any, error_type: int) -> int | None:
-        # The aggregate counter survives a reset of the device or a reload of the driver during a run.
-        nvml = self._nvml
-        return self._value(lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, error_type, nvml.NVML_AGGREGATE_ECC)))
+    def _ecc(self, handle: Any, error_type: int, counter: int) -> int | None:
+        return self._value(lambda: int(self._nvml.nvmlDeviceGetTotalEccErrors(handle, error_type, counter)))
 
 
 def hardware_xids(lines: Iterable[str]) -> dict[str, list[int]]:

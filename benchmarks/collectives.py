@@ -28,6 +28,7 @@ from aiperf.data.dataset_config import SyntheticConf
 from aiperf.journal.messages import Crashed, EpochDone, Message, Train, TrialDone
 from aiperf.statistics.interleaved import interval_of_median
 from aiperf.train.ranks.group import RankGroup
+from aiperf.train.ranks.protocol import Recipe
 from aiperf.train.trainer_config import TrainerConf
 from benchmarks.pairs import describe_machine, order
 from morphism import Graph, Map, encode, start
@@ -75,7 +76,7 @@ def running(
     if cycle is not None:
         os.environ[CYCLE] = cycle
     with tempfile.TemporaryDirectory() as folder:
-        group = RankGroup(conf, data, encode(graph), Path(folder), accelerators=0, cores=2)
+        group = RankGroup(Recipe(conf, data, encode(graph), Path(folder), 2), accelerators=0)
         try:
             group.start()
             yield group

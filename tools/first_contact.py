@@ -473,20 +473,17 @@ def group() -> Rows:
     from aiperf.journal.events import TrialPrepared
     from aiperf.journal.messages import Crashed, Message, TrialDone
     from aiperf.train.ranks.group import RankGroup
+    from aiperf.train.ranks.protocol import Recipe
     from aiperf.train.trainer_config import TrainerConf
     from benchmarks.pairs import order
     from morphism import encode, start
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         graph = start("digits_small", image=8, channels=1, classes=10)
-        ranks = RankGroup(
-            TrainerConf(ranks=1, collective="torch", hang_seconds=8.0, compile="off"),
-            SyntheticConf(image=8, channels=1, training_images=2000, validation_images=100),
-            encode(graph),
-            Path(folder),
-            accelerators=int(here().type == "cuda"),
-            cores=min(16, len(os.sched_getaffinity(0))),
-        )
+        trainer = TrainerConf(ranks=1, collective="torch", hang_seconds=8.0, compile="off")
+        images = SyntheticConf(image=8, channels=1, training_images=2000, validation_images=100)
+        recipe = Recipe(trainer, images, encode(graph), Path(folder), min(16, len(os.sched_getaffinity(0))))
+        ranks = RankGroup(recipe, accelerators=int(here().type == "cuda"))
 
         def train(trial: int, epochs: int, then: signal.Signals | None = None) -> Message:
             ranks.order(order(trial, 64, epochs))

@@ -57,7 +57,7 @@ class StandIn:
         if self._received() == BREAKS:
             raise RuntimeError("an unexpected error")
         return Ready(
-            ranks=self._plan.accelerators or 1,
+            ranks=self._plan.slot.accelerators or 1,
             device="stand-in",
             device_memory_bytes=2**30,
             collective="none",

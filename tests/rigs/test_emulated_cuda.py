@@ -146,7 +146,8 @@ NO_CUDA = """
 from morphism import encode
 from aiperf.errors import AiperfError
 from aiperf.train.ranks.group import RankGroup
-group = RankGroup(CONF, IMAGES, encode(graph()), Path(sys.argv[1]), accelerators=1, cores=1)
+from aiperf.train.ranks.protocol import Recipe
+group = RankGroup(Recipe(CONF, IMAGES, encode(graph()), Path(sys.argv[1]), 1), accelerators=1)
 try:
     group.start()
 except AiperfError as error:
@@ -159,7 +160,8 @@ finally:
 WRONG_ORDINALS = """
 from morphism import encode
 from aiperf.train.ranks.group import RankGroup, WorkerEnded
-group = RankGroup(CONF, IMAGES, encode(graph()), Path(sys.argv[1]), accelerators=2, cores=2)
+from aiperf.train.ranks.protocol import Recipe
+group = RankGroup(Recipe(CONF, IMAGES, encode(graph()), Path(sys.argv[1]), 2), accelerators=2)
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 try:
     group.start()

@@ -42,9 +42,9 @@ class Wire:
 @contextmanager
 def spanning_group(conf: TrainerConf, folder: Path, start: Graph) -> Iterator[tuple[RankGroup, Wire]]:
     """Not started yet."""
-    wire = Wire(HostRankServer(Recipe(conf, IMAGES, encode(start), folder, 1, 0)))
+    wire = Wire(HostRankServer(Recipe(conf, IMAGES, encode(start), folder, 1)))
     there = DistantHost("elsewhere", OTHER, accelerators=0, cores=1, call=wire.call)
-    group = RankGroup(conf, IMAGES, encode(start), folder, accelerators=0, cores=1, address=LEADER, others=[there])
+    group = RankGroup(Recipe(conf, IMAGES, encode(start), folder, 1), accelerators=0, address=LEADER, others=[there])
     try:
         yield group, wire
     finally:

@@ -12,6 +12,7 @@ from aiperf.data.dataset_config import ImagesConf
 from aiperf.system.control_groups import ControlGroupLimits, control_group_limits, usable_processors
 from aiperf.system.describe import describe
 from aiperf.train.ranks.group import RankGroup
+from aiperf.train.ranks.protocol import Recipe
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode, start
 from tests.builders.data_set import make
@@ -119,7 +120,7 @@ def test_a_rank_uses_its_share_of_its_workers_cores(
     monkeypatch.setattr("aiperf.train.ranks.host_ranks.RankProcess", Noting)
     conf = TrainerConf(ranks=ranks)
     group = RankGroup(
-        conf, ImagesConf(root=str(tmp_path)), encode(start("resnet20")), tmp_path, accelerators=0, cores=cores
+        Recipe(conf, ImagesConf(root=str(tmp_path)), encode(start("resnet20")), tmp_path, cores), accelerators=0
     )
 
     with pytest.raises(InterruptedError):

@@ -13,6 +13,7 @@ from aiperf.data.opening import open_data
 from aiperf.journal.messages import CorruptImagesFound, Crashed, Message, TrialDone
 from aiperf.train.loop import train_here
 from aiperf.train.ranks.group import RankGroup, WorkerEnded
+from aiperf.train.ranks.protocol import Recipe
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, encode, start
 from tests.builders.data_set import make
@@ -74,7 +75,7 @@ def test_processed_images_count_and_corrupt_ones_are_named(root: Path, tmp_path:
 
 @pytest.mark.slow
 def test_each_rank_reports_its_corrupt_images(root: Path, tmp_path: Path) -> None:
-    group = RankGroup(CONF, images(root), encode(network()), tmp_path, accelerators=0, cores=2)
+    group = RankGroup(Recipe(CONF, images(root), encode(network()), tmp_path, 2), accelerators=0)
     try:
         assert group.start().ranks == 2
         words = follow(group, order(batch_size=10, progress_seconds=1e-6))
@@ -88,7 +89,7 @@ def test_each_rank_reports_its_corrupt_images(root: Path, tmp_path: Path) -> Non
 
 
 def test_too_many_corrupt_images_end_the_worker(root: Path, tmp_path: Path) -> None:
-    group = RankGroup(CONF, images(root, limit=2), encode(network()), tmp_path, accelerators=0, cores=2)
+    group = RankGroup(Recipe(CONF, images(root, limit=2), encode(network()), tmp_path, 2), accelerators=0)
     words: list[Message] = []
     try:
         group.start()

@@ -18,6 +18,7 @@ from aiperf.train.checkpoints.checkpoint import Snapshot, Writer, load, save
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, trial_of
 from aiperf.train.loop import train_here
 from aiperf.train.ranks.group import RankGroup
+from aiperf.train.ranks.protocol import Recipe
 from morphism import encode
 from tests.builders.order import CONF, IMAGES, epochs, follow, graph, order
 
@@ -100,7 +101,7 @@ def test_a_trial_on_a_full_disk_continues_and_saves_later(disk: Path, monkeypatc
 
 def test_ranks_with_a_full_run_folder_continue(disk: Path) -> None:
     """The ranks' output goes to the same disk."""
-    group = RankGroup(CONF, IMAGES, encode(graph()), disk, accelerators=0, cores=1)
+    group = RankGroup(Recipe(CONF, IMAGES, encode(graph()), disk, 1), accelerators=0)
     try:
         group.start()
         fill(disk)

@@ -11,6 +11,7 @@ import pytest
 
 from aiperf.train.memory_limits import CeilingKey, shared_ceiling
 from aiperf.train.ranks.group import RankGroup
+from aiperf.train.ranks.protocol import Recipe
 from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode
 from tests.builders.order import IMAGES, plain_graph
@@ -57,7 +58,7 @@ def test_a_second_group_of_a_host_takes_what_the_first_one_found(tmp_path: Path)
     conf = TrainerConf(collective="none", threads=1, precision="fp32", memory_limit_bytes=limit, ceiling_share=1.0)
 
     def ceiling() -> int:
-        group = RankGroup(conf, IMAGES, encode(plain_graph()), tmp_path, accelerators=0, cores=1)
+        group = RankGroup(Recipe(conf, IMAGES, encode(plain_graph()), tmp_path, 1), accelerators=0)
         try:
             return group.start().largest_batch
         finally:

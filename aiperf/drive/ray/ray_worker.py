@@ -110,8 +110,7 @@ def bring_up(making: WorkerParameters, number: int, slot: Slot, mailbox: ActorHa
     Return it at once, before its training processes are ready. A placement group is not needed, since the actor fits on one
     node.
     """
-    plan = replace(making.plan, worker=number, accelerators=slot.accelerators, cores=slot.cores)
-    plan = replace(plan, address=slot.address, others=slot.others)
+    plan = replace(making.plan, worker=number, slot=slot)
     host = WorkerHost.options(  # type: ignore[attr-defined]
         num_cpus=slot.cores,
         num_gpus=slot.accelerators,

@@ -15,7 +15,7 @@ from ray.actor import ActorHandle
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.shared_folder import check_shared
-from aiperf.drive.ray.slots import Share
+from aiperf.drive.ray.slots import Slot
 from aiperf.files import host_name
 from aiperf.journal.events import HelperLost, WorkerJoined
 from aiperf.journal.messages import Drop, Message, Sum, Train
@@ -24,6 +24,8 @@ from aiperf.system.log import path as telemetry_path
 from aiperf.system.recorder import Recorder, Recording
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
+
+NOWHERE = Slot("", "", 0, 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +38,12 @@ class WorkerPlan:
     folder: Path
     started_unix: float
     worker: int = 0
-    accelerators: int = 0
-    cores: int = 1
+    slot: Slot = NOWHERE
+    """Place of the worker. It is set for each worker."""
     word: str | None = None
     """Content of the driver's marker file in the run folder (`shared_folder.py`). None if it is not yet written."""
-    address: str = ""
-    """Address of the worker's node within the cluster."""
     driver: str | None = None
     """Identity of the driver's process. Recorders count its time as time of the run."""
-    others: tuple[Share, ...] = ()
 
     def recording(self, number: int = 0) -> Recording:
         """Return the options of the recorder on host `number` of the worker, 0 for this one."""
@@ -53,7 +52,7 @@ class WorkerPlan:
             host=host_name(),
             worker=self.worker,
             epoch_unix=self.started_unix,
-            accelerators=self.others[number - 1].accelerators if number else self.accelerators,
+            accelerators=self.slot.shares[number].accelerators,
             driver=self.driver,
         )
 
@@ -94,18 +93,13 @@ def open_ranks(plan: WorkerPlan) -> Group:
     from aiperf.train.ranks.group import RankGroup
     from aiperf.train.ranks.protocol import Recipe
 
-    recipe = Recipe(plan.trainer, plan.dataset, plan.start_graph, plan.folder, plan.cores, plan.worker)
-    others = {share: plan.recording(number) for number, share in enumerate(plan.others, 1)}
+    recipe = Recipe(plan.trainer, plan.dataset, plan.start_graph, plan.folder, plan.slot.cores, plan.worker)
+    others = {share: plan.recording(number) for number, share in enumerate(plan.slot.others, 1)}
     rank_hosts = RankHosts(recipe, others, plan.word)
     return RankGroup(
-        plan.trainer,
-        plan.dataset,
-        plan.start_graph,
-        plan.folder,
-        accelerators=plan.accelerators,
-        cores=plan.cores,
-        worker=plan.worker,
-        address=plan.address,
+        recipe,
+        accelerators=plan.slot.accelerators,
+        address=plan.slot.address,
         others=rank_hosts.hosts,
         on_close=rank_hosts.close,
     )

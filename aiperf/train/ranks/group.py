@@ -15,9 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from multiprocessing.connection import Pipe
-from pathlib import Path
 
-from aiperf.data.dataset_config import DataSetConf
 from aiperf.errors import AiperfError
 from aiperf.files import host_name
 from aiperf.journal.events import CeilingMeasured, TrialHeartbeat
@@ -27,7 +25,7 @@ from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.protocol import ExecuteOrder, FailureReport, RankPlace, Ready, Recipe, seats
 from aiperf.train.ranks.remote_ranks import DistantHost
 from aiperf.train.ranks.started_group import Ranks, StartFailed
-from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
+from aiperf.train.trainer_config import ranks_of_hosts
 
 _LOOK_SECONDS = 0.2
 """Interval at which processes and heartbeats are polled, in seconds."""
@@ -53,31 +51,23 @@ class RankGroup:
 
     def __init__(
         self,
-        conf: TrainerConf,
-        dataset: DataSetConf,
-        start_graph: str,
-        run_folder: Path,
+        recipe: Recipe,
         *,
         accelerators: int,
-        cores: int,
-        worker: int = 0,
         address: str = "",
         others: Sequence[DistantHost] = (),
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         """Raise BadConfiguration for more ranks than accelerators, or ranks that cannot be divided among the hosts.
 
-        `accelerators`: CUDA devices that the worker owns, 0 for none. `cores`: the worker's share of the host's. `others`:
+        `accelerators`: CUDA devices that the worker owns, 0 for none. `recipe.cores`: its share of the host's. `others`:
         further hosts, which reach this one at `address`.
         """
-        cores = min(cores, usable_processors())
-        hosts = [(accelerators, cores), *((other.accelerators, other.cores) for other in others)]
-        self._conf = conf
-        self._recipe = Recipe(conf, dataset, start_graph, run_folder, cores, worker)
-        self._worker = worker
+        self._recipe = replace(recipe, cores=min(recipe.cores, usable_processors()))
+        hosts = [(accelerators, self._recipe.cores), *((other.accelerators, other.cores) for other in others)]
         self._devices: list[list[int | None]] = [
             list(range(ranks)) if has else [None] * ranks
-            for ranks, (has, _) in zip(ranks_of_hosts(conf, hosts), hosts, strict=True)
+            for ranks, (has, _) in zip(ranks_of_hosts(recipe.conf, hosts), hosts, strict=True)
         ]
         """Devices of each host, this one's first."""
         self._others = list(others)
@@ -86,7 +76,7 @@ class RankGroup:
         self._starts = 0
         self._device_failures: Counter[tuple[str, int | None]] = Counter()
         """Number of failures by host and accelerator."""
-        self._checkpoints = CheckpointFolder(run_folder / "checkpoints")
+        self._checkpoints = CheckpointFolder(recipe.run_folder / "checkpoints")
         self._host = host_name()
         self._messages: queue.SimpleQueue[Message | WorkerEnded] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -175,7 +165,9 @@ class RankGroup:
             ranks = self._bring_up()
             assert ranks.ready is not None
             if largest := ranks.ready.largest_batch:
-                self._messages.put(CeilingMeasured(worker=self._worker, family=ranks.ready.family, batch_size=largest))
+                self._messages.put(
+                    CeilingMeasured(worker=self._recipe.worker, family=ranks.ready.family, batch_size=largest)
+                )
             hosts = (self._host, *(other.name for other in self._others)) if self._others else ()
             self._first.set_result(replace(ranks.ready, hosts=hosts))
             while True:
@@ -316,7 +308,7 @@ class RankGroup:
                 raise StartFailed(FailureReport("closed while it started"), ranks.seats[0])
             if ranks.has_ended() or ranks.lost() is not None:
                 raise self._not_started(ranks, *ranks.cause(self._woken, self._report))
-            if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
+            if (hung := ranks.hung(self._recipe.conf.hang_seconds)) is not None:
                 rank, how = hung
                 raise self._not_started(ranks, FailureReport(f"{ranks.named(rank)} {how}"), rank)
 
@@ -352,7 +344,7 @@ class RankGroup:
                 self._messages.put(message)
             if has_failed or ranks.has_ended() or ranks.lost() is not None:
                 return ranks.cause(self._woken, self._report)
-            if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
+            if (hung := ranks.hung(self._recipe.conf.hang_seconds)) is not None:
                 rank, how = hung
                 return FailureReport(f"{ranks.named(rank)} {how}"), rank
             self._show_life(ranks)

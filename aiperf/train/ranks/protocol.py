@@ -61,7 +61,7 @@ class Recipe:
     start_graph: str
     run_folder: Path
     cores: int
-    worker: int
+    worker: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.horovod_collective import missing as horovod_missing
 from aiperf.train.loop import train_here
 from aiperf.train.ranks.group import RankGroup, WorkerEnded
-from aiperf.train.ranks.protocol import Ready
+from aiperf.train.ranks.protocol import Ready, Recipe
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, cost, encode
 from tests.builders.order import (
@@ -142,7 +142,7 @@ def new_group(collective: str, folder: Path, start: Graph, *, accelerators: int 
         "start_seconds": 90.0,
     }
     conf = TrainerConf(collective=collective, **{**settings, **changes})  # type: ignore[arg-type]
-    return RankGroup(conf, IMAGES, encode(start), folder, accelerators=accelerators, cores=2)
+    return RankGroup(Recipe(conf, IMAGES, encode(start), folder, 2), accelerators=accelerators)
 
 
 @pytest.fixture(scope="module", params=COLLECTIVES)
@@ -161,7 +161,7 @@ def test_ranks_of_uneven_shares_weigh_their_gradients_by_them(tmp_path: Path) ->
     few = SyntheticConf(training_images=51, validation_images=20, classes=3, image=8, channels=1, noise=0.1)
     conf = TrainerConf(collective="torch", threads=1, precision="fp32", learning_rate=0.05)
     train_order = order(trial=10, last_epoch=3)
-    group = RankGroup(conf, few, encode(plain_graph()), tmp_path / "two", accelerators=0, cores=2)
+    group = RankGroup(Recipe(conf, few, encode(plain_graph()), tmp_path / "two", 2), accelerators=0)
     try:
         group.start()
         assert epochs(follow(group, train_order))[0].advanced.training_images == 51
@@ -721,4 +721,4 @@ def test_closing_during_a_trial_leaves_whole_checkpoints(tmp_path: Path) -> None
 
 def test_more_ranks_than_accelerators_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadConfiguration, match=r"trainer\.ranks=3 for a worker with 2"):
-        RankGroup(TrainerConf(ranks=3), SyntheticConf(), encode(graph()), tmp_path, accelerators=2, cores=8)
+        RankGroup(Recipe(TrainerConf(ranks=3), SyntheticConf(), encode(graph()), tmp_path, 8), accelerators=2)

@@ -15,6 +15,7 @@ from aiperf.train import loop
 from aiperf.train.collectives.collective import module_of
 from aiperf.train.collectives.torch_collective import PHASES
 from aiperf.train.ranks.group import RankGroup
+from aiperf.train.ranks.protocol import Recipe
 from aiperf.train.tracing.kernel_trace import ALL_REDUCE
 from aiperf.train.tracing.step_trace import AFTER_STEP, traced_steps
 from aiperf.train.trainer_config import COLLECTIVES
@@ -80,7 +81,7 @@ def test_two_ranks_report_the_phases_of_their_exchange(collective: str, tmp_path
     if (why := module_of(collective).missing(on_cuda=False)) is not None:
         pytest.skip(f"no {collective}: {why}")
     conf = replace(CONF, ranks=2, collective=collective, profile_steps=3, fp16_compression=True)
-    group = RankGroup(conf, IMAGES, encode(graph()), tmp_path, accelerators=0, cores=2)
+    group = RankGroup(Recipe(conf, IMAGES, encode(graph()), tmp_path, 2), accelerators=0)
     try:
         group.start()
         (found,) = profiles(follow(group, order(batch_size=5, last_epoch=1)))

@@ -9,7 +9,6 @@ import argparse
 import ast
 import io
 import os
-import statistics
 import subprocess
 import sys
 import tarfile
@@ -46,16 +45,6 @@ def lines_of(source: str) -> Counts:
     comments -= code | docstrings
     blank = len(source.splitlines()) - len(code) - len(docstrings) - len(comments)
     return Counter(files=1, code=len(code), docstrings=len(docstrings), comments=len(comments), blank=blank)
-
-
-def function_lengths(source: str) -> Iterator[tuple[int, int]]:
-    """Yield the lines of each function from `def` to its last line, without decorators: with and without its docstring."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0]
-            docstring = 0 if ast.get_docstring(node) is None else (first.end_lineno or 0) - first.lineno + 1
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            yield length, length - docstring
 
 
 def python_files() -> list[Path]:
@@ -147,9 +136,7 @@ def _print_table(sources: Mapping[Path, str], packages: Mapping[str, Counts]) ->
     print(f"\nmore than {MOST_MODULES} modules in a folder:")
     for folder, count in crowded(product).items():
         print(f"  {folder}: {count}")
-    lengths = [length for file in product for length in function_lengths(sources[file])]
-    whole, code = (statistics.median(each) for each in zip(*lengths, strict=True))
-    print(f"\nfunctions: {len(lengths):,}, median length {whole:g} lines, {code:g} without docstrings\n")
+    print()
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -91,7 +91,7 @@ def table(view: LiveView, height: int) -> Group:
 
 def _figures(view: LiveView) -> list[str]:
     figures = [
-        f"{_title(view)} {_window(view)}",
+        f"{'simulated ' if view.is_simulated else ''}score {_window(view)}",
         f"now {_or_unknown(view.flops_per_second, units.flops_per_second)}",
         *(f"{each.name} {_or_unknown(each.of(view), each.shown)}" for each in (REGULATED, ERROR, BUSY)),
         f"trials {_trials(view)}",
@@ -143,10 +143,6 @@ def _counts(view: LiveView) -> str:
 def _trials(view: LiveView) -> str:
     finished = units.count(view.score.trials_finished)
     return finished if view.follows is None else f"{finished} of {units.count(view.follows.trials)} followed"
-
-
-def _title(view: LiveView) -> str:
-    return "simulated score" if view.is_simulated else "score"
 
 
 def _window(view: LiveView) -> str:

@@ -13,7 +13,6 @@ from tools.size import (
     by_package,
     change,
     crowded,
-    function_lengths,
     lines_of,
     over_budget,
     parent_sources,
@@ -40,7 +39,6 @@ def doubled() -> int:
 
 def test_each_line_counts_once_by_its_kind() -> None:
     assert lines_of(_SOURCE) == {"files": 1, "code": 6, "docstrings": 5, "comments": 1, "blank": 3}
-    assert list(function_lengths(_SOURCE)) == [(3, 2)]
 
 
 def test_totals_equal_the_lines_of_the_files() -> None:

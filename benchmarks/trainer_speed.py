@@ -151,13 +151,8 @@ class Way:
     launched: Launched = "eager"
 
     def __str__(self) -> str:
-        return ", ".join(
-            (
-                "channels_last" if self.channels_last else "contiguous",
-                "fused SGD" if self.fused else "multi-tensor SGD",
-                self.launched,
-            )
-        )
+        layout = "channels_last" if self.channels_last else "contiguous"
+        return f"{layout}, {'fused' if self.fused else 'multi-tensor'} SGD, {self.launched}"
 
 
 WAYS = (

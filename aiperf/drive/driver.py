@@ -95,15 +95,18 @@ class Driver:
         return max(0.0, min(TURN_SECONDS, self.run.duration - self.clock.now()))
 
     def _turn(self, words: list[Message]) -> None:
-        for word in words:
-            for event in self._interpret(word):
-                self._take(event)
+        self._record(words)
         if self.interrupted and self.run.ended is None:
             self._end("interrupted")
         while decisions := decide(self.run, self.clock.now(), self.replay):
             for decision in decisions:
                 self._carry_out(decision)
         self._commit()
+
+    def _record(self, words: list[Message]) -> None:
+        for word in words:
+            for event in self._interpret(word):
+                self._take(event)
 
     def _interpret(self, word: Message) -> list[AnyEvent]:
         now = self.clock.now()
@@ -182,9 +185,7 @@ class Driver:
                 words = self.executor.messages(min(left, 0.1))
             except RuntimeLost:
                 break
-            for word in words:
-                for event in self._interpret(word):
-                    self._take(event)
+            self._record(words)
         self._take(events.RunEnded(at=self.clock.now(), reason=reason))
 
 

@@ -26,7 +26,7 @@ from aiperf.journal.journal import NAME, Cut, Journal, JournalReading, folding, 
 from aiperf.journal.run_folder import run_folder
 from aiperf.own_files import NotOwn, read_own
 from aiperf.planning.following import Following, followed_again
-from aiperf.planning.plan import Plan, first_event, new_folder
+from aiperf.planning.plan import Plan, first_event, folder_of, make_folder
 from aiperf.rules.evolve import evolve
 from aiperf.rules.followed import ReplayQueue
 from aiperf.rules.proposals import check_rules, observations
@@ -93,7 +93,7 @@ def run_session(
     """Execute a new run from its beginning to its end."""
     sealed: list[AnyEvent] = [*checks, *_sealed_prediction(plan.conf, checks)]
     began = host_time()
-    folder = folder or new_folder(plan.conf, began.unix)
+    folder = folder or make_folder(folder_of(plan.conf, began.unix))
     use_announcement(plan.conf, folder, (folder.name, began.unix))
     first = msgspec.structs.replace(
         first_event(plan, folder.name, began.unix, versions=versions() | revision(), machine=_driver_host(plan.conf)),

@@ -134,11 +134,6 @@ def first_event(
     )
 
 
-def new_folder(conf: RunConf, now: float) -> Path:
-    """Create the folder of a new run, RUNS/TIME-NAME or the next free name, and return its path."""
-    return make_folder(folder_of(conf, now))
-
-
 def folder_of(conf: RunConf, now: float) -> Path:
     """Return the path of the folder of a new run, RUNS/TIME-NAME, without creating it."""
     return Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{conf.name or conf.dataset.name}"

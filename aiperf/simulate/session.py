@@ -17,7 +17,7 @@ from aiperf.drive.session import ending_on_interrupt
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted, WorkerShape
 from aiperf.journal.journal import NAME
-from aiperf.planning.plan import Plan, first_event, make_plan, new_folder
+from aiperf.planning.plan import Plan, first_event, folder_of, make_folder, make_plan
 from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.simulate.drive import drive
 from aiperf.simulate.faults import build_faults
@@ -46,7 +46,7 @@ class Opening:
 
 def simulate(opening: Opening, after_turn: Callable[[Driver], None]) -> Path:
     """Simulate a whole run, print its processor time, and return the new folder with its journal."""
-    folder = new_folder(opening.plan.conf, time.time())
+    folder = make_folder(folder_of(opening.plan.conf, time.time()))
     use_announcement(opening.plan.conf, folder, (opening.first.run, opening.first.started_unix))
     world = world_of(opening)
     effort = drive(world, opening.first, folder / NAME, after_turn, ending_on_interrupt)

@@ -16,7 +16,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.journal import NAME
 from aiperf.journal.run_folder import run_folder
 from aiperf.option_words import HERE, read
-from aiperf.planning.plan import new_folder
+from aiperf.planning.plan import folder_of, make_folder
 from aiperf.shell_command import command, option, resuming
 from tests.rigs.user import User
 
@@ -48,7 +48,7 @@ def test_a_run_is_created_and_found_in_the_named_folder(
 ) -> None:
     runs = tmp_path_factory.mktemp("place") / folder / name
 
-    made = new_folder(configure([f"runs={runs}", "name=one"]), 0.0)
+    made = make_folder(folder_of(configure([f"runs={runs}", "name=one"]), 0.0))
 
     assert made.parent == runs and made.is_dir()
     (made / NAME).touch()

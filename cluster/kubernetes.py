@@ -236,25 +236,19 @@ class KubernetesConf(SchedulerConf):
                 f"cluster.runs_path and cluster.data_path do not overlap, but found {self.runs_path!r} and {self.data_path!r}: "
                 "take separate paths, /runs and /data"
             )
-        for word in self.env:
-            if word.startswith(_OWN_VARIABLES):
-                yield (
-                    f"cluster.env must not set variables of the run or KubeRay: {', '.join(_OWN_VARIABLES)}, "
-                    f"but found {word!r}: leave it out"
-                )
-        for word in self.labels:
-            if word.startswith(_OWN_LABELS):
-                yield (
-                    f"cluster.labels must not set labels of the run or KubeRay: {', '.join(_OWN_LABELS)}, "
-                    f"but found {word!r}: leave it out"
-                )
+        for name, what, own in (("env", "variables", _OWN_VARIABLES), ("labels", "labels", _OWN_LABELS)):
+            for word in getattr(self, name):
+                if word.startswith(own):
+                    yield (
+                        f"cluster.{name} must not set {what} of the run or KubeRay: {', '.join(own)}, "
+                        f"but found {word!r}: leave it out"
+                    )
         for name in ("node_selector", "head_node_selector", "extra_resources", "labels", "annotations"):
             keys = Counter(word.partition("=")[0] for word in getattr(self, name))
             if twice := next((key for key, count in keys.items() if count > 1), None):
                 yield f"cluster.{name} gives each key once, but found {twice!r} more than once: leave one of them"
-        own = {"nvidia.com/gpu", self.accelerator_resource}
         for word in self.extra_resources:
-            if word.partition("=")[0] in own:
+            if word.partition("=")[0] in ("nvidia.com/gpu", self.accelerator_resource):
                 yield (
                     f"cluster.extra_resources is without accelerators (cluster.accelerators), but found {word!r}: "
                     "leave it out"

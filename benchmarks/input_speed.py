@@ -46,10 +46,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         root = repeated(arguments.folder, Path(scratch), arguments.images)
         paths = tuple(list_folder(root, "train").paths)
-        theirs, ours = (
-            by_torchvision(root, arguments.cores, arguments.batch),
-            by_aiperf(root, arguments.cores, arguments.batch),
-        )
+        theirs = by_torchvision(root, arguments.cores, arguments.batch)
+        ours = by_aiperf(root, arguments.cores, arguments.batch)
 
         def timed(walk: Callable[[], int]) -> float:
             forget(paths)

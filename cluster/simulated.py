@@ -14,9 +14,8 @@ from cluster.topology import LinkConf, Topology, exchange_seconds, torus_seconds
 if TYPE_CHECKING:
     Faults = list[AnyFault]
 else:
-    Faults = list[
-        Any
-    ]  # a schema of Hydra knows no list of several classes: aiperf/config.py makes each record what it is
+    # a schema of Hydra knows no list of several classes: aiperf/config.py makes each record what it is
+    Faults = list[Any]
 
 
 @dataclass

@@ -212,9 +212,8 @@ class Run:
         self.is_one_trial = False
         self.at = 0.0
         self.ended: float | None = None
-        self.costs: dict[
-            int, tuple[int, int, int]
-        ] = {}  # by trial: operations of a training image, a validation image, a region
+        # by trial: operations of a training image, a validation image, a region
+        self.costs: dict[int, tuple[int, int, int]] = {}
         self.rounds: dict[int, int] = {}
         self.attempts: dict[int, Attempt] = {}  # of unfinished trials
         self.present: dict[int, tuple[float, int]] = {}  # by worker: time of joining, and ranks

@@ -146,9 +146,8 @@ def _dataset(conf: RunConf) -> tuple[DataSet | None, str]:
     chosen = conf.dataset
     if not isinstance(chosen, FolderConf):
         return describe(chosen), "from its options"
-    is_read_here = not isinstance(
-        conf.cluster, SchedulerConf
-    )  # the head of hosts and of an existing Ray is this machine
+    # the head of hosts and of an existing Ray is this machine
+    is_read_here = not isinstance(conf.cluster, SchedulerConf)
     if is_read_here or chosen.root is None or is_seen(chosen):
         how = "from its index" if is_indexed(chosen) else "as listed on this machine"
         return describe(chosen), how if is_read_here else f"{how}; the head node reads its own before the run begins"

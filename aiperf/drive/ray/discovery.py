@@ -72,9 +72,8 @@ def _shape(conf: RunConf, slot: Slot, systems: Mapping[str, HostDescription]) ->
     shares = slot.shares
     own = conf.trainer
     if len(shares) > 1:
-        ranks_of_hosts(
-            own, [(share.accelerators, share.cores) for share in shares]
-        )  # raises BadConfiguration if the ranks do not divide
+        # raises BadConfiguration if the ranks do not divide
+        ranks_of_hosts(own, [(share.accelerators, share.cores) for share in shares])
         own = own if own.ranks is None else replace(own, ranks=own.ranks // len(shares))
     shapes = [
         shape_of(

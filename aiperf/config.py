@@ -15,9 +15,9 @@ from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.option_limits import MOST_MEMORY, hold, limits_of, type_hints
 from aiperf.option_words import CommandWord, Options, check_records, read
-from aiperf.preflight.preflight_config import PreflightConf
+from aiperf.preflight.node_faults import PreflightConf
 from aiperf.rules.limits import BENCHMARKS, WORKLOADS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
-from aiperf.system.form import SystemForm, filled
+from aiperf.system.of_run import SystemForm, filled
 from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf
 from cluster.faults import FAULTS, FaultConf
 from cluster.hosts import HostsConf

@@ -13,9 +13,9 @@ import statistics
 
 import numpy as np
 
+from aiperf.accounting.intervals import share_inside
 from aiperf.accounting.score import capacity, score
-from aiperf.accounting.valid_window import share_inside, window
-from aiperf.accounting.work_log import work_log
+from aiperf.accounting.work_log import window, work_log
 from aiperf.journal.events import AnyEvent, EpochFinished, Progress, TrialFinished
 from aiperf.journal.journal import read
 from aiperf.journal.run_folder import run_folder

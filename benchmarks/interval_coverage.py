@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.confidence import Evenness, Work, evenness_of
-from aiperf.accounting.valid_window import Window, share_inside
+from aiperf.accounting.intervals import Window, share_inside
 
 Real = npt.NDArray[np.float64]
 Chance = np.random.Generator

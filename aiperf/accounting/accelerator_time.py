@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from aiperf.accounting.intervals import Real
+from aiperf.accounting.intervals import Real, Window, share_inside
 from aiperf.accounting.score import capacity
-from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.accounting.work_log import WorkerPresence, WorkLog
 
 

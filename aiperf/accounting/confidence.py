@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.accounting.intervals import Real
-from aiperf.accounting.valid_window import Window, share_inside
+from aiperf.accounting.intervals import Real, Window, share_inside
 from aiperf.accounting.work_log import WorkLog
 from aiperf.units import change as relative_change
 from aiperf.units import duration

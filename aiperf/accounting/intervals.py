@@ -33,6 +33,8 @@ _PACKED = struct.Struct("<5q10d")
 _pack = _PACKED.pack
 _ROW_BYTES = _PACKED.size
 _FLOPS_AND_WASTED = struct.Struct("<2d")
+
+
 assert _ROW.fields is not None and _ROW.itemsize == _PACKED.size, "a row is written and read in one form"
 _FLOPS_AT: int = _ROW.fields["flops"][1]
 
@@ -117,3 +119,26 @@ class IntervalTable:
 
     def __len__(self) -> int:
         return len(self._rows) // _ROW_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return max(0.0, self.end - self.start)
+
+
+def valid_window(warmup_seconds: float, duration_seconds: float, end: float) -> Window:
+    """Return the window from `warmup_seconds` to `end`, at most to `duration_seconds`. Its length is 0 during the warm-up."""
+    return Window(warmup_seconds, min(end, duration_seconds))
+
+
+def share_inside(start: Real, end: Real, inside: Window) -> Real:
+    """Return the share of each interval inside a window. One of length 0 counts after its start, at most at its end."""
+    length = end - start
+    overlap = np.minimum(end, inside.end) - np.maximum(start, inside.start)
+    moment = ((end > inside.start) & (end <= inside.end)).astype(np.float64)
+    return np.where(length > 0, np.clip(overlap, 0.0, None) / np.where(length > 0, length, 1.0), moment)

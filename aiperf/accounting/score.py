@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from aiperf.accounting.confidence import METHOD, evenness
-from aiperf.accounting.intervals import IntervalTable, Real
-from aiperf.accounting.valid_window import Window, share_inside, window
-from aiperf.accounting.work_log import WorkLog
+from aiperf.accounting.intervals import IntervalTable, Real, Window, share_inside
+from aiperf.accounting.work_log import WorkLog, window
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from aiperf.accounting.intervals import Window
 from aiperf.accounting.score import window_work
-from aiperf.accounting.valid_window import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import EpochFinished
 

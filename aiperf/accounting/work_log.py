@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from aiperf.accounting.intervals import IntervalTable
+from aiperf.accounting.intervals import IntervalTable, Window, valid_window
 from aiperf.journal import events
 from aiperf.journal.journal import folding
 
@@ -413,3 +413,12 @@ class IdleSpan:
     worker: int
     start: float
     end: float
+
+
+def window(work_log: WorkLog, at: float | None = None) -> Window:
+    """`at`: end of the window for a run that has not ended. Default: the last event."""
+    assert work_log.started is not None
+    end = work_log.at if at is None else at
+    if work_log.ended is not None:
+        end = work_log.ended.at
+    return valid_window(work_log.started.warmup_seconds, work_log.started.duration_seconds, end)

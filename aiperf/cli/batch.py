@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from aiperf.atomic_files import replace_file
-from aiperf.cli import run_status
 from aiperf.cli.output import print_line, program
 from aiperf.config import RunConf
 from aiperf.errors import AiperfError, BadConfiguration, SchedulerRefused
@@ -24,6 +23,8 @@ from aiperf.planning.plan import check_cluster, check_options, folder_of, make_f
 from aiperf.sanitize import sanitize
 from cluster.place import BatchJob, ClusterError, JobState, JobSubmission, NoReport, SchedulerConf, UnknownJob
 
+JOB = "job.json"
+"""File in the folder of a scheduled run, with the kind of scheduler and the id of the job."""
 LOOK_SECONDS = 2.0
 """Interval between queries of the job's state in the minute after a change."""
 STEADY_SECONDS = 30.0
@@ -111,7 +112,7 @@ def _execute(conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequenc
     if cluster.is_allocated(os.environ):
         print(f"within an allocation: {script} runs here")
         return run_in_allocation(script)
-    state = job.folder / run_status.JOB
+    state = job.folder / JOB
     try:
         number = _submit(job, script)
         replace_file(state, json.dumps({"kind": cluster.kind, "job": number}).encode())

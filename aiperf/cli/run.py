@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiperf import interrupts
 from aiperf.cli import batch
@@ -18,17 +18,18 @@ from aiperf.cli.output import print_folded
 from aiperf.cli.phases import Phases
 from aiperf.cli.plan_lines import INDENT as PLAN_INDENT
 from aiperf.cli.plan_lines import plan_text, preview_text
-from aiperf.config import RunConf, configure
+from aiperf.config import RunConf, as_plain, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, HostNotReached, ReportNotWritten, RunStopped
 from aiperf.files import escaped, shown
 from aiperf.journal.journal import NAME
+from aiperf.journal.options import option_differences
 from aiperf.planning.declared_nodes import preview, require_declared, require_index, workers_expected
 from aiperf.planning.disk import disk_needs, require_place, require_room
 from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan, require_batches
-from aiperf.planning.resume_options import require_same
 from aiperf.planning.worker_shape import require_owned, this_machine
+from aiperf.ranking.law import written
 from aiperf.submission.announced_run import require_announced
 from aiperf.system.describe import describe_usable
 from cluster.place import ClusterConf, HeadPlace, JoinedConf, SchedulerConf, Simulated, place_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from aiperf.drive.driver import Driver
     from aiperf.drive.machines import MachinesExecutor
     from aiperf.drive.preflight import PreflightResult
+
 
 WITH_RESUME = ("resume", "resume_until", "runs", "follow")
 """Options that are valid together with resume. All others are read from the journal."""
@@ -259,8 +261,7 @@ def _drive(conf: RunConf, drive: Drive, folder: Path | None = None) -> int:
 @contextmanager
 def _live_display(phases: Phases) -> Iterator[Callable[[Driver], None]]:
     """Yield the function that shows the run in progress. The driver calls it after each turn, including the last."""
-    from aiperf.drive.live import Live, terminal
-    from aiperf.drive.live_view import live_view
+    from aiperf.drive.live import Live, live_view, terminal
 
     with closing(Live(terminal())) as live:
 
@@ -308,3 +309,23 @@ def _require_room(plan: Plan, place: Path) -> None:
 def _workers_here(plan: Plan) -> int:
     each = plan.shape.accelerators
     return len(describe_usable().accelerators) // each if each and plan.conf.executor == "ray" else 1
+
+
+def require_same(words: Sequence[str], given: RunConf, held: RunConf, run: str) -> None:
+    """Check that the typed options of a resumed run have the values in its journal."""
+    differing = differences(words, as_plain(given), as_plain(held))
+    if differing:
+        raise BadConfiguration(
+            f"a run keeps the configuration it began with. '{run}' has {'; '.join(differing)}: leave these options out, or "
+            "begin another run in a new folder"
+        )
+
+
+def differences(words: Sequence[str], given: dict[str, Any], held: dict[str, Any]) -> list[str]:
+    """Return a text 'OPTION=JOURNAL, not TYPED' for each typed option with another value than in the journal."""
+    typed = {word.lstrip("+").partition("=")[0] for word in words}
+    return [
+        f"{each.name}={written(each.second)}, not {written(each.first)}"
+        for each in option_differences(given, held)
+        if typed & {each.name, each.name.partition(".")[0]}
+    ]

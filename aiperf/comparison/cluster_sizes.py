@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from aiperf.comparison.compared_runs import Side, folders, require_each_once, require_one_benchmark, side
+from aiperf.comparison.comparability import Side, folders, require_each_once, require_one_benchmark, side
 from aiperf.errors import CannotCompare
 from aiperf.page.section import Table, numbers, table
 from aiperf.units import count, flops_per_second, share

@@ -7,14 +7,29 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from aiperf import units
-from aiperf.comparison.comparability import RunDifference, differing, unequal
-from aiperf.comparison.compared_runs import Side, in_words, require_each_once, require_one_benchmark
+from aiperf.comparison.comparability import (
+    RunDifference,
+    Side,
+    differing,
+    in_words,
+    require_each_once,
+    require_one_benchmark,
+    unequal,
+)
 from aiperf.journal.journal import torn_warning
 from aiperf.report.facts import Report, TrialFacts
 from aiperf.report.figures import COMPARED, COMPARED_FIXED, Figure, by_name
 from aiperf.run_warning import RunWarning
-from aiperf.statistics.between_runs import ENOUGH, ScoredRun, over_runs, prior_of
-from aiperf.statistics.difference import RelativeChange, Verdict, change, verdict
+from aiperf.statistics.difference import (
+    ENOUGH,
+    RelativeChange,
+    ScoredRun,
+    Verdict,
+    change,
+    over_runs,
+    prior_of,
+    verdict,
+)
 from aiperf.statistics.estimate import Estimate, Spread, more_runs, of_repeats, spread
 from aiperf.statistics.work_mix import Pairs, RunWork, ScoreFactor, TrialWork, pairs, ratio_factors
 

@@ -10,8 +10,7 @@ from aiperf.comparison.comparability import RunDifference
 from aiperf.comparison.compare import Compared, Comparison, LossChange, Repeats, SideFigure
 from aiperf.page.section import Column, Group, Items, Paragraph, Part, Table, numbers, row_of, rows, table, texts
 from aiperf.report.figures import by_name
-from aiperf.statistics.between_runs import ENOUGH
-from aiperf.statistics.difference import RelativeChange
+from aiperf.statistics.difference import ENOUGH, RelativeChange
 from aiperf.statistics.work_mix import FACTORS, Pairs
 
 MOST_LOSSES = 5

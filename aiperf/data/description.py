@@ -42,7 +42,7 @@ class DataSet:
     noise: float = 0.0
     """Standard deviation of noise added to real images, as a share of a pixel's range. It makes the task harder."""
     fingerprint: str | None = None
-    """Fingerprint of its files (see `fingerprint.py`), or of the options that generate it. None if no files were read."""
+    """Fingerprint of its files (see `files/index.py`), or of the options that generate it. None if no files were read."""
     width: int | None = None
     """Width of an image in pixels. None if it equals the height."""
     targets: Literal["classes", "boxes"] = "classes"

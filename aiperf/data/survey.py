@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from aiperf.data.dataset_config import DATA_SETS, Cifar10Conf, DataSetConf, FilesConf, FolderConf, ImagesConf
 from aiperf.data.description import DataSet, PrepareReport
 from aiperf.data.errors import DamagedData, MissingData, OtherData
-from aiperf.data.files import cifar10, fingerprint, index, samples
+from aiperf.data.files import cifar10, index, samples
 from aiperf.data.files.index import Index
 from aiperf.errors import BadConfiguration
 from aiperf.files import host_name
@@ -65,7 +65,7 @@ class ImageFileList:
         if self.index is not None:
             return self.index.header.fingerprint
         try:
-            return fingerprint.of_splits(self.root, (self.training, self.validation))
+            return index.of_splits(self.root, (self.training, self.validation))
         except OSError as error:
             raise DamagedData(
                 f"every image of a set must be a file, but {error.filename!r} cannot be read ({error.strerror}): "
@@ -99,7 +99,7 @@ def describe(conf: DataSetConf) -> DataSet:
 
 def data_fingerprint(conf: DataSetConf) -> str:
     """Return the fingerprint of a data set, after a check of all class folders if it has an index."""
-    return describe(conf).fingerprint or fingerprint.of_options(conf)
+    return describe(conf).fingerprint or index.of_options(conf)
 
 
 def held_to(conf: DataSetConf, meant: str | None) -> DataSetConf:

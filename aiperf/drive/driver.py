@@ -5,12 +5,13 @@ A command is sent only after the events that lead to it are on disk. Each turn w
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from aiperf.accounting.work_log import WorkLog
 from aiperf.drive.executor import Executor
-from aiperf.drive.run_clock import Clock
 from aiperf.errors import NoWorkers, RuntimeLost
 from aiperf.journal import events
 from aiperf.journal.events import AnyEvent
@@ -26,12 +27,53 @@ from aiperf.rules.procedure import epoch_limit, patience
 from aiperf.rules.proposals import check, observations
 from aiperf.rules.state import Run
 from aiperf.shell_command import resuming
+from aiperf.system.describe import boot_id
 from searchers.history import History, Observation
 
 TURN_SECONDS = 0.5
 """Maximum wait for messages. The live table and the reaction to Ctrl-C are delayed by at most this time."""
 LINGER_SECONDS = 2.0
 """Maximum wait of the driver, after the end of the run, for the last reports of work before the end."""
+
+
+class Clock(Protocol):
+    """Clock of a run. All times in the journal are read from it."""
+
+    def now(self) -> float:
+        """Return the seconds since the run began."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostTime:
+    """Current time on the clocks of one host."""
+
+    unix: float
+    """Its wall clock, which can be set."""
+    boot_id: str | None
+    """Identifier that changes with each boot. None if the kernel provides none."""
+    boot_seconds: float
+    """Seconds since that boot, with suspended time."""
+
+
+def host_time() -> HostTime:
+    """Return the current wall-clock time (Unix seconds), the boot identifier and the seconds since boot of this host."""
+    return HostTime(time.time(), boot_id(), _boot_seconds())
+
+
+class WallClock:
+    """Clock based on the time since the host booted."""
+
+    def __init__(self, already: float = 0.0) -> None:
+        """`already`: seconds from the beginning of the run to the creation of this object."""
+        self._origin = _boot_seconds() - already
+
+    def now(self) -> float:
+        """Return the seconds since the run began. Time in which the host was suspended is included."""
+        return _boot_seconds() - self._origin
+
+
+def _boot_seconds() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(slots=True)

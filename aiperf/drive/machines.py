@@ -102,7 +102,7 @@ def worker_shape(conf: RunConf, checked: PreflightResult = UNCHECKED) -> WorkerS
     """Return the accelerators, memory and cores of the workers (process groups that train networks) for the plan of a run."""
     if conf.executor == "inline":
         return this_machine(conf)
-    from aiperf.drive.ray.discovery import learn
+    from aiperf.drive.ray.node_admission import learn
 
     return learn(conf, excluded=checked.excluded)
 

@@ -17,8 +17,8 @@ from mlflow.entities import Metric, Param, RunTag
 
 from aiperf.export.record import Curve, RunRecord, Value, trial_parameters, trial_results
 from aiperf.journal.options import flat_options
-from aiperf.report.changes import morphs
 from aiperf.report.facts import TrialFacts
+from aiperf.report.trial_facts import morphs_text
 from aiperf.report.write import write as write_report
 from aiperf.sanitize import sanitize
 
@@ -108,7 +108,7 @@ def _trial(record: RunRecord, trial: TrialFacts, parent: str) -> LoggedRun:
         "mlflow.parentRunId": parent,
         "aiperf.simulated": str(record.report.run.is_simulated).lower(),
         "aiperf.outcome": trial.outcome,
-        "aiperf.morphs": morphs(trial.morphs),
+        "aiperf.morphs": morphs_text(trial.morphs),
         "aiperf.reason": trial.reason or "",
     }
     return LoggedRun(

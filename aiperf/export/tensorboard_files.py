@@ -9,8 +9,8 @@ from pathlib import Path
 from torch.utils.tensorboard import SummaryWriter
 
 from aiperf.export.record import Curve, RunRecord, trial_parameters, trial_results
-from aiperf.report.changes import morphs
 from aiperf.report.facts import TrialFacts
+from aiperf.report.trial_facts import morphs_text
 from aiperf.sanitize import sanitize
 
 
@@ -36,7 +36,10 @@ def _add_trial(writer: SummaryWriter, record: RunRecord, trial: TrialFacts) -> N
     writer.add_hparams(named, results, run_name=".", global_step=trial.epochs)
     reason = f" ({sanitize(trial.reason)})" if trial.reason else ""
     _add_text(
-        writer, record, "trial", f"outcome: {trial.outcome}{reason}\nmorphs: {sanitize(morphs(trial.morphs)) or 'none'}"
+        writer,
+        record,
+        "trial",
+        f"outcome: {trial.outcome}{reason}\nmorphs: {sanitize(morphs_text(trial.morphs)) or 'none'}",
     )
     _add_curves(writer, record, record.trial_curves(trial))
 

@@ -22,7 +22,7 @@ from aiperf.report.facts import Report, facts_of
 from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.run_warning import RunWarning
 from aiperf.sanitize import identity
-from aiperf.statistics.between_runs import ScoredRun, over_runs
+from aiperf.statistics.difference import ScoredRun, over_runs
 from aiperf.statistics.estimate import Estimate
 
 

@@ -15,7 +15,7 @@ from aiperf.page import section
 from aiperf.page.section import measured, numbers, rows, table, texts, warned
 from aiperf.report.facts import Report
 from aiperf.report.figures import RANKED, Figure, by_name
-from aiperf.statistics.between_runs import ENOUGH, prior_of
+from aiperf.statistics.difference import ENOUGH, prior_of
 from aiperf.submission.announced_run import Announced, Missing
 from aiperf.units import count
 

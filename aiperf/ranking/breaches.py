@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from aiperf.accounting.valid_window import valid_window
+from aiperf.accounting.intervals import valid_window
 from aiperf.journal.options import flat_options
 from aiperf.ranking.candidate import FACTS, Candidate, chosen, value_of, why_missing
 from aiperf.ranking.division import Division, Rule, Source, division

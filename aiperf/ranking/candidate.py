@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Literal
 
-from aiperf.ranking.known_images import FILE as KNOWN_IMAGES
+import msgspec
+
 from aiperf.ranking.law import Kind, written
 from aiperf.units import duration, error, share
 
@@ -15,6 +18,32 @@ IMAGES = ("name", "training_images", "validation_images", "classes", "image", "c
 NO_END = "no end in the journal"
 FEW_PROPOSALS = 3
 """Ended proposals that no rule counts."""
+KNOWN_IMAGES = "aiperf/ranking/known_images.yaml"
+
+
+class _Published(msgspec.Struct, forbid_unknown_fields=True):
+    fingerprint: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    of: Literal["original files", "shards"]
+    command: str
+    date: str
+    holder: str
+
+
+def known_images(fingerprint: object) -> str | None:
+    """Return the name of the data set with this published fingerprint (SHA-256 of its file list). None if not published."""
+    return published().get(fingerprint) if isinstance(fingerprint, str) else None
+
+
+@cache
+def published() -> dict[str, str]:
+    """Return the names of all published data sets by fingerprint (SHA-256 of the list of files, 64 hexadecimal digits)."""
+    return parsed(files("aiperf.ranking").joinpath("known_images.yaml").read_bytes())
+
+
+def parsed(text: bytes) -> dict[str, str]:
+    """Return the names of data sets by fingerprint, from a text in the form of known_images.yaml."""
+    listed = msgspec.yaml.decode(text, type=dict[str, list[_Published]])
+    return {each.fingerprint: name for name, entries in listed.items() for each in entries}
 
 
 def announced_seed(announcement: str) -> int:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from aiperf.accounting.intervals import Window, share_inside
 from aiperf.accounting.score import Score, score
-from aiperf.accounting.valid_window import Window, share_inside, window
+from aiperf.accounting.work_log import window
 from aiperf.journal.events import AnyEvent, RunStarted
-from aiperf.ranking.candidate import NO_END, Candidate, chosen
-from aiperf.ranking.known_images import known_images
+from aiperf.ranking.candidate import NO_END, Candidate, chosen, known_images
 from aiperf.report.architecture import starting_network
 from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aiperf.accounting.intervals import Real
-from aiperf.accounting.valid_window import Window, share_inside
+from aiperf.accounting.intervals import Real, Window, share_inside
 from aiperf.report.fold import Collected
 
 

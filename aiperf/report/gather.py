@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting import accelerator_time
+from aiperf.accounting.intervals import Window
 from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score, settled
 from aiperf.accounting.score_texts import no_score, score_warnings
 from aiperf.accounting.step_breakdown import step_breakdown
 from aiperf.accounting.valid_flops import fixed_network_result
-from aiperf.accounting.valid_window import Window, window
-from aiperf.accounting.work_log import WorkLog
+from aiperf.accounting.work_log import WorkLog, window
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import breaches
 from aiperf.ranking.division import BUILT_IN, division

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from aiperf.accounting.valid_window import Window, share_inside
+from aiperf.accounting.intervals import Window, share_inside
 from aiperf.accounting.work_log import Operations, TrialRecord
 from aiperf.report.facts import InWindow, TrialFacts, facts_of
 from aiperf.report.fold import Collected, TrialResults
 
 AT_THE_END = {"training": "cut off", "waiting": "never started"}
 """Outcomes of trials that were in these states at the end of the run."""
+Morph = Mapping[str, Any]
+"""A morph as encoded in the journal."""
 
 
 def trials(run: Collected, inside: Window) -> tuple[TrialFacts, ...]:
@@ -91,3 +96,50 @@ def pareto_front(trials: Iterable[TrialFacts]) -> tuple[TrialFacts, ...]:
 def operations(trial: TrialFacts) -> int:
     """Return the floating-point operations of one training image, forward and backward."""
     return trial.forward_flops + trial.backward_flops
+
+
+def morph_text(encoded: Morph) -> str:
+    """Return one morph (change of a network) as text, such as `deepen after stem.relu`. An unknown morph is JSON."""
+    match encoded:
+        case {"kind": "deepen", "after": after}:
+            return f"deepen after {after}"
+        case {"kind": "widen", "convolution": convolution, "channels": channels}:
+            return f"widen {convolution} to {channels} channels"
+        case {"kind": "skip", "source": source, "target": target}:
+            return f"skip {source} → {target}"
+        case {"kind": "kernel", "convolution": convolution, "kernel": kernel}:
+            return f"kernel {kernel}×{kernel} on {convolution}"
+        case _:
+            return json.dumps(encoded)
+
+
+def morphs_text(encoded: Sequence[Morph]) -> str:
+    """Return all morphs of a proposal (changes of its network) as text, in order, with semicolons. '' without morphs."""
+    return "; ".join(morph_text(each) for each in encoded)
+
+
+def in_short(encoded: Sequence[Morph]) -> str:
+    """Return the number of morphs (changes of a network) of each kind as text, such as `16 × kernel, 1 × skip`."""
+    if len(encoded) < 2:
+        return morphs_text(encoded)
+    return ", ".join(
+        f"{number} × {kind}" for kind, number in Counter(str(each.get("kind")) for each in encoded).items()
+    )
+
+
+def change_text(trial: TrialFacts) -> str:
+    """Return the change from the network of a trial's parent to that of the trial as short text: `16 × kernel, 1 × skip`."""
+    summary = in_short(trial.morphs) or ("the starting graph" if trial.parent is None else "its parent again")
+    if trial.kernel_size is not None and not any(each.get("kind") == "kernel" for each in trial.morphs):
+        summary += f"; kernel size {trial.kernel_size} unchanged"
+    return summary
+
+
+def lineage_lines(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> Iterator[str]:
+    """Yield one line of text for each ancestor of a trial and for the trial itself, from the starting network on."""
+    chain = [trial]
+    while (parent := chain[-1].parent) is not None and parent in trials:
+        chain.append(trials[parent])
+    for each in reversed(chain):
+        text = (morphs_text(each.morphs) if each is trial else "") or change_text(each)
+        yield f"trial {each.number}: {text}"

@@ -10,10 +10,9 @@ from typing import get_args
 import numpy as np
 
 from aiperf.accounting.accelerator_time import PARTS, AcceleratorTime
-from aiperf.accounting.intervals import Real
+from aiperf.accounting.intervals import Real, Window, share_inside
 from aiperf.accounting.losses import AcceleratorPeak, EnergyPart, Waterfall, waterfall
 from aiperf.accounting.score import capacity
-from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.report.facts import Utilisation
 from aiperf.report.fold import Collected
 from aiperf.system.peaks import DataType, WorkerPeak, declared_peak, worker_peak

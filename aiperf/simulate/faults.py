@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aiperf.rng import derive
-from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.model.simulated_attempt import SimulatedAttempt, SimulatedWorker
-from aiperf.simulate.model.simulated_executor import SimulatedExecutor
+from aiperf.simulate.model.simulated_executor import Fault, SimulatedExecutor
 from cluster import faults
 from cluster.faults import FaultConf
 

@@ -1,9 +1,10 @@
-"""Simulated run from its options to a complete journal: `python -m aiperf +cluster=simulated …`."""
+"""Simulated run under a virtual clock, from its options to a complete journal: `python -m aiperf +cluster=simulated …`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,19 +14,17 @@ from aiperf.config import RunConf
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe_without_files
 from aiperf.drive.driver import Driver
-from aiperf.drive.session import ending_on_interrupt
+from aiperf.drive.session import SessionState, ending_on_interrupt
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted, WorkerShape
-from aiperf.journal.journal import NAME
+from aiperf.journal.journal import NAME, Journal
 from aiperf.planning.plan import Plan, first_event, folder_of, make_folder, make_plan
 from aiperf.rules.proposals import Proposer, proposer_of
-from aiperf.simulate.drive import drive
 from aiperf.simulate.faults import build_faults
 from aiperf.simulate.model.learning_curves import ByOperations, Learning
 from aiperf.simulate.model.machine_state import Checkpoints, VirtualClock, memory_of
-from aiperf.simulate.model.pace import pace
-from aiperf.simulate.model.profile import calibrated, profile_of
-from aiperf.simulate.model.simulated_executor import SimulatedWorld
+from aiperf.simulate.model.profile import calibrated, pace, profile_of
+from aiperf.simulate.model.simulated_executor import SimulatedExecutor, SimulatedWorld
 from aiperf.submission.announced_run import use_announcement
 from aiperf.units import count, duration
 from cluster.simulated import SimulatedConf
@@ -33,6 +32,77 @@ from morphism import cost_of
 
 MOST_EPOCHS = 20_000_000
 """Maximum epochs of a run. The journal of a larger run would fill a disk."""
+Around = Callable[[Driver], AbstractContextManager[object]]
+"""Function that returns a context manager around the main loop, for example one that ends the run after Ctrl-C."""
+
+
+class SimulatedJournal(Journal):
+    """Journal (event log of a run) that is not flushed to the disk."""
+
+    def continuation(self) -> str:
+        """Return the advice for the user if the journal could not be written: a simulated run must be started again."""
+        return "simulate it again, from its beginning (a simulated run is not resumed)"
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationCost:
+    """Cost of a simulation in seconds of processor time, independent of other work on the machine."""
+
+    events: int
+    proposals: int
+    seconds: float
+    executor_seconds: float
+    """Part of `seconds` for the simulation of the machines, proposals included. The rest is the driver's."""
+    proposing_seconds: float
+    """Part of `executor_seconds` for the searcher. In a real run the workers spend this time."""
+
+    @property
+    def driver_seconds(self) -> float:
+        """Processor seconds of the main loop (driver) without the simulated machines: messages, decisions and journal."""
+        return self.seconds - self.executor_seconds
+
+    @property
+    def proposals_per_second(self) -> float:
+        """Proposals of networks per second of the searcher's processor time. 0 if that time is 0."""
+        return self.proposals / self.proposing_seconds if self.proposing_seconds else 0.0
+
+
+def drive(
+    world: SimulatedWorld,
+    first: RunStarted,
+    path: Path,
+    after_turn: Callable[[Driver], None] = lambda driver: None,
+    around: Around = nullcontext,
+) -> SimulationCost:
+    """Simulate a run to its end, write its journal (event log) to the new file `path`, and return the processor time."""
+    began = time.process_time()
+    with SimulatedJournal(path, durable=False) as journal:
+        journal.append([first])
+        state = SessionState.at(first, world.follows)
+        executor = SimulatedExecutor(world, state.run.next_worker)
+        driver = Driver(
+            state.run,
+            state.work_log,
+            state.history,
+            journal,
+            executor,
+            world.clock,
+            after_turn,
+            replay=state.replay,
+        )
+        try:
+            executor.start()
+            with around(driver):
+                driver.drive()
+        finally:
+            executor.close()
+    return SimulationCost(
+        events=state.run.lines,
+        proposals=executor.proposals,
+        seconds=time.process_time() - began,
+        executor_seconds=executor.busy_seconds,
+        proposing_seconds=executor.proposing_seconds,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,15 +20,17 @@ from aiperf.report.sections import sections
 from aiperf.report.write import recomputed
 from aiperf.submission.announcement_file import log_path
 from aiperf.submission.announcements import parse
-from aiperf.submission.archive import Content, manifest_of, pack
-from aiperf.submission.contents import (
+from aiperf.submission.archive import (
     ANNOUNCEMENTS,
     PAGE,
     SUBMISSION,
     TELEMETRY,
+    Content,
     Submission,
     SubmittedRun,
     TelemetryHeld,
+    manifest_of,
+    pack,
 )
 from aiperf.submission.inspect_run import Inspection, Requirements
 from aiperf.submission.inspect_submission import inspect

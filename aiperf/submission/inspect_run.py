@@ -19,8 +19,7 @@ from aiperf.report.facts import Report
 from aiperf.report.nodes import beside_kept
 from aiperf.report.write import recomputed
 from aiperf.submission.announced_run import Announced
-from aiperf.submission.archive import MOST_BYTES
-from aiperf.submission.contents import PAGE, TELEMETRY, SubmittedRun
+from aiperf.submission.archive import MOST_BYTES, PAGE, TELEMETRY, SubmittedRun
 from aiperf.system.source import COMMIT, SOURCE, digest, installed
 from aiperf.verify import verify
 from aiperf.verify.verification import DEFAULT

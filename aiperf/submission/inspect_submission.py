@@ -14,8 +14,15 @@ from aiperf.files import require_file
 from aiperf.journal.events import RunStarted
 from aiperf.submission.announced_run import Announced, announced, rivals, witnessed_unix
 from aiperf.submission.announcements import Announcements, parse, signers_of
-from aiperf.submission.archive import UnpackedSubmission, unpack
-from aiperf.submission.contents import ANNOUNCEMENTS, SUBMISSION, Submission, refused, submission_of
+from aiperf.submission.archive import (
+    ANNOUNCEMENTS,
+    SUBMISSION,
+    Submission,
+    UnpackedSubmission,
+    refused,
+    submission_of,
+    unpack,
+)
 from aiperf.submission.inspect_run import (
     Inspection,
     InspectionFinding,

@@ -30,11 +30,10 @@ from aiperf.journal.sealed_log import LONGEST_LINE
 from aiperf.reader_processes import interrupts_held, side_processes
 from aiperf.rules.proposals import check_rules
 from aiperf.verify.check import Attempts, Certainty, Check, CheckResult, Verification, handlers
-from aiperf.verify.epochs import Images, LearningRates, Weights
 from aiperf.verify.machines import Machines, NodeFaults, Presence, Rates
 from aiperf.verify.plan import PlanCheck, PredictedScore, RecordedDataSet
 from aiperf.verify.replayed_rules import CostlySamples, follow
-from aiperf.verify.times import Clocks, Edges, Intervals, Silences
+from aiperf.verify.times import Clocks, Edges, Images, Intervals, LearningRates, Silences, Weights
 
 SCORE_LAW = "a report's score, error and interval are those of the journal lines that it names"
 REPORT_FILE = "report.json"

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.accounting.accelerator_time import accelerator_time, availability, planned_accelerators
+from aiperf.accounting.intervals import Window
 from aiperf.accounting.score import score
-from aiperf.accounting.valid_window import Window, window
-from aiperf.accounting.work_log import WorkerPresence, WorkLog, work_log
+from aiperf.accounting.work_log import WorkerPresence, WorkLog, window, work_log
 from aiperf.journal.events import RunStarted, TrialLost
 from tests.builders.journal import begun, one_trial, prepared, started
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.confidence import LEAST_SECONDS, Work, evenness_of, rates, single_step, units_in_a_row
-from aiperf.accounting.valid_window import Window, share_inside
+from aiperf.accounting.intervals import Window, share_inside
 from benchmarks.interval_coverage import KINDS, Drift, Kind, OneStep, coverage, drawn
 
 INSIDE = Window(3600.0, 43_200.0)

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from aiperf.accounting.accelerator_time import accelerator_time, availability, spans
 from aiperf.accounting.losses import MEANINGS, AcceleratorPeak, Waterfall, waterfall
 from aiperf.accounting.score import score
-from aiperf.accounting.valid_window import window
-from aiperf.accounting.work_log import WorkLog, work_log
+from aiperf.accounting.work_log import WorkLog, window, work_log
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import NAME, read
 from tests.accounting.test_time_breakdown import LENGTH, RANKS, Life, lives, together

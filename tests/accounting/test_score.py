@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
+from aiperf.accounting.intervals import Window
 from aiperf.accounting.score import curve, score
-from aiperf.accounting.valid_window import Window, window
-from aiperf.accounting.work_log import work_log
+from aiperf.accounting.work_log import window, work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, TrialRejected, WorkerLost
 from tests.builders.journal import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
 from tests.builders.warnings import warnings_of

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
+from aiperf.accounting.intervals import Window
 from aiperf.accounting.score import busy_share, score
-from aiperf.accounting.valid_window import Window, window
-from aiperf.accounting.work_log import work_log
+from aiperf.accounting.work_log import window, work_log
 from aiperf.journal.events import AnyEvent, Progress, TrialLost, WorkerLost
 from tests.builders.journal import begun, ended, finished, joined, prepared, proposed, requested, started
 

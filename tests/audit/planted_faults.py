@@ -11,9 +11,8 @@ import msgspec
 from aiperf.journal.events import AnyEvent, WorkerJoined, WorkerLost
 from aiperf.journal.messages import Message, Order, ProposalFailed, ProposalReturned, Train
 from aiperf.simulate.faults import KINDS as OF_CLUSTERS
-from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.model.simulated_attempt import SimulatedWorker
-from aiperf.simulate.model.simulated_executor import SimulatedExecutor
+from aiperf.simulate.model.simulated_executor import Fault, SimulatedExecutor
 from cluster.faults import FaultConf
 
 C = TypeVar("C", bound=FaultConf)

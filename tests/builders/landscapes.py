@@ -22,9 +22,8 @@ from aiperf.data.dataset_config import SyntheticConf
 from aiperf.journal.events import TrialFinished
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
-from aiperf.simulate.drive import drive
 from aiperf.simulate.model.learning_curves import Curve, curve
-from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.session import drive, open_run, world_of
 from cluster.simulated import SimulatedConf
 from morphism import Convolution, Graph, Map, cost, layer_cost, start
 from searchers.searcher_config import OffConf, SearcherConf

@@ -10,8 +10,7 @@ import msgspec
 
 from aiperf.config import configure
 from aiperf.journal.journal import NAME
-from aiperf.simulate.drive import drive
-from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.session import drive, open_run, world_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 TINY = (

@@ -11,8 +11,7 @@ from aiperf.journal.events import AnyEvent, EpochFinished, Progress, TrialPropos
 from aiperf.journal.journal import NAME
 from aiperf.report.facts import Report
 from aiperf.report.write import report_of
-from aiperf.simulate.drive import drive
-from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.session import drive, open_run, world_of
 from tests.audit.random_runs import play, random_case
 from tests.builders.journal import ended, evaluated, interval, one_trial, started
 from tests.rigs.user import write_run

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aiperf.accounting.intervals import share_inside
 from aiperf.accounting.score import score
-from aiperf.accounting.valid_window import share_inside, window
-from aiperf.accounting.work_log import WorkLog
+from aiperf.accounting.work_log import WorkLog, window
 
 EQUAL = (
     "flops_per_second",

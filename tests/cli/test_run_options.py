@@ -16,8 +16,7 @@ from aiperf.config import GROUPS, choices, configure, name_of_choice, option_nam
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.worker_shape import this_machine
-from aiperf.simulate.drive import drive
-from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.session import drive, open_run, world_of
 from aiperf.system.describe import describe, versions
 from cluster.place import JobSubmission
 from cluster.simulated import SimulatedConf

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from aiperf.__main__ import main
-from aiperf.cli.run_status import JOB, lines
+from aiperf.cli.batch import JOB
+from aiperf.cli.verbs.runs.status import lines
 from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.units import flops_per_second
 
@@ -36,7 +37,7 @@ def test_status_prints_the_age_of_the_last_journal_line(tmp_path: Path) -> None:
 
     first, _, workers, *_ = lines(folder, written + 5.0)
 
-    assert "last heard of 5.0 s ago" in first
+    assert "journal written 5.0 s ago" in first
     assert "workers up" in workers
 
 

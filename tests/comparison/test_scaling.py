@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.journal.journal import NAME
-from aiperf.simulate.drive import drive
-from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.session import drive, open_run, world_of
 from tests.rigs.user import User
 from tests.simulate.test_session import configured
 

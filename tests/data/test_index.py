@@ -20,7 +20,7 @@ from aiperf.data.dataset_config import Cifar10Conf, DigitsConf, ImagenetConf, Im
 from aiperf.data.errors import DamagedData, DataError, MissingData, OtherData, StaleIndex
 from aiperf.data.files import index
 from aiperf.data.files.class_folders import ClassFolders
-from aiperf.data.files.fingerprint import of_splits
+from aiperf.data.files.index import of_splits
 from aiperf.data.files.samples import INDEX as SHARDS_INDEX
 from aiperf.data.files.samples import list_folder
 from aiperf.data.opening import open_data

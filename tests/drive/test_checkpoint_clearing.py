@@ -15,9 +15,8 @@ import torch
 from aiperf.config import configure
 from aiperf.data.opening import open_data
 from aiperf.drive.checkpoint_clearing import Best, BestEpoch, best_of, clear, forget
-from aiperf.drive.driver import Driver
+from aiperf.drive.driver import Driver, WallClock
 from aiperf.drive.machines import machines
-from aiperf.drive.run_clock import WallClock
 from aiperf.drive.session import run_session
 from aiperf.journal.events import AnyEvent, CheckpointDropped, CheckpointWritten, EpochFinished
 from aiperf.journal.journal import NAME, Journal

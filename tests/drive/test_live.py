@@ -10,8 +10,7 @@ from rich.console import Console
 
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
-from aiperf.drive.live import LINE_SECONDS, Live, line, table
-from aiperf.drive.live_view import LiveView, WorkerView
+from aiperf.drive.live import LINE_SECONDS, Live, LiveView, WorkerView, line, table
 from tests.builders.journal import one_trial
 
 VIEW = LiveView(

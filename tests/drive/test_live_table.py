@@ -13,8 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from aiperf import units
-from aiperf.drive.live import table
-from aiperf.drive.live_view import MOST_WORKERS, LiveView, WorkerView
+from aiperf.drive.live import MOST_WORKERS, LiveView, WorkerView, table
 from aiperf.journal.events import FollowedRun
 from tests.drive.test_live import VIEW
 

@@ -19,7 +19,7 @@ import pytest
 from aiperf.accounting.score import score
 from aiperf.accounting.score_texts import score_warnings
 from aiperf.accounting.work_log import work_log
-from aiperf.drive.run_clock import HostTime, WallClock, host_time
+from aiperf.drive.driver import HostTime, WallClock, host_time
 from aiperf.drive.session import resumption
 from aiperf.errors import JournalInUse, JournalNotLocked, JournalNotWritten, JournalTakenAway
 from aiperf.journal.events import RunResumed, RunStarted

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from aiperf.config import configure
-from aiperf.leaderboard.announcing import NOT_ANNOUNCED, UNCHECKED, with_announcements
+from aiperf.leaderboard.leaderboard import NOT_ANNOUNCED, UNCHECKED, with_announcements
 from aiperf.submission.announced_run import announcement
 from aiperf.submission.announcement_file import add, read_log
 from tests.builders.leaderboard_entry import FIXED, QUICK, entry

@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.config import as_plain, configure
-from aiperf.leaderboard.announcing import SiteAnnouncements
 from aiperf.leaderboard.benchmark import Benchmark, procedure_of, purpose_of
 from aiperf.leaderboard.entry import Entry, ModelCount, Power, middle, ranking_figure
-from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
+from aiperf.leaderboard.leaderboard import Leaderboard, SiteAnnouncements, leaderboard
 from aiperf.leaderboard.list_files import csv_text, json_text, lines, page
 from aiperf.submission.announced_run import Announced
 from tests.builders.leaderboard_entry import FIXED, QUICK, RANKED, entry

@@ -15,8 +15,7 @@ from aiperf.journal.events import EpochFinished
 from aiperf.journal.journal import NAME, read
 from aiperf.planning import disk
 from aiperf.planning.disk import DiskNeeds, disk_needs, in_words, require_place, require_room
-from aiperf.simulate.drive import drive
-from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.session import drive, open_run, world_of
 from tests.cli.test_run_options import TINY
 from tests.rigs.limits import small_file_system
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from aiperf.cli import run
+from aiperf.cli.run import differences
 from aiperf.config import RunConf, as_plain, configure, from_plain
 from aiperf.planning.plan import first_event, make_plan
-from aiperf.planning.resume_options import differences
 from aiperf.planning.worker_shape import this_machine
 from tests.rigs.user import User, write_run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aiperf.ranking.known_images import known_images, parsed, published
+from aiperf.ranking.candidate import known_images, parsed, published
 
 ENTRY = """imagenet:
   - fingerprint: {}

@@ -33,7 +33,7 @@ from aiperf.report import phrases
 from aiperf.report.facts import Proposals, Report, Utilisation
 from aiperf.report.gather import gather, thinned
 from aiperf.report.html import page
-from aiperf.report.plots.waterfall import waterfall
+from aiperf.report.sections.time_spent import waterfall
 from aiperf.report.text import closing_lines
 from aiperf.report.worker_timeline import busy_grid
 from tests.builders.journal import begun, ended, finished, interval, joined, proposed, requested, started

@@ -7,9 +7,9 @@ from html import unescape
 
 from aiperf.report import phrases
 from aiperf.report.gather import gather
-from aiperf.report.plots.devices import each_device_over_time
-from aiperf.report.plots.progress import score_over_time
+from aiperf.report.plots import score_over_time
 from aiperf.report.sections import sections
+from aiperf.report.sections.devices import each_device_over_time
 from aiperf.system.summary import DeviceCourse, Telemetry
 from tests.builders.report_journal import Shape, invented
 

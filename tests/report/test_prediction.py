@@ -13,7 +13,7 @@ from aiperf.report.facts import Report
 from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.sections import sections
-from aiperf.report.sections.prediction import prediction
+from aiperf.report.sections.score import prediction
 from tests.simulate.test_session import configured, journal
 
 SHARES = {"training": 0.1, "communication": 0.2}

@@ -20,8 +20,8 @@ from aiperf.report import html, phrases
 from aiperf.report.facts import Hardware
 from aiperf.report.gather import gather
 from aiperf.report.html import page
-from aiperf.report.plots.progress import error_over_time
-from aiperf.report.plots.search import accuracy_against_operations
+from aiperf.report.plots import error_over_time
+from aiperf.report.sections.search import accuracy_against_operations
 from aiperf.report.text import closing_lines
 from aiperf.report.write import write
 from aiperf.run_warning import RunWarning

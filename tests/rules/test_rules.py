@@ -24,8 +24,7 @@ from aiperf.planning.plan import Plan
 from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, progress_seconds, schedule_of
 from aiperf.rules.procedure import end_of_trial, epoch_limit, patience, predicted_accuracy, reported_accuracy
 from aiperf.rules.state import begin
-from aiperf.simulate.drive import drive
-from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.session import drive, open_run, world_of
 from cluster.faults import WorkerLostConf
 from cluster.simulated import SimulatedConf
 from morphism import Budget, Convolution, Kernel, Skip, cost, legal, start

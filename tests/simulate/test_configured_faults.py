@@ -15,7 +15,7 @@ from aiperf.config import as_plain, configure, from_plain
 from aiperf.errors import BadConfiguration
 from aiperf.option_limits import limits_of
 from aiperf.simulate.faults import build_faults
-from aiperf.simulate.model.fault import Fault
+from aiperf.simulate.model.simulated_executor import Fault
 from aiperf.simulate.session import open_run
 from cluster.faults import FAULTS, AnyFault, CrashConf, FaultConf
 from cluster.simulated import SimulatedConf

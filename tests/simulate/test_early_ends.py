@@ -12,8 +12,7 @@ from aiperf.journal.journal import NAME, read
 from aiperf.ranking.division import BUILT_IN, division
 from aiperf.ranking.law import AtMost
 from aiperf.report.fold import Collected, collect
-from aiperf.simulate.drive import drive
-from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.session import drive, open_run, world_of
 from tests.builders.listed_runs import TINY
 
 VARIED = ("cluster.step_costs=[0.0005,5e-10,5e-9,0,0.0001]", "cluster.speed_spread=0", "cluster.workers=8")

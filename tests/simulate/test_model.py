@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aiperf.simulate.model.learning_curves import ByOperations, curve
 from aiperf.simulate.model.machine_state import Checkpoints, VirtualClock
-from aiperf.simulate.model.pace import pace
+from aiperf.simulate.model.profile import pace
 from cluster.simulated import SimulatedConf
 from cluster.topology import LinkConf
 from morphism import cost, start

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import aiperf.accounting.score
-import aiperf.accounting.valid_window
+import aiperf.accounting.work_log
 import aiperf.drive.driver
 import aiperf.drive.session
 import aiperf.rules.changes
@@ -18,7 +18,7 @@ import aiperf.rules.decide
 import aiperf.rules.interpret
 import aiperf.rules.state
 import tests.audit.restarts
-from aiperf.accounting.valid_window import Window
+from aiperf.accounting.intervals import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.drive.driver import Driver
 from aiperf.drive.session import SessionState
@@ -143,7 +143,7 @@ def resuming_with_workers_that_are_gone(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_window_off_by_an_interval(patch: pytest.MonkeyPatch) -> None:
-    window = aiperf.accounting.valid_window.window
+    window = aiperf.accounting.work_log.window
 
     def off(work_log: WorkLog, at: float | None = None) -> Window:
         right = window(work_log, at)

@@ -14,8 +14,7 @@ import pytest
 from aiperf import config
 from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
 from aiperf.accounting.score import score
-from aiperf.accounting.valid_window import window
-from aiperf.accounting.work_log import work_log
+from aiperf.accounting.work_log import window, work_log
 from aiperf.config import RunConf
 from aiperf.data.dataset_config import DataSetConf, FilesConf, ImagenetConf, SyntheticConf
 from aiperf.data.description import DataSet
@@ -24,10 +23,8 @@ from aiperf.errors import BadConfiguration, JournalNotWritten
 from aiperf.journal.events import EpochFinished, Progress, RunEnded, RunStarted, TrialFinished, TrialPrepared, Work
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
-from aiperf.simulate.drive import drive
-from aiperf.simulate.model.pace import pace
-from aiperf.simulate.model.profile import calibrated, profile, profile_of
-from aiperf.simulate.session import open_run, simulate, world_of
+from aiperf.simulate.model.profile import calibrated, pace, profile, profile_of
+from aiperf.simulate.session import drive, open_run, simulate, world_of
 from cluster.faults import AnyFault, CrashConf, NodeLostConf, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from cluster.topology import LinkConf

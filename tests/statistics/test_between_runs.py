@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from aiperf.statistics.between_runs import LONG, ScoredRun, over_runs, prior_of
-from aiperf.statistics.difference import change, ties
+from aiperf.statistics.difference import LONG, ScoredRun, change, over_runs, prior_of, ties
 from aiperf.statistics.estimate import quantile
 
 PAIRS = 1000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from aiperf.accounting.intervals import Window
 from aiperf.accounting.score import CurvePoint, settled
-from aiperf.accounting.valid_window import Window
 
 
 def _curve(*values: float | None) -> list[CurvePoint]:

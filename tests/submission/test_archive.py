@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiperf.errors import BundleRefused
-from aiperf.submission.archive import Content, DiskTooSmall, manifest_of, pack, unpack
-from aiperf.submission.contents import MANIFEST, MEMBER, SIGNATURE
+from aiperf.submission.archive import MANIFEST, MEMBER, SIGNATURE, Content, DiskTooSmall, manifest_of, pack, unpack
 from aiperf.submission.inspect_submission import inspect
 
 NAMES = st.from_regex(MEMBER, fullmatch=True)

@@ -3,15 +3,20 @@
 The first line is "aiperf-folders 2 SHA256", the checksum of everything after it. The second is a JSON object (`Header`). Then
 follow columns, little-endian, split by split: bytes of each file (int64), end of its name (int64), and the concatenated names.
 A file with another size is rejected when it is read (`Samples.read`).
+
+The fingerprint of a data set is a SHA-256 by which two hosts can check that their sets are equal, over a line per image,
+"PATH LABEL BYTES" separated by tabs, in the order of splits, classes and names. Paths are relative to the set's root.
+`set_checksum` covers the contents of files.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
@@ -20,9 +25,9 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from aiperf.atomic_files import draft_of, new_draft
+from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.errors import DamagedData, DataError, StaleIndex
 from aiperf.data.files.class_folders import ClassFolders
-from aiperf.data.files.fingerprint import of_splits
 from aiperf.data.files.samples import Samples, class_names, image_names
 from aiperf.files import name_of, name_text, require_file, shown
 
@@ -32,6 +37,32 @@ FOLDERS_CHECKED = 32
 """Number of a set's class folders whose time of change is checked at each opening. The planner checks all of them."""
 _THREADS = 16
 _MARK = b"aiperf-folders"
+
+
+def of_splits(root: Path, splits: Sequence[Samples]) -> str:
+    cut = len(str(root)) + 1
+    return of_lines(
+        (split.path_text(index)[cut:], label, size)
+        for split in splits
+        for index, (label, size) in enumerate(zip(split.labels.tolist(), split.sizes().tolist(), strict=True))
+    )
+
+
+def of_files(root: Path, files: Iterable[Path]) -> str:
+    """Return the fingerprint of files with many images each, over path and size of each file."""
+    return of_lines((file.relative_to(root).as_posix(), -1, file.stat().st_size) for file in files)
+
+
+def of_lines(lines: Iterable[tuple[str, int, int]]) -> str:
+    """Return the SHA-256 over (path below the set's root, label, size in bytes) of each file. Label −1: no label."""
+    digest = hashlib.sha256()
+    for path, label, size in lines:
+        digest.update(os.fsencode(f"{path}\t{label}\t{size}\n"))
+    return digest.hexdigest()
+
+
+def of_options(conf: DataSetConf) -> str:
+    return hashlib.sha256(msgspec.json.encode(asdict(conf), order="deterministic")).hexdigest()
 
 
 class SplitHeader(msgspec.Struct, frozen=True):

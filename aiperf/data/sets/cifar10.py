@@ -11,7 +11,7 @@ import numpy as np
 from aiperf.data.dataset_config import Cifar10Conf
 from aiperf.data.description import DataSet, PrepareReport, require_images
 from aiperf.data.files import cifar10
-from aiperf.data.files.fingerprint import of_files
+from aiperf.data.files.index import of_files
 from aiperf.data.sets import images
 from aiperf.data.survey import require_fingerprint, root_of
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.data.description import DIGITS, DataSet, PrepareReport, require_images
 from aiperf.data.errors import MissingData
-from aiperf.data.files.fingerprint import of_options
+from aiperf.data.files.index import of_options
 from aiperf.data.visiting_order import draws
 
 if TYPE_CHECKING:

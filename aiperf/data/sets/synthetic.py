@@ -16,7 +16,7 @@ from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.description import SYNTHETIC_MEAN as MEAN
 from aiperf.data.description import SYNTHETIC_STD as STD
 from aiperf.data.description import DataSet, PrepareReport, require_images
-from aiperf.data.files.fingerprint import of_options
+from aiperf.data.files.index import of_options
 from aiperf.data.visiting_order import draws, shuffled
 
 if TYPE_CHECKING:

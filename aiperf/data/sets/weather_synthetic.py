@@ -21,7 +21,7 @@ from rich.progress import track
 from aiperf.data.dataset_config import WeatherSyntheticConf
 from aiperf.data.description import DataSet, PrepareReport
 from aiperf.data.files import weather_files
-from aiperf.data.files.fingerprint import of_options
+from aiperf.data.files.index import of_options
 from aiperf.data.visiting_order import draws
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from aiperf.report.figures import BUSY, ERROR, REGULATED, SCORE, Figure, Scored
 
 if TYPE_CHECKING:
     from aiperf.drive.driver import Driver
-    from aiperf.drive.live_view import LiveView
+    from aiperf.drive.live import LiveView
 
 EVERY_SECONDS = 5.0
 Value = Callable[["Driver", "LiveView"], float | Mapping[str, float] | None]
@@ -62,7 +62,7 @@ RUN, STATE = "run", "state"
 
 def figures(driver: Driver) -> dict[tuple[str, str], float]:
     """Return the current values of the metrics by (name, state). The state is '' for a metric without states."""
-    from aiperf.drive.live_view import live_view
+    from aiperf.drive.live import live_view
 
     view = live_view(driver.run, driver.work_log, driver.clock.now())
     known = {name: of(driver, view) for name, (_, of) in METRICS.items()}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from aiperf.page.section import Section
 from aiperf.report.facts import Report
-from aiperf.report.sections import configuration, devices, prediction, score, search, step, system, time_spent
+from aiperf.report.sections import configuration, devices, score, search, step, system, time_spent
 
 SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     score.score,
@@ -14,7 +14,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     score.fixed_network,
     configuration.level,
     time_spent.losses,
-    prediction.prediction,
+    score.prediction,
     time_spent.roofline,
     step.exchange,
     step.step,

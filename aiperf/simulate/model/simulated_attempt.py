@@ -13,7 +13,7 @@ from aiperf.journal import events, messages
 from aiperf.rules.procedure import ends_interval, has_stopped_improving
 from aiperf.simulate.model.learning_curves import Curve
 from aiperf.simulate.model.machine_state import Checkpoints
-from aiperf.simulate.model.pace import TrialTiming
+from aiperf.simulate.model.profile import TrialTiming
 from aiperf.train.batch_sizes import smaller
 
 _ACCIDENT_SHARE = 0.4

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, assert_never
+from typing import Any, Generic, TypeVar, assert_never
 
 import msgspec
 
@@ -28,14 +28,34 @@ from aiperf.journal.messages import (
 from aiperf.planning.following import Following
 from aiperf.rng import derive
 from aiperf.rules.proposals import Proposer, make
-from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.model.learning_curves import Learning
 from aiperf.simulate.model.machine_state import AcceleratorMemory, Checkpoints, VirtualClock
-from aiperf.simulate.model.pace import TrialTiming, pace
+from aiperf.simulate.model.profile import TrialTiming, pace
 from aiperf.simulate.model.simulated_attempt import AttemptFaults, SimulatedAttempt, SimulatedWorker
+from cluster.faults import FaultConf
 from cluster.simulated import SimulatedConf
 from morphism import Cost, Graph, cost, decode_morph
 from searchers.history import History, Observation, Space
+
+C = TypeVar("C", bound=FaultConf)
+
+
+class Fault(Generic[C]):
+    """Base class of simulated faults. Its methods do nothing. All times are seconds of the run's clock."""
+
+    def __init__(self, conf: C) -> None:
+        self.conf = conf
+        self.draw = random.Random()
+        """Random numbers. The seed depends on the run's seed, the class of the fault and its position in the list."""
+
+    def began(self, cluster: SimulatedExecutor) -> None:
+        """React to a start of the driver (main process of the run), for example by `cluster.after`."""
+
+    def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
+        """React to a new worker, before it sends WorkerJoined. The method may change `worker`. `cluster`: the simulation."""
+
+    def order_taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
+        """React to a worker that has accepted a command to train, before the training begins."""
 
 
 @dataclass(slots=True)

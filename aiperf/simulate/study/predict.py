@@ -14,8 +14,7 @@ from typing import Any
 
 from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
 from aiperf.accounting.score import capacity, score
-from aiperf.accounting.valid_window import window
-from aiperf.accounting.work_log import work_log
+from aiperf.accounting.work_log import window, work_log
 from aiperf.config import RunConf, as_plain, configure, from_plain
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
@@ -25,8 +24,7 @@ from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.run_folder import run_folder
 from aiperf.page.section import Items, Part, rows
-from aiperf.simulate.drive import drive
-from aiperf.simulate.session import Opening, open_run, world_of
+from aiperf.simulate.session import Opening, drive, open_run, world_of
 from aiperf.statistics.predicted_score import (
     FORMAT,
     ScorePrediction,

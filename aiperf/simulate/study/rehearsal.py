@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
+from aiperf.accounting.intervals import Window
 from aiperf.accounting.score import score
-from aiperf.accounting.valid_window import Window, window
-from aiperf.accounting.work_log import WorkLog, work_log
+from aiperf.accounting.work_log import WorkLog, window, work_log
 from aiperf.atomic_files import replace_file
 from aiperf.config import RunConf, configure
 from aiperf.errors import BadConfiguration
@@ -29,8 +29,7 @@ from aiperf.page.figure import drawn
 from aiperf.page.section import Table, numbers, table
 from aiperf.page.terminal import table_lines
 from aiperf.planning.plan import make_folder
-from aiperf.simulate.drive import SimulationCost, drive
-from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.session import SimulationCost, drive, open_run, world_of
 from aiperf.units import count, duration, flops_per_second, share, size
 from cluster.simulated import SimulatedConf
 

@@ -18,8 +18,7 @@ from aiperf.page.terminal import table_lines
 from aiperf.planning.plan import make_folder
 from aiperf.scaling.efficiency import points_lost
 from aiperf.scaling.elsewhere import FORMAT, PREDICTION
-from aiperf.simulate.model.pace import GRADIENT_BYTES, pace
-from aiperf.simulate.model.profile import FASTEST_LINK, calibrated, profile_of
+from aiperf.simulate.model.profile import FASTEST_LINK, GRADIENT_BYTES, calibrated, pace, profile_of
 from aiperf.simulate.model.simulated_executor import speed_of_host
 from aiperf.simulate.session import Opening, open_run
 from aiperf.simulate.study.rehearsal import configured

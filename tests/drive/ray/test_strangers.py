@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.drive.ray.cluster.certificates import CA, CERTIFICATE, KEY
-from aiperf.drive.ray.cluster.ray_environment import guarded_environment, ray_folder, ray_parent
+from aiperf.drive.ray.cluster.ray_environment import CA, CERTIFICATE, KEY, guarded_environment, ray_folder, ray_parent
 from aiperf.errors import BadConfiguration
 from aiperf.scratch import compiler_caches
 from tests.rigs.foreign_processes import REPOSITORY, another_machine, come, knock, listening, no_namespaces

@@ -59,8 +59,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         return _repeats(arguments)
     if arguments.scaling:
         return _scaling(arguments)
+    from aiperf.comparison.comparability import side
     from aiperf.comparison.compare import compare
-    from aiperf.comparison.compared_runs import side
     from aiperf.comparison.text import comparison
 
     first, second = _two_sides(arguments)
@@ -90,8 +90,8 @@ def _two_sides(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 def _repeats(arguments: argparse.Namespace) -> int:
     from aiperf.comparison import text
+    from aiperf.comparison.comparability import side
     from aiperf.comparison.compare import repeats
-    from aiperf.comparison.compared_runs import side
 
     if arguments.others is not None or arguments.max_regression is not None:
         raise CannotCompare(

@@ -81,7 +81,7 @@ def _print_precision(path: Path | None, options: list[str], *, as_json: bool) ->
             f"quality takes a RUN, or --detections FILE alone, but found {' '.join(options) or 'neither'}: name a run"
         )
     from aiperf.accounting.average_precision import mean_average_precision
-    from aiperf.verify.detections import read_detections
+    from aiperf.verify.quality import read_detections
 
     images = read_detections(path)
     value = mean_average_precision(images)

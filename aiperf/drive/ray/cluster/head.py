@@ -22,8 +22,15 @@ import ray
 from ray._private import services
 
 from aiperf.atomic_files import replace_file
-from aiperf.drive.ray.cluster.certificates import Authority, new_authority, tls_environment
-from aiperf.drive.ray.cluster.ray_environment import TOKEN, TOKEN_PATH, environment_of_process, ray_folder
+from aiperf.drive.ray.cluster.ray_environment import (
+    TOKEN,
+    TOKEN_PATH,
+    Authority,
+    environment_of_process,
+    new_authority,
+    ray_folder,
+    tls_environment,
+)
 from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_anew, started_ray
 from aiperf.errors import NoWorkers, RuntimeNotStarted
 from aiperf.own_files import NotOwn, read_own

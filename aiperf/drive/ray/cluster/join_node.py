@@ -17,9 +17,8 @@ from typing import Literal
 
 from ray._private import services
 
-from aiperf.drive.ray.cluster.certificates import refusal, tls_environment
 from aiperf.drive.ray.cluster.head import GIVE_UP_SECONDS, LOOK_SECONDS, HeadAddress, read_head
-from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, connected, ray_folder
+from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, connected, ray_folder, refusal, tls_environment
 from aiperf.errors import HeadLost, NoSuchRun, RuntimeNotStarted
 from aiperf.journal.journal import NAME
 from aiperf.shell_command import resuming

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aiperf import HOME, interrupts
-from aiperf.drive.ray.cluster.certificates import new_authority, tls_environment
-from aiperf.drive.ray.cluster.ray_environment import environment_of_process, ray_folder
+from aiperf.drive.ray.cluster.ray_environment import environment_of_process, new_authority, ray_folder, tls_environment
 from aiperf.errors import RuntimeNotStarted
 from aiperf.system.control_groups import usable_processors
 from aiperf.system.processes import family

@@ -14,16 +14,16 @@ import msgspec
 import pytest
 
 from aiperf.atomic_files import replace_file
-from aiperf.drive.ray.cluster import certificates, join_node
-from aiperf.drive.ray.cluster.certificates import CA, CERTIFICATE, KEY, Authority, new_authority, refusal
+from aiperf.drive.ray.cluster import join_node, ray_environment
 from aiperf.drive.ray.cluster.head import HeadAddress
+from aiperf.drive.ray.cluster.ray_environment import CA, CERTIFICATE, KEY, Authority, new_authority, refusal
 from aiperf.errors import RuntimeNotStarted
 from cluster.place import HEAD_FILE
 
 
 def made(authority: Authority, folder: Path, address: str = "127.0.0.1") -> dict[str, str]:
     folder.mkdir()
-    return certificates.tls_environment(authority, folder, address)
+    return ray_environment.tls_environment(authority, folder, address)
 
 
 @contextmanager
@@ -78,9 +78,9 @@ def test_a_refused_connection_to_the_head_has_its_reason(
     """Ray itself would wait for its gcs for ten minutes and give no reason."""
     authority = new_authority()
     if fault in ("early", "late"):
-        monkeypatch.setattr(certificates, "BEFORE" if fault == "early" else "AFTER", timedelta(days=-1))
+        monkeypatch.setattr(ray_environment, "BEFORE" if fault == "early" else "AFTER", timedelta(days=-1))
     if fault == "late":
-        monkeypatch.setattr(certificates, "BEFORE", timedelta(days=2))
+        monkeypatch.setattr(ray_environment, "BEFORE", timedelta(days=2))
     server = made(
         new_authority() if fault == "authority" else authority,
         tmp_path / "head",

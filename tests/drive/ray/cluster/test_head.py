@@ -21,9 +21,9 @@ import ray
 
 from aiperf.__main__ import main
 from aiperf.drive.ray.cluster import join_node
-from aiperf.drive.ray.cluster.certificates import Authority, new_authority, tls_environment
 from aiperf.drive.ray.cluster.head import HeadAddress, head_ray
 from aiperf.drive.ray.cluster.join_node import join
+from aiperf.drive.ray.cluster.ray_environment import Authority, new_authority, tls_environment
 from aiperf.errors import NoSuchRun, NoWorkers, RuntimeNotStarted
 from aiperf.system.processes import family, name, state
 from cluster.place import HEAD_FILE, HEAD_LOST, HeadPlace

@@ -1,1 +1,0 @@
-"""Drawings of a report, one function for each. They compute positions only."""

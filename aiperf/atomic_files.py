@@ -11,10 +11,7 @@ from pathlib import Path
 
 
 def new_draft(path: Path, mode: int = 0o666) -> Path:
-    """Create an empty file with a random name in the folder of `path`, and return the path of the new file.
-
-    An existing file or link is never opened.
-    """
+    """Create an empty file with a random name in the folder of `path`. An existing file or link is never opened."""
     # In the same folder, so that the last step is a rename on one file system.
     draft = path.with_name(f".{secrets.token_hex(8)}.draft")
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode))

@@ -174,10 +174,7 @@ def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
 
 
 def name_of_choice(schema: type[Any]) -> str | None:
-    """Return the name by which a command line chooses this dataclass, such as 'imagenet' in dataset=imagenet.
-
-    None if its part of the configuration has only one class.
-    """
+    """Name by which a command line chooses this dataclass, 'imagenet' in dataset=imagenet. None if its part has one class."""
     is_chosen = any(schema in several for several in _CHOSEN.values())
     return str(fields(schema)[0].default) if is_chosen else None
 
@@ -253,7 +250,6 @@ def register() -> None:
 
 
 def configure(words: Sequence[str]) -> RunConf:
-    """Return the configuration of a run from the words of its command line."""
     given = read(words, _options())
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
@@ -301,7 +297,6 @@ def as_plain(conf: RunConf) -> dict[str, Any]:
 
 
 def from_plain(plain: dict[str, Any]) -> RunConf:
-    """Return the configuration that the first line of a journal contains."""
     values = {name: value for name, value in plain.items() if name in RunConf.__dataclass_fields__}
     for part, schemas in schemas_of_parts().items():
         # an earlier journal lacks parts that were added later: they keep their defaults

@@ -109,10 +109,7 @@ def bounded_lines(file: IO[AnyStr], longest: int) -> Iterator[AnyStr]:
 
 
 def lock(file: IO[Any], *, waits: bool = False) -> bool:
-    """Lock an open file for this process alone. False on a file system without locks.
-
-    Raise BlockingIOError if another process holds the lock and `waits` is False.
-    """
+    """False on a file system without locks. Raise BlockingIOError if another process holds it and `waits` is False."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

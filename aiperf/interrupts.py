@@ -18,8 +18,6 @@ _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class _Requests:
-    """State of the signal handlers of this process."""
-
     def __init__(self) -> None:
         self.stage = AT_ONCE
         self.first: int | None = None
@@ -32,7 +30,6 @@ class _Requests:
         self.processes: Callable[[], Iterable[int]] = tuple
 
     def take(self, number: int, frame: object) -> None:
-        """Handle a signal."""
         now = time.monotonic()
         if number == signal.SIGHUP:
             self._turn_away()
@@ -92,7 +89,6 @@ def set_again() -> None:
 
 
 def kill_when_ended(processes: Callable[[], Iterable[int]]) -> None:
-    """Set the function that returns the numbers of the processes to kill if a second signal ends this process."""
     _requests.processes = processes
 
 

@@ -19,7 +19,6 @@ _LONGEST_SHOWN = 600
 
 
 def program(source: Path, *, compiler: str, flags: tuple[str, ...]) -> Path:
-    """Compile one source file and return the path of the program."""
     if shutil.which(compiler) is None:
         package = PACKAGES.get(Path(compiler).name)
         fix = f"install it (Debian: apt-get install {package})" if package else "install it, or name another compiler"
@@ -47,7 +46,6 @@ def cache_folder() -> Path:
 
 
 def _output(command: list[str]) -> str:
-    """Return the output of a compiler."""
     try:
         ended = ask(command, seconds=BUILD_SECONDS)
     except ProgramFailed as error:

@@ -32,8 +32,6 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class CommandWord:
-    """One word OPTION=VALUE or GROUP=CHOICE of a command line, with its parsed value."""
-
     text: str
     """The word as the user wrote it."""
     option: str

@@ -81,7 +81,6 @@ def append_own(path: Path) -> IO[bytes]:
 
 
 def read_own(path: Path, forbidden: int = SECRET) -> bytes:
-    """Return the content of a file of this user."""
     with os.fdopen(open_own(path, os.O_RDONLY, forbidden), "rb") as file:
         return file.read()
 

@@ -57,7 +57,6 @@ def ask(
     largest: int = LARGEST_OUTPUT,
     keeps_locale: bool = False,
 ) -> Answer:
-    """Run a program to its end and return its answer."""
     try:
         process = subprocess.Popen(
             [*command],

@@ -44,10 +44,7 @@ def interrupts_held() -> Iterator[None]:
 
 
 def package_environment() -> dict[str, str]:
-    """Return the environment variables for a new Python process: those of this process, with its packages first in PYTHONPATH.
-
-    Without this, a new process may import other packages, since the path of the packages may be known to this process only.
-    """
+    """Variables for a new Python process, with this process's packages first in PYTHONPATH: it would import others."""
     root = str(Path(__file__).resolve().parents[1])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
 

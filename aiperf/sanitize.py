@@ -58,7 +58,6 @@ _WRITE = "unsanitized_write"
 
 
 def sanitize_stream(stream: TextIO) -> None:
-    """Change a stream, such as sys.stdout, to write each text sanitized."""
     if hasattr(stream, _WRITE):
         return
     write = stream.write

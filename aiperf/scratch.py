@@ -93,10 +93,7 @@ def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, s
 
 
 def marked(folder: Path) -> tuple[int, ...]:
-    """Return the process ids of all running processes with this folder in the environment variable MARK, without this process.
-
-    Processes whose environment this process may not read, such as those of other users, are left out.
-    """
+    """Process ids with this folder in MARK, without this process and those whose environment it may not read."""
     mark = f"{MARK}={folder}".encode()
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):

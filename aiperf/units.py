@@ -19,8 +19,6 @@ _MOST_DIGITS = 7
 
 
 class Noun(NamedTuple):
-    """Noun of one sample of a data set, and of several."""
-
     one: str
     many: str
 

@@ -39,8 +39,6 @@ CYCLE = "HOROVOD_CYCLE_TIME"
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One measurement of one kind."""
-
     images_per_second: float
     milliseconds_per_image: float
     """Processor time of all ranks."""

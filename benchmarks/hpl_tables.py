@@ -18,8 +18,6 @@ NUMBERS = (1, 2, 5)
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """Figure of the paper, as printed and as recomputed from the columns next to it."""
-
     row: str
     figure: str
     printed: float
@@ -39,7 +37,6 @@ def published() -> dict[str, Any]:
 
 
 def recomputed(number: int) -> list[Recomputed]:
-    """Return the differences, efficiencies and averages of one table of the paper, as printed and as recomputed."""
     printed = published()
     averages = printed["averages"]
     if number == 1:
@@ -88,18 +85,12 @@ def _mean_diff(rows: Sequence[dict[str, Any]], model: str) -> float:
 
 
 def row_name(row: dict[str, Any]) -> str:
-    """Return the paper's name of a row of Table 5, such as `2N4G` for 2 nodes with 4 accelerators in total.
-
-    `row`: values by column.
-    """
+    """The paper's name of a row of Table 5: `2N4G` for 2 nodes with 4 accelerators in total."""
     return f"{row['nodes']}N{row['accelerators']}G"
 
 
 def system_of(row: dict[str, Any]) -> System:
-    """Return the machine of a row of Table 5, from the one set of figures in hpl_published.json.
-
-    `row`: values by column, with the numbers of nodes and accelerators.
-    """
+    """Machine of a row of Table 5, from the one set of figures in hpl_published.json."""
     figures = published()["table_5"]
     accelerators, per_node = row["accelerators"], row["accelerators"] // row["nodes"]
     layers = [HplLayer("memory", 1, **figures["memory"])]

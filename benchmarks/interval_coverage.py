@@ -30,7 +30,6 @@ class Drift:
     """Minutes."""
 
     def speed(self, moments: Real, chance: Chance) -> Real:
-        """Return the speed of all machines at each moment, as a share of the usual one."""
         keep = math.exp(-GRID / self.correlation)
         steps = chance.standard_normal(len(moments)) * math.sqrt(1 - keep**2)
         values = np.empty(len(moments))
@@ -43,8 +42,6 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Slowdowns:
-    """Periods in which all workers are slower or stop."""
-
     every: float
     """Mean time between two periods, in minutes."""
     lasting: float
@@ -52,7 +49,6 @@ class Slowdowns:
     speed_then: float
 
     def speed(self, moments: Real, chance: Chance) -> Real:
-        """Return the speed of all machines at each moment, as a share of the usual one."""
         lost = np.zeros(len(moments))
         at = -10 * self.lasting
         while at < moments[-1]:
@@ -71,7 +67,6 @@ class OneStep:
     begin: float
 
     def speed(self, moments: Real, chance: Chance) -> Real:
-        """Return the speed of all machines at each moment, as a share of the usual one."""
         at = float(chance.uniform(self.begin, float(moments[-1])))
         return np.where(moments >= at, self.speed_then, 1.0)
 
@@ -174,8 +169,6 @@ def drawn(kind: Kind, chance: Chance) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Result for one kind of run."""
-
     shown: float
     """Share of the runs that have an interval."""
     covered: float | None

@@ -54,7 +54,6 @@ def space() -> Space:
 
 
 def invented(finished: int) -> list[Observation]:
-    """Return the observations of a run with this number of finished trials."""
     return list(_invented(finished, History(space()), Random(finished)))
 
 

@@ -103,8 +103,6 @@ PLAIN: dict[str, tuple[Callable[[], nn.Module], int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Training task of both sides."""
-
     network: str
     precision: str
     batch: int
@@ -143,8 +141,6 @@ Launched = Literal["eager", "compiled", "max-autotune", "graphed"]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to write the plain loop."""
-
     channels_last: bool = True
     fused: bool = True
     """Optimizer: one fused kernel if true, otherwise the multi-tensor one."""
@@ -168,8 +164,6 @@ ON_CUDA_ALONE: tuple[Launched, ...] = ("max-autotune", "graphed")
 
 
 class PlainLoop:
-    """Training loop of an expert for this one task."""
-
     def __init__(self, task: Task, way: Way) -> None:
         self._device = task.device
         precision = choose(task.precision, task.device)
@@ -227,7 +221,6 @@ class PlainLoop:
         return torch.autocast(self._device.type, self._dtype) if self._dtype.itemsize == 2 else nullcontext()
 
     def do(self, steps: int) -> Tensor:
-        """Run the steps. Return the loss of the last one."""
         for _ in range(steps):
             images, labels = self._held[self._next]
             self._next = (self._next + 1) % len(self._held)
@@ -246,8 +239,6 @@ class PlainLoop:
 
 
 class OwnLoop:
-    """First epoch of a trial, advanced on request."""
-
     def __init__(self, data: OpenData, graph: Graph, batch: int, conf: TrainerConf, device: torch.device) -> None:
         self._device = device
         place = RankContext.make(conf, data, graph, device, SingleRank(), writer=None)
@@ -278,7 +269,6 @@ class PlainSide:
             self._ways = [way for way in self._ways if way.launched not in ON_CUDA_ALONE]
 
     def loss(self) -> float:
-        """Return the mean loss of the first COMPARED_STEPS steps."""
         loop = PlainLoop(replace(self._task, steps=COMPARED_STEPS), Way())
         return sum(float(loop.do(1)) for _ in range(COMPARED_STEPS)) / COMPARED_STEPS
 

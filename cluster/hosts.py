@@ -63,10 +63,6 @@ class HostsConf(JoinedConf):
     """Maximum time for reconnections to a lost host, every 10 s. 0: no reconnection."""
 
     def check(self) -> None:
-        """Check that there are hosts, that none is named twice, and that `fewest_hosts` is possible.
-
-        Raise ValueError otherwise.
-        """
         super().check()
         if not self.hosts:
             raise ValueError(
@@ -94,7 +90,6 @@ class HostsConf(JoinedConf):
 
     @property
     def names(self) -> list[str]:
-        """The hosts one by one."""
         return [host for word in self.hosts for host in expanded(word)]
 
     def place(self, environment: Mapping[str, str]) -> InvitedPlace:
@@ -118,10 +113,7 @@ class HostsConf(JoinedConf):
         return [("hosts", hosts)]
 
     def check_command(self, host: str, folder: Path) -> list[str]:
-        """Return the ssh command, as a list of words, that checks if `host` can join the run in `folder`.
-
-        It prints REACHED and ends with status 0 if the host can join. `fault_of` explains other statuses.
-        """
+        """The ssh command by which `host` shows that it can join: REACHED and status 0. `fault_of` explains other statuses."""
         python, run = self._python, shlex.quote(str(folder))
         return self._by_ssh(
             host,
@@ -210,7 +202,6 @@ def expanded(word: str) -> list[str]:
 
 
 def fault_of(status: int, errors: Sequence[str]) -> str:
-    """Return a text on the reason why a host cannot join."""
     own = [line.strip() for line in errors if line.strip()]
     words = " | ".join(own[-3:])
     if status == 255:  # ssh's own

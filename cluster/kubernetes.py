@@ -180,10 +180,6 @@ class KubernetesConf(SchedulerConf):
         )
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """Return rows (name, text) for the printed plan: the requested pods, and the option that prints the manifests.
-
-        `seconds`: not used.
-        """
         each = f"{self.cpus} processors, {self.memory} of memory"
         if self.accelerators:
             each = f"{self.accelerators} {self.accelerator_resource}, {each}"
@@ -192,10 +188,6 @@ class KubernetesConf(SchedulerConf):
         return [("requested", pods), ("manifests", "cluster.submit=false prints them")]
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Return the way to Ray for the driver in the head's pod: the existing Ray of KubeRay, or a new head that pods join.
-
-        `environment`: not used. With cluster.operator=none it is a new head.
-        """
         begins = 1 + self.start_workers
         if self.operator == "none":
             return HeadPlace(begins, begins, self.join_seconds)
@@ -213,7 +205,6 @@ class KubernetesConf(SchedulerConf):
         return KubernetesJob(as_yaml(objects), submission.folder, run, tuple(objects))
 
     def _broken(self) -> Iterator[str]:
-        """Yield a message for each invalid value."""
         if not self.image:
             yield (
                 "cluster.image is the image that all pods run (docs/clusters.md builds one), "

@@ -251,7 +251,6 @@ def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
 
 
 def _status(call: Any, pod: str) -> int | None:
-    """Return the exit status of a command."""
     try:
         status: int | None = call.returncode
     except (ValueError, TypeError, LookupError) as error:

@@ -24,7 +24,6 @@ READER_LIVES = 900
 
 
 def as_yaml(objects: Sequence[Manifest]) -> str:
-    """Return Kubernetes objects as one YAML text with a document for each."""
     import yaml
 
     return "---\n".join(yaml.safe_dump(each, sort_keys=False, width=120) for each in objects)

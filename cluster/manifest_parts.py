@@ -52,10 +52,7 @@ class KubernetesRun:
         return {"name": f"{self.object_name}{suffix}", "namespace": self.choices.namespace, **self.marked(self.labels)}
 
     def marked(self, own: dict[str, str]) -> Manifest:
-        """Return metadata with labels and annotations: the labels `own`, and those of cluster.labels and cluster.annotations.
-
-        A label in `own` has priority. 'annotations' is left out if there are none.
-        """
+        """Metadata with the labels `own`, cluster.labels and cluster.annotations. `own` has priority. Without any, no key."""
         annotations = dict(pair(word) for word in self.choices.annotations)
         labels = {**dict(pair(word) for word in self.choices.labels), **own}
         return {"labels": labels, **({"annotations": annotations} if annotations else {})}
@@ -207,7 +204,6 @@ def environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> li
 
 
 def token(secret: str) -> list[Manifest]:
-    """Return the environment variables that give Ray its token."""
     return [
         {"name": "RAY_AUTH_MODE", "value": "token"},
         {"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "auth_token"}}},

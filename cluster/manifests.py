@@ -22,7 +22,6 @@ LOSSES = 16
 
 
 def kuberay_objects(run: KubernetesRun) -> list[Manifest]:
-    """Return all Kubernetes objects of a run with KubeRay, in the sequence in which they must be created."""
     return [
         *parts.runs_claim(run),
         *parts.account_of_head(run),
@@ -99,15 +98,11 @@ def _worker(run: KubernetesRun) -> Manifest:
 
 
 def plain_objects(run: KubernetesRun) -> list[Manifest]:
-    """Return all Kubernetes plain_objects of a run without KubeRay, in the sequence in which they must be created."""
     return [*parts.runs_claim(run), *parts.network_policies(run, has_operator=False), head_job(run), workers_job(run)]
 
 
 def head_job(run: KubernetesRun) -> Manifest:
-    """Return the manifest (a dictionary) of the Job of the head: one pod with Ray's head and the driver.
-
-    Restarted after a failure up to cluster.restarts times, without evictions and losses of a node. The driver then resumes.
-    """
+    """One pod with Ray's head and the driver, which resumes after a failure, up to cluster.restarts times without evictions."""
     choices = run.choices
     command = [parts.literal(word) for word in [*PYTHON, "drive", "--supervised", run.folder, *run.words]]
     pod = parts.template(run, "head", "head", command=command, env=_plain_environment(run))

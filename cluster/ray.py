@@ -48,18 +48,10 @@ class RayConf(NodesConf):
     """Accelerators of each requested node, all of them."""
 
     def requested_nodes(self) -> NodesAsked:
-        """Return number of nodes to wait for (`nodes`), of more nodes to request (`most_nodes`), and declared accelerators.
-
-        `most_nodes`: None if not more than `nodes` are requested.
-        """
         most = self.ask_nodes if self.ask_nodes > self.nodes else None
         return replace(super().requested_nodes(), nodes=self.nodes, most_nodes=most)
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """Return one row (name, text) for the printed plan: address, number of nodes to wait for, and maximum wait.
-
-        `seconds`: not used.
-        """
         nodes = f"{self.nodes} of its nodes are waited for, {self.patience_seconds:g} s"
         return [("place", f"the Ray at {self.address}; {nodes}")]
 

@@ -88,10 +88,6 @@ class SimulatedConf(ClusterConf):
     """Take compute, exchange, start-up and gap times, memory, the ceiling and the rate of losses from this run's journal."""
 
     def check(self) -> None:
-        """Check the step costs and bytes per element, and that topology, shape, accelerators and links match each other.
-
-        Raise ValueError otherwise.
-        """
         if self.bytes_per_element == 3:
             raise ValueError("cluster.bytes_per_element is 2 (BF16, FP16) or 4 (FP32), but found 3: take one of them")
         if len(self.step_costs) not in (0, 5):
@@ -118,10 +114,7 @@ class SimulatedConf(ClusterConf):
 
     @property
     def accelerators_per_host(self) -> int:
-        """Number of accelerators that share a host: the product of the widths of all layers of links except the last.
-
-        It is 1 with one layer, such as a torus or switch.
-        """
+        """Product of the widths of all layers of links but the last: 1 with one layer, such as a torus or switch."""
         return prod(link.width for link in self.links[:-1])
 
     def all_reduce_seconds(self, size: float) -> float:
@@ -139,7 +132,6 @@ class SimulatedConf(ClusterConf):
         )
 
     def workers_text(self) -> str:
-        """Return the configured number of workers as text, for the printed plan."""
         return f"{self.workers}, simulated"
 
     def place(self, environment: Mapping[str, str]) -> Place:

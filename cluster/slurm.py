@@ -167,10 +167,6 @@ class SlurmConf(SchedulerConf):
         )
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """Return rows (name, text) for the printed plan: the options of sbatch, and the name of the script.
-
-        `seconds`: declared duration of the run. The time limit depends on it.
-        """
         shown = [(name, value) for name, value in self._directives("", Path(), seconds) if name not in _NOT_SHOWN]
         options = " ".join([*(f"--{name}{f'={value}' if value else ''}" for name, value in shown), *self.extra])
         how = "cluster.submit=false prints it"
@@ -180,13 +176,7 @@ class SlurmConf(SchedulerConf):
         ]
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Return Ray's head to start in an allocation, with the number of nodes that join it.
-
-        `environment`: environment variables. SLURM_JOB_NUM_NODES is the number of nodes of the allocation.
-
-        Raises:
-            ClusterError: the allocation has another number of nodes than cluster.nodes.
-        """
+        """Ray's head to start in an allocation. Raise ClusterError if that has another number of nodes than cluster.nodes."""
         granted = int(environment.get("SLURM_JOB_NUM_NODES", self.nodes or 1))
         if self.nodes not in (None, granted):
             raise ClusterError(
@@ -265,7 +255,6 @@ def quoted(value: str) -> str:
 
 
 def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
-    """Return the text of the bash script that runs a benchmark on all nodes of a job."""
     directives = [*conf._directives(submission.name, submission.folder, submission.seconds)]
     lines = [f"#SBATCH --{name}{f'={quoted(value)}' if value else ''}" for name, value in directives]
     for word in conf.extra:
@@ -386,7 +375,6 @@ class SlurmJob:
 
     @property
     def status_command(self) -> str:
-        """Shell command that shows the state of the run."""
         return f"{self.program} status {shlex.quote(str(self.folder))}"
 
 

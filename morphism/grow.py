@@ -168,7 +168,6 @@ def _spliced(graph: Graph, after: int, shape: Map, *added: Node) -> Graph:
 
 
 def _replaced(graph: Graph, changed: dict[int, Op], shapes: dict[int, Shape]) -> Graph:
-    """Return the graph with other operations and output shapes at these indices."""
     nodes, leaving = list(graph.nodes), list(graph.shapes)
     for index, op in changed.items():
         nodes[index] = Node(nodes[index].name, op, nodes[index].inputs)
@@ -216,7 +215,6 @@ class Lineage:
     morphs: tuple[Morph, ...] = ()
 
     def then(self, morph: Morph) -> "Lineage":
-        """Return a new lineage with one more morph at its end."""
         return Lineage(self.start, (*self.morphs, morph))
 
 

@@ -31,7 +31,6 @@ class Vector:
 
     @property
     def elements(self) -> int:
-        """Number of features of one image."""
         return self.features
 
     def __str__(self) -> str:

@@ -17,8 +17,6 @@ from searchers.history import History, Request
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """Searcher that grows the winner of a tournament at random."""
-
     tournament: int
     """Parents drawn with replacement. The best one wins. 1 selects a random parent."""
     morphs: int

@@ -84,10 +84,7 @@ def child(history: History, parent: int | None, morphs: tuple[Morph, ...]) -> Gr
 
 
 def grown_at_random(history: History, parent: int | None, count: int, random: Random) -> tuple[Morph, ...] | None:
-    """Up to `count` morphs that give a new architecture.
-
-    None if 32 draws gave only known ones, or there is no legal morph.
-    """
+    """Up to `count` morphs that give a new architecture. None without a legal morph, or if 32 draws gave only known ones."""
     first = history.choices(parent)
     if not first.kinds():
         return None

@@ -365,10 +365,7 @@ class History:
     # --- views
 
     def parents(self) -> tuple[int, ...]:
-        """Best finished trials (at most PARENTS) that can grow and have stored weights, best accuracy first.
-
-        Equal accuracies are sorted by fingerprint, then by number.
-        """
+        """At most PARENTS finished trials that can grow and have stored weights, by accuracy, fingerprint and number."""
         return tuple([number for _, _, number in self._inheritable[:PARENTS]])
 
     def inheritable(self) -> int:

@@ -588,7 +588,6 @@ def _region(function: FunctionType, x: Tensor, has_rest: bool) -> Callable[..., 
 
 
 def with_regions(graph: Graph) -> Callable[..., Tensor]:
-    """Return a forward function of the graph in which each normalisation with its ReLU is a region."""
     import torch
 
     from aiperf.train import torch_network

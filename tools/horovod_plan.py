@@ -24,8 +24,6 @@ _LIBRARIES = ("lib64", "lib", "lib/*-linux-gnu", "targets/*/lib")
 
 @dataclass(frozen=True)
 class Facts:
-    """Properties of a machine and its environment that determine the build of Horovod."""
-
     python: str
     """The interpreter's cache tag: cpython-311."""
     machine: str

@@ -76,7 +76,6 @@ def by_package(sources: Mapping[Path, str]) -> dict[str, Counts]:
 
 
 def over_budget(code_lines: int, pyproject: str) -> str | None:
-    """Return the error if the code of product, tools and benchmarks has more lines than its budget."""
     budget: int = tomllib.loads(pyproject)["tool"]["size"]["code_lines"]
     if code_lines <= budget:
         return None
@@ -105,7 +104,6 @@ def parent_sources(project: Path) -> dict[Path, str] | None:
 
 
 def change(before: Mapping[str, Counts], after: Mapping[str, Counts]) -> Iterator[str]:
-    """Yield the lines of a table with the packages of which code or docstrings changed."""
     shown, total = ("files", "code", "docstrings"), Counts()
     yield f"{'change to the parent commit':<28}" + "".join(f"{kind:>12}" for kind in shown)
     for name in sorted({*before, *after}):

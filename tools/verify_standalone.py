@@ -41,8 +41,6 @@ class NotAJournal(Exception):
 
 
 class Untrue(Exception):
-    """A line that cannot be true, with its number and the reason."""
-
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
         self.line = line
@@ -79,7 +77,6 @@ class Journal:
         self.torn_bytes = 0
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (line number, body without its chain)."""
         try:
             with self.path.open("rb") as file:
                 head = file.read(8)
@@ -174,8 +171,6 @@ def check_configuration(first: Line) -> None:
 
 
 class Rows:
-    """Intervals of work, as columns."""
-
     def __init__(self) -> None:
         self.worker = array("q")
         self.unit = array("q")  # of the interval's sample: the trial, or the epoch in a run of one trial
@@ -196,8 +191,6 @@ class Rows:
 
 
 class Attempt:
-    """Last attempt of a trial, and the rows of the trial by epoch."""
-
     def __init__(self, number: int, worker: int, ranks: int, epoch: int, rows: dict[int, list[int]]) -> None:
         self.number, self.worker, self.ranks, self.epoch = number, worker, ranks, epoch
         self.begun: set[int] = set()  # epochs with work of this attempt

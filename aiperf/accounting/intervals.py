@@ -58,8 +58,6 @@ class _Column(Generic[_Kind]):
 
 @dataclass(slots=True)
 class IntervalTable:
-    """One interval of work of a worker per row."""
-
     _rows: bytearray = field(default_factory=bytearray)
 
     worker = _Column(np.int64)

@@ -117,11 +117,7 @@ WHY_NEGATIVE = {
 def waterfall(
     spent: AcceleratorTime, planned: int, flops_per_second: float | None, top: AcceleratorPeak
 ) -> Waterfall | None:
-    """Return the losses from the peak to the score.
-
-    An unknown peak is replaced by the rate of the run's own training steps. None without a score, a window or an accelerator,
-    or if there is neither a peak nor a timed training step.
-    """
+    """Losses from the peak, else from the training steps' own rate, to the score. None without rate, score or window."""
     if flops_per_second is None or spent.window_seconds <= 0 or planned <= 0:
         return None
     length, score = Fraction(spent.window_seconds), Fraction(flops_per_second)

@@ -55,7 +55,6 @@ class StepBreakdown:
 
 
 def step_breakdown(event: StepsProfiled) -> StepBreakdown:
-    """Return means per traced step."""
     reference = event.reference_seconds / max(1, event.reference_steps)
     sent = 2.0 * (event.ranks - 1) * event.exchange_bytes
     return StepBreakdown(

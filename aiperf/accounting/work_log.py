@@ -31,8 +31,6 @@ class Operations:
 
 @dataclass(slots=True)
 class TrialRecord:
-    """Worker, time and outcome of a trial."""
-
     operations: Operations
     proposed_for: int
     """Round of its proposal. A spare may be trained in a later round."""
@@ -371,8 +369,6 @@ def work_log(journal: Iterable[events.AnyEvent]) -> WorkLog:
 
 @dataclass(slots=True)
 class WorkerPresence:
-    """Time of a worker in a run, and its number of ranks."""
-
     worker: int
     host: str
     device: str

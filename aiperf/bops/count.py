@@ -39,8 +39,6 @@ PACKAGES = "clang-14 llvm-14 libclang-rt-14-dev"
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """Paths of clang and its coverage tools, all of one release."""
-
     clang: str
     clangxx: str
     profdata: str
@@ -75,7 +73,6 @@ def toolchain() -> Toolchain:
 
 
 def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder: Path) -> tuple[Path, list[SourceText]]:
-    """Compile sources with coverage counters."""
     texts = []
     for number, file in enumerate(files):
         if not file.is_file():
@@ -105,7 +102,6 @@ def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder:
 
 
 def coverage_of(tools: Toolchain, program: Path, command: Sequence[str], folder: Path, source: Path | None) -> Coverage:
-    """Run a program with coverage counters."""
     profiles = folder / "profiles"
     profiles.mkdir()
     execute(command, environment={"LLVM_PROFILE_FILE": str(profiles / "%p-%m.profraw")}, source=source)
@@ -182,8 +178,6 @@ def count_binary(
 
 
 class _Command(msgspec.Struct, frozen=True):
-    """Entry of a compile_commands.json."""
-
     directory: str
     file: str
     arguments: list[str] | None = None
@@ -256,8 +250,6 @@ def combine(
 
 
 class _Sums:
-    """Operations of a run by operation, function and line."""
-
     def __init__(self, texts: Mapping[str, SourceText], coverage: Coverage) -> None:
         self._texts, self._coverage = texts, coverage
         self.by_operation: Counter[str] = Counter()
@@ -342,7 +334,6 @@ def _refuse_classes(
 
 
 def _output(command: Sequence[str]) -> str:
-    """Return the output of a tool."""
     try:
         ended = ask(command, seconds=_TOOL_SECONDS, largest=_LARGEST_TREE)
     except ProgramFailed as error:

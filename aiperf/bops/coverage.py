@@ -93,7 +93,6 @@ class Coverage:
         self.names = frozenset(name.rpartition(":")[2] for name in counted)
 
     def executed_files(self) -> set[str]:
-        """Return the paths of the source files with at least one executed function."""
         return {
             file
             for file, extents in self._by_file.items()
@@ -116,10 +115,7 @@ class Coverage:
         return sum(known) if known else None
 
     def false_branches(self, file: str, start: Place, end: Place) -> int:
-        """Return how often the conditions between two places of a function were false, added over all template instantiations.
-
-        `file`: path of the source. `start`, `end`: line and column. `end` is exclusive.
-        """
+        """How often conditions from `start` to `end` (line, column, exclusive) were false, over all template instantiations."""
         return sum(
             false for record in self.records(file, start) for place, _, false in record.branches if start <= place < end
         )

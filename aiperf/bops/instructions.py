@@ -81,7 +81,6 @@ def events() -> dict[str, Any]:
 
 
 def counted_by_perf(command: Sequence[str], source: Path | None = None) -> InstructionCount:
-    """Run a command with hardware counters (perf) and return its numbers of instructions and its memory traffic."""
     row = events()
     names = {kind: row[kind] for kind in _COUNTED}
     _perf(["true"], {"instructions": names["instructions"]}, None)
@@ -199,10 +198,7 @@ def _reason(words: str) -> str:
 
 
 def cache_options() -> tuple[list[str], list[str]]:
-    """Return callgrind's options for the sizes of this machine's caches, and remarks on caches that it cannot simulate exactly.
-
-    Options have the form --LL=BYTES,WAYS,LINE_BYTES. Both lists are empty if the system does not show its caches.
-    """
+    """Callgrind's options for this machine's caches, and remarks on caches that it cannot simulate exactly."""
     options: dict[str, str] = {}
     notes: list[str] = []
     for folder in cache_folders():
@@ -278,10 +274,7 @@ def counted_by_callgrind(
 
 
 def read_callgrind(text: str) -> dict[str, Counter[str]]:
-    """Return the numbers of events in a callgrind output, first by object file (program or library), then by event name ('Ir').
-
-    `text`: content of the file. Costs of called functions are counted once, in the functions that caused them.
-    """
+    """Numbers of events by object file and event name. The inclusive cost of a call is skipped."""
     names: list[str] = []
     objects: dict[str, str] = {}
     found: dict[str, Counter[str]] = {}

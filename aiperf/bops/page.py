@@ -140,7 +140,6 @@ def _name_points(axes: Axes, points: Sequence[RooflinePoint], bandwidths: Sequen
 
 
 def _apart(values: Sequence[float], axes: Axes, *, downwards: bool = False) -> list[float]:
-    """Return heights of names near their values, so that no two overlap."""
     low, high = (math.log(each) for each in axes.get_ylim())
     gap = _LEAST_LABEL_GAP * (high - low)
     sign = -1 if downwards else 1
@@ -178,7 +177,6 @@ def _share_of_bound(judged: Label) -> Cell:
 
 
 def roof_table(machines: Sequence[Machine], unit: str) -> Table:
-    """Return the table of the peaks and memory bandwidths with their origin."""
     roofs = dict.fromkeys(roof for machine in machines for roof in machine)
     cells = [(each.name, si(each.figure, "B/s" if each.is_memory else f"{unit}S"), each.origin) for each in roofs]
     return rows("roofs", "Roofs and ceilings", ("roof", ">figure", "origin"), cells)
@@ -298,10 +296,7 @@ def added_ceiling(text: str, peak: MachinePeak, measured_ipc: float | None) -> R
 
 
 def published(names: Sequence[str]) -> list[RooflinePoint]:
-    """Return the points of programs that the paper of Wang et al. measured on a Xeon E5645. They are drawn in a pale colour.
-
-    `names`: names of programs in small letters, such as 'sort'. A name that the paper does not have is ignored.
-    """
+    """Points that the paper of Wang et al. measured on a Xeon E5645. Names that it does not have are ignored."""
     rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("published.json").read_text("utf-8"))
     return [
         RooflinePoint(f"{row['program']} (E5645)", row["intensity"], row["bops_per_second"], is_published=True)

@@ -34,8 +34,6 @@ LARGEST_ARRAY_SHARE = 1 / 12
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """Figures of a known processor model, from a row of processors.json."""
-
     processor: str
     name: str
     """Regular expression for the model name."""
@@ -171,7 +169,6 @@ def own_peak() -> MachinePeak | str:
 
 
 def measure_peak(*, with_memory: bool = True) -> MachinePeak:
-    """Measure the peaks of this machine by running C programs."""
     load = os.getloadavg()[0]
     cpuinfo = Path("/proc/cpuinfo").read_text()
     row = processor_of(cpuinfo)

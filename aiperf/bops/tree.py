@@ -107,10 +107,7 @@ class SourceText:
         return line, offset - self._starts[line - 1] + 1
 
     def origin(self, line: int) -> tuple[str, int, bool]:
-        """Return the original place of a line of the text: its file, its line number, and True if the file is a system header.
-
-        `line`: line number in this text, from 1.
-        """
+        """Original file and line number of `line` (from 1), and True if the file is a system header."""
         index = bisect_right(self._marks, line) - 1
         if index < 0:
             return self.path, line, False
@@ -214,8 +211,6 @@ def read_tree(texts: Sequence[SourceText], arguments: Sequence[Sequence[str]]) -
 
 
 class _Reader:
-    """Walk over the syntax tree of one file."""
-
     def __init__(self, text: SourceText, tree: Tree) -> None:
         self._text, self._tree = text, tree
         self._function = ""
@@ -288,7 +283,6 @@ class _Reader:
             self._visit(cursor)
 
     def _note(self, cursor: Cursor, kind: CursorKind, children: list[Cursor]) -> None:
-        """Record what a cursor itself executes."""
         if kind in (CursorKind.BINARY_OPERATOR, CursorKind.COMPOUND_ASSIGNMENT_OPERATOR):
             self._operator(cursor, children, BINARY, _library().clang_getCursorBinaryOperatorKind(cursor))
         elif kind == CursorKind.UNARY_OPERATOR:
@@ -428,7 +422,6 @@ class _Reader:
                 )
 
     def _is_size(self, cursor: Cursor) -> bool:
-        """Return True for the size of an array or of a bit field."""
         before = self._text.text[: cursor.extent.start.offset].rstrip()[-1:]
         return before == b":" or self._text.text[self._after(cursor) :][:1] == b"]"
 
@@ -477,7 +470,6 @@ class _Reader:
 
 
 def _outside_lambdas(cursor: Cursor) -> Iterator[Cursor]:
-    """Yield an expression and its parts, without the bodies of lambdas."""
     yield cursor
     if cursor.kind != CursorKind.LAMBDA_EXPR:
         for child in cursor.get_children():

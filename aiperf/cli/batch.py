@@ -38,10 +38,7 @@ SILENT_SECONDS = 300.0
 
 
 def submit(conf: RunConf, cluster: SchedulerConf, words: Sequence[str]) -> int:
-    """Submit a new run as a job.
-
-    Return 0 if the score is valid, 1 if it is not. Return 0 if the job is not followed to its end, as after Ctrl-C.
-    """
+    """Submit a new run as a job. Return 0 if the score is valid, or if the job is not followed to its end (Ctrl-C), else 1."""
     check_options(conf)
     folder = folder_of(conf, time.time()).absolute()
     return _execute(conf, cluster, folder, words, is_new=True)

@@ -133,7 +133,6 @@ def _part(part: str, choice: str = "") -> Iterator[str]:
 
 
 def _meaning(schema: type[Any]) -> str:
-    """Return the docstring of a class in one line."""
     return " ".join((inspect.getdoc(schema) or "").split())
 
 
@@ -163,7 +162,6 @@ def _options(schema: type[Any], prefix: str, skip: Collection[str]) -> Iterator[
 
 
 def _record(schema: type[Any]) -> Iterator[str]:
-    """Yield one kind of record of a list, with its defaults, and then each field with its range."""
     if name_of_choice(schema) is None:
         return
     yield f"      {_written(schema())}\n          {_meaning(schema)}"
@@ -189,7 +187,6 @@ def _set_by_choices() -> dict[str, dict[str, Any]]:
 
 @cache
 def usual_values() -> dict[str, Any]:
-    """Return the default values of the options of a run, by option name."""
     import yaml
 
     listed = yaml.safe_load((configuration_folder() / MAIN).read_text("utf-8"))["defaults"]
@@ -206,7 +203,6 @@ def usual_values() -> dict[str, Any]:
 
 
 def _written(value: Any) -> str:
-    """Return a value as a command line takes it."""
     if is_dataclass(value):
         inside = ", ".join(f"{field.name}: {_written(getattr(value, field.name))}" for field in fields(value))
         return f"{{{inside}}}"

@@ -26,7 +26,6 @@ Line = tuple[str, str]
 
 
 def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
-    """Return the plan of a run as text of several lines, each with a name and a value."""
     return _joined([*_data_set(plan.dataset), _time(plan.conf), ("workers", workers), *_planned(plan, number)])
 
 

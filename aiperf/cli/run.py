@@ -292,7 +292,6 @@ def _finish(folder: Path) -> int:
 
 
 def describe_plan(plan: Plan) -> str:
-    """Return the plan of a run as text of several lines, with the number of workers on its cluster or on this machine."""
     cluster = plan.conf.cluster
     if cluster is not None:
         return plan_text(plan, cluster.workers_text())
@@ -312,7 +311,6 @@ def _workers_here(plan: Plan) -> int:
 
 
 def require_same(words: Sequence[str], given: RunConf, held: RunConf, run: str) -> None:
-    """Check that the typed options of a resumed run have the values in its journal."""
     differing = differences(words, as_plain(given), as_plain(held))
     if differing:
         raise BadConfiguration(

@@ -30,8 +30,6 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class RunDifference:
-    """One property with different values in two runs."""
-
     kind: Kind
     name: str
     first: str
@@ -48,7 +46,6 @@ def differing(first: Report, second: Report) -> tuple[RunDifference, ...]:
 
 
 def _described(report: Report) -> Iterator[tuple[Kind, Mapping[str, str]]]:
-    """Yield the properties of a run by kind, as name and text."""
     run = report.run
     schedule = {"declared length": f"{run.duration_seconds:g} s", "warm-up": f"{run.warmup_seconds:g} s"}
     simulated = {"simulated": "yes" if run.is_simulated else "no"}
@@ -112,7 +109,6 @@ def differences_by_layer(run: Report, reference: Report) -> tuple[LayerDifferenc
 
 
 def _name(each: RunDifference) -> str:
-    """Return the name in the rules."""
     if each.kind == "versions" and each.first.partition("+")[0] == each.second.partition("+")[0]:
         return each.name if each.name.startswith("source") else f"build of {each.name}"
     return each.name.rpartition(": ")[2]
@@ -120,8 +116,6 @@ def _name(each: RunDifference) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunJournal:
-    """Folder of a run, and the hashes of the first and last line of its journal (event file)."""
-
     folder: Path
     ends: JournalHashes
 
@@ -141,7 +135,6 @@ class Side:
 
 
 def folders(words: Sequence[str]) -> list[Path]:
-    """Return the folders of the runs that the words of a command line name."""
     found: list[Path] = []
     for word in words:
         held = sorted(path.parent for path in Path(word).glob(f"*/{NAME}"))

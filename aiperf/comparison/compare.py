@@ -103,7 +103,6 @@ class Repeats:
 
 
 def compare(first: Side, second: Side, largest_regression: float | None = None, figure: str = "score") -> Comparison:
-    """Return the differences, results with tests, and losses of two sides."""
     require_one_benchmark(first, second)
     require_each_once((*first.journals, *second.journals))
     figures = tuple(compared(each, first.runs, second.runs) for each in _figures((*first.runs, *second.runs)))
@@ -192,14 +191,12 @@ def _gate(found: Compared, largest_regression: float, first: Side, second: Side)
 
 
 def _of_repeats(runs: Sequence[Report]) -> Iterator[RunWarning]:
-    """Yield a warning if repeats have different machines or versions."""
     if apart := unequal(runs):
         remedy = "repeat them on equal machines with equal versions, or compare them as two sides (--with)"
         yield RunWarning(f"repeats with differences: {in_words(apart)}", "warning", remedy)
 
 
 def _of_few_runs(*sides: Side) -> Iterator[RunWarning]:
-    """Yield a warning with the assumed spread if a side has fewer than three runs."""
     windows = [run.score.window_seconds for side in sides if len(side.runs) < ENOUGH for run in side.runs]
     if windows:
         yield RunWarning(
@@ -267,10 +264,7 @@ class Compared:
 
 
 def of_side(figure: Figure[Report], runs: Sequence[Report]) -> SideFigure:
-    """Return the mean of a result over the runs of one side, its uncertainty and its spread.
-
-    All three are None if a run lacks it.
-    """
+    """Return mean, uncertainty and spread of a result over the runs of one side, all None if a run lacks it."""
     found = [figure.of(run) for run in runs]
     values = [value for value in found if value is not None]
     if len(values) < len(found):
@@ -288,10 +282,7 @@ def _scored(run: Report) -> ScoredRun:
 
 
 def compared(figure: Figure[Report], first: Sequence[Report], second: Sequence[Report]) -> Compared:
-    """Return a result of both sides, with the relative change from the first side to the second and its test.
-
-    The change is None if a side has no value, or if that of the first side is not positive.
-    """
+    """The change is None if a side has no value, or if that of the first side is not positive."""
     one, other = of_side(figure, first), of_side(figure, second)
     apart = None
     if one.value is not None and other.value is not None:

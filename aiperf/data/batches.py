@@ -110,9 +110,7 @@ class Split(Protocol):
     """Split of an opened data set: its training images or its validation images."""
 
     @property
-    def images(self) -> int:
-        """Number of images of the split."""
-        ...
+    def images(self) -> int: ...
 
     def walk(self, walk: DataPass) -> Batches:
         """Return an iterator over the batches of the pass `walk`. Batches that `prime` has prepared for an equal pass are used.

@@ -97,10 +97,7 @@ class BoxedSplit:
         self._images.close()
 
     def image(self, number: int, walk: DataPass) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a normalised image (channels, height, width) and its targets (BOX_ROWS, 5). Augmentation rolls it.
-
-        `number`: of the image in the split, from 0.
-        """
+        """Return a normalised image (channels, height, width) and its targets (BOX_ROWS, 5). Augmentation rolls it."""
         pixels = self._images.read(number) * self._scale
         pixels += self._shift
         boxes = self._images.boxes[number]

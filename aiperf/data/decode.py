@@ -55,10 +55,7 @@ def decode(encoded: bytes, box_of: Callable[[int, int], Box], out: NDArray[np.ui
 
 
 def decoding_threads(count: int) -> ThreadPoolExecutor:
-    """Return a pool whose threads compute with one OpenMP thread each, not with a team of all cores.
-
-    The libraries are searched once: a search takes 8 ms of a core, a limit in a thread 0.1 ms.
-    """
+    """Threads with one OpenMP thread each, not a team of all cores. The search for libraries takes 8 ms: it is made once."""
     openmp = ThreadpoolController().select(user_api="openmp")
 
     def limit() -> None:

@@ -78,10 +78,7 @@ class HostCache:
         return os.pread(self._file, stop - start, start)
 
     def write(self, record: int, value: bytes | memoryview) -> None:
-        """Store a record for all processes. If memory is short, it stays absent.
-
-        Its state is written last. A process that is killed during the write therefore leaves the record absent.
-        """
+        """If memory is short, a record stays absent. Its state is written last, so that a killed process leaves it absent."""
         start, stop = int(self._starts[record]), int(self._starts[record + 1])
         assert len(value) == stop - start, (record, len(value), stop - start)
         self._unwatched -= len(value)

@@ -22,8 +22,6 @@ _SHARE_OF_ACCELERATOR = 1 / 32
 
 
 class PixelStore(Protocol):
-    """Source of the pixels of images, addressed by number."""
-
     def gather(self, images: torch.Tensor, device: torch.device) -> torch.Tensor:
         """Return the pixels of the given images on `device`, uint8 (count, height, width, channels).
 

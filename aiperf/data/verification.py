@@ -178,10 +178,7 @@ class Checksums:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Checksums]:
-    """Open the checksums file `path` for appending by this process alone. An incomplete last line is removed.
-
-    Raise DataError if the file cannot be written or another process writes it, and DamagedData if its content is damaged.
-    """
+    """Open `path` for appending by this process alone. An incomplete last line is removed. Raise DataError or DamagedData."""
     try:
         require_file(path)
         out = path.open("a+b")  # never truncated here: another process may be writing it

@@ -42,10 +42,7 @@ class Best:
 
 
 def best_of(events: Iterable[AnyEvent | None], names: Iterable[str]) -> Best | None:
-    """Return the checkpoint (trial, epoch, accuracy) with the best recorded accuracy among the files `names`.
-
-    None if the journal has no accuracy of these files.
-    """
+    """Checkpoint (trial, epoch, accuracy) with the best recorded accuracy. None if the journal has none of these files."""
     existing = set(filter(None, map(checkpoint_of, names)))
     found: dict[tuple[int, int], Best] = {}
     for event in events:
@@ -65,10 +62,7 @@ class BestEpoch:
 
     @classmethod
     def of_run(cls, run_folder: Path) -> BestEpoch:
-        """Return the link to the best checkpoint that an earlier driver (main process of a run) left in `run_folder`.
-
-        Its `best` is None if there is no such link.
-        """
+        """Link to the best checkpoint that an earlier driver left. Its `best` is None without such a link."""
         path = run_folder / CHECKPOINTS
         links = {file.name.removeprefix(BEST): file for file in path.glob(f"{BEST}*")}
         best = best_of(read_again(run_folder / NAME, Progress), links) if links else None
@@ -124,10 +118,7 @@ def _unlinked(folder: Path) -> None:
 
 
 def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
-    """Remove the checkpoint files of an ended run that `keep` does not keep.
-
-    Return None and remove nothing if the run can be resumed or has no checkpoints.
-    """
+    """Remove the files that `keep` does not keep. None, with nothing removed, if the run can be resumed or has none."""
     folder = run_folder / CHECKPOINTS
     if run.ended != CANNOT_BE_RESUMED or not folder.is_dir():
         return None
@@ -164,10 +155,7 @@ def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
 
 
 def forget(run_folder: Path) -> str | None:
-    """Remove the record of kept checkpoints in `run_folder`, because the run continues after its end.
-
-    Return None if there is no record.
-    """
+    """Remove the record of kept checkpoints, because the run continues after its end. None without a record."""
     record = run_folder / CHECKPOINTS / KEPT
     if not record.exists():
         return None

@@ -37,16 +37,12 @@ LINGER_SECONDS = 2.0
 
 
 class Clock(Protocol):
-    """Clock of a run. All times in the journal are read from it."""
-
     def now(self) -> float:
         """Return the seconds since the run began."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostTime:
-    """Current time on the clocks of one host."""
-
     unix: float
     """Its wall clock, which can be set."""
     boot_id: str | None

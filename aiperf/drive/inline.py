@@ -26,7 +26,6 @@ class InlineExecutor:
     def __init__(
         self, proposer: Proposer, space: Space, train: Training, drop: Callable[[int], None], worker: int
     ) -> None:
-        """Create an executor."""
         self._proposer = proposer
         self._history = History(space)
         self._train = train
@@ -75,7 +74,6 @@ class InlineExecutor:
                 pass  # waiting for words trains on to the next one, which has them
 
     def messages(self, timeout: float) -> list[Message]:
-        """Return all waiting messages. If there are none, train until the next message, and return it."""
         if not self._unread:
             word = next(self._training, None)
             if word is None:
@@ -87,5 +85,4 @@ class InlineExecutor:
         return unread
 
     def close(self) -> None:
-        """End the current training."""
         self._training = iter(())

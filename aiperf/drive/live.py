@@ -63,7 +63,6 @@ class WorkerView:
 
     @property
     def badness(self) -> tuple[int, float, int]:
-        """Sort key of a worker."""
         silent = self.silent_seconds if self.silent_seconds >= SILENT_SECONDS else 0.0
         return (("waiting", "preparing").index(self.doing) if self.doing != "training" else 2, -silent, self.worker)
 

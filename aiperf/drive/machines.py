@@ -69,11 +69,7 @@ def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
 
 
 def publisher(conf: RunConf) -> Callable[[Driver], None]:
-    """Return a function that exports the run's metrics to Prometheus.
-
-    The driver calls it after each turn of its loop. The function does nothing unless the run uses an existing Ray cluster,
-    because only this has an endpoint for metrics.
-    """
+    """Only an existing Ray cluster has an endpoint for metrics. For other runs the function does nothing."""
     if not isinstance(place_of(conf.cluster, os.environ), Existing):
         return lambda driver: None
     from aiperf.drive.ray import metrics
@@ -133,10 +129,7 @@ def _data_set_of(conf: RunConf, state: SessionState) -> DataSetConf:
 
 
 def on_ray(conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
-    """Return an executor (backend of the driver) on the Ray cluster of this process.
-
-    Its workers are not yet started. `ray.init` must have been called.
-    """
+    """Executor on the Ray cluster of this process, after `ray.init`. Its workers are not yet started."""
     from aiperf.drive.ray.ray_executor import RayExecutor
     from aiperf.drive.ray.worker_host import WorkerPlan
 

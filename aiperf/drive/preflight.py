@@ -45,7 +45,6 @@ def depth(conf: RunConf) -> str:
 
 
 def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
-    """Run the preflight probes on this machine without Ray, and return the measurements."""
     system = describe_usable()
     count = len(system.accelerators)
     with meeting(parent) as (folder, mark):

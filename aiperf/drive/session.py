@@ -68,7 +68,6 @@ class SessionState:
         return state
 
     def take(self, event: AnyEvent) -> None:
-        """Update the state with the next event of the journal."""
         observed = observations(self.run, event)
         evolve(self.run, event)
         self.work_log.take(event)
@@ -89,7 +88,6 @@ def run_session(
     folder: Path | None = None,
     checks: Sequence[NodeChecked] = (),
 ) -> Path:
-    """Execute a new run from its beginning to its end."""
     sealed: list[AnyEvent] = [*checks, *_sealed_prediction(plan.conf, checks)]
     began = host_time()
     folder = folder or make_folder(folder_of(plan.conf, began.unix))

@@ -30,7 +30,6 @@ _STATES = {
 
 
 def write(record: RunRecord, folder: Path, out: Path) -> None:
-    """Write a run and its trials as an Optuna study to the file optuna-journal.log in an existing folder."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # hide "study created"
     storage = JournalStorage(JournalFileBackend(str(folder / NAME)))
     study = optuna.create_study(storage=storage, study_name=record.title, direction="maximize")

@@ -96,10 +96,7 @@ class RunRecord:
                 )
 
     def trial_curves(self, trial: TrialFacts) -> Iterator[Curve]:
-        """Yield the accuracy, losses and learning rate of a trial over its epochs, as (name, [(seconds, epoch, value)]).
-
-        The validation loss of a detector is None.
-        """
+        """Yield accuracy, losses and learning rate as (name, [(seconds, epoch, value)]). Detectors' validation loss is None."""
         ends = sorted(self.epochs.get(trial.number, {}).items())
         for name in _OF_EPOCH:
             values = [(each.at, epoch, getattr(each, name)) for epoch, each in ends]

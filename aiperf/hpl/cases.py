@@ -157,8 +157,6 @@ def as_json(found: Sequence[Case]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class HplMeasurement:
-    """Predicted and measured runs of HPL on this machine."""
-
     cases: tuple[Case, ...]
     binary: str
     loads: tuple[float, ...]

@@ -32,8 +32,6 @@ LARGEST = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One measured run of HPL."""
-
     n: int
     nb: int
     p: int
@@ -58,8 +56,6 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Runs in an output of HPL."""
-
     runs: tuple[Measured, ...]
     too_short: tuple[str, ...]
     """Runs whose time is printed as 0.00 s, such as 'N 29, 4 x 3'. Nothing can be explained about them."""

@@ -26,8 +26,6 @@ _CALIBRATION = ("intervals", "node", "when", "load", "facts", "readings")
 
 @dataclass(frozen=True, slots=True)
 class SystemFile:
-    """Content of SYSTEM.yaml."""
-
     system: System
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """95 % intervals of measured figures, by the names of `figures`."""
@@ -36,7 +34,6 @@ class SystemFile:
 
 
 def read(path: Path) -> SystemFile:
-    """Return the checked content of a file SYSTEM.yaml."""
     content = read_yaml(path, "figures of a machine are a YAML file (docs/hpl.md)", object)
     try:
         return parsed(content)
@@ -99,7 +96,6 @@ def _mapping(content: object, where: str, known: Collection[str]) -> dict[str, A
 
 
 def _record(schema: type[Any], content: object, where: str) -> dict[str, Any]:
-    """Return the values of a dataclass by field, within the limits of its fields."""
     values = dict(_mapping(content, where, [each.name for each in fields(schema)]))
     for name, limits in limits_of(schema).items():
         field_name, value = f"{where}.{name}".lstrip("."), values.get(name)

@@ -79,8 +79,6 @@ class ReadingFacts(msgspec.Struct, frozen=True, gc=False):
 
 
 class PredictedFigures(msgspec.Struct, frozen=True, gc=False):
-    """Members of a predicted score that readers rely on, with their types."""
-
     score: _Figure
     interval: tuple[_Figure, _Figure]
     scores: list[_Figure]

@@ -39,8 +39,6 @@ _decode = _decoder.decode
 
 @dataclass(frozen=True, slots=True)
 class JournalReading:
-    """Result of reading a journal to its end or to a given line."""
-
     lines: int
     end: int
     """Total length of the whole lines in bytes."""
@@ -68,8 +66,6 @@ def torn_warning(torn_bytes: int, lines: int) -> RunWarning | None:
 
 
 class _Checks(Validator):
-    """All checks of a line, including the schema of a resumed session."""
-
     def __init__(self, check_schema: Callable[[int], None]) -> None:
         super().__init__()
         self._check_schema = check_schema
@@ -331,7 +327,6 @@ class Journal:
             sync_folder(self._absolute.parent)
 
     def continuation(self) -> str:
-        """Return the command that resumes this run."""
         return resuming(self.path.parent)
 
     def _not_written(self, error: OSError) -> errors.JournalNotWritten:

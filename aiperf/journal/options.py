@@ -48,7 +48,6 @@ def flat_options(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def without(config: Mapping[str, Any], parts: frozenset[str]) -> dict[str, Any]:
-    """Return a configuration without some of its parts."""
     return {name: value for name, value in config.items() if name not in parts}
 
 

@@ -132,7 +132,6 @@ class Entry:
 
 
 def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
-    """Return the list entry of a run."""
     run, score = report.run, report.score
     heading, rules = phrases.broken_rules(report)
     return facts_of(
@@ -260,10 +259,7 @@ def middle(values: Sequence[float | None], missing: int, *, is_less_better: bool
 
 
 def of_system(runs: Sequence[Entry], missing: int) -> Entry:
-    """Return one entry for the runs of a system, with the median of each result.
-
-    A result is None if the median depends on one of them, or a run lacks it.
-    """
+    """Return one entry for the runs of a system, with the median of each result. None if it depends on a missing one."""
     if len(runs) == 1 and not missing:
         return runs[0]
     power = _power_of_system(runs, missing)

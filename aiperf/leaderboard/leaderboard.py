@@ -99,8 +99,6 @@ def _fault(log: Announcements | None, signed: SignedEntry | None, first: RunStar
 
 @dataclass(frozen=True, slots=True)
 class UnreadableJournal:
-    """Folder that gives no entry in the list, with the reason."""
-
     folder: str
     reason: str
 
@@ -129,8 +127,6 @@ class ListedRow:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRuns:
-    """Rows of the list for one benchmark."""
-
     title: str
     benchmark: Benchmark
     differs: tuple[tuple[str, str], ...]

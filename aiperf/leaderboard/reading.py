@@ -23,7 +23,6 @@ from aiperf.system.control_groups import available_bytes, usable_processors
 
 
 def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], list[UnreadableJournal]]:
-    """Return the folders with a journal that the words lead to, and the words and folders without an entry, with the reason."""
     found: list[Path] = []
     fruitless: list[UnreadableJournal] = []
     seen: set[tuple[int, int]] = set()

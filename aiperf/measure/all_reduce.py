@@ -133,9 +133,4 @@ def stop_if_slow(size: int, seconds: float, limit: float, device: torch.device) 
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
-    """Return the bus bandwidth of an all-reduce of `size` bytes a rank, in bytes/s: the rate on each rank's link.
-
-    >>> bus_bandwidth(1000, 1.0, 2), bus_bandwidth(1000, 1.0, 4)
-    (1000.0, 1500.0)
-    """
     return size / seconds * 2 * (ranks - 1) / ranks

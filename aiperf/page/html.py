@@ -138,10 +138,7 @@ def page(
     skip: str = "To the figures",
     remarks: Sequence[section.Part] = (),
 ) -> str:
-    """Return a whole HTML file: header, navigation, sections, remarks and footer, with the shared style and script.
-
-    `header` is HTML, `footer` plain text.
-    """
+    """Whole HTML file with navigation, and the shared style and script. `header` is HTML, `footer` plain text."""
     shown = "".join(f'<li><a href="#{each.name}">{text(each.link or each.title)}</a></li>' for each in sections)
     return document(
         title,

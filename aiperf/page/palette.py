@@ -44,8 +44,6 @@ AS_LINES = (*AS_TEXT, AXIS, BLUE_PALE, AMBER, PURPLE_PALE)
 
 @dataclass(frozen=True, slots=True)
 class Accent:
-    """Accent colour of a run in three strengths."""
-
     strong: Colour
     pale: Colour
     faint: Colour

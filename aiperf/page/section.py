@@ -34,8 +34,6 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Table column. Numbers are aligned to the right."""
-
     name: str
     is_number: bool = False
     explained: str = ""
@@ -50,8 +48,6 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A captioned table."""
-
     name: str
     caption: str
     columns: tuple[Column, ...]
@@ -64,8 +60,6 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class DrawnFigure:
-    """One figure of a report, drawn as SVG, PNG and PDF, or a text in its place."""
-
     name: str
     """Name of its files under plots/, and anchor on the page."""
     title: str
@@ -95,8 +89,6 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Numbered list."""
-
     items: tuple[str, ...]
 
 

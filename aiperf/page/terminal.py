@@ -14,10 +14,7 @@ NARROWEST = 40
 
 
 def section_lines(shown: section.Section, width: int = 0) -> Iterator[str]:
-    """Yield title and parts of a section, blank lines between them. Drawings and collapsed parts are left out.
-
-    `width`: columns of the terminal, to which texts are folded. 0 leaves them whole.
-    """
+    """Title and parts of a section, without drawings and collapsed parts. `width`: columns to fold texts to, 0: none."""
     if shown.title:
         yield sanitize(shown.title)
     yield from parts_lines(shown.parts, width)

@@ -59,10 +59,7 @@ def _accelerators(conf: RunConf, nodes: NodesAsked) -> int | None:
 
 
 def declared_shape(conf: RunConf, nodes: NodesAsked) -> WorkerShape | None:
-    """Return the expected shape of a worker (accelerators, ranks, cores, memory) before its nodes exist.
-
-    None if they do not determine the accelerators, the ranks and the memory.
-    """
+    """Expected shape of a worker before its nodes exist. None if they do not determine accelerators, ranks and memory."""
     accelerators, trainer = _accelerators(conf, nodes), conf.trainer
     has_ranks = accelerators or trainer.ranks is not None or trainer.collective == "none" or nodes.cores is not None
     if accelerators is None or not has_ranks:
@@ -99,10 +96,7 @@ def workers_expected(conf: RunConf, nodes: NodesAsked) -> str | None:
 
 
 def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: WorkerShape) -> None:
-    """Check that the nodes of a run have the accelerators that its configuration declares.
-
-    The number of accelerators is checked only if it is None.
-    """
+    """Check the nodes against the declared accelerators, their number only if accelerators_per_worker is None."""
     actual = f"Found {shape.accelerators} of {shape.device} ({shape.source})"
     if nodes.accelerators is not None and accelerators_per_worker is None and shape.accelerators != nodes.accelerators:
         raise BadConfiguration(
@@ -142,7 +136,6 @@ def require_index(conf: RunConf, nodes: NodesAsked, dataset: DataSet) -> None:
 
 
 def _dataset(conf: RunConf) -> tuple[DataSet | None, str]:
-    """Return the data set as far as it is known here, and the source of this knowledge."""
     chosen = conf.dataset
     if not isinstance(chosen, FolderConf):
         return describe(chosen), "from its options"

@@ -82,7 +82,6 @@ def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators
 
 
 def require_place(runs: str) -> Path:
-    """Check that a folder can be created and written."""
     at = _nearest(Path(runs).absolute(), runs)
     tried: str | None = None
     try:

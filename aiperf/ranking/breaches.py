@@ -37,28 +37,19 @@ class RuleViolation:
 
 @dataclass(frozen=True, slots=True)
 class RuleOutcome:
-    """Outcome of one rule for a run, and the violation if the rule is broken or its outcome is unknown."""
-
     rule: Rule
     outcome: Outcome
     breach: RuleViolation | None = None
 
 
 def breaches(run: Candidate, by: Division | None = None) -> tuple[RuleViolation, ...]:
-    """Return one violation for each rule that the run breaks, and for each rule with an unknown outcome, in order of the rules.
-
-    `run`: values of the run that rules check. `by`: division with the rules. Default: the built-in division 'ranking'. Empty if
-    the run keeps all rules.
-    """
+    """Violations and unknown outcomes, in order of the rules. `by`: default is the built-in division 'ranking'."""
     outcomes = judgements(run, by or division("ranking"))
     return tuple(each.breach for each in outcomes if each.breach is not None)
 
 
 def judgements(run: Candidate, by: Division) -> tuple[RuleOutcome, ...]:
-    """Return the outcome of each rule for a run, in the division's order: kept, broken, unknown or 'not looked at'.
-
-    Rules about results do not apply to it, because its results are invented.
-    """
+    """Outcome of each rule, in order: kept, broken, unknown or 'not looked at'. A simulation's results are not looked at."""
     if run.is_simulated:
         run = replace(
             run, window_seconds=valid_window(run.warmup_seconds, run.duration_seconds, run.duration_seconds).seconds
@@ -104,7 +95,6 @@ def _of_fact(rule: Rule, name: str, run: Candidate, values: Mapping[str, Any]) -
 
 
 def _line(law: Law, run: Candidate, name: str, value: Any) -> int | None:
-    """Return the journal line that shows the value of a run."""
     if not isinstance(value, frozenset):
         return run.lines.get((name, ""))
     wrong = [

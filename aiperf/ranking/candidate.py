@@ -171,8 +171,6 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Type of a value that rules check, and texts about it."""
-
     kind: Kind
     found: Callable[[Candidate], str]
     """Function that returns the text of a value that breaks a rule."""
@@ -278,10 +276,7 @@ FACTS: dict[str, Fact] = {
 
 
 def chosen(config: Mapping[str, Any], part: str) -> str | None:
-    """Return the name of the choice for a part of a configuration, such as 'imagenet' for the part 'dataset'.
-
-    None if the configuration lacks the part, or if its choice has no name.
-    """
+    """Name of the choice for a part, such as 'imagenet' for 'dataset'. None if the part or its name is missing."""
     choice = config.get(part)
     name = choice.get("name") if isinstance(choice, Mapping) else None
     return None if name is None else str(name)

@@ -31,8 +31,6 @@ class BadDivision(AiperfError):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Condition on one value of a run, or on one option of its configuration."""
-
     id: str
     text: str
     """The rule as a sentence."""
@@ -51,8 +49,6 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Rules for runs that can be compared with each other."""
-
     name: str
     title: str
     rules: tuple[Rule, ...]
@@ -65,7 +61,6 @@ class Division:
 
     @property
     def words(self) -> str:
-        """Name for messages, which tells a rules file from a division."""
         is_built_in = self.name in BUILT_IN
         return f"division {self.name!r}" if is_built_in else f"rules file {self.name!r}, no division of AIPerf"
 
@@ -136,7 +131,6 @@ def largest_error() -> float:
 
 
 def parsed(text: str, where: str, known_options: Collection[str] | None = None) -> Division:
-    """Return the division in a YAML text."""
     try:
         document = msgspec.convert(bounded_yaml.load(text), _Document)
     except bounded_yaml.BadYaml as error:
@@ -199,7 +193,6 @@ def _check_fact(name: str, law: Law, at: str) -> None:
 
 
 def _bounds(law: Law) -> Iterator[str]:
-    """Yield the options with the limit of a condition."""
     match law:
         case AtMostOption(option):
             yield option

@@ -41,8 +41,6 @@ def rules() -> _Levels:
 
 @dataclass(frozen=True, slots=True)
 class LayerDifference:
-    """One difference between a run and its reference, with the levels that permit it."""
-
     name: str
     layer: int | None
     """Number of the layer, 1 (hardware) to 9 (data). None for a name without a layer, which no level opens."""

@@ -30,10 +30,7 @@ def best_architecture(run: Collected) -> BestArchitecture | None:
 
 
 def graph_of_trial(run: Collected, number: int) -> Graph | None:
-    """Return the network of a trial as a graph of layers.
-
-    None for an object detection network, or if this release cannot rebuild the network.
-    """
+    """Network of a trial. None for object detection, or if this release cannot rebuild it."""
     try:
         _, found = _rebuilt(run, _lineage(run, number))
     except _UNREADABLE:
@@ -68,10 +65,7 @@ def starting_network(graph: dict[str, Any]) -> Architecture | None:
 
 
 def start_fingerprint(graph: dict[str, Any]) -> str | None:
-    """Return the fingerprint (hash of the structure) of a run's starting network.
-
-    None if this release cannot read the network.
-    """
+    """Fingerprint of the starting network. None if this release cannot read it."""
     read = starting_network(graph)
     return None if read is None else read.fingerprint
 
@@ -88,10 +82,7 @@ BEST_TRIALS = 60
 
 
 def tree(trials: Mapping[int, TrialResults], best: int | None) -> ArchitectureTree:
-    """Return the tree of trials (networks) with a position of each node for drawing.
-
-    `best`: number of the trial to mark, or None.
-    """
+    """Tree of trials with a position of each node for drawing. `best`: number of the trial to mark, or None."""
     kept = _shown(trials)
     children: dict[int | None, list[int]] = {}
     for number in kept:

@@ -33,10 +33,7 @@ def candidate_of(events: Iterable[AnyEvent]) -> Candidate:
 
 
 def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float | None) -> Candidate:
-    """Return the values of a run that the rules of a division check, from the already collected data of its journal.
-
-    None if unknown.
-    """
+    """Return the values of a run that the rules of a division check. None if unknown."""
     started, ended, work_log = run.started, run.work_log.ended, run.work_log
     config = started.config
     late = [run.trials[number] for number, record in work_log.trials.items() if record.proposed_for > 3]
@@ -142,10 +139,7 @@ def _fingerprint(name: str, image: Any, width: Any, channels: Any, classes: Any)
 
 
 def _space_differences(started: RunStarted, network: Architecture) -> frozenset[str] | None:
-    """Return the entries of the recorded search space that differ from the space of the first line's own options.
-
-    Return None if the line does not have all of these.
-    """
+    """Entries of the recorded search space that differ from that of the first line's options. None if the line lacks some."""
     config, shape = started.config, started.shape
     try:
         budget, batch = config["budget"], config["batch"]

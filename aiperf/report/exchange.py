@@ -52,10 +52,7 @@ def all_reduce_seconds(size: float, ranks: int, bus_bytes_per_second: float) -> 
 
 
 def exchange_facts(run: Collected, inside: Window) -> ExchangeFacts | None:
-    """Return bytes and seconds of the gradient exchange inside the window, summed over all workers with several ranks.
-
-    None if no such worker worked in the window, or if a bus bandwidth is not in the journal.
-    """
+    """Gradient exchange inside the window, over all workers with several ranks. None without such work or a bus bandwidth."""
     together = {number: joined for number, joined in run.workers.items() if joined.ranks > 1}
     bus = {number: joined.machine.get("measured_bus_bytes_per_second") for number, joined in together.items()}
     columns = run.work_log.intervals

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class Scored(Protocol):
-    """A report, or a run in progress."""
-
     @property
     def score(self) -> Score: ...
 
@@ -27,8 +25,6 @@ NO_WINDOW = "no valid window"
 
 @dataclass(frozen=True, slots=True)
 class Figure(Generic[Of]):
-    """Definition of a figure of a run."""
-
     name: str
     """Name on the command line and in files."""
     title: str

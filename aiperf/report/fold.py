@@ -37,8 +37,6 @@ class TrialResults:
 
 @dataclass(slots=True)
 class Collected:
-    """Data of a run, collected from the events of its journal."""
-
     started: events.RunStarted
     line: int = 1
     """Number of the current line. After the last event, the number of all lines."""

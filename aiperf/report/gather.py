@@ -229,7 +229,6 @@ def _proposals(run: Collected) -> facts.Proposals:
 
 
 def _startup_share(run: Collected) -> float | None:
-    """Compute Proposals.startup_share."""
     columns = run.work_log.intervals
     busy = np.bincount(columns.trial, columns.busy * columns.ranks, 1 + max(run.trials, default=0))
     is_recorded = all(trial.proposal.tuned_by for trial in run.trials.values())

@@ -78,7 +78,6 @@ def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]
 def preflight_warnings(
     checks: Sequence[NodeChecked], config: dict[str, Any], *, is_simulated: bool
 ) -> list[RunWarning]:
-    """Return warnings about excluded and faulty nodes, notes of preflight, and a real run without preflight."""
     if (config.get("preflight") or {}).get("probes") == "none" and not is_simulated:
         text = "the nodes were not checked before the run (preflight.probes=none)"
         return [RunWarning(text, "note", "leave preflight.probes unset in the next run")]
@@ -101,7 +100,6 @@ def preflight_warnings(
 
 
 def system_warnings(system: SystemDescription) -> list[RunWarning]:
-    """Return warnings about nodes that differ or have no description, or an incomplete form (system.*). Empty if none."""
     alike = "set up all nodes alike, or exclude the differing ones (listed in the report under System)"
     found = [RunWarning(text, "note", alike) for text in in_words(system.differences, system.nodes)]
     if any(value is not None for value in system.form.values()) and system.unfinished:

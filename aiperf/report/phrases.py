@@ -79,7 +79,6 @@ def settled_meaning(report: Report) -> str:
 
 
 def _settled(report: Report) -> list[str]:
-    """Return the text of each share, the widest first."""
     return [
         f"within {units.share(each.share, 0)} after {units.duration(each.at)} ({units.share(each.part_of_window, 0)})"
         for each in report.settled
@@ -148,10 +147,7 @@ def mfu(report: Report) -> str:
 
 
 def noise(dataset: Mapping[str, object]) -> str | None:
-    """Return the noise added to the images as text, such as `with added noise of 30 % of the pixel range`.
-
-    None without noise.
-    """
+    """Noise added to the images as text: `with added noise of 30 % of the pixel range`. None without noise."""
     value = dataset.get("noise")
     return units.noise(value) if isinstance(value, float) and value > 0 else None
 
@@ -337,10 +333,7 @@ def part(name: str) -> str:
 
 
 def option(name: str, value: str) -> str:
-    """Return the value of an option as text.
-
-    Seconds get their unit: `30 s`, from 60 s on `3600 (1 h 00 min)`. A name that ends with `_seconds` is a time.
-    """
+    """Value of an option as text. Names that end with `_seconds` are times: `30 s`, from 60 s on `3600 (1 h 00 min)`."""
     if not name.endswith("_seconds"):
         return value
     try:

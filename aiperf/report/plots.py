@@ -29,7 +29,6 @@ MOST_BARS_AS_VECTORS = 4000
 
 
 def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: str = "top") -> None:
-    """Shade the warm-up on a time axis."""
     if warmup <= 0:
         return
     edge = min(warmup, end)
@@ -140,10 +139,7 @@ FINE_ERROR_TICKS = (
 
 
 def error_over_time(report: Report) -> DrawnFigure:
-    """Draw the top-1 error of the epochs of all trials over time on a logarithmic axis, and the smallest error until each time.
-
-    Of many epochs only a part is drawn. Without a top-1 error the result has a text in place of the drawing.
-    """
+    """Draw the top-1 error of the epochs (of many, a part) and the smallest until each time. A text without a top-1 error."""
     name, title = "error", "Error over time"
     if not report.errors:
         return DrawnFigure(name, title, empty="No evaluation yet: the error is not defined.")
@@ -371,7 +367,6 @@ def _grid(figure: Figure, axes: Axes, chart: Gantt, own: Accent) -> None:
 
 
 def accelerators_over_time(report: Report) -> DrawnFigure:
-    """Draw the number of present accelerators over time as a step line, and the planned number."""
     name, title, available = "accelerators", "Accelerators over time", report.availability
     if not report.workers:
         return DrawnFigure(name, title, empty="No worker has joined yet.")

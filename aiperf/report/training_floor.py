@@ -40,10 +40,7 @@ class HostRoofs(msgspec.Struct, frozen=True):
 def training_floor(
     run: Collected, trials: Sequence[TrialFacts], peak_flops: float | None, roofs: HostRoofs | None = None
 ) -> TrainingFloor | None:
-    """Return the minimum time of the training and validation steps in the valid window, from the cost of each layer.
-
-    None without work, peak, bandwidth or a readable network.
-    """
+    """Minimum time of the window's steps, by layer costs. None without work, peak, bandwidth or a readable network."""
     if roofs is None:
         bandwidth, source = _bandwidth(run)
     else:

@@ -136,7 +136,6 @@ def change_text(trial: TrialFacts) -> str:
 
 
 def lineage_lines(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> Iterator[str]:
-    """Yield one line of text for each ancestor of a trial and for the trial itself, from the starting network on."""
     chain = [trial]
     while (parent := chain[-1].parent) is not None and parent in trials:
         chain.append(trials[parent])

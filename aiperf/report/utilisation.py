@@ -20,10 +20,7 @@ from aiperf.system.summary import Telemetry
 
 
 def utilisation(run: Collected, inside: Window) -> Utilisation:
-    """Return model FLOPS utilization, communication and input of the valid window `inside`, pauses, and the peak of a rank.
-
-    A value is None without work, window or known peak.
-    """
+    """MFU, communication and input of the valid window, pauses, and the peak of a rank. None without work, window or peak."""
     work_log = run.work_log
     columns = work_log.intervals
     weight = share_inside(columns.start, columns.end, inside)
@@ -112,10 +109,7 @@ def losses(
     present: Mapping[int, float],
     workers: Collection[int],
 ) -> Waterfall | None:
-    """Return the losses from the peak FLOPS to the score in the valid window, by cause, with the energy of each.
-
-    None without a score, a window or an accelerator, or if there is no rate to start at.
-    """
+    """Losses from the peak to the score by cause, with their energy. None without score, window, accelerator or first rate."""
     at_work = {worker: present[worker] for worker in workers if worker in present}
     top = AcceleratorPeak(used.peak_flops, used.peak_source, clock_share(used.peak_clock_mhz, measured, at_work))
     fallen = waterfall(spent, planned, flops_per_second, top)
@@ -123,7 +117,6 @@ def losses(
 
 
 def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collection[int]) -> Waterfall:
-    """Return the loss waterfall with the measured joules of its parts."""
     all_ = () if measured is None else tuple(one for one in measured.devices if one.worker in workers)
     devices = tuple(one for one in all_ if one.device.kind == "accelerator")
     of = "accelerators"

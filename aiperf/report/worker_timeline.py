@@ -108,10 +108,7 @@ def _alternating(pieces: Sequence[tuple[int, float, float, str, int]]) -> list[B
 def busy_grid(
     work_log: WorkLog, groups: Sequence[Sequence[int]], end: float, columns: int
 ) -> tuple[tuple[float | None, ...], ...]:
-    """Return the busy share of the accelerator time, 0..1, for each group of workers in equal parts of the run.
-
-    None if no worker of the group was present.
-    """
+    """Busy share of the accelerator time, 0..1, by group of workers and equal part of the run. None without a worker."""
     row_of = np.full(max(max(group) for group in groups) + 1, -1, dtype=np.int64)
     for row, group in enumerate(groups):
         row_of[list(group)] = row

@@ -12,7 +12,6 @@ from aiperf.rules.limits import ScheduleConf
 
 
 def epoch_limit(schedule: ScheduleConf, round_: int) -> int:
-    """Return the maximum number of epochs of a trial."""
     return schedule.epochs[min(round_, len(schedule.epochs)) - 1]
 
 

@@ -128,7 +128,6 @@ def check(
 
 
 def returned(event: TrialProposed) -> ProposalReturned:
-    """Return the message that a recorded proposal came from."""
     values = {name: getattr(event, name) for name in ProposalReturned.__struct_fields__}
     return ProposalReturned(**values | {"morphs": tuple(event.morphs), "pruned": tuple(event.pruned)})
 
@@ -159,7 +158,6 @@ def described(
 
 
 def counts_of(network: Architecture) -> dict[str, Any]:
-    """Return fingerprint and counts of an architecture, by the names of the fields of TrialProposed."""
     counted = cost_of(network)
     costs = {name: getattr(counted, name) for name in COUNTS if name != "validation_flops"}
     return {"fingerprint": network.fingerprint, "validation_flops": counted.forward_validation_flops, **costs}

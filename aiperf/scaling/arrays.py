@@ -52,15 +52,11 @@ def array_layers(graph: Graph, array: int) -> tuple[ArrayLayer, ...]:
 
 
 def array_share(layers: tuple[ArrayLayer, ...]) -> float:
-    """Return the share of the multipliers that do useful work in all layers together, 0..1: operations ÷ occupied operations.
-
-    There must be a layer.
-    """
+    """Operations ÷ occupied operations of all layers, 0..1. There must be a layer."""
     return sum(each.flops for each in layers) / sum(each.occupied_flops for each in layers)
 
 
 def most_wasteful(layers: tuple[ArrayLayer, ...]) -> list[ArrayLayer]:
-    """Return the five layers (or fewer) with the most unused operations per image, most first."""
     wasteful = [each for each in layers if each.occupied_flops > each.flops]
     return sorted(wasteful, key=lambda each: each.flops - each.occupied_flops)[:LISTED]
 

@@ -200,7 +200,6 @@ def _curve(steps: Sequence[tuple[int, int]]) -> BatchCurve:
 
 
 def _learning_rates(groups: Sequence[Sequence[Point]]) -> str:
-    """Describe how the configured learning rate followed the batch."""
     first = groups[0][0].options
     rates = {
         each.global_batch: each.options.get("trainer.learning_rate", "unknown") for group in groups for each in group

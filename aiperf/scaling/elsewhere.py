@@ -40,8 +40,6 @@ class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class PredictedPoint:
-    """Prediction for runs with one number of accelerators."""
-
     accelerators: int
     efficiency: float
     """Predicted efficiency relative to the fewest accelerators of the measured runs."""
@@ -64,7 +62,6 @@ COLUMNS = ReportedPoint.__struct_fields__[:-1]
 
 
 def read_points(path: Path) -> tuple[ReportedPoint, ...]:
-    """Return the points reported by others, from a CSV file of --points."""
     rows = read_csv(path, "--points is a CSV file in UTF-8")
     header = rows[0] if rows else []
     if tuple(header) != COLUMNS:

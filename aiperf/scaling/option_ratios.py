@@ -21,8 +21,6 @@ MACHINE = "machine"
 
 @dataclass(frozen=True, slots=True)
 class OptionValue:
-    """Comparison of the runs with one value of the option to the runs with its first value."""
-
     value: str
     ratio: float
     """Images per second ÷ those with the first value: geometric mean over the blocks."""
@@ -40,8 +38,6 @@ class OptionValue:
 
 @dataclass(frozen=True, slots=True)
 class OptionRatios:
-    """Runs grouped by the values of one option, and the comparison of the groups."""
-
     option: str
     follows: tuple[str, ...]
     """Options that change together with it. Their effects cannot be separated."""

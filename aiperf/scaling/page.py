@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 def write(found: ScalingStudy, folder: Path) -> Path:
-    """Write scale.html, scale.json and the figures (plots/) into a folder, and return the path of scale.html."""
     first = found.points[0]
     simulated = ", simulated" if first.is_simulated else ""
     precisions = " and ".join(dict.fromkeys(each.precision for each in found.points))

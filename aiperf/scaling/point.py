@@ -99,14 +99,10 @@ class Point:
         }
 
     def images_per_second(self, evaluation: Fraction) -> float:
-        """Return the training images per second of all accelerators together."""
         return float(self.accelerators / sum(self.seconds_per_image(evaluation).values()))
 
     def mfu(self, evaluation: Fraction) -> float | None:
-        """Return the model FLOPS utilization, 0..1: operations of convolutions and matrix products ÷ (time · peak).
-
-        None if the peak is unknown.
-        """
+        """Operations of convolutions and matrix products ÷ (time · peak), 0..1. None if the peak is unknown."""
         peak, own = self.machine.peak_flops, self.proposal
         rate = self.images_per_second(evaluation) / self.accelerators
         return None if peak is None else (own.tensor_forward_flops + own.tensor_backward_flops) * rate / peak
@@ -122,10 +118,7 @@ def point_of(folder: Path) -> Point:
 
 
 def point_of_events(run_events: Iterable[events.AnyEvent], name: str, folder: Path | None = None) -> Point:
-    """Return the figures of a run for a study of scaling, from the events of its journal.
-
-    `folder`: folder of the run, from which its power is read, None for no power.
-    """
+    """Figures of a run for a study of scaling. `folder`: run's folder with its power, None for no power."""
     first: events.RunStarted | None = None
     workers: dict[int, events.WorkerJoined] = {}
     proposed: events.TrialProposed | None = None

@@ -134,10 +134,7 @@ def named_entry(entries: Sequence[ListedSystem], name: str) -> ListedSystem:
 
 
 def standing(report: Report, entries: Sequence[ListedSystem], to: ListedSystem | None) -> Standing:
-    """Return the places that the score (FLOPS) and the FLOPS per watt of a run would have in a list of systems.
-
-    `to`: system by whose Rmax the score is divided, None for no ratio.
-    """
+    """Places of the score and of FLOPS per watt in a list. `to`: system by whose Rmax the score is divided, or None."""
     run, score, energy = report.run, report.score, report.energy
     lacks = "the run is simulated" if run.is_simulated else "" if score.valid else "the run has no valid score"
     flops = None if lacks else score.flops_per_second
@@ -159,10 +156,7 @@ def standing(report: Report, entries: Sequence[ListedSystem], to: ListedSystem |
 
 
 def place_of(figure: float, listed: Sequence[tuple[str, float]]) -> Place:
-    """Return the place of `figure` in a list, with the largest figure first: 1 + the number of larger figures.
-
-    The place is None if all figures of the list are larger.
-    """
+    """1 + the number of larger figures. The place is None if all figures of the list are larger."""
     larger = sorted((each for each in listed if each[1] > figure), key=lambda each: each[1])
     others = sorted((each for each in listed if each[1] <= figure), key=lambda each: -each[1])
     return Place(

@@ -48,10 +48,7 @@ def study(
     reported: Path | None = None,
     predicted: Path | None = None,
 ) -> ScalingStudy:
-    """Return all results on the scaling of a set of runs: efficiency or ratios by an option, best batch, and bounds.
-
-    `by`: option to compare by its values, None to compare numbers of accelerators.
-    """
+    """`by`: option to compare by its values, None to compare numbers of accelerators."""
     if by is not None and predicted is not None:
         raise CannotCompare(
             f"--predicted is compared with numbers of accelerators, but found --by {by}: leave one of the two out"

@@ -16,7 +16,6 @@ NO_FORM = "not in closed form"
 
 
 def topology_lines(name: str, figures: dict[str, Any]) -> list[str]:
-    """Return the figures of a network of links as lines of text."""
     links, one_way = figures["bisection_links"], figures["bisection_bytes_per_second"]
     lines = [
         f"{name}: {count(figures['nodes'])} nodes, {count(figures['links'])} links, diameter {figures['diameter']}",
@@ -84,10 +83,7 @@ def standing_json(path: str, entries: Sequence[ListedSystem], runs: Sequence[Sta
 
 
 def standing_lines(found: Standing, to: str | None) -> list[str]:
-    """Return the place of a run in a list as lines of text.
-
-    `to`: name of the system to which a ratio is given, None for no ratio.
-    """
+    """`to`: name of the system to which a ratio is given, None for no ratio."""
     if found.lacks or found.place is None or found.flops_per_second is None:
         return [f"{found.run}: no place, because {found.lacks}"]
     lines = [f"{found.run}: {si(found.flops_per_second, 'FLOPS')}, {_place(found.place)}"]

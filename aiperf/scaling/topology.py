@@ -95,10 +95,7 @@ def network_of(text: str) -> LinkNetwork:
 
 
 def bisection_seconds(network: LinkNetwork, size: float, bytes_per_second: float) -> float | None:
-    """Return the least seconds of an all-reduce by the bisection: each half of the nodes must receive the other half's sum.
-
-    None if the bisection has no closed form.
-    """
+    """Least seconds of an all-reduce: each half of the nodes receives the other's sum. None without a closed form."""
     links = network.bisection_links
     return None if links is None else size / (links * bytes_per_second) if links else 0.0
 
@@ -127,10 +124,7 @@ def torus_seconds(network: LinkNetwork, size: float, bytes_per_second: float, al
 
 
 def tree_seconds(network: LinkNetwork, size: float, bytes_per_second: float, alpha: float) -> float:
-    """Return the seconds of an all-reduce by a pipelined double binary tree: 2·log₂(n)·α + 2·size/β.
-
-    Sanders, Speck and Träff 2009.
-    """
+    """Pipelined double binary tree, 2·log₂(n)·α + 2·size/β (Sanders, Speck and Träff 2009)."""
     if network.nodes == 1:
         return 0.0
     return 2 * math.log2(network.nodes) * alpha + 2 * size / bytes_per_second

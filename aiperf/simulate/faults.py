@@ -43,8 +43,6 @@ class WorkerHung(Fault[faults.WorkerHungConf]):
 
 
 class NodeLost(Fault[faults.NodeLostConf]):
-    """Fault that ends all workers of a host at random times."""
-
     def began(self, cluster: SimulatedExecutor) -> None:
         """Plan the losses of random hosts at random times, conf.every_seconds apart on average."""
 
@@ -60,8 +58,6 @@ class NodeLost(Fault[faults.NodeLostConf]):
 
 
 class Straggler(Fault[faults.StragglerConf]):
-    """Fault that makes some workers slow."""
-
     def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         """With probability conf.rate, divide the speed of the new worker by conf.factor. `cluster`: not used."""
         if self.draw.random() < self.conf.rate:

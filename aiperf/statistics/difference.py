@@ -29,8 +29,6 @@ MEDIAN = math.sqrt(math.pi / 2)
 
 @dataclass(frozen=True, slots=True)
 class RelativeChange:
-    """Relative change from a first figure to a second one, with its uncertainty."""
-
     relative: float
     """Second ÷ first − 1, as a share: 0.1 means 10 % more."""
     interval: tuple[float, float] | None
@@ -100,8 +98,6 @@ Real = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class PlaceRange:
-    """Place of one entry in a ranking, and the range of places that its uncertainty allows."""
-
     place: int
     """Place by the figure only, from 1. Equal figures share a place."""
     best_place: int | None
@@ -111,10 +107,7 @@ class PlaceRange:
 
 
 def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bool = True) -> tuple[PlaceRange, ...]:
-    """Return the place of each entry in a ranking, with the range of places that its uncertainty allows.
-
-    Each entry is (figure, uncertainty or None).
-    """
+    """Place of each entry (figure, uncertainty or None), with the range of places that its uncertainty allows."""
     values = np.array([value for value, _ in entries], dtype=np.float64)
     if not more_is_better:
         values = -values
@@ -194,10 +187,7 @@ def prior_of(window_seconds: float) -> Prior:
 
 @dataclass(frozen=True, slots=True)
 class ScoredRun:
-    """Score of a run in FLOPS, with the run's own 95 % interval.
-
-    The interval and its Student's degrees of freedom (`freedom`) are None if the run was too short for an interval.
-    """
+    """Score in FLOPS with the run's own 95 % interval and its degrees of freedom, None if the run was too short."""
 
     score: float
     interval: tuple[float, float] | None
@@ -206,10 +196,7 @@ class ScoredRun:
 
 
 def over_runs(runs: Sequence[ScoredRun], *, of_median: bool = False) -> Estimate | None:
-    """Return the mean of the scores in FLOPS with its uncertainty over runs.
-
-    None without runs, for a single run without an interval, or if a score is not positive.
-    """
+    """Mean of the scores with its uncertainty over runs. None without runs, for one run without interval, or a score ≤ 0."""
     if not runs or min(run.score for run in runs) <= 0:
         return None
     scores = [run.score for run in runs]

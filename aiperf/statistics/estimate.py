@@ -41,10 +41,7 @@ def of_repeats(values: Sequence[float]) -> Estimate | None:
 
 
 def of_one_run(value: float | None, interval: tuple[float, float] | None, freedom: int | None) -> Estimate | None:
-    """Return the score of one run in FLOPS as an Estimate, with the standard error that follows from its 95 % interval.
-
-    None if any argument is None.
-    """
+    """Score of one run, with the standard error of its 95 % interval. None if any argument is None."""
     if value is None or interval is None or freedom is None:
         return None
     # From the upper end, because the lower end is limited to zero.
@@ -76,8 +73,6 @@ LARGEST_FOR_INTERVAL = 0.33
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Spread of one figure over repeated runs."""
-
     values: tuple[float, ...]
     mean: float
     deviation: float
@@ -89,10 +84,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Return the mean, the standard deviation and the coefficient of variation of a figure.
-
-    None for fewer than two values, or if the mean is not positive.
-    """
+    """None for fewer than two values, or if the mean is not positive."""
     if len(values) < 2 or fmean(values) <= 0:
         return None
     middle, apart = fmean(values), deviation(values)

@@ -30,8 +30,6 @@ NOT_PREDICTED = OF_ONE_RUN | {"cluster", "executor", "storage"}
 
 @dataclass(frozen=True, slots=True)
 class ScorePrediction:
-    """A predicted score, with the input of the simulations that reproduces it."""
-
     format: int
     release: str
     nodes: tuple[str | dict[str, str], ...]
@@ -123,6 +121,5 @@ def differing_nodes(content: Mapping[str, Any], checks: Iterable[NodeChecked]) -
 
 
 def differing_options(content: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-    """Return the sorted names of the options, without NOT_PREDICTED, that differ between a prediction and a run."""
     predicted, own = without(content["config"], NOT_PREDICTED), without(config, NOT_PREDICTED)
     return sorted(each.name for each in option_differences(predicted, own))

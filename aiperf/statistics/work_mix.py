@@ -17,8 +17,6 @@ from aiperf.statistics.estimate import deviation, quantile
 
 @dataclass(frozen=True, slots=True)
 class TrialWork:
-    """Work of one trial (training of one network) inside the valid window."""
-
     network: str
     """Fingerprint of the architecture."""
     batch: int
@@ -31,8 +29,6 @@ class TrialWork:
 
 @dataclass(frozen=True, slots=True)
 class RunWork:
-    """Work of one run in its valid window (the time that is scored)."""
-
     flops_per_second: float
     accelerators: int
     """Largest number of accelerators at once."""
@@ -64,8 +60,6 @@ FACTORS = {
 
 @dataclass(frozen=True, slots=True)
 class ScoreFactor:
-    """One factor of the ratio of two scores."""
-
     name: str
     change: float
     """Second ÷ first − 1. The product of all 1 + change is the ratio of the scores."""
@@ -101,10 +95,7 @@ class Pairs:
 
 
 def pairs(first: RunWork, second: RunWork) -> Pairs | None:
-    """Return the speed of the second run relative to the first, over pairs of trials with equal network and batch size.
-
-    None if no pair is left.
-    """
+    """Speed of the second run ÷ first, over pairs of trials with equal network and batch size. None if no pair is left."""
     ones, others = _by_cell(first.trials), _by_cell(second.trials)
     both = [pair for cell, trials in ones.items() for pair in zip(trials, others.get(cell, ()), strict=False)]
     alike = [

@@ -71,7 +71,6 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnou
 
 
 def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, started_unix: float | None) -> list[str]:
-    """Return the differences of a run from its announcement, one text each. Empty if there are none."""
     entry = announced.entry
     assert isinstance(entry, RunAnnounced)
     found = [
@@ -215,7 +214,6 @@ class Announced:
 
 
 def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
-    """Return a comparison of all announced runs of a site with its published runs."""
     entries = {each.id: each for each in log.entries if isinstance(each.entry, RunAnnounced)}
     by_id: dict[str, list[RunStarted]] = {}
     unannounced: list[str] = []
@@ -250,10 +248,7 @@ def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
 
 
 def witnessed_unix(log: Announcements, wanted: SignedEntry, signers: Mapping[str, Sequence[str]]) -> float | None:
-    """Return the earliest time (seconds since 1970) at which another person confirmed by signature that an entry existed.
-
-    None without a confirmation, or if the entry's signer is unknown.
-    """
+    """Earliest Unix time at which another person's signature confirmed an entry. None without one, or for an unknown signer."""
     own = set(signers.get(wanted.id, ()))
     witnesses = (each for each in log.entries[wanted.entry.number :] if isinstance(each.entry, HeadWitnessed))
     others = [each.entry.at_unix for each in witnesses if (by := set(signers.get(each.id, ()))) and own.isdisjoint(by)]

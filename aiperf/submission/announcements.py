@@ -32,8 +32,6 @@ _CHECKED_AT_ONCE = 8
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="entry"):
-    """Fields of all entries."""
-
     format: int = FORMAT
     number: int
     """Position in the log, from 1."""
@@ -102,8 +100,6 @@ class SignedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Announcements:
-    """Complete content of a log of announcements, checked."""
-
     entries: tuple[SignedEntry, ...]
     end: int
     """Size of the complete lines in bytes."""

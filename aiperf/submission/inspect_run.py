@@ -32,8 +32,6 @@ SignedBy = Literal["good", "unsigned", "unknown key", "bad signature", "not chec
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """Requirements of a receiver on a submission, in addition to the general ones."""
-
     signers: Path | None = None
     """File of allowed signers (`read_allowed`). Default: any key may sign."""
     source: Path | None = None
@@ -48,8 +46,6 @@ class Requirements:
 
 @dataclass(frozen=True, slots=True)
 class InspectionFinding:
-    """Result of one check."""
-
     check: str
     outcome: Outcome
     text: str
@@ -59,8 +55,6 @@ class InspectionFinding:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Result of the inspection of a submission."""
-
     path: str
     sha256: str
     """SHA-256 of the file."""
@@ -130,7 +124,6 @@ def _read(folder: Path) -> tuple[RunStarted, Report]:
 
 
 def _verified(folder: Path, requirements: Requirements) -> Iterator[InspectionFinding]:
-    """Yield the findings of aiperf.verify about the journal."""
     try:
         found = verify(folder, requirements.sample)
     except OtherRules as error:

@@ -35,7 +35,6 @@ from aiperf.submission.signatures import principals, signing_key
 
 
 def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None) -> list[Inspection]:
-    """Inspect several submission files."""
     found: list[Inspection] = []
     users: dict[str, tuple[str, str, str]] = {}
     whole = [_inspected(path, requirements or Requirements()) for path in paths]

@@ -167,10 +167,7 @@ def _written(_: str, value: Any) -> str:
 def flattened(
     tree: Mapping[str, Any], prefix: str = "", written: Callable[[str, Any], str] = _written
 ) -> list[tuple[str, str]]:
-    """Return rows of (dotted name, text). Items of a list are named by their 'name' if all have one.
-
-    `written`: returns the text of a value. It is given the dotted name.
-    """
+    """Return rows of (dotted name, text). Items of a list are named by their 'name' if all have one."""
     rows: list[tuple[str, str]] = []
     for name, value in tree.items():
         path = f"{prefix}{name}"

@@ -41,7 +41,6 @@ class Process:
 
 
 def everybody(proc: Path = _PROC) -> dict[int, Process]:
-    """Return the state of all visible processes of this host, by PID."""
     processes: dict[int, Process] = {}
     for name in os.listdir(proc):  # noqa: PTH208  # only names are needed
         if not name.isdecimal() or (fields := _stat(proc / name / "stat")) is None:

@@ -103,10 +103,7 @@ class Recorder:
 
 
 def record(log: Log, attached: OpenSamplers, session: Session, parent: int | None, watch: LoadWatch) -> None:
-    """Write samples to `log` in each interval, until SIGTERM or the end of the parent process.
-
-    SIGTERM and SIGUSR1 must be blocked. SIGUSR1 causes the next sample and check of the parent at once.
-    """
+    """Write samples until SIGTERM or the parent's end. Both signals must be blocked: SIGUSR1 causes the next sample at once."""
     log.begin(session)
     wanted = {device.id for device in session.devices}
     began = time.monotonic()

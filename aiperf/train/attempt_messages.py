@@ -79,10 +79,7 @@ class Reports:
 
 
 class EpochClock:
-    """Sums of one epoch. Times are seconds since the order.
-
-    For each of the two passes, call `begin_pass`, then `step` for each step. Call `finish` at the end.
-    """
+    """Sums of one epoch, seconds since the order. For both passes: `begin_pass`, `step` for each step. At the end `finish`."""
 
     def __init__(self, reports: Reports, epoch: int, batch_size: int, images: int) -> None:
         """`batch_size`: images per accelerator. `images`: of both passes, over all ranks."""

@@ -37,18 +37,12 @@ class ModeUnavailable(Exception):
 
 
 class Execution:
-    """Network in an execution mode (eager, compiled, CUDA graphs). Only training steps with a whole batch use the mode.
-
-    All other passes are eager.
-    """
+    """Network in an execution mode. Only training steps with a whole batch use it. All other passes are eager."""
 
     def __init__(
         self, network: nn.Module, mode: ExecutionMode, images: Tensor, precision: Precision, compiler: str = "inductor"
     ) -> None:
-        """`images`: a whole batch with any values. Capturing graphs changes running statistics.
-
-        Raise ModeUnavailable if the capture fails.
-        """
+        """`images`: a whole batch. Capturing graphs changes running statistics. Raise ModeUnavailable if the capture fails."""
         self.mode = mode
         self._network = network
         self._graphs_left_out = _graphs_left_out()
@@ -67,10 +61,7 @@ class Execution:
 
     @contextmanager
     def eager_if(self, eager: bool) -> Iterator[None]:
-        """Execute eagerly within the context if `eager`: a batch of another size would be compiled again.
-
-        The algorithm search of cuDNN is also off, because it takes longer than the one step.
-        """
+        """Eager if `eager`: another size would be compiled again, and cuDNN's search takes longer than the one step."""
         if not eager:
             yield
             return

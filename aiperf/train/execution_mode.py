@@ -78,10 +78,7 @@ FORGOTTEN_AFTER = 10
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """Expected cost and gain of each mode, from networks with eager step times within a factor of 2.
-
-    Compilation may pay for a large network and not for a small one.
-    """
+    """Expected cost and gain of each mode, from networks with step times within a factor of 2: it may pay for large ones."""
 
     guesses: Mapping[ExecutionMode, Expectation]
     """Expectations without a measurement of the class."""

@@ -126,10 +126,7 @@ def check(network: Architecture, batch: int, precision: Precision, limit: int) -
 def largest_batch(
     graph: Graph, device: torch.device, precision: Precision, conf: TrainerConf, limit: int, ranks: int = 1
 ) -> int:
-    """Largest batch per rank within trainer.ceiling_share of `limit` bytes: a multiple of 8, at most 8192.
-
-    Raise BadConfiguration if the smallest batch does not fit.
-    """
+    """Multiple of 8, at most 8192, within trainer.ceiling_share of `limit` bytes. Raise BadConfiguration if 8 do not fit."""
     allowed = int(limit * conf.ceiling_share)
     said = ""
 
@@ -181,10 +178,7 @@ def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
 
 
 def rehearse_eager_passes(network: nn.Module, images: Tensor, last: int, precision: Precision) -> None:
-    """Run the passes that are not replayed from CUDA graphs, which keep their memory in a separate pool.
-
-    `last`: images of a training step if the data set is smaller than a whole step, else 0.
-    """
+    """Passes that CUDA graphs do not replay: those have their own pool. `last`: images of a set below a whole step, or 0."""
     network.eval()
     with torch.inference_mode(), precision.computing():
         network.forward(images)

@@ -19,8 +19,6 @@ _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """A precision of computation on a type of device (cpu or cuda)."""
-
     name: str
     """fp32, tf32, bf16 or fp16, as the run records it. Nothing below 16 bits is supported."""
     device_type: str
@@ -46,10 +44,7 @@ class Precision:
         return torch.amp.GradScaler(self.device_type) if self.name == "fp16" else None
 
     def switch_on(self) -> None:
-        """Set torch's process-wide switches for this precision: TF32 for FP32 products is off for fp32, and on for all others.
-
-        On CUDA, cuDNN's algorithm search is switched on.
-        """
+        """Set torch's process-wide switches: TF32 is off for fp32 alone. On CUDA, cuDNN searches for algorithms."""
         torch.backends.cuda.matmul.allow_tf32 = self.name != "fp32"
         torch.backends.cudnn.allow_tf32 = self.name != "fp32"
         # default: cuDNN's first heuristic algorithm. Shapes are fixed within a trial, so a search pays at once

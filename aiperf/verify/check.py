@@ -126,8 +126,6 @@ class Check(ABC):
 
 
 class StateCheck(Check):
-    """Check of a journal that examines each event together with the state of the run."""
-
     looks_at_epochs = False
     """True if `before` is called with EpochFinished too. Most lines of this pass are such events."""
 

@@ -114,8 +114,6 @@ def _probes(texts: Iterable[str]) -> set[str]:
 
 
 class Machines(Check):
-    """Check that all descriptions of a machine in a journal agree."""
-
     def __init__(self) -> None:
         self._notes = CheckResult("machines", LAW, "descriptions")
         self._boots: dict[str, Mapping[str, Any]] = {}

@@ -27,8 +27,6 @@ GROUPS = ("searcher", "hpo", "trainer", "dataset", "schedule", "budget")
 
 
 class PredictedScore(Check):
-    """Check that a predicted score follows from its simulations, and that it was made for this run."""
-
     def __init__(self) -> None:
         self._notes = CheckResult("predicted score", PREDICTED, "predictions")
         self._first: RunStarted | None = None

@@ -94,8 +94,6 @@ LAW = "every line fits the state of its trial and worker, and the rules accept i
 
 @dataclass(frozen=True, slots=True)
 class CostlySamples:
-    """Samples of proposals and trials for the costly checks."""
-
     chain: str
     """Last hash of the journal, which determines the samples."""
     answered: int

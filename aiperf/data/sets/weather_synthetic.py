@@ -263,10 +263,6 @@ def prepare(
     *,
     is_published_layout: bool = False,
 ) -> PrepareReport:
-    """Write the generated images into the folder `pack` as files for `dataset=weather`. Without it nothing is written.
-
-    Their default split is that of this set. `is_published_layout`: True: compressed chunks. False: one uncompressed piece.
-    """
     if pack is None:
         return PrepareReport(describe(conf))
     pack.mkdir(parents=True, exist_ok=True)

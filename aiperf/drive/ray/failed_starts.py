@@ -77,20 +77,14 @@ class Starts:
     def failed(
         self, slot: Slot, now: float, reason: str, error: AiperfError | None = None, *, is_final: bool = False
     ) -> Failure:
-        """Record a failed start at the place `slot`.
-
-        `error`: error that the user can fix, None otherwise. `is_final`: the place must never be tried again.
-        """
+        """`error`: error that the user can fix, else None. `is_final`: the place must never be tried again."""
         before = self._failures.get(slot)
         self._last = Failure((before.count if before else 0) + 1, now, reason, error, is_final)
         self._failures[slot] = self._last
         return self._last
 
     def lost(self, slot: Slot, now: float, lived: float, reason: str, error: AiperfError | None) -> None:
-        """Record the loss of a worker that was up for `lived` seconds, as a failed start at its place `slot`.
-
-        `error`: error that the user can fix, or None.
-        """
+        """Record the loss of a worker that was up for `lived` seconds. `error`: error that the user can fix, or None."""
         if lived >= self._law.long_life_seconds:
             self._failures.pop(slot, None)
         self.failed(slot, now, reason, error)

@@ -42,7 +42,6 @@ class UpdateLog:
 
     @property
     def count(self) -> int:
-        """Number of packets."""
         return len(self._packets)
 
     def observe(self, observations: Sequence[Observation]) -> None:
@@ -84,8 +83,6 @@ class Generator:
 
 @dataclass(slots=True)
 class _OfNode:
-    """Generator of a node, with its known packets and open requests."""
-
     actor: Any
     """Actor handle. Typed Any, since Ray's stubs (2.60) declare every method of an actor as never returning."""
     workers: set[int]
@@ -136,7 +133,6 @@ class Generators:
         self.calls[call] = node
 
     def look_at(self, done: Collection[ray.ObjectRef[Any]]) -> list[Message]:
-        """Process finished calls."""
         failed: dict[str, list[tuple[ProposalRequested, str]]] = {}
         for call in done:
             node = self.calls.pop(call, None)
@@ -169,7 +165,6 @@ class Generators:
         return words
 
     def _new(self, node: str) -> ActorHandle[Any]:
-        """Start a generator without any history."""
         here = NodeAffinitySchedulingStrategy(node, soft=False)
         actor: ActorHandle[Any] = Generator.options(scheduling_strategy=here).remote(  # type: ignore[attr-defined]
             self._making.proposer, self._making.space, self._mailbox, GENERATOR_NICENESS

@@ -209,10 +209,7 @@ class NodeInspection:
     _is_over: threading.Event = field(default_factory=threading.Event)
 
     def stop(self) -> None:
-        """Stop the measurement in progress, from another thread. `of` then returns within seconds.
-
-        Nodes that were not finished are reported as lost.
-        """
+        """Stop the measurement, from another thread. `of` then returns within seconds, with unfinished nodes as lost."""
         self._is_over.set()
         recall(list(self._begun))
 
@@ -233,8 +230,6 @@ class NodeInspection:
 
 
 class _Work:
-    """One inspection under way."""
-
     def __init__(self, how: NodeInspection, inspectors: Sequence[Inspector], show: Show) -> None:
         self._how = how
         self._show = show

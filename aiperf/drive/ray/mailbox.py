@@ -50,11 +50,7 @@ class Mailbox:
 
 
 class Sender:
-    """Sender of messages of one process to the mailbox, in their sequence.
-
-    Ray starts the calls of an asynchronous actor in no fixed sequence. A call is therefore made only after the previous one
-    has been answered.
-    """
+    """Ray starts an asynchronous actor's calls in no fixed sequence: each call is made after the previous one was answered."""
 
     def __init__(self, mailbox: ActorHandle[Any]) -> None:
         self._mailbox = mailbox
@@ -84,7 +80,6 @@ class Sender:
 
 
 def open_mailbox() -> Any:
-    """Start a new, empty mailbox on the head node and return its actor."""
     head = ray.get_runtime_context().get_node_id()
     return Mailbox.options(  # type: ignore[attr-defined]
         scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False)

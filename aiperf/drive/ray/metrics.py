@@ -71,10 +71,7 @@ def figures(driver: Driver) -> dict[tuple[str, str], float]:
 
 
 def publisher(clock: Callable[[], float] = time.monotonic) -> Callable[[Driver], None]:
-    """Return a function that sets Ray's metrics of a run every 5 s.
-
-    The driver calls it after each turn of its loop. `ray.init` must have been called.
-    """
+    """Return a function that sets Ray's metrics every 5 s, called after each turn of the driver's loop, after `ray.init`."""
     from ray.util.metrics import Gauge
 
     with_state = {name for name, (description, _) in METRICS.items() if "state" in description}

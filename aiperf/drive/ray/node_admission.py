@@ -89,10 +89,7 @@ class NodeAdmission:
     _readings: Future[list[NodeReadings]] | None = None
 
     def look(self, nodes: Sequence[Node], slots: Slots) -> tuple[Slots, list[NodeChecked]]:
-        """Return (places on checked nodes that are not excluded, events of nodes checked since the last call).
-
-        Nodes with a place that were never checked are measured in a background thread, unless a check is in progress.
-        """
+        """Return admitted places and new events. Unchecked nodes are measured in a background thread, one check at a time."""
         inspected = self._results(slots)
         unknown = {share.node for slot in slots.wanted for share in slot.shares} - self.measured.keys()
         if unknown and self._readings is None:

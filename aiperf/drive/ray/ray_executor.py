@@ -94,10 +94,6 @@ class RayExecutor:
             self._updates.observe(observations)
 
     def send(self, order: Order) -> None:
-        """Send a command (propose, train, report, remove a checkpoint, release a worker).
-
-        Does not wait for its result. A command for a lost worker is ignored, because a message about the loss follows.
-        """
         match order:
             case ProposalRequested() if order.worker in self._workers:
                 self._generators.propose(self._workers[order.worker].slot.node, order)
@@ -116,10 +112,6 @@ class RayExecutor:
                 assert_never(order)
 
     def messages(self, timeout: float) -> list[Message]:
-        """Remove and return the messages that have arrived.
-
-        Wait up to `timeout` seconds for the first. Empty if none arrived.
-        """
         try:
             with self._runtime.watched():
                 return self._messages(timeout)
@@ -283,7 +275,6 @@ class RayExecutor:
         self._bring_up_some(now)
 
     def _bring_up_some(self, now: float) -> None:
-        """Request workers at free places."""
         chosen = [slot for slot in self._places.free if self._starts.may(slot, now)]
         if not chosen:
             return

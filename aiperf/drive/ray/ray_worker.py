@@ -25,8 +25,6 @@ Call = ray.ObjectRef[Any]
 
 @dataclass(frozen=True, slots=True)
 class WorkerParameters:
-    """Parameters that all workers of a run have in common."""
-
     plan: WorkerPlan
     """Place and number are set for each worker."""
     proposer: Proposer
@@ -64,7 +62,6 @@ class ExecutorWorkers(dict[int, RayWorker]):
 
     @property
     def up(self) -> list[RayWorker]:
-        """Workers that are ready to train."""
         return [worker for worker in self.values() if worker.up is not None]
 
     def calls(self) -> list[Call]:
@@ -105,11 +102,7 @@ class ExecutorWorkers(dict[int, RayWorker]):
 
 
 def bring_up(making: WorkerParameters, number: int, slot: Slot, mailbox: ActorHandle[Any], now: float) -> RayWorker:
-    """Request a worker at the place `slot`.
-
-    Return it at once, before its training processes are ready. A placement group is not needed, since the actor fits on one
-    node.
-    """
+    """Return the worker before its ranks are ready. The actor fits on one node, so that no placement group is needed."""
     plan = replace(making.plan, worker=number, slot=slot)
     host = WorkerHost.options(  # type: ignore[attr-defined]
         num_cpus=slot.cores,

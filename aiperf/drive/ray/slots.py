@@ -67,10 +67,7 @@ def slots(
     held: Collection[Slot] = (),
     excluded: Collection[str] = frozenset(),
 ) -> Slots:
-    """Return the places for workers on `nodes`, entries of ray.nodes().
-
-    Nodes that are not alive have none. `accelerators_per_worker`: None gives one place per node with all its accelerators.
-    """
+    """Places on those of `nodes` (ray.nodes()) that are alive. `accelerators_per_worker`: None: one with all of a node's."""
     alive = [node for node in nodes if node["Alive"]]
     usable = [node for node in alive if node["NodeID"] not in excluded]
     each, unused = accelerators_per_worker, dict[str, str]()
@@ -92,7 +89,6 @@ def slots(
 
 
 def _within(node: Node, each: int | None) -> Iterator[Slot]:
-    """Yield the places on one node."""
     accelerators, cores = _accelerators(node), _cores(node)
     if not accelerators:
         yield Slot(node["NodeID"], node["NodeManagerAddress"], 0, 0, cores)

@@ -54,7 +54,6 @@ class RankHost:
         self._recording = recording
 
     def hello(self, word: str | None) -> HostProperties:
-        """Prepare this host for training processes and telemetry."""
         if word is not None:
             check_shared(self._recipe.run_folder, word)
         self._outpost = HostRankServer(self._recipe)
@@ -70,7 +69,6 @@ class RankHost:
         return replace(answer, host_messages=self._messages()) if isinstance(answer, StartChanges) else answer
 
     def close(self) -> None:
-        """End the training processes and the telemetry on this host."""
         self._outpost.close()
         self._recorder.stop()
 
@@ -146,8 +144,6 @@ def _distant(share: Share, actor: Any, hello: HostProperties, look_seconds: floa
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """Parameters of the Ray actor that hosts a worker."""
-
     trainer: TrainerConf
     dataset: DataSetConf
     start_graph: str
@@ -174,26 +170,16 @@ class WorkerPlan:
 
 
 class Group(Protocol):
-    """Interface of a worker's ranks (training processes, one per accelerator).
-
-    RankGroup of aiperf.train.ranks.group implements it.
-    """
+    """Interface of a worker's ranks. RankGroup of aiperf.train.ranks.group implements it."""
 
     def start(self) -> Ready:
-        """Start the ranks, and wait until they accept commands. Return their number and properties.
-
-        Raises:
-            AiperfError: an error that the user can fix, for example in the configuration or the data set.
-        """
+        """Wait until the ranks accept commands. Raise AiperfError for an error that the user can fix."""
 
     def order(self, order: Train | Drop | Sum) -> None:
         """Send a command (train, remove a checkpoint, report) to the ranks. Training runs in the background."""
 
     def messages(self, timeout: float) -> list[Message]:
-        """Return the new messages of the ranks. Wait up to `timeout` seconds for the first. Empty if none arrived.
-
-        If the ranks have ended and all messages were returned, an error is raised.
-        """
+        """Wait up to `timeout` seconds for the first message. If the ranks have ended and no message is left, raise."""
 
     def close(self) -> None:
         """End all ranks."""

@@ -16,7 +16,6 @@ from aiperf.rules.limits import NOT_PUBLISHED, is_published_data
 
 
 def configuration(report: Report) -> Section:
-    """Return the section with the properties of the run and all its options."""
     options = option_table(report)
     parts = (run(report), Collapsed(f"Configuration, {len(options.rows)} options", (options,)))
     return Section("configuration", "Run and configuration", parts, "Configuration")
@@ -66,10 +65,7 @@ NOT_DESCRIBED = (1, 2, 3, 4, 5)
 
 
 def level(report: Report) -> Section | None:
-    """Return the section with the level of permitted changes that a run with a preset (benchmark=…) satisfies.
-
-    None for a neural architecture search.
-    """
+    """Section on the level of permitted changes that a run with a preset satisfies. None for an architecture search."""
     preset = preset_of(report)
     if preset is None:
         return None

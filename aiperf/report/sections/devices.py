@@ -88,10 +88,7 @@ def energy(report: Report) -> Section:
 
 
 def energy_table(report: Report) -> Table | None:
-    """Return the table of joules, watts and FLOPS per watt, one row for each measured part of the machine.
-
-    None if no power was measured.
-    """
+    """One row for each measured part of the machine. None if no power was measured."""
     if report.energy is None:
         return None
     shown = report.energy.scopes

@@ -68,7 +68,6 @@ def trials(report: Report) -> Section:
 
 
 def best_drawn(report: Report) -> DrawnFigure:
-    """Draw the best network as a graph of layers."""
     name, title = "architecture", "Best architecture"
     best = report.architecture
     if best is None:

@@ -133,10 +133,7 @@ def _stacked(axes: Axes, label: str, parts: Sequence[StepPart]) -> None:
 
 
 def exchange(report: Report) -> Section | None:
-    """Return the section on the time of the gradient exchange and its minimum at the measured bandwidth.
-
-    None if no worker with several ranks worked in the valid window, or if a bandwidth was not measured.
-    """
+    """Time of the gradient exchange and its minimum. None without work of several ranks in the window, or a bandwidth."""
     facts = report.exchange
     if facts is None:
         return None

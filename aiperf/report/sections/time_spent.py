@@ -40,10 +40,7 @@ def losses(report: Report) -> Section:
 
 
 def roofline(report: Report) -> Section | None:
-    """Return the section that divides busy time into the minimum for arithmetic, the further minimum for memory, and the rest.
-
-    None without work, or if the peak, the memory bandwidth or the networks are unknown.
-    """
+    """Busy time: minimum for arithmetic, further minimum for memory, rest. None without work, peak, bandwidth or networks."""
     floor = report.training_floor
     if floor is None:
         return None
@@ -102,7 +99,6 @@ def _signed(value: float, written: Callable[[float], str]) -> str:
 
 
 def time_table(report: Report) -> Table:
-    """Return the table of accelerator time and its share by activity, with a last row for the total."""
     spent = report.time_breakdown
     cells: list[tuple[Cell | str, ...]] = [
         (line.name, Cell(units.duration(line.seconds), line.seconds), share_bar(line.share), line.meaning)
@@ -215,7 +211,6 @@ def waterfall(report: Report) -> DrawnFigure:
 
 
 def _energy(axes: Axes, fallen: Waterfall) -> None:
-    """Draw one bar of all energy, by activity of the accelerators."""
     assert fallen.joules is not None, "parts have a sum"
     unit, unit_name = scale(fallen.joules, "J")
     left, handles = 0.0, []

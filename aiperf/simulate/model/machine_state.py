@@ -82,10 +82,7 @@ class Checkpoints:
         return epoch in self._written.get(trial, {})
 
     def newest(self, trial: int) -> float | None:
-        """Return the training in epochs that a child inherits from the newest checkpoint of trial number `trial`.
-
-        None if no checkpoint is stored.
-        """
+        """Epochs of training that a child inherits from the newest checkpoint. None without a checkpoint."""
         written = self._written.get(trial)
         return written[max(written)][1] if written else None
 

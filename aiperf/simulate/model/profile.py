@@ -231,7 +231,6 @@ def _worked(figures: Profile, own: WorkOfAttempt, work: events.Work) -> None:
 
 
 def profile_of(run: str, runs: str) -> Profile:
-    """Return the measured figures of the machines of a real run."""
     reader = read(run_folder(run, runs))
     lines = iter(reader)
     first = next(lines)
@@ -248,10 +247,7 @@ def profile_of(run: str, runs: str) -> Profile:
 
 
 def calibrated(conf: SimulatedConf, figures: Profile) -> SimulatedConf:
-    """Return `conf`, a simulated cluster, with the measured values of a real run in place of the configured ones.
-
-    `overlap` is 0, because the measured exchange contains only the part that the backward pass did not hide.
-    """
+    """Conf with a real run's values. `overlap` is 0: the measured exchange is the part that the backward pass did not hide."""
     costs, speeds, validation = _costs(figures)
     steps_seconds = fsum(each.steps_seconds + each.exchange_seconds for each in figures.work)
     copied = [parameters * 8 / seconds for seconds, parameters in figures.checkpoint_seconds]

@@ -125,7 +125,6 @@ class SimulatedAttempt:
             self.due += prepared.weights_seconds + prepared.compile_seconds
 
     def _run_out_of_memory(self) -> events.BatchReduced | messages.Crashed:
-        """Continue with the next smaller batch, or end the attempt if there is none."""
         before = self.batch_size
         reduced = smaller(before)
         if reduced is None:

@@ -94,8 +94,6 @@ def speed_of_host(seed: int, host: int, spread: float) -> float:
 
 
 class SimulatedExecutor:
-    """Executor (backend of the driver) with simulated workers, for one start of the driver."""
-
     def __init__(self, world: SimulatedWorld, first_worker: int, restarts: int = 0) -> None:
         """`world`: state of the simulation."""
         self.world = world

@@ -44,7 +44,6 @@ def _simulated(conf: RunConf, cluster: SimulatedConf, runs: str) -> RunConf:
 
 
 def _simulated_figures(opening: Opening) -> tuple[float, dict[str, float]]:
-    """Return the score of a simulation and the shares of its time breakdown."""
     with tempfile.TemporaryDirectory(prefix="prediction-") as folder:
         path = Path(folder) / NAME
         drive(world_of(opening), opening.first, path)
@@ -59,7 +58,6 @@ def _simulated_figures(opening: Opening) -> tuple[float, dict[str, float]]:
 
 
 def data_of(recorded: Mapping[str, Any]) -> DataSet:
-    """Return a data set from its description in a journal or a prediction."""
     channels = int(recorded["channels"])
     return DataSet(
         **{name: recorded[name] for name in _DATA}, mean=(0.0,) * channels, std=(1.0,) * channels, noun=noun(recorded)
@@ -144,7 +142,6 @@ def pilot(words: Sequence[str], seconds: float, runs: str) -> str:
 
 
 def again(path: Path) -> tuple[ScorePrediction, bool]:
-    """Repeat a stored prediction."""
     stored = _stored(path)
     repeated = _predicted(
         from_plain(stored["config"]),

@@ -239,10 +239,7 @@ _PALE = palette.AXIS.light
 
 
 def draw(clusters: Sequence[Rehearsed], folder: Path) -> tuple[Path, Path]:
-    """Draw score and efficiency over the number of workers into rehearsal.png and rehearsal.svg in `folder`.
-
-    Return the paths of the files (PNG, SVG).
-    """
+    """Draw score and efficiency over the number of workers. Return the paths of PNG and SVG."""
 
     def both(figure: Figure) -> None:
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))

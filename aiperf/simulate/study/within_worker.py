@@ -32,8 +32,6 @@ LINES = ("compute", "stragglers", "exchange", "overlap", "input", "evaluation")
 
 @dataclass(frozen=True, slots=True)
 class ModelledSize:
-    """Modelled times and efficiency of one worker with a certain number of accelerators."""
-
     accelerators: int
     batch: int
     """Images per step of one accelerator."""

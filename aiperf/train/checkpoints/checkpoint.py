@@ -64,10 +64,7 @@ class Snapshot:
 
 
 def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
-    """Write a snapshot in host memory to its file, and return the path. The file is then synced.
-
-    Raise OSError if the file cannot be written. No partial file remains.
-    """
+    """Write a snapshot, sync it and return the path. Raise OSError if the file cannot be written. No partial file remains."""
     make_own_folder(folder.path)
     final = folder.file(snapshot.trial, snapshot.epoch)
     temporary = final.with_name(f".{final.name}.{secrets.randbelow(1 << 62)}.tmp")
@@ -198,10 +195,7 @@ def _read(path: Path, with_optimiser: bool) -> Snapshot:
 
 
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies of the tensors. Those of one type and device share one buffer.
-
-    Copying, writing and reading a network is then one operation instead of hundreds.
-    """
+    """Copies of one type and device share a buffer: copying, writing and reading are one operation instead of hundreds."""
     kinds: dict[tuple[torch.dtype, torch.device], list[str]] = {}
     for name, tensor in tensors.items():
         kinds.setdefault((tensor.dtype, tensor.device), []).append(name)
@@ -252,10 +246,7 @@ def _copied_aside(storage: torch.UntypedStorage) -> torch.UntypedStorage:
 
 
 class Writer:
-    """Thread that writes checkpoint files, one at a time, the newest first.
-
-    A snapshot that a newer one replaces while it waits is never written. The last snapshot of a trial is always written.
-    """
+    """Thread that writes checkpoints, the newest first. Replaced waiting ones are not written, a trial's last one always is."""
 
     def __init__(self, folder: CheckpointFolder, keep_seconds: float, waiting: Waiting = nullcontext) -> None:
         """`waiting`: gives a context manager for each wait for the device."""

@@ -96,10 +96,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class KeptCheckpoints(msgspec.Struct, frozen=True, kw_only=True):
-    """Checkpoints that remain in a run's folder after the run, as stored in kept.json.
-
-    Paths are relative to the run's folder.
-    """
+    """Checkpoints that remain in a run's folder after the run (kept.json), with paths relative to it."""
 
     keep: str
     """Value of storage.checkpoints: best, all or none."""

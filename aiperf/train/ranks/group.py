@@ -95,10 +95,7 @@ class RankGroup:
     # --- for the owner
 
     def start(self) -> Ready:
-        """Wait until the ranks can train, and return their properties.
-
-        Raise AiperfError for a fault that the user can fix, and WorkerEnded if no rank can be started.
-        """
+        """Wait until the ranks can train. Raise AiperfError for a fault that the user can fix, else WorkerEnded."""
         self._supervisor.start()
         return self._first.result()
 

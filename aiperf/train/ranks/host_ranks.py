@@ -234,10 +234,7 @@ class HostRanks:
         return tuple(process.look(self.heartbeats, now) for process in self.processes)
 
     def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Message | FailureReport]]:
-        """Return at most one new message per rank as (rank, message), waiting up to `timeout` seconds for the first.
-
-        `wakes`: pipes that end the waiting when they become readable. They are emptied.
-        """
+        """At most one new message per rank, within `timeout` seconds. `wakes`: pipes that end the waiting, and are emptied."""
         by_pipe: dict[object, RankProcess] = {
             process.pipe: process for process in self.processes if not process.pipe.closed
         }

@@ -73,10 +73,7 @@ class HostRankServer:
         return HostProperties(host_name(), min(self._recipe.cores, usable_processors()))
 
     def start(self, number: int, start: RankStart) -> None:
-        """End ranks of an earlier start before.
-
-        Raise OSError if a process cannot be started, or this host lacks the address.
-        """
+        """End earlier ranks first. Raise OSError if a process cannot be started, or this host lacks the address."""
         self._starter.submit(self._start, number, start).result()
 
     def look(self, number: int, seconds: float) -> StartChanges:
@@ -200,10 +197,7 @@ class DistantHost:
         self._ask(time.monotonic())
 
     def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Message | FailureReport]]:
-        """Return the messages that have arrived as (rank, message), and update the ranks' lines in `heartbeats`.
-
-        `lost` is set if a call failed, if the host has ended its ranks by itself, or if it has not answered for 20 s.
-        """
+        """New messages as (rank, message). A failed call, ended ranks or 20 s without an answer set `lost`."""
         begun = self._start
         received: list[tuple[int, Ready | Message | FailureReport]] = []
         while begun is not None and self.lost is None:
@@ -242,10 +236,7 @@ class DistantHost:
         return None if begun is None or self.lost is not None else self._fire("end", begun.number)
 
     def ended(self, ending: Future[Any] | None, deadline: float) -> list[tuple[int, str]]:
-        """Return (rank, text on its process) of each that cannot be ended by `deadline`, with 10 s more for the answer.
-
-        If the call fails or takes longer, `lost` is set and the list is empty.
-        """
+        """(rank, process) of each that outlives `deadline` + 10 s for the answer. Without one `lost` is set."""
         if ending is None:
             return []
         try:

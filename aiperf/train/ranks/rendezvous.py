@@ -138,10 +138,7 @@ class OpenRendezvous:
     """Meeting point of the ranks of one start: servers for Horovod and torch that are open from its creation."""
 
     def __init__(self, collective: str, ranks: int, addresses: Sequence[str]) -> None:
-        """Raise OSError if this host does not have the first address.
-
-        `addresses`: of the hosts, not used for a single one.
-        """
+        """`addresses`: of the hosts, not used for one. Raise OSError if this host does not have the first."""
         spans = len(addresses) > 1
         self._leader, admitted = (addresses[0], addresses) if spans else (LOOPBACK, [LOOPBACK])
         self._horovod: HorovodRendezvous | None = None
@@ -190,10 +187,7 @@ class OpenRendezvous:
 def horovod_environment(
     seat: RankPlace, ranks: int, address: str, port: int, interface: str, host: str
 ) -> dict[str, str]:
-    """Variables for Horovod, as `horovodrun --gloo` sets them (horovod/runner/gloo_run.py of horovod 0.28).
-
-    `host`: a name that only the ranks of its host share.
-    """
+    """As `horovodrun --gloo` of horovod 0.28 sets them (runner/gloo_run.py). `host`: a name that only its ranks share."""
     return {
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),

@@ -94,10 +94,7 @@ class Ranks:
         return f"rank {rank} of {len(self.seats)} on {self._names[self.seats[rank].host]}"
 
     def receive(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Message | FailureReport]]:
-        """Return new messages as (rank, message), and poll all processes once.
-
-        `wake` and answers of other hosts end the waiting.
-        """
+        """Poll all processes once, and return (rank, message). `wake` and answers of other hosts end the waiting."""
         received = self._local.receive(
             timeout, [wake, *(other.answered for other in self._distant if other.lost is None)]
         )
@@ -231,7 +228,6 @@ def culprit(ranks: Sequence[RankStatus], meetings: Sequence[int]) -> RankStatus:
 
 
 def failure(status: RankStatus, name: str) -> FailureReport:
-    """Failure that a rank reported, otherwise the end of its process."""
     if status.failed is not None:
         return replace(status.failed, reason=f"{name} failed: {status.failed.reason}")
     return FailureReport(f"{name} {status.end_in_words}")

@@ -61,7 +61,6 @@ def read_trace(path: Path) -> Trace:
 
 
 def _decompressed(content: bytes, path: Path) -> bytes:
-    """Return the content as far as it goes."""
     found = bytearray()
     file = gzip.GzipFile(fileobj=io.BytesIO(content))
     try:

@@ -62,7 +62,6 @@ def _run(word: str) -> tuple[str, tuple[Table, ...], object]:
 
 
 def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], object]:
-    """Return the steps, the table and the facts of a timeline or a trace."""
     from aiperf.accounting.step_breakdown import parts
     from aiperf.files import given_path
     from aiperf.report.sections.step import exchange_table, kernel_table

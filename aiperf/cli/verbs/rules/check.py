@@ -83,7 +83,6 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def _level(arguments: argparse.Namespace) -> int:
-    """Print the differences by layer and return the exit status."""
     from aiperf.cli.output import print_parts
     from aiperf.comparison.comparability import differences_by_layer
     from aiperf.journal.run_folder import run_folder
@@ -141,7 +140,6 @@ def is_valid(outcomes: Sequence[RuleOutcome]) -> bool:
 
 
 def as_json(run: str, rules: Division, outcomes: Sequence[RuleOutcome]) -> dict[str, object]:
-    """Return the result of a check as the JSON object that --json prints."""
     return {
         "run": run,
         "division": rules.name,

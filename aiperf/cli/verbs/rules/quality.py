@@ -75,7 +75,6 @@ def lines(found: QualityAudit) -> Iterator[str]:
 
 
 def _print_precision(path: Path | None, options: list[str], *, as_json: bool) -> int:
-    """Print the mAP of a file of detections."""
     if path is None or options:
         raise BadConfiguration(
             f"quality takes a RUN, or --detections FILE alone, but found {' '.join(options) or 'neither'}: name a run"

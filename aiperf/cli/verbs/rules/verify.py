@@ -54,10 +54,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def lines(verification: Verification) -> Iterator[str]:
-    """Yield the result of a verification as lines of text: each check with its counts, its findings, and what was not checked.
-
-    At most 5 findings of each check are printed.
-    """
+    """Yield each check with its counts and at most 5 findings, and what was not checked."""
     from aiperf.sanitize import sanitize
     from aiperf.units import flops_per_second
 

@@ -66,8 +66,6 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """State of a run at the last line of its journal."""
-
     view: LiveView
     """State at the last line of the journal."""
     ended: str | None
@@ -88,7 +86,6 @@ class Status:
 
 
 def status_of(folder: Path, now_unix: float) -> Status:
-    """Read the journal in a folder and return the state of its run."""
     from aiperf.accounting.work_log import WorkLog
     from aiperf.cli.batch import JOB
     from aiperf.drive.live import live_view

@@ -109,7 +109,6 @@ def _split(values: str) -> list[str]:
 
 
 def require_one_use(given: dict[str, str], settings: Sequence[Setting]) -> None:
-    """Check that each option of a sweep is given once, either for all runs or in the settings."""
     for words in settings:
         for name, count in Counter(word.partition("=")[0] for word in words).items():
             if name in given or count > 1 or name in ("runs", "seed"):

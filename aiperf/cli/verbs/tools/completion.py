@@ -57,7 +57,6 @@ RUN_OPTIONS = ("resume", "follow")
 
 
 def candidates(before: Sequence[str], last: str) -> list[str]:
-    """Return the sorted completions of the incomplete last word of a command line."""
     return sorted({each for each in _possible_words(before, last) if each.startswith(last)})
 
 

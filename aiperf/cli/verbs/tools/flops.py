@@ -89,7 +89,6 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def as_json(counted: Cost, batch: int) -> dict[str, Any]:
-    """Return the cost of a network as the JSON object that --json prints."""
     return {
         "layers": {
             kind: {"forward_flops": layer.forward_flops, "backward_flops": layer.backward_flops}
@@ -169,7 +168,6 @@ def _count_detector(arguments: argparse.Namespace) -> None:
 
 
 def detector_as_json(detector: Detector) -> dict[str, Any]:
-    """Return the cost of a detector as the JSON object that --json prints."""
     counted, regions = detector.counts, detector.sizes.regions
     return {
         "tensor": asdict(counted.per_image),
@@ -210,10 +208,7 @@ def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def graph_of(arguments: argparse.Namespace) -> Graph:
-    """Return the network that the arguments select, created by its name or read from a JSON file.
-
-    A size that is None has the default of the network.
-    """
+    """Create the selected network, or read it from a JSON file. A size that is None has the network's default."""
     name: str = arguments.graph
     sizes = {"image": arguments.image, "channels": arguments.channels, "classes": arguments.classes}
     try:

@@ -98,10 +98,7 @@ class Runtime:
             raise
 
     def kill_if_lost(self) -> None:
-        """Kill all of Ray's processes and their descendants if one of them has ended or is stopped. Nothing otherwise.
-
-        Ray's own agents would notice the loss only after 43 s.
-        """
+        """Kill Ray's processes and descendants if one has ended or is stopped. Ray's own agents would notice after 43 s."""
         if any(process.poll() is not None or is_stopped(process.pid) for process in self._processes.values()):
             living = [process.pid for process in self._processes.values() if process.poll() is None]
             for pid in [pid for each in living for pid in family(each)]:

@@ -58,10 +58,7 @@ def invited_ray(folder: Path, place: InvitedPlace) -> Iterator[None]:
 
 
 def is_this_host(name: str) -> bool:
-    """Return True if `name` (HOST or USER@HOST) is this host: its host name, a loopback address, or the address of that name.
-
-    False for the address of another interface of this host, and for a name without an IPv4 address.
-    """
+    """True for this host's name, its address, or a loopback address. False for another interface, or no IPv4 address."""
     host = name.rpartition("@")[2]
     if host in ("localhost", socket.gethostname(), socket.getfqdn()):
         return True

@@ -103,11 +103,7 @@ def _joined(folder: Path, patience_seconds: float, tie: ParentConnection, *, rej
 
 
 def _awaited(folder: Path, patience_seconds: float, tie: ParentConnection, *, may_be_over: bool) -> HeadAddress | None:
-    """Return a head that answers.
-
-    None if the tie is cut, or if `may_be_over` and the run is over. (Before the first head a finished run looks like
-    one that is about to be resumed.)
-    """
+    """None if the tie is cut, or if the run is over and `may_be_over`: a run about to be resumed looks finished, too."""
     path, deadline = folder / HEAD_FILE, time.monotonic() + patience_seconds
     while True:
         # one that was killed has left its file, and Ray would try to join it for ten minutes (Ray 2.60)
@@ -160,7 +156,6 @@ not answer."""
 def _stay(
     path: Path, head: HeadAddress, command: list[str], environment: dict[str, str], tie: ParentConnection
 ) -> Stay:
-    """Keep Ray running until this node has to leave."""
     failures, tried = 0, time.monotonic()
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
     asked = False

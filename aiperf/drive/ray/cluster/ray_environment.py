@@ -124,16 +124,12 @@ class Authority(msgspec.Struct, frozen=True):
 
 
 def new_authority() -> Authority:
-    """Return a new certificate authority with a random key."""
     key = ec.generate_private_key(ec.SECP256R1())
     return Authority(_signed("AIPerf run", key, "AIPerf run", key, x509.BasicConstraints(True, 0)), _pem(key))
 
 
 def tls_environment(authority: Authority, folder: Path, address: str) -> dict[str, str]:
-    """Make a node's certificate, and return the environment variables by which Ray uses it and requires one of others.
-
-    Without `address` in the certificate, Ray waits for its gcs without giving a reason.
-    """
+    """Make a node's certificate. Without `address` in it, Ray waits for its gcs without giving a reason."""
     key = ec.generate_private_key(ec.SECP256R1())
     signer = serialization.load_pem_private_key(authority.key.encode(), None)
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
@@ -150,10 +146,7 @@ def tls_environment(authority: Authority, folder: Path, address: str) -> dict[st
 
 
 def refusal(address: str, environment: Mapping[str, str], seconds: float) -> str | None:
-    """Return the reason why TLS with the server at `address` (HOST:PORT) fails, in the words of OpenSSL.
-
-    None if it succeeds, or without an answer within `seconds`.
-    """
+    """Reason in OpenSSL's words why TLS with the server fails. None if it succeeds, or without an answer within `seconds`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.maximum_version = ssl.TLSVersion.TLSv1_2  # a server refuses a client's certificate within the handshake
     context.set_alpn_protocols(["h2"])

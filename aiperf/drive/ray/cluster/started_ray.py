@@ -149,10 +149,7 @@ def local_ray() -> Iterator[None]:
 
 @contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Let Ray listen on the loopback interface only.
-
-    Even if 127.0.0.1 is given, Ray listens on all addresses unless no other machine can join. (Ray 2.60)
-    """
+    """Ray 2.60 listens on all addresses, even if 127.0.0.1 is given, unless no other machine can join."""
     from ray._private import ray_constants
 
     before = ray_constants.ENABLE_RAY_CLUSTER

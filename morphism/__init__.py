@@ -15,7 +15,17 @@ from morphism.apply import (
     ZeroTensor,
     apply,
 )
-from morphism.architecture import Architecture, cost_of, decode_architecture, encode_architecture, rebuilt, start_of
+from morphism.architecture import (
+    STARTS,
+    Architecture,
+    UnknownStart,
+    cost_of,
+    decode_architecture,
+    encode_architecture,
+    rebuilt,
+    start,
+    start_of,
+)
 from morphism.codec import DamagedGraphFile, decode, encode, load
 from morphism.cost import KINDS, Cost, LayerCost, cost, layer_cost
 from morphism.detector import DETECTORS, Detector
@@ -43,4 +53,3 @@ from morphism.ops import (
 )
 from morphism.shapes import Map, Shape, Vector, channels_of
 from morphism.sites import unreached, useful_kernels
-from morphism.starts import STARTS, UnknownStart, start

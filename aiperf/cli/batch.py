@@ -234,8 +234,7 @@ def _state_line(number: str, state: JobState) -> str:
 
 
 def _finish(job: BatchJob, number: str) -> int:
-    from aiperf.report.text import closing_lines
-    from aiperf.report.write import report_of
+    from aiperf.report.write import closing_lines, report_of
 
     if not (job.folder / NAME).is_file():
         raise AiperfError(

@@ -277,8 +277,7 @@ def _live_display(phases: Phases) -> Iterator[Callable[[Driver], None]]:
 
 
 def _finish(folder: Path) -> int:
-    from aiperf.report.text import closing_lines
-    from aiperf.report.write import report_of, write
+    from aiperf.report.write import closing_lines, report_of, write
 
     try:
         with Phases().phase("writing the report"):

@@ -9,8 +9,7 @@ from aiperf.config import RunConf
 from aiperf.data.dataset_config import FilesConf, SyntheticConf, WeatherConf, WeatherSyntheticConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import WorkerShape
-from aiperf.train.batch_sizes import least_batch, nothing_fits
-from aiperf.train.trainer_config import ELEMENT_BYTES
+from aiperf.train.trainer_config import ELEMENT_BYTES, least_batch, nothing_fits
 from aiperf.units import size
 from morphism import Architecture, cost_of
 

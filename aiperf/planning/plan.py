@@ -25,7 +25,7 @@ from aiperf.planning.buildable import require_devices, require_memory
 from aiperf.planning.following import Following, following, require_same_work
 from aiperf.rules.limits import WORKLOADS, HpcAi500Conf
 from aiperf.rules.search_space import metric_of, recorded
-from aiperf.train.batch_sizes import bounds
+from aiperf.train.trainer_config import bounds
 from cluster.place import ClusterConf, ClusterError, Simulated, place_of
 from morphism import Architecture
 from searchers.history import Space

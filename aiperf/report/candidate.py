@@ -20,7 +20,7 @@ from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation
 from aiperf.rules.followed import FOLLOW
 from aiperf.rules.search_space import recorded
-from aiperf.train.batch_sizes import bounds
+from aiperf.train.trainer_config import bounds
 from morphism import DETECTORS, STARTS, Architecture, Budget, IllegalGraph, start_of
 from searchers.history import Space
 

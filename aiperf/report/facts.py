@@ -13,7 +13,7 @@ from aiperf.accounting.step_breakdown import StepBreakdown
 from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.journal.events import FollowedRun, Metric
 from aiperf.ranking.breaches import RuleViolation
-from aiperf.report.exchange import ExchangeFacts
+from aiperf.report.fold import ExchangeFacts
 from aiperf.run_warning import RunWarning
 from aiperf.system.energy import EnergyFacts
 from aiperf.system.of_run import SystemDescription

@@ -23,8 +23,7 @@ from aiperf.ranking.division import BUILT_IN, division
 from aiperf.report import facts
 from aiperf.report.architecture import best_architecture, start_fingerprint, tree
 from aiperf.report.candidate import candidate
-from aiperf.report.exchange import exchange_facts
-from aiperf.report.fold import Collected, collect
+from aiperf.report.fold import Collected, collect, exchange_facts
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings, unusable_accelerators
 from aiperf.report.training_floor import HostRoofs, training_floor
 from aiperf.report.trial_facts import pareto_front, trials

@@ -13,7 +13,7 @@ from aiperf.errors import CannotCompare
 from aiperf.journal import events
 from aiperf.journal.journal import read
 from aiperf.journal.options import OF_ONE_RUN, without
-from aiperf.report.exchange import all_reduce_seconds, gradient_bytes
+from aiperf.report.fold import all_reduce_seconds, gradient_bytes
 from aiperf.report.phrases import flattened
 from aiperf.system.peaks import DataType, declared_peak, memory_bandwidth, worker_peak
 

@@ -26,7 +26,6 @@ from aiperf.journal.messages import CheckpointGone, Crashed, EpochDone, Message,
 from aiperf.rng import derive
 from aiperf.rules.procedure import has_stopped_improving, judged_loss
 from aiperf.train.attempt_messages import AttemptMessages, EpochClock, EpochMessage, Reports, StepTimes, in_order
-from aiperf.train.batch_sizes import smaller
 from aiperf.train.checkpoints.checkpoint import Snapshot, Writer, copied
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.collective import SingleRank
@@ -40,7 +39,7 @@ from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import CheckpointMissing, PreparedNetwork, prepare, walk
 from aiperf.train.task import ValidationSums
 from aiperf.train.tracing.step_trace import StepTrace, traced_steps
-from aiperf.train.trainer_config import TrainerConf, learning_rate
+from aiperf.train.trainer_config import TrainerConf, learning_rate, smaller
 from morphism import Architecture
 
 

@@ -22,12 +22,11 @@ from aiperf.errors import BadConfiguration
 from aiperf.files import lock
 from aiperf.own_files import RUN, append_own, make_own_folder, read_own
 from aiperf.system.control_groups import available_bytes
-from aiperf.train.batch_sizes import largest, nothing_fits
 from aiperf.train.collectives.collective import Collective
 from aiperf.train.device import first_line, is_out_of_memory
 from aiperf.train.precision import Precision
 from aiperf.train.torch_network import build, placed
-from aiperf.train.trainer_config import TrainerConf
+from aiperf.train.trainer_config import TrainerConf, largest, nothing_fits
 from morphism import Architecture, Graph, Map, cost, cost_of
 
 SNAPSHOTS = 3

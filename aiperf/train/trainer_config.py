@@ -1,14 +1,16 @@
-"""Options of training, and the rules that follow from them. No torch here."""
+"""Options of training, and the rules that follow from them, also for the batch sizes of a rank. No torch here."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from aiperf.errors import BadConfiguration
 from aiperf.option_limits import LONGEST_SECONDS, MOST_MEMORY, hold
+from aiperf.rules.search_space import STEPS
+from morphism import Architecture, Graph, cost_of
 
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 LaunchChoice = Literal["auto", "on", "off"]
@@ -31,6 +33,8 @@ LARGEST_BATCH = 8192
 
 PEER_SECONDS = 7 * 86400.0
 """Time that Horovod, Gloo or NCCL may wait for a rank. Far above the group's limits: only it can find the rank that hangs."""
+LEAST = 8
+"""Smallest batch per accelerator of a search. All its batches are multiples of it."""
 
 
 @dataclass
@@ -204,3 +208,59 @@ def _scale(conf: TrainerConf, epochs: float, global_batch: int) -> float:
     if whole <= 1 or epochs >= conf.warmup_epochs:
         return whole
     return 1.0 + (whole - 1.0) * epochs / conf.warmup_epochs
+
+
+def bounds(
+    default: int, smallest: int | None, largest: int | None, training_images: int, ranks: int
+) -> tuple[int, int]:
+    """Return (batch before tuning, largest batch that may be proposed), in images per rank (training process) and step.
+
+    >>> bounds(448, None, None, 1_281_167, 8), bounds(64, 64, 128, 1437, 2), bounds(64, 64, 128, 1437, 16)
+    ((448, 8007), (64, 128), (64, 89))
+    """
+    most = training_images // ranks
+    return min(default, most), min(largest, most) if largest else max(smallest or LEAST, most // STEPS)
+
+
+def smaller(batch: int) -> int | None:
+    """Return the next smaller batch to try: 3/4 of `batch`, rounded down to a multiple of 8, at least 8.
+
+    None from 8 downwards.
+
+    >>> smaller(448), smaller(16), smaller(8)
+    (336, 8, None)
+    """
+    return max(LEAST, batch * 3 // 4 // LEAST * LEAST) if batch > LEAST else None
+
+
+def largest(fits: Callable[[int], bool]) -> int:
+    """Largest multiple of 8 up to 8192 that fits, 0 if none. Accurate to 3 %, as each call may cost a training step.
+
+    >>> largest(lambda batch: batch <= 700), largest(lambda batch: batch < 8)
+    (688, 0)
+    """
+    low, high = 0, LEAST
+    while high <= LARGEST_BATCH and fits(high):
+        low, high = high, high * 2
+    high = min(high, LARGEST_BATCH + LEAST)
+    while high - low > max(LEAST, low // 32):  # to 3 %: TPE moves well below the ceiling
+        middle = (low + high) // 2 // LEAST * LEAST
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def least_batch(network: Architecture) -> int:
+    """8 images. 1 for a detector, which is trained at its default batch."""
+    return LEAST if isinstance(network, Graph) else 1
+
+
+def nothing_fits(network: Architecture, bytes_per_element: int, allowed: int) -> str:
+    least = least_batch(network)
+    needed = cost_of(network).training_memory(least, bytes_per_element)
+    return (
+        f"a starting network must fit into an accelerator's memory at batch {least}; this one needs {needed} bytes or more by "
+        f"the model, and {allowed} may be used (memory × trainer.ceiling_share). Take a smaller one (start=…), or more memory"
+    )

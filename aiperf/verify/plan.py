@@ -13,7 +13,7 @@ from aiperf.rules.proposals import proposer_of
 from aiperf.rules.search_space import metric_of
 from aiperf.statistics.predicted_score import contradictions, differing_nodes, differing_options
 from aiperf.system.describe import versions
-from aiperf.train.batch_sizes import bounds
+from aiperf.train.trainer_config import bounds
 from aiperf.verify.check import Check, CheckResult, handles
 from morphism import DETECTORS, STARTS, Budget, decode_architecture, start_of
 

@@ -9,9 +9,8 @@ import pytest
 
 from aiperf.journal.journal import NAME, read, torn_warning
 from aiperf.leaderboard.entry import Entry, ranking_figure
-from aiperf.leaderboard.leaderboard import leaderboard
+from aiperf.leaderboard.leaderboard import leaderboard, read_entry
 from aiperf.leaderboard.list_files import json_text, lines, page
-from aiperf.leaderboard.reading import read_entry
 from tests.builders.forged_journal import lines_of, write
 from tests.cli.test_score import whole_run
 from tests.rigs.user import User

@@ -30,7 +30,7 @@ from aiperf.journal.sealed_log import LONGEST_TEXT
 from aiperf.report.gather import gather
 from aiperf.report.sections import configuration, search, system, time_spent
 from aiperf.report.sections import score as score_section
-from aiperf.report.text import closing_lines
+from aiperf.report.write import closing_lines
 from searchers.propose import RULES
 from tests.audit.random_runs import play, random_case
 from tests.builders.forged_journal import Line, body, hash_chained, lines_of, write

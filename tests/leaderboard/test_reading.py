@@ -9,10 +9,9 @@ import pytest
 
 from aiperf.errors import NoSuchRun
 from aiperf.journal.journal import NAME
-from aiperf.leaderboard import reading
+from aiperf.leaderboard import leaderboard
 from aiperf.leaderboard.entry import Entry
-from aiperf.leaderboard.leaderboard import UnreadableJournal
-from aiperf.leaderboard.reading import read_entries, read_entry, runs_under
+from aiperf.leaderboard.leaderboard import UnreadableJournal, read_entries, read_entry, runs_under
 from aiperf.report.write import report_of
 from tests.builders.listed_runs import damaged, golden
 
@@ -88,7 +87,7 @@ def kills_itself(folder: Path) -> Entry | UnreadableJournal:
 
 @pytest.mark.slow
 def test_a_killed_reader_is_named_as_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "read_entry", kills_itself)
+    monkeypatch.setattr(leaderboard, "read_entry", kills_itself)
 
     entries, unread = read_entries([golden(tmp_path / "deadly", "resumed-v4")], processes=2)
 

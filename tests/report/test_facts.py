@@ -34,8 +34,8 @@ from aiperf.report.facts import Proposals, Report, Utilisation
 from aiperf.report.gather import gather, thinned
 from aiperf.report.html import page
 from aiperf.report.sections.time_spent import waterfall
-from aiperf.report.text import closing_lines
 from aiperf.report.worker_timeline import busy_grid
+from aiperf.report.write import closing_lines
 from tests.builders.journal import begun, ended, finished, interval, joined, proposed, requested, started
 from tests.builders.report_journal import MACHINE, Shape, invented, many_workers
 

@@ -22,8 +22,7 @@ from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.plots import error_over_time
 from aiperf.report.sections.search import accuracy_against_operations
-from aiperf.report.text import closing_lines
-from aiperf.report.write import write
+from aiperf.report.write import closing_lines, write
 from aiperf.run_warning import RunWarning
 from aiperf.units import Noun
 from tests.builders.journal import (

@@ -28,8 +28,7 @@ from aiperf.ranking.breaches import REAL_MACHINE
 from aiperf.ranking.division import division
 from aiperf.report.gather import gather
 from aiperf.report.phrases import broken_rules
-from aiperf.report.text import closing_lines
-from aiperf.report.write import Paths, report_of, write
+from aiperf.report.write import Paths, closing_lines, report_of, write
 from aiperf.system.log import Log, Session
 from aiperf.system.log import path as telemetry_of
 from aiperf.system.sampler import Device, DeviceSample

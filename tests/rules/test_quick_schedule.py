@@ -16,8 +16,7 @@ from aiperf.data.dataset_config import DigitsConf
 from aiperf.journal.journal import Journal
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.worker_shape import this_machine
-from aiperf.report.text import closing_lines
-from aiperf.report.write import report_of, write
+from aiperf.report.write import closing_lines, report_of, write
 from aiperf.train.trainer_config import learning_rate
 from tests.builders.report_journal import Shape, invented
 

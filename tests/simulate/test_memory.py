@@ -30,10 +30,9 @@ from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.simulate.model.machine_state import memory_of
 from aiperf.simulate.session import open_run, world_of
-from aiperf.train.batch_sizes import smaller
 from aiperf.train.memory_limits import largest_batch
 from aiperf.train.precision import Precision
-from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
+from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf, smaller
 from cluster.faults import FaultConf, MemoryRunsOutConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from morphism import Graph, Lineage, cost, decode_morph, rebuild, start

@@ -20,7 +20,7 @@ from aiperf.preflight.node_faults import PreflightConf
 from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.sections.system import described_nodes, system
-from aiperf.report.text import closing_lines
+from aiperf.report.write import closing_lines
 from aiperf.system.describe import hash_of
 from aiperf.system.of_run import FIELDS, OPTIONAL, SystemDescription, system_description
 from tests.builders.report_journal import Shape, invented

@@ -9,12 +9,19 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
 from aiperf.train.attempt_messages import EpochClock, Reports, StepTimes
-from aiperf.train.batch_sizes import LEAST, largest, smaller
 from aiperf.train.collectives.collective import choose, dense_view
 from aiperf.train.memory_limits import largest_batch
 from aiperf.train.precision import Precision
 from aiperf.train.precision import choose as choose_precision
-from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf, learning_rate, ranks_of_worker
+from aiperf.train.trainer_config import (
+    LARGEST_BATCH,
+    LEAST,
+    TrainerConf,
+    largest,
+    learning_rate,
+    ranks_of_worker,
+    smaller,
+)
 from morphism import cost, start
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aiperf.errors import AiperfError, JournalDamaged
 from aiperf.journal.first_line import config_hash
-from aiperf.leaderboard.reading import read_entry
+from aiperf.leaderboard.leaderboard import read_entry
 from aiperf.report.write import report_of
 from aiperf.verify import verify
 from tests.builders.forged_journal import Line, lines_of, write

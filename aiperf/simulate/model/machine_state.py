@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.batch_sizes import largest, nothing_fits
-from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
+from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf, largest, nothing_fits
 from cluster.simulated import SimulatedConf
 from morphism import Architecture, Cost, cost_of
 

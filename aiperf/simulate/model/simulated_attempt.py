@@ -14,7 +14,7 @@ from aiperf.rules.procedure import ends_interval, has_stopped_improving
 from aiperf.simulate.model.learning_curves import Curve
 from aiperf.simulate.model.machine_state import Checkpoints
 from aiperf.simulate.model.profile import TrialTiming
-from aiperf.train.batch_sizes import smaller
+from aiperf.train.trainer_config import smaller
 
 _ACCIDENT_SHARE = 0.4
 """Share of an epoch's training time after which an accident happens, if a fault has drawn one for that epoch."""

@@ -21,8 +21,7 @@ from aiperf.journal.journal import read
 from aiperf.journal.messages import Message, Order
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import this_machine
-from aiperf.report.text import closing_lines
-from aiperf.report.write import report_of
+from aiperf.report.write import closing_lines, report_of
 from searchers.history import Observation
 
 UP = WorkerJoined(worker=0, host="a", ranks=1, device="cpu", device_memory_bytes=1, collective="none", machine={})

@@ -43,9 +43,15 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.cli.output import print_line
     from aiperf.errors import BadConfiguration, NoSuchRun
     from aiperf.leaderboard.entry import ranking_figure
-    from aiperf.leaderboard.leaderboard import first_lines, leaderboard, read_logs, with_announcements
+    from aiperf.leaderboard.leaderboard import (
+        first_lines,
+        leaderboard,
+        read_entries,
+        read_logs,
+        runs_under,
+        with_announcements,
+    )
     from aiperf.leaderboard.list_files import json_text, lines, write
-    from aiperf.leaderboard.reading import read_entries, runs_under
 
     by, logs = ranking_figure(arguments.by), read_logs(arguments.announcements)
     folders, fruitless = runs_under(arguments.runs)

@@ -41,8 +41,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     folder = run_folder(arguments.run)
     from aiperf.cli.output import print_line
-    from aiperf.report.text import closing_lines
-    from aiperf.report.write import report_of, write
+    from aiperf.report.write import closing_lines, report_of, write
 
     report = report_of(folder, None if arguments.roofs is None else _roofs(arguments.roofs))
     page = write(report, arguments.out or folder, folder).page

@@ -41,7 +41,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         print_json(figures)
         return status
     from aiperf.cli.output import print_folded
-    from aiperf.report.text import closing_lines
+    from aiperf.report.write import closing_lines
 
     print_folded(closing_lines(report, run=arguments.run))
     return status

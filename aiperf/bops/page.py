@@ -60,7 +60,7 @@ def picture(
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        roofs = [roof for machine in machines for roof in machine]
+        roofs = list(dict.fromkeys(roof for machine in machines for roof in machine))
         low, high = _range([point.intensity for point in points], roofs)
         axes.set_xscale("log")
         axes.set_yscale("log")

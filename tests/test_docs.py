@@ -63,21 +63,6 @@ def test_every_page_and_section_that_the_code_names_exists() -> None:
     assert [each for each in named if each[1] and not _has_section(PROJECT / "docs" / each[0], each[1])] == []
 
 
-GENERATED = {"events", "graph-format", "divisions"}
-
-
-def test_the_pages_stay_short_in_total() -> None:
-    stems = {page.stem for page in PAGES if page.parent == PROJECT / "docs"} - GENERATED
-    assert _words_by_hand(stems) <= 28_000
-
-
-def _words_by_hand(stems: set[str]) -> int:
-    """Return the number of words of these pages without their generated tables."""
-    text = "\n".join((PROJECT / f"docs/{stem}.md").read_text() for stem in stems)
-    text = re.sub(r"<!-- .*?: begin -->.*?<!-- .*?: end -->", "", text, flags=re.S)
-    return sum(any(character.isalnum() for character in word) for word in text.split())
-
-
 def test_each_measured_figure_names_a_command_that_exists() -> None:
     """A removed script is named with its commit. The heading of a further section names its command."""
     page = (PROJECT / "benchmarks/results.md").read_text()

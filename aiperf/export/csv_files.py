@@ -14,6 +14,7 @@ import msgspec
 from aiperf.export.record import RunRecord
 from aiperf.journal.events import EpochFinished, Progress
 from aiperf.journal.journal import NAME, read
+from aiperf.journal.options import flat_options
 from aiperf.report.facts import InWindow, TrialFacts, WorkerFacts
 from aiperf.report.nodes import clock_offsets
 from aiperf.sanitize import cell, sanitize
@@ -44,7 +45,7 @@ def write(record: RunRecord, folder: Path, out: Path) -> None:
     run = {"run": record.report.run.name, "valid": record.report.score.valid} | record.parameters() | record.results()
     tables: list[tuple[str, list[str], Iterable[Row]]] = [
         ("run", list(run), [run]),
-        ("trials", trials, map(_trial, record.report.trials)),
+        ("trials", trials, (flat_options(_as_dict(trial)) for trial in record.report.trials)),
         ("workers", [field.name for field in dataclasses.fields(WorkerFacts)], map(_as_dict, record.report.workers)),
         ("epochs", epochs, _epochs(record)),
         ("intervals", [name for name in Progress.__struct_fields__ if name != "at"], _intervals(record)),
@@ -77,10 +78,6 @@ def _cell(value: Any) -> Any:
 def _as_dict(of: Any) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.to_builtins(of)
     return plain
-
-
-def _trial(trial: TrialFacts) -> Row:
-    return _as_dict(trial) | {f"in_window.{name}": value for name, value in _as_dict(trial.in_window).items()}
 
 
 def _steps(record: RunRecord) -> Iterator[Progress | EpochFinished]:

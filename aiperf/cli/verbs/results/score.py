@@ -21,6 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    from msgspec import to_builtins
+
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.figures import values
     from aiperf.report.write import report_of
@@ -28,17 +30,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     report = report_of(run_folder(arguments.run))
     status = 0 if report.score.valid else 1
     if arguments.json:
-        figures = asdict(report.score) | {
-            "figures": values(report),
-            "warnings": list(map(asdict, report.warnings)),
-            "breaches": list(map(asdict, report.breaches)),
-            "ranking": list(map(asdict, report.breaches)),  # former name, until the next release
-            "losses": None if report.losses is None else asdict(report.losses),
-            "energy": None if report.energy is None else asdict(report.energy),
-        }
-        if report.fixed_network is not None:
-            figures |= asdict(report.fixed_network)
-        print_json(figures)
+        parts = {name: getattr(report, name) for name in ("warnings", "breaches", "losses", "energy")}
+        parts["ranking"] = report.breaches  # former name, until the next release
+        of_network = {} if report.fixed_network is None else asdict(report.fixed_network)
+        print_json(to_builtins({**asdict(report.score), "figures": values(report), **parts, **of_network}))
         return status
     from aiperf.cli.output import print_folded
     from aiperf.report.write import closing_lines

@@ -13,10 +13,10 @@ from aiperf.files import shown
 from aiperf.nearest import nearest
 
 TOOLS = {
-    "tensorboard": ("tensorboard_files", ""),
-    "mlflow": ("mlflow_store", "mlflow.db"),
-    "optuna": ("optuna_file", "optuna-journal.log"),
-    "csv": ("csv_files", ""),
+    "tensorboard": ("aiperf.export.tensorboard_files", ""),
+    "mlflow": ("aiperf.export.mlflow_store", "mlflow.db"),
+    "optuna": ("aiperf.export.optuna_file", "optuna-journal.log"),
+    "csv": ("aiperf.export.csv_files", ""),
 }
 """Module whose `write(record, folder, out)` fills the folder that becomes `out`, and path to open below it, for each tool."""
 
@@ -42,7 +42,7 @@ def export(run_folder: Path, name: str, out: Path) -> Path:
         out.parent.mkdir(parents=True, exist_ok=True)
         unfinished.mkdir()
         try:
-            import_module(f"aiperf.export.{module}").write(record, unfinished, out)
+            import_module(module).write(record, unfinished, out)
             unfinished.rename(out)
         except BaseException:
             shutil.rmtree(unfinished)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from aiperf.data.description import PrepareReport
 from aiperf.data.errors import DamagedData, DataError, MissingData, StaleIndex
 from aiperf.data.files.weather_files import BOX_ROWS, CHANNELS, RECORD, YearFile, read_record
 from aiperf.data.opening import open_data
-from aiperf.data.sets import weather_synthetic
+from aiperf.data.sets import weather, weather_synthetic
 from aiperf.data.sets.weather import split
 from aiperf.data.sets.weather_synthetic import CYCLONE, RIVER, generated
 from aiperf.data.survey import describe
@@ -143,6 +145,28 @@ def test_faults_are_reported_by_year_and_image(own: Path, change: Callable[[Any]
     assert fault in "\n".join(report.lines)
     with pytest.raises(StaleIndex, match=r"climo_1979\.h5 has .* bytes, recorded are None"):
         describe(WeatherConf(root=str(own)))
+
+
+@pytest.mark.parametrize("sound", [0, 1, 2])
+def test_faults_of_a_year_are_printed_before_the_next_is_read(
+    sound: int, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, out = sorted(own.glob("*.h5")), io.StringIO()
+    for path in files[: len(files) - sound]:
+        path.write_bytes(b"no HDF5 file")
+    (own / RECORD).unlink()
+    before: list[int] = []
+    examined = weather._examined
+
+    def counted(path: Path, *rest: Any) -> Any:
+        before.append(out.getvalue().count("is no readable HDF5 file"))
+        return examined(path, *rest)
+
+    monkeypatch.setattr(weather, "_examined", counted)
+    with pytest.raises(DataError) if sound < 2 else nullcontext():
+        prepare(WeatherConf(root=str(own)), pack=None, out=Console(file=out, width=20))
+
+    assert before == [min(index, len(files) - sound) for index in range(len(files))]
 
 
 def test_damaged_file_is_reported_and_not_packed(own: Path, tmp_path: Path) -> None:

@@ -126,18 +126,13 @@ def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path 
                 found.append(f"images of {statistics[0]} pixels, other years have {(record.height, record.width)}")
             else:
                 record = weather_files.write_record(target, statistics[0], {**record.years, year: statistics[1]})
+        for fault in found:  # at once: a whole set takes hours
+            out.print(f"{files[year].name}: {fault}", markup=False, highlight=False, soft_wrap=True)
         faults += [(files[year].name, fault) for fault in found]
         clipped += cut
-    try:
-        if not record.years:
-            raise DamagedData(
-                f"no year of {str(root)!r} is usable, for {count(len(faults))} faults: copy the files again"
-            )
-        described = _described(conf, record, sorted(record.years))
-    except DataError:
-        for name, fault in faults:  # else they are in the report
-            out.print(f"{name}: {fault}", markup=False, highlight=False, soft_wrap=True)
-        raise
+    if not record.years:
+        raise DamagedData(f"no year of {str(root)!r} is usable, for {count(len(faults))} faults: copy the files again")
+    described = _described(conf, record, sorted(record.years))
     notes = [
         f"{count(len(files))} files, {count(len(unknown))} read now; {count(clipped)} boxes of these are clipped to the map",
         f"fingerprint {record.fingerprint}; statistics of the channels, which runs read: {target / weather_files.RECORD}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -39,6 +40,11 @@ class Answer:
 def end_in_words(status: int) -> str:
     """Return the end of a process by its exit status as text: 'was ended by SIGKILL', 'ended with status 1'."""
     return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+
+
+def own_messages(messages: str) -> str:
+    """Return the messages of a program without the framed reports that mpirun adds to them. All of them if nothing is left."""
+    return "".join(re.split(r"^-{20,}\s*$", messages, flags=re.MULTILINE)[::2]).strip() or messages.strip()
 
 
 def c_locale(environment: Mapping[str, str] | None = None) -> dict[str, str]:

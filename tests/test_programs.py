@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.files import open_regular, read_bounded
-from aiperf.programs import ProgramFailed, ask
+from aiperf.programs import ProgramFailed, ask, own_messages
 
 
 def test_programs_print_in_the_c_locale() -> None:
@@ -53,3 +53,21 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
             open_regular(path)
     with pytest.raises(OSError, match="at most 9 bytes"):
         read_bounded(tmp_path / "file", 9)
+
+
+FRAME = f"{'-' * 74}\n"
+RULE = "a set ends with ]; found 'a['"
+
+
+@pytest.mark.parametrize(
+    ("messages", "own"),
+    [
+        (f"{RULE}\n", RULE),
+        (f"{RULE}\n{FRAME}Primary job terminated, but\n{FRAME}{FRAME}mpirun detected\n{FRAME}", RULE),
+        (f"{FRAME}No protocol specified\n{FRAME}{RULE}\n{FRAME}mpirun detected\n{FRAME}", RULE),
+        (f"{FRAME}not enough slots\n{FRAME}", f"{FRAME}not enough slots\n{FRAME}".strip()),
+        ("", ""),
+    ],
+)
+def test_reports_of_mpirun_do_not_hide_a_programs_message(messages: str, own: str) -> None:
+    assert own_messages(messages) == own

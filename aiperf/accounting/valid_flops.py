@@ -67,7 +67,7 @@ class FixedNetworkResult:
     flops_per_second_to_last_epoch: float
     """Counted operations from the start of the run to the end of its last epoch ÷ that time, with evaluation and downtime."""
     training_flops_per_second: float | None
-    """Training operations ÷ time in training steps: the paper's N·R·C (section 5.2)."""
+    """Training operations ÷ time in training steps: the paper's N·R·C (section 5.2), but without waiting for input."""
     peak_share_fp32: float | None
     """`flops_per_second_to_last_epoch` ÷ FP32 peak of all accelerators, also for other precisions.
     None without a known peak."""

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from aiperf.errors import BadConfiguration
 from aiperf.files import open_regular
+from aiperf.programs import own_messages
 
-_LONGEST_SHOWN = 400
+_LONGEST_SHOWN, _LONGEST_READ = 400, 1 << 16
 _PATIENCE_SECONDS = 5.0
 
 
@@ -52,8 +53,8 @@ def execute(
             raise
         seconds = time.perf_counter() - start
         if status:
-            messages.seek(max(0, messages.seek(0, os.SEEK_END) - _LONGEST_SHOWN))
-            words = messages.read().decode(errors="replace").strip()
+            messages.seek(max(0, messages.seek(0, os.SEEK_END) - _LONGEST_READ))
+            words = own_messages(messages.read().decode(errors="replace"))[-_LONGEST_SHOWN:]
             ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
             raise Failed(
                 f"a counted or measured program ends with status 0, but {' '.join(command)!r} {ended}: "

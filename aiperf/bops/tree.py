@@ -303,6 +303,8 @@ class _Reader:
         elif kind == CursorKind.LABEL_REF and cursor.referenced is not None:
             self._gotos.append((cursor.referenced, tuple(self._loops)))
         elif kind == CursorKind.UNEXPOSED_EXPR and sum(each.kind.is_expression() for each in children) > 1:
+            if self._words(cursor).startswith(("[", ".")):
+                return  # [index] = value or .member[index] = value in braces
             raise self._refused(cursor, f"the expression {self._words(cursor)!r}: write it with plain operators")
 
     def _words(self, cursor: Cursor) -> str:

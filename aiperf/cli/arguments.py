@@ -6,6 +6,7 @@ import argparse
 import importlib
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NoReturn, Protocol, cast
 
 from aiperf.cli.output import in_users_form, program
@@ -90,9 +91,13 @@ def execute(words: Sequence[str]) -> int:
         arguments, others = parser.parse_known_args(given)
     except SystemExit:  # argparse exits only after --help: see `_Parser.error`
         return 0
-    empty = [word for word in given if not word or (word.startswith("--") and word.endswith("="))]
+    empty = [
+        (f"{before} " if before.startswith("--") and not word else "") + repr(word)
+        for before, word in pairwise(("", *given))
+        if not word or (word.startswith("--") and word.endswith("="))
+    ]
     if empty:
-        parser.error(f"an argument of {verb} must not be empty, but found {empty[0]!r}: give a value, or leave it out")
+        parser.error(f"an argument of {verb} must not be empty, but found {empty[0]}: give a value, or leave it out")
     wrong = [word for word in others if word.startswith("-") or not module.OPTIONS]
     if wrong:
         parser.error(f"{verb} has no argument {wrong[0]!r}{_nearest(wrong[0], parser)}")

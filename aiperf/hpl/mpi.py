@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import psutil
 
 from aiperf.errors import BadConfiguration
-from aiperf.programs import Answer, ProgramFailed, ask
+from aiperf.programs import Answer, ProgramFailed, ask, own_messages
 from aiperf.scratch import Scratch
 from aiperf.system.load import LoadWatch, OwnProcesses
 
@@ -78,8 +78,8 @@ def launch(
 
 
 def _failure(command: Sequence[str], ended: Answer) -> str:
-    messages = " ".join((ended.errors + ended.output).split())
-    if "allow-run-as-root" in messages:
+    messages = " ".join(own_messages(ended.errors + ended.output).split())
+    if "allow-run-as-root" in ended.errors:
         return (
             "OpenMPI starts nothing as root without consent, but this user is root: use another user, or, in a container, set "
             "OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"

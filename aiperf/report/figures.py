@@ -135,7 +135,7 @@ FIGURES: tuple[Figure[Report], ...] = (
     Figure("flops-to-end", "FLOPS", "FLOPS", "more", _fixed(lambda of: of.flops_per_second_to_last_epoch), _RATE,
            "start of the run to the last epoch's end"),
     Figure("training-flops", "training FLOPS", "FLOPS", "more", _fixed(lambda of: of.training_flops_per_second), _RATE,
-           "the paper's N·R·C: time in training steps alone"),
+           "the paper’s N·R·C, but without waiting for input"),
     Figure("peak-share", "share of the FP32 peak", "", "more", _fixed(lambda of: of.peak_share_fp32), units.share,
            "the paper's ratio, for every precision"),
     Figure("epochs-to-target", "epochs to target", "", "less", _fixed(lambda of: of.epochs_to_quality), _number,

@@ -136,6 +136,8 @@ static void statics(int n) { static int kept = 2 + 3, *where = &table[1]; sink =
 static void statement_expression(int n) { sink = ({ int m = n * 2; m + 1; }); }
 // initializers 4 0
 static void initializers(int n) { int a[] = { n + 1, n * 2, 3 }; struct point p = { .x = n - 1, .y = 2 }; sink = a != 0 ? p.x : 0; }
+// designated 9 0
+static void designated(int n) { int a[8] = { [1 + 1] = n + 1, [4 ... 6] = n * 2 }; struct { int b[3]; } q = { .b = { [2] = n - 1 } }, r = { .b[1] = n + 4 }; sink = a[2] + q.b[2] + r.b[1]; }
 // assigned_in_condition 8 1
 static void assigned_in_condition(void) { int n = 0, m; while ((m = n + n) < 4) n++; sink = m; }
 // sorted_by_library 2 0
@@ -157,7 +159,7 @@ int main(void)
     switched(2); switch_in_loop(); jumped(); square_in_macro(3); macro_in_macro(3, 9); statement_in_macro(3);
     loop_in_macro(); branch_in_macro_argument(3); recursion(4); mutual(3); pointer(3); pointer(4); vector_add(v, v);
     vector_compare(v, v); vector_of_doubles(w); vector_element(v); variable_array(3); statics(2); statics(3) ;
-    statement_expression(3); initializers(3); assigned_in_condition(); qsort(two, 2, sizeof two[0], sorted_by_library);
+    statement_expression(3); initializers(3); designated(3); assigned_in_condition(); qsort(two, 2, sizeof two[0], sorted_by_library);
     if (sink == 12345) never_called(sink);
     return limit != 7;
 }

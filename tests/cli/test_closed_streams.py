@@ -34,7 +34,7 @@ def test_an_empty_path_is_refused_by_verbs(aiperf: User, tmp_path: Path, verb: s
 
     answer = aiperf(*verb.split(), "")
 
-    assert answer.status == 2 and "must not be empty, but found ''" in answer.err
+    assert answer.status == 2 and "must not be empty, but found --out ''" in answer.err
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 

@@ -99,7 +99,7 @@ def batch_study(points: Sequence[Point], evaluation: Fraction) -> BatchStudy | N
         _point(batch, group, regions.get(batch), evaluation) for batch, group in zip(batches, groups, strict=True)
     )
     curve = (
-        _curve([(batch, each) for batch, own in reached for each in own]) if len(reached) >= FEWEST_BATCHES else None
+        fit_curve([(batch, each) for batch, own in reached for each in own]) if len(reached) >= FEWEST_BATCHES else None
     )
     timed = [each for each in made if each.seconds is not None]
     best = min(timed, key=lambda each: each.seconds or math.inf, default=None)
@@ -172,7 +172,7 @@ def _differ(best: Sequence[float], other: Sequence[float]) -> bool:
     return measured is not None and bool(measured.is_real)
 
 
-def _curve(steps: Sequence[tuple[int, int]]) -> BatchCurve:
+def fit_curve(steps: Sequence[tuple[int, int]]) -> BatchCurve:
     """Fit the curve by least squares of ln S. For a given B_c, the mean residual is ln S_min."""
 
     def fit(critical: float) -> tuple[float, float]:

@@ -11,7 +11,8 @@ import msgspec
 
 from aiperf.errors import BadConfiguration
 from aiperf.given_file import fault_of, read_csv, read_json
-from aiperf.scaling.efficiency import Scaling
+from aiperf.scaling.batch import FEWEST_BATCHES, BatchCurve, fit_curve
+from aiperf.scaling.efficiency import Scaling, karp_flatt
 
 PREDICTION = "within-worker.json"
 """File that `rehearse --within-worker` writes."""
@@ -20,7 +21,7 @@ _Whole = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 
 
 class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of a CSV file of --points. All fields but the last are columns."""
+    """One line of a CSV file of --points. All fields but the last two are columns."""
 
     label: Annotated[str, msgspec.Meta(min_length=1)]
     """Source of the figures. Points with one label are compared with each other."""
@@ -31,6 +32,8 @@ class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Number of steps to the target quality. None for an empty cell."""
     efficiency: float | None = None
     """Accelerator-seconds per image of the smallest point with this label ÷ those of this one. None for one size alone."""
+    serial_fraction: float | None = None
+    """Of Karp and Flatt, against the smallest point with this label. None for that point."""
 
     @property
     def step_seconds(self) -> float:
@@ -58,7 +61,7 @@ class _Prediction(msgspec.Struct, frozen=True):
     weak: list[_PredictedSize]
 
 
-COLUMNS = ReportedPoint.__struct_fields__[:-1]
+COLUMNS = ReportedPoint.__struct_fields__[:-2]
 
 
 def read_points(path: Path) -> tuple[ReportedPoint, ...]:
@@ -99,7 +102,20 @@ def _with_efficiency(point: ReportedPoint, alike: Sequence[ReportedPoint]) -> Re
     if len({each.accelerators for each in alike}) < 2:
         return point
     efficiency = (point.images_per_second / point.accelerators) / (base.images_per_second / base.accelerators)
-    return msgspec.structs.replace(point, efficiency=efficiency)
+    ratio = point.accelerators / base.accelerators
+    serial = karp_flatt(efficiency * ratio, ratio) if ratio > 1 else None
+    return msgspec.structs.replace(point, efficiency=efficiency, serial_fraction=serial)
+
+
+def reported_curves(points: Sequence[ReportedPoint]) -> dict[str, BatchCurve]:
+    """Return the curve of the steps to the target over the batch, for each label with at least 3 batches that reached it."""
+    curves = {}
+    for label in dict.fromkeys(each.label for each in points):
+        steps = [(each.global_batch, each.steps_to_target) for each in points if each.label == label]
+        reached = [(batch, number) for batch, number in steps if number is not None]
+        if len({batch for batch, _ in reached}) >= FEWEST_BATCHES:
+            curves[label] = fit_curve(reached)
+    return curves
 
 
 def read_prediction(folder: Path, measured: Scaling) -> tuple[PredictedPoint, ...]:

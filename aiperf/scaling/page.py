@@ -22,20 +22,25 @@ if TYPE_CHECKING:
 
 
 def write(found: ScalingStudy, folder: Path) -> Path:
-    first = found.points[0]
-    simulated = ", simulated" if first.is_simulated else ""
-    precisions = " and ".join(dict.fromkeys(each.precision for each in found.points))
-    source = f"{len(found.points)} runs, {first.machine.device}, {precisions}{simulated}"
+    source = f"reported by {', '.join(dict.fromkeys(each.label for each in found.reported))}"
+    if found.points:
+        first = found.points[0]
+        simulated = ", simulated" if first.is_simulated else ""
+        precisions = " and ".join(dict.fromkeys(each.precision for each in found.points))
+        source = f"{len(found.points)} runs, {first.machine.device}, {precisions}{simulated}"
     drawings: list[Part] = []
+    if found.scaling is not None or not found.points:
+        drawings.append(_linear(found, source))
     if found.scaling is not None:
-        drawings += [_linear(found, found.scaling, source), _lost(found.scaling, source)]
+        drawings.append(_lost(found.scaling, source))
     if found.batch is not None:
         drawings.append(_seconds(found.batch, source))
     if found.ratios is not None:
         drawings.append(_epochs(found.ratios, source))
     conclusions = [*sentences(found), *warnings(found)]
+    concluded = Section("conclusions", "Conclusions", tuple(map(Paragraph, conclusions)))
     sections = (
-        Section("conclusions", "Conclusions", tuple(map(Paragraph, conclusions))),
+        *([concluded] if conclusions else []),
         Section("figures", "Figures", tuple(drawings)),
         Section("results", "All results", results(found)),
     )
@@ -43,23 +48,24 @@ def write(found: ScalingStudy, folder: Path) -> Path:
     return write_figures_page(folder, "scale", "scaling of a worker", source, sections, footer, scale_json(found))
 
 
-def _linear(found: ScalingStudy, scaling: Scaling, source: str) -> DrawnFigure:
+def _linear(found: ScalingStudy, source: str) -> DrawnFigure:
     from aiperf.page.figure import drawing, on_axes
     from aiperf.page.palette import BLUE, GREEN, MUTED, PURPLE
 
-    base = scaling.pairs[0].base
-    sizes = [pair.accelerators for pair in scaling.pairs]
+    pairs = () if found.scaling is None else found.scaling.pairs
+    sizes = [*(pair.base for pair in pairs[:1]), *(pair.accelerators for pair in pairs)]
 
     def draw(axes: Axes) -> None:
         axes.axhline(100, color=MUTED.light, linestyle="--", linewidth=1)
-        values = [100 * pair.efficiency for pair in scaling.pairs]
-        axes.plot([base, *sizes], [100, *values], "o-", color=BLUE.light, label="measured")
-        for pair in scaling.pairs:
+        if pairs:
+            values = [100, *(100 * pair.efficiency for pair in pairs)]
+            axes.plot(sizes, values, "o-", color=BLUE.light, label="measured")
+            with_evaluation = [100, *(100 * pair.efficiency_with_evaluation for pair in pairs)]
+            axes.plot(sizes, with_evaluation, "s:", color=GREEN.light, label="with evaluation")
+        for pair in pairs:
             if pair.interval is not None:
                 low, high = pair.interval
                 axes.vlines(pair.accelerators, 100 * low, 100 * high, color=BLUE.light)
-        with_evaluation = [100 * pair.efficiency_with_evaluation for pair in scaling.pairs]
-        axes.plot([base, *sizes], [100, *with_evaluation], "s:", color=GREEN.light, label="with evaluation")
         if found.predicted:
             line = [(each.accelerators, 100 * each.efficiency) for each in found.predicted]
             axes.plot(*zip(*line, strict=True), "-", color=PURPLE.light, label="predicted")

@@ -73,6 +73,8 @@ class Point:
     """Target quality of the benchmark. None for the AutoML benchmark."""
     watts: float | None = None
     """Mean power in watts, from the widest measurement of the run's time. None if not measured."""
+    warnings: tuple[str, ...] = ()
+    """Warnings from the telemetry of this time, such as other programs that ran beside the run."""
 
     @property
     def global_batch(self) -> int:
@@ -189,7 +191,7 @@ def point_of_events(run_events: Iterable[events.AnyEvent], name: str, folder: Pa
         training_images=int(dataset["training_images"]),
         target=(first.config.get("benchmark") or {}).get("target_quality"),
     )
-    return point if folder is None else replace(point, watts=_watts(folder, first, worker, work))
+    return point if folder is None else _with_telemetry(point, folder, first, worker, work)
 
 
 def _after_first(work: events.Work | None, start: events.TrialStarted | None, epoch: int) -> list[events.Work]:
@@ -239,20 +241,23 @@ def _lines(work: list[events.Work], ranks: int, least_exchange: float | None) ->
     }
 
 
-def _watts(
-    folder: Path, first: events.RunStarted, worker: events.WorkerJoined, work: list[events.Work]
-) -> float | None:
+def _with_telemetry(
+    point: Point, folder: Path, first: events.RunStarted, worker: events.WorkerJoined, work: list[events.Work]
+) -> Point:
     from aiperf.system import log
     from aiperf.system.energy import energy_facts
     from aiperf.system.meters import read_meters
     from aiperf.system.summary import summarise
+    from aiperf.system.warnings import telemetry_warnings
 
     window = (work[0].start, work[-1].end)
-    telemetry = None
+    telemetry, warnings = None, tuple[str, ...]()
     if (folder / "telemetry").is_dir():
         telemetry = summarise(log.read(folder / "telemetry"), window)
+        found = telemetry_warnings(telemetry)
+        warnings = tuple(each.text for each in found if each.severity != "note")
     meters = read_meters(folder, first.started_unix, window)
     seconds = window[1] - window[0]
     nodes = worker.hosts or (worker.host,)
     energy = energy_facts(telemetry, meters, nodes, None, {worker.worker: seconds}, seconds)
-    return None if energy is None else energy.best.watts
+    return replace(point, watts=None if energy is None else energy.best.watts, warnings=warnings)

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from aiperf.page.section import Items, Part, Table, numbers, rows, table, texts
-from aiperf.scaling.batch import BatchStudy
+from aiperf.page.section import Cell, Items, Part, Table, numbers, rows, table, texts
+from aiperf.scaling.batch import BatchCurve, BatchStudy
 from aiperf.scaling.bound import BoundParts
 from aiperf.scaling.efficiency import ABOVE_LINEAR, ScalingPair, images_per_second
 from aiperf.scaling.elsewhere import PredictedPoint, ReportedPoint
@@ -36,6 +36,7 @@ def scale_json(found: ScalingStudy) -> dict[str, Any]:
                 "seconds_per_image": {line: float(seconds) for line, seconds in lines.items()},
                 "mfu": each.mfu(found.evaluation),
                 "images_per_joule": each.images_per_joule(found.evaluation),
+                "warnings": each.warnings,
             }
         )
     pairs = (
@@ -60,6 +61,7 @@ def scale_json(found: ScalingStudy) -> dict[str, Any]:
             "core_shares": [asdict(each) for each in found.core_shares],
         },
         "reported": [{**msgspec.structs.asdict(each), "step_seconds": each.step_seconds} for each in found.reported],
+        "reported_curves": {label: asdict(curve) for label, curve in found.reported_curves.items()},
         "predicted": [asdict(each) for each in found.predicted],
         "sentences": sentences(found),
         "warnings": warnings(found),
@@ -73,8 +75,10 @@ def parts(found: ScalingStudy) -> tuple[Part, ...]:
         compared = f"{found.scaling.form} scaling"
     counted = {Fraction(0): "out", Fraction(1): "in"}
     evaluation = counted.get(found.evaluation) or f"every {1 / found.evaluation} epochs"
+    curves = [f"{label} (reported): {_curve(curve)}" for label, curve in found.reported_curves.items()]
+    groups = _groups(found, f"{compared} of {len(found.points)} runs, evaluation {evaluation}")
     return (
-        _groups(found, f"{compared} of {len(found.points)} runs, evaluation {evaluation}"),
+        *([groups] if found.points else []),
         *(() if found.scaling is None else map(_pair, found.scaling.pairs)),
         *(
             ()
@@ -82,7 +86,7 @@ def parts(found: ScalingStudy) -> tuple[Part, ...]:
             else [_value(each, found.ratios.values[0].value) for each in found.ratios.values[1:]]
         ),
         *(() if found.batch is None else [_batches(found.batch)]),
-        Items((*map(_predicted, found.predicted), *map(_reported, found.reported))),
+        Items((*map(_predicted, found.predicted), *map(_reported, found.reported), *curves)),
     )
 
 
@@ -93,6 +97,8 @@ def _predicted(each: PredictedPoint) -> str:
 
 def _reported(each: ReportedPoint) -> str:
     efficiency = "" if each.efficiency is None else f", {share(each.efficiency)} of linear"
+    if each.serial_fraction is not None:
+        efficiency += f", serial fraction {each.serial_fraction:.2e}"
     steps = each.steps_to_target
     seconds = "" if steps is None else f", {duration(steps * each.step_seconds)} to its target"
     return (
@@ -102,7 +108,12 @@ def _reported(each: ReportedPoint) -> str:
 
 
 def sentences(found: ScalingStudy) -> list[str]:
-    """Return the five conclusions of `scale` as sentences: remaining efficiency, largest loss, best batch, precision, bound."""
+    """Return the five conclusions of `scale` as sentences: remaining efficiency, largest loss, best batch, precision, bound.
+
+    Empty for reported points alone, whose lines are unknown.
+    """
+    if not found.points:
+        return []
     return [*_left(found), _best_batch(found.batch), _precision(found), _bound(found)]
 
 
@@ -141,13 +152,17 @@ def _groups(found: ScalingStudy, caption: str) -> Table:
     """Return the rates of equal runs together, and means of their other figures."""
     groups, of = found.groups.values(), found.evaluation
     columns = (
-        texts("runs", found.groups),
+        texts("runs", [Cell(value, unfolds=_warned(runs)) for value, runs in found.groups.items()]),
         numbers("images/s", [images_per_second(runs, of) for runs in groups], "{:.1f}".format),
         texts("MFU", [_mfu(runs, of) for runs in groups]),
         texts("images/J", [_mean([each.images_per_joule(of) for each in runs], "{:.3g}".format) for runs in groups]),
         numbers("quality", [fmean(each.quality for each in runs) for runs in groups], "{:.4f}".format),
     )
     return table("groups", caption, columns)
+
+
+def _warned(runs: Sequence[Point]) -> tuple[str, ...]:
+    return tuple(f"Warning of {each.run}: {text}" for each in runs for text in each.warnings)
 
 
 def _mfu(runs: Sequence[Point], evaluation: Fraction) -> str:
@@ -178,11 +193,7 @@ def _change(value: OptionValue) -> str:
 
 
 def _batches(found: BatchStudy) -> Table:
-    footnote = ""
-    if found.curve is not None:
-        low, high = ("no end" if end is None else f"{end:.0f}" for end in found.curve.interval)
-        critical = f"{found.curve.critical_batch:.0f}"
-        footnote = f"S = {found.curve.least_steps:.1f}·(1 + {critical}/B), 95 % interval of B_c from {low} to {high}"
+    footnote = "" if found.curve is None else _curve(found.curve)
     points, ends = found.points, [each.next_run_seconds for each in found.points]
     columns = (
         numbers("images", [each.global_batch for each in points], str),
@@ -195,6 +206,11 @@ def _batches(found: BatchStudy) -> Table:
     )
     caption = f"batches to a quality of {found.target:g}, learning rate {found.learning_rates}"
     return table("batches", caption, columns, footnote)
+
+
+def _curve(curve: BatchCurve) -> str:
+    low, high = ("no end" if end is None else f"{end:.0f}" for end in curve.interval)
+    return f"S = {curve.least_steps:.1f}·(1 + {curve.critical_batch:.0f}/B), 95 % interval of B_c from {low} to {high}"
 
 
 def _left(found: ScalingStudy) -> list[str]:

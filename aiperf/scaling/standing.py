@@ -78,7 +78,8 @@ class Standing:
 
     run: str
     lacks: str
-    precision: str
+    precision: str | None
+    """None for a figure that is not of a run."""
     flops_per_second: float | None
     """Score in FLOPS. None without a place, like all further figures."""
     place: Place | None
@@ -153,6 +154,13 @@ def standing(report: Report, entries: Sequence[ListedSystem], to: ListedSystem |
         efficiency_place=None if watts is None or not efficiencies else place_of(watts, efficiencies),
         ratio=None if flops is None or to is None else flops / to.flops_per_second,
     )
+
+
+def standing_of_figure(flops: float, entries: Sequence[ListedSystem], to: ListedSystem | None) -> Standing:
+    """Return the place that a figure in FLOPS would have in a list of systems."""
+    place = place_of(flops, [(each.name, each.flops_per_second) for each in entries])
+    ratio = None if to is None else flops / to.flops_per_second
+    return Standing("--flops", "", None, flops, place, None, None, None, None, ratio)
 
 
 def place_of(figure: float, listed: Sequence[tuple[str, float]]) -> Place:

@@ -8,10 +8,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from aiperf.errors import CannotCompare
-from aiperf.scaling.batch import BatchStudy, batch_study
+from aiperf.scaling.batch import BatchCurve, BatchStudy, batch_study
 from aiperf.scaling.bound import BoundParts, CoreShare, bound_parts, core_shares
 from aiperf.scaling.efficiency import Scaling, scaling
-from aiperf.scaling.elsewhere import PredictedPoint, ReportedPoint, read_points, read_prediction
+from aiperf.scaling.elsewhere import PredictedPoint, ReportedPoint, read_points, read_prediction, reported_curves
 from aiperf.scaling.option_ratios import MACHINE, OptionRatios, option_ratios
 from aiperf.scaling.point import Point
 
@@ -38,6 +38,8 @@ class ScalingStudy:
     """Parts of the time of each group."""
     core_shares: tuple[CoreShare, ...]
     reported: tuple[ReportedPoint, ...]
+    reported_curves: dict[str, BatchCurve]
+    """Steps to the target over the batch, by label of the reported points."""
     predicted: tuple[PredictedPoint, ...]
 
 
@@ -53,9 +55,14 @@ def study(
         raise CannotCompare(
             f"--predicted is compared with numbers of accelerators, but found --by {by}: leave one of the two out"
         )
-    found = scaling(points, evaluation) if by is None else None
+    if not points and (reported is None or by is not None or predicted is not None):
+        raise CannotCompare(
+            "scale takes RUN…, or --points FILE alone, but found no run: name runs, or leave the rest out"
+        )
+    found = scaling(points, evaluation) if by is None and points else None
     ratios = None if by is None else option_ratios(points, by, evaluation)
     ordered = tuple(sorted(points, key=lambda each: (each.accelerators, each.started_unix)))
+    elsewhere = () if reported is None else read_points(reported)
     groups: dict[str, tuple[Point, ...]] = {} if ratios is None else ratios.groups
     if ratios is None:
         for size in dict.fromkeys(each.accelerators for each in ordered):
@@ -69,7 +76,8 @@ def study(
         batch=batch_study(points, evaluation) if _is_of_batches(ratios) else None,
         parts={value: bound_parts(group, evaluation) for value, group in groups.items()},
         core_shares=tuple(core_shares(groups, evaluation)) if by in OF_MACHINE else (),
-        reported=() if reported is None else read_points(reported),
+        reported=elsewhere,
+        reported_curves=reported_curves(elsewhere),
         predicted=() if predicted is None or found is None else read_prediction(predicted, found),
     )
 

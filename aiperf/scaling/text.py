@@ -66,8 +66,12 @@ def array_lines(layers: tuple[ArrayLayer, ...], array: int | None) -> list[str]:
     return lines
 
 
-def note(precision: str) -> str:
+def note(precision: str | None) -> str:
     """Return the sentence for each place in a list: the list (HPL in FP64) and this run differ in precision and problem."""
+    if precision is None:
+        return (
+            "the list has HPL (a dense system of equations in FP64): the figure has a place in it if it is one of HPL"
+        )
     return (
         f"precision and problem differ: the list has HPL (a dense system of equations in FP64), this run trains in "
         f"{precision}. The place is a comparison of rates, and no rank of the list"
@@ -87,9 +91,9 @@ def standing_lines(found: Standing, to: str | None) -> list[str]:
     if found.lacks or found.place is None or found.flops_per_second is None:
         return [f"{found.run}: no place, because {found.lacks}"]
     lines = [f"{found.run}: {si(found.flops_per_second, 'FLOPS')}, {_place(found.place)}"]
-    if found.flops_per_watt is None:
+    if found.precision is not None and found.flops_per_watt is None:
         lines.append("  FLOPS/W: not given, since power was not measured")
-    else:
+    elif found.flops_per_watt is not None:
         place = "the list has no power" if found.efficiency_place is None else _place(found.efficiency_place)
         lines.append(
             f"  {si(found.flops_per_watt, 'FLOPS/W')}, {place}. Power of {found.power_scope}, EEHPC level {found.eehpc_level}"

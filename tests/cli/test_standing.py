@@ -80,3 +80,14 @@ def test_simulated_and_invalid_runs_get_no_place(aiperf: User, run: Path, tmp_pa
     assert simulated["lacks"] and short["lacks"] and not real["lacks"]
     assert "no place, because the run is simulated" in shown.out
     assert "no place, because the run has no valid score" in shown.out
+
+
+def test_a_figure_alone_gets_its_place(aiperf: User, run: Path) -> None:
+    shown = aiperf("standing", "--flops", "2e12", "--list", "list.csv", "--to", "First")
+    (found,) = json.loads(aiperf("standing", "--flops", "2e12", "--list", "list.csv", "--json").out)["runs"]
+
+    assert shown.status == 0 and "FLOPS/W" not in shown.out
+    assert "place 2 of 3 entries, after First and before Second" in shown.out and "0.667 times First" in shown.out
+    assert found["place"]["place"] == 2 and found["precision"] is None
+    for words in ((), ("--flops", "0"), ("--flops", "inf")):
+        assert aiperf("standing", *words, "--list", "list.csv").status == 2

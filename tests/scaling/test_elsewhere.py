@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aiperf.__main__ import main
 from aiperf.errors import BadConfiguration, CannotCompare
 from aiperf.page.terminal import parts_lines
 from aiperf.scaling.efficiency import scaling
@@ -107,3 +108,29 @@ def test_a_missing_prediction_is_refused(tmp_path: Path) -> None:
         read_prediction(tmp_path, scaling([steady(1, 10.0), steady(2, 17.0)]))
     with pytest.raises(CannotCompare, match="found --by a: leave one of the two out"):
         study([steady(1, 10.0)], by="a", predicted=tmp_path)
+
+
+def test_points_alone_have_serial_fraction_batch_curve_and_page(tmp_path: Path) -> None:
+    """Steps by S = 100·(1 + 1000/B), and the figures of Ying et al."""
+    rates = {1: 1332, 4: 5328, 16: 21312, 1024: 1.05e6}
+    batches = [f"Ying,{n},{32 * n},{rate},{round(100 * (1 + 1000 / (32 * n)))}" for n, rate in rates.items()]
+    path = points_file(tmp_path, *batches, "one,1,32,10,")
+    found = study([], reported=path)
+    first, *_, last, other = found.reported
+
+    assert first.serial_fraction is None and other.serial_fraction is None
+    assert last.efficiency is not None and last.serial_fraction is not None
+    assert last.serial_fraction == pytest.approx((1 / (1024 * last.efficiency) - 1 / 1024) / (1 - 1 / 1024))
+    assert found.reported_curves.keys() == {"Ying"}
+    curve = found.reported_curves["Ying"]
+    assert (curve.least_steps, curve.critical_batch) == pytest.approx((100, 1000), rel=0.02)
+
+    assert main(["scale", "--points", str(path), "--out", str(tmp_path / "page")]) == 0
+    page = (tmp_path / "page" / "scale.html").read_text()
+    assert page.count("<figure") == 1 and "S = 100" in page and "runs," not in page
+
+
+@pytest.mark.parametrize("words", [[], ["--by", "trainer.ranks"], ["--points", "p.csv", "--by", "trainer.ranks"]])
+def test_scale_without_runs_takes_points_alone(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scale", *words]) == 2
+    assert "found no run: name runs" in capsys.readouterr().err

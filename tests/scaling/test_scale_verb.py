@@ -15,12 +15,15 @@ import pytest
 from aiperf.__main__ import main
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME, Journal
+from aiperf.page.section import Table
 from aiperf.scaling.page import write
-from aiperf.scaling.scale_text import sentences
+from aiperf.scaling.point import point_of_events
+from aiperf.scaling.scale_text import parts, scale_json, sentences
 from aiperf.scaling.study import study
 from tests.builders.journal import evaluated
 from tests.builders.scaling_point import a_point, steady
 from tests.scaling.test_scale import run_of
+from tests.system.test_host_load import looks, session
 
 JOURNALS = 24
 
@@ -114,3 +117,17 @@ def test_evaluation_every_fourth_epoch_counts_a_quarter() -> None:
     found = study([one, two], Fraction(1, 4)).scaling
 
     assert found is not None and found.pairs[0].efficiency == pytest.approx((1 + 1) / (2 + 1))
+
+
+def test_warnings_of_a_run_follow_the_figure_that_they_spoil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "telemetry").mkdir()
+    records = looks(session(), own=0.5, others=0.31)
+    monkeypatch.setattr("aiperf.system.log.read", lambda folder: iter(records))
+    spoiled = point_of_events(run_of(2), "beside others", tmp_path)
+    found = study([steady(1, 10.0), replace(steady(2, 19.0), warnings=spoiled.warnings, run=spoiled.run)])
+    groups = parts(found)[0]
+    assert isinstance(groups, Table)
+    (one, *_), (two, *_) = groups.rows
+
+    assert two.unfolds[0].startswith("Warning of beside others: other programs ran beside this run on 1 of 1 host")
+    assert one.unfolds == () and scale_json(found)["points"][1]["warnings"] == spoiled.warnings

@@ -21,13 +21,14 @@ EXAMPLES = (
     "runs/one runs/two runs/four --evaluation every=4 --json",
     "runs/sweep-1a2b3c4d5e6f --by trainer.precision",
     "runs/sweep-1a2b3c4d5e6f --predicted runs/within-worker --points published.csv",
+    "--points published.csv",
 )
 OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "runs", metavar="RUN", nargs="+", help="a run's folder, its name under runs/, or a folder of runs"
+        "runs", metavar="RUN", nargs="*", help="a run's folder, its name under runs/, or a folder of runs"
     )
     parser.add_argument(
         "--evaluation", metavar="out|in|every=N", default="out", help="evaluation in the time (default: out)"

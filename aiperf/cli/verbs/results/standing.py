@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Sequence
 
+from aiperf.cli.arguments import add_number
 from aiperf.cli.output import print_json
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
@@ -15,12 +16,14 @@ from those of a run. Exit status: 0 every run has a place, 1 some have none."""
 EXAMPLES = (
     "runs/20261121-120000-digits --list TOP500_201906.csv",
     "runs/a runs/b --list list.csv --column 'rmax=Rmax [TFlop/s]' --json",
+    "--flops 1.2e15 --list list.csv",
 )
 OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or its name under runs/")
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="a run's folder, or its name under runs/")
+    add_number(parser, "--flops", "place this figure in FLOPS, as of HPL", float, above=0, most=1e21, metavar="FLOPS")
     parser.add_argument(
         "--list", metavar="FILE", required=True, type=given_path, help="CSV or .xlsx file with a header line"
     )
@@ -46,7 +49,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.cli.output import print_folded
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of
-    from aiperf.scaling.standing import COLUMNS, named_entry, read_list, standing
+    from aiperf.scaling.standing import COLUMNS, named_entry, read_list, standing, standing_of_figure
     from aiperf.scaling.text import standing_json, standing_lines
 
     headers = _by_column("--column", arguments.column, COLUMNS, "rmax='Rmax [TFlop/s]'")
@@ -54,6 +57,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     entries = read_list(arguments.list, headers, units)
     to = None if arguments.to is None else named_entry(entries, arguments.to)
     found = [standing(report_of(run_folder(run)), entries, to) for run in arguments.runs]
+    if arguments.flops is not None:
+        found.append(standing_of_figure(arguments.flops, entries, to))
+    if not found:
+        raise BadConfiguration("standing places runs or a figure, but found neither: name a RUN, or give --flops")
     if arguments.json:
         print_json(standing_json(str(arguments.list), entries, found))
     else:

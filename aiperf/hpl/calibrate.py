@@ -6,6 +6,7 @@ The best burst counts, since other programs only slow a burst down. A rate is th
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from aiperf.system.describe import describe, describe_node
 from aiperf.system.of_run import hardware, hardware_differences
 from aiperf.units import share
 
-FLAGS = ("-O3", "-march=native", "-I/usr/include/x86_64-linux-gnu", "-lopenblas", "-ldl", "-lm")
+FLAGS = ("-O3", "-march=native", "-fopenmp", "-I/usr/include/x86_64-linux-gnu")
 LONGEST_SECONDS = 20.0
 """Time of all series together, of the 60 s of a calibration."""
 PROBES = 12
@@ -43,7 +44,8 @@ class Series:
 
     probe: str
     phase: str
-    """'alone' (one rank of each host at a time), 'together' (all ranks at once) or 'message' (two ranks)."""
+    """'alone' (one rank of each host at a time), 'together' (all ranks at once), 'message' (two ranks) or 'pairs' (all pairs of
+    ranks at once)."""
     rank: int
     size: int
     work: float
@@ -79,12 +81,15 @@ class LinkFit:
     """Size at which the slope changes. α is fitted below it, the bandwidth from it on."""
 
 
-def calibrate(template: str, ranks: int, nb: int, name: str) -> SystemFile:
-    """Measure this machine for about a minute, and return its rates and latencies with their 95 % intervals."""
+def calibrate(template: str | None, ranks: int, threads: int, blas: str, nb: int, name: str) -> SystemFile:
+    """Measure this machine for about a minute, and return its rates and latencies with their 95 % intervals.
+
+    `blas`: flags that link a BLAS with CBLAS and LAPACK.
+    """
     with as_file(files("aiperf.hpl").joinpath("probe.c")) as source:
-        probe = program(source, compiler="mpicc", flags=FLAGS)
-    seconds = LONGEST_SECONDS / (PROBES * (ranks + 1) + 24)
-    run = launch(template, ranks, [str(probe), str(nb), f"{seconds:.3g}"], 600.0, {})
+        probe = program(source, compiler="mpicc", flags=(*FLAGS, *shlex.split(blas), "-ldl", "-lm"))
+    seconds = LONGEST_SECONDS / (PROBES * (ranks + 1) + 48)
+    run = launch(template, ranks, threads, [str(probe), str(nb), f"{seconds:.3g}"], 600.0, {})
     facts, readings = parsed(run.output)
     memory = describe().usable_memory_bytes
     return fitted(name, nb, memory, facts, readings, run.others_share)
@@ -125,15 +130,22 @@ def fitted(
         rates[figure], intervals[figure] = min(bests), (min(bests), max(bests))
     latency = max(each.best / each.work for each in _of(readings, "chase"))
     layers = [HplLayer("memory", 1, latency, rates["memory.bytes_per_second"], source="triad and dependent accesses")]
-    bends = {}
+    further: dict[str, float] = {}
     for layer, joined in (("node", per_host), ("network", ranks)):
-        messages = [each for each in readings if each.probe == layer]
+        messages = [each for each in readings if (each.probe, each.phase) == (layer, "message")]
+        pairs = [each for each in readings if (each.probe, each.phase) == (layer, "pairs")]
+        if pairs:  # the slowest pair
+            slowest: dict[int, float] = {}
+            for each in pairs:
+                slowest[each.size] = max(each.best, slowest.get(each.size, 0.0))
+            together = fit_link([*slowest], [*slowest.values()], layer).bytes_per_second
+            further[f"{layer}_all_pairs_bytes_per_second"] = float(f"{together:.4g}")
         if messages:
             link = fit_link([each.size for each in messages], [each.best for each in messages], layer)
             layers.append(HplLayer(layer, joined, link.alpha, link.bytes_per_second, source="ping-pong of rank 0"))
             intervals[f"{layer}.latency_seconds"] = link.alpha_interval
             intervals[f"{layer}.bytes_per_second"] = link.bandwidth_interval
-            bends[f"{layer}_bend_bytes"] = link.bend_bytes
+            further[f"{layer}_bend_bytes"] = link.bend_bytes
     peak = min(each.work / each.best for each in _of(readings, "fma"))
     system = System(
         name,
@@ -149,7 +161,7 @@ def fitted(
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "node": hardware(describe_node({})),
         "load": round(others_share, 4),
-        "facts": {**facts, **bends},
+        "facts": {**facts, **further},
         "intervals": {key: list(ends) for key, ends in intervals.items()},
         "readings": [_as_text(each) for each in readings],
     }
@@ -231,8 +243,14 @@ def _require_positive(value: float, figure: str) -> None:
         )
 
 
-def require_this_node(of: SystemFile, path: Path) -> None:
-    """Raise BadConfiguration if a calibration was made on other hardware than this host's."""
+def require_this_node(of: SystemFile, path: Path, threads: int = 1) -> None:
+    """Raise BadConfiguration if a calibration was made on other hardware than this host's, or with other threads."""
+    made_with = int(of.calibration.get("facts", {}).get("threads", threads))
+    if made_with != threads:
+        raise BadConfiguration(
+            f"a calibration holds for the threads of a rank, but '{path}' was made with {made_with}, and found --threads "
+            f"{threads}: give --threads {made_with}, or run `hpl calibrate --threads {threads}`"
+        )
     made_on = of.calibration.get("node")
     different = (
         [] if made_on is None else hardware_differences({"node": made_on}, {"node": hardware(describe_node({}))})
@@ -256,5 +274,10 @@ def remarks(of: SystemFile) -> list[str]:
         reached = share(system.gemm_flops / system.peak_flops, 0)
         found.append(f"DGEMM reaches {reached} of the rate of an FMA loop, with kernels '{kernel}': {fix}")
     load: Any = of.calibration["load"]
+    found += [
+        f"{layer}.bytes_per_second with all pairs at once: {facts[name]:.4g} (the model uses one pair's)"
+        for layer in ("node", "network")
+        if (name := f"{layer}_all_pairs_bytes_per_second") in facts
+    ]
     found.append(f"load: other programs used {share(load, 0)} of the processors during the calibration")
     return found

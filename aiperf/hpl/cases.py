@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import shutil
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,15 +17,18 @@ from aiperf.errors import BadConfiguration
 from aiperf.hpl.listing import half_width, hpl_dat, prediction_as_json, predictions
 from aiperf.hpl.model import PARTS, Prediction, Reading, difference, predict
 from aiperf.hpl.mpi import launch
-from aiperf.hpl.output import SHORTEST, Measured, parsed
+from aiperf.hpl.output import SHORTEST, TIMER_SECONDS, Measured, parsed
 from aiperf.hpl.system_file import SystemFile, changed, figures
 from aiperf.statistics.estimate import Estimate, of_repeats
-from aiperf.units import change
+from aiperf.system.warnings import OTHERS_SHARE
+from aiperf.units import change, share
 
 BINARIES = ("xhpl", "hpcc")
 """Programs to look for, the first choice first."""
 _HPCC_INPUT = "##### separator #####\n0\n0\n0\n0\n"
 """Lines that hpcc reads after those of HPL: no further sizes of its other tests."""
+FITTED = (1e5, 1e13)
+"""Bytes per second between which --fit searches."""
 STARTUP_SECONDS = 120.0
 SLOWEST = 50.0
 """A run may take this many times its predicted time before it is ended."""
@@ -63,12 +67,29 @@ class Case:
 
     @property
     def largest_gap(self) -> tuple[str, float, float] | None:
-        """Part with the largest difference, its predicted and its measured seconds. None if the parts were not measured."""
+        """Part with the largest difference, its predicted and its measured seconds.
+
+        None if the parts were not measured, or no difference reaches the last place of HPL's timers.
+        """
         measured = self.measured_parts
         if measured is None:
             return None
         both = [(part, self.prediction.seconds_of(part), measured[part]) for part in PARTS]
-        return max(both, key=lambda each: abs(each[1] - each[2]))
+        largest = max(both, key=lambda each: abs(each[1] - each[2]))
+        return largest if abs(largest[1] - largest[2]) >= TIMER_SECONDS else None
+
+    @property
+    def no_gap(self) -> str:
+        """Reason for a missing largest gap."""
+        if self.measured_parts is None:
+            return "no detailed timers"
+        return f"no part differs by {TIMER_SECONDS} s, the last place of HPL's timers"
+
+    @property
+    def others_share(self) -> float | None:
+        """Largest share of the processor time that other programs used beside a run, if it spoils the figure."""
+        largest = max(run.others_share for run in self.runs)
+        return largest if largest > OTHERS_SHARE else None
 
     def in_words(self) -> str:
         """Return the name of the case as text, matrix order and process grid: `N 8000, 1 x 2`."""
@@ -79,8 +100,12 @@ class Case:
         """Return text for the user: predicted and measured GFLOPS, and the part of HPL with the largest difference."""
         made, gap = self.prediction, self.largest_gap
         head = f"{self.in_words()}: predicted {made.flops / 1e9:.4g} GFLOPS, measured {self.gflops:.4g} ({change(self.diff)})."
-        if gap is None:
+        if self.others_share is not None:
+            head += f" Warning: other programs used up to {share(self.others_share, 0)} of the processors beside these runs."
+        if self.measured_parts is None:
             return f"{head} This HPL has no detailed timers, which name the part (tools/build_hpl.sh)."
+        if gap is None:
+            return f"{head} {self.no_gap[:1].upper()}{self.no_gap[1:]}."
         part, predicted, measured = gap
         return f"{head} Largest gap: {part}, predicted {predicted:.3g} s, measured {measured:.3g} s."
 
@@ -134,7 +159,14 @@ def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading:
         raise BadConfiguration(
             f"a bandwidth is fitted to runs that use the layer, but no run crosses '{layer}': add larger grids"
         )
-    best = minimize_scalar(error, bounds=(math.log(1e5), math.log(1e13)), method="bounded")
+    ends = [math.log(each) for each in FITTED]
+    best = minimize_scalar(error, bounds=ends, method="bounded")
+    at_edge = min(abs(best.x - end) for end in ends) < 0.01 * (ends[1] - ends[0])
+    if at_edge or min(map(error, ends)) <= best.fun:
+        raise BadConfiguration(
+            f"{figure} is fitted between {FITTED[0]:g} and {FITTED[1]:g}, but no value explains the outputs: the best is "
+            f"{math.exp(best.x):.3g}, at the edge. Another figure is wrong: leave --fit out to see the largest gap"
+        )
     return SystemFile(changed(of.system, figure, math.exp(best.x)))
 
 
@@ -163,11 +195,15 @@ class HplMeasurement:
     """Share of the processor time that other programs used, by launch."""
 
 
-def find_binary(given: str | None) -> Path:
-    """Return the path of the HPL program: `given` (name or path), or else xhpl or hpcc from PATH."""
+def find_binary(given: str | None) -> tuple[str, ...]:
+    """Return the words that start HPL: `given` (a path, or a name with arguments), or else xhpl or hpcc from PATH."""
     for name in BINARIES if given is None else (given,):
-        if (found := shutil.which(name)) is not None:
-            return Path(found).resolve()
+        try:
+            words = [name] if shutil.which(name) else shlex.split(name)
+        except ValueError:  # a quotation without its end
+            words = [name]
+        if words and (found := shutil.which(words[0])) is not None:
+            return (str(Path(found).resolve()), *words[1:])
     raise BadConfiguration(
         f"HPL is needed, but found no program {given or ' or '.join(BINARIES)!r}: give --binary, use tools/build_hpl.sh, "
         "or install Debian's hpcc (apt-get install hpcc)"
@@ -176,21 +212,24 @@ def find_binary(given: str | None) -> Path:
 
 def measure(
     of: SystemFile,
-    template: str,
-    binary: Path,
+    template: str | None,
+    threads: int,
+    binary: Sequence[str],
     orders: Sequence[int],
     nb: int,
     grids: Sequence[tuple[int, int]],
     repeats: int,
     reading: Reading,
     folder: Path,
+    tell: Callable[[str], None],
 ) -> HplMeasurement:
     """Write predictions.json, run HPL, and return predicted and measured runs. Return after the last run.
 
     Each repeat runs all grids, and each grid all sizes. The outputs of HPL are kept in the folder. `of`: rates and layers of
-    the machine. `template`: launch command with `{ranks}`. `binary`: path of xhpl or hpcc. `orders`: values of N. `nb`: block
-    size. `grids`: process grids (P, Q). `repeats`: number of repeats. `reading`: interpretation of the paper's sums over
-    layers: 'placed', 'panels' or 'printed' (docs/hpl.md). `folder`: target folder, created if it does not exist. Raise
+    the machine. `template`: launch command with `{ranks}` and `{threads}`. `threads`: threads of a rank. `binary`: words that
+    start HPL. `orders`: values of N. `nb`: block size. `grids`: process grids (P, Q). `repeats`: number of repeats. `reading`:
+    interpretation of the paper's sums over layers: 'placed', 'panels' or 'printed' (docs/hpl.md). `folder`: target folder,
+    created if it does not exist. `tell`: called with a line of progress after each launch. Raise
     BadConfiguration if HPL fails, a result is not valid, or a size or grid has no prediction.
     """
     made = {(n, grid): predictions(of.system, n, nb, reading, grid)[0] for grid in grids for n in orders}
@@ -206,15 +245,24 @@ def measure(
             input_text = hpl_dat(turned, nb, [(p, q)], made[orders[0], (p, q)].pmap)
             inputs = {"HPL.dat": input_text, "hpccinf.txt": input_text + _HPCC_INPUT}
             limit = STARTUP_SECONDS + SLOWEST * sum(made[n, (p, q)].seconds for n in orders)
-            run = launch(template, p * q, [str(binary)], limit, inputs, result="hpccoutf.txt")
+            run = launch(template, p * q, threads, binary, limit, inputs, result="hpccoutf.txt")
             loads.append(run.others_share)
             name = f"HPL-{repeat + 1}-{p}x{q}.out"
             replace_file(folder / name, run.output.encode())
             output = parsed(run.output, name)
+            if output.mixed is not None:
+                raise BadConfiguration(
+                    f"HPL in double precision is measured, but {binary[0]!r} printed results of {output.mixed}: give its "
+                    "output to `hpl explain` with figures of its precision"
+                )
             if output.too_short:
                 raise BadConfiguration(
                     f"--n is an order that takes {SHORTEST} s or more, but HPL printed 0.00 s for {output.too_short[0]}: "
                     "choose a larger one"
                 )
-            runs += output.runs
-    return HplMeasurement(tuple(cases(of, runs, reading)), str(binary), tuple(loads))
+            runs += [replace(each, others_share=run.others_share) for each in output.runs]
+            rates = ", ".join(
+                f"N {each.n} {each.gflops:.4g} GFLOPS" for each in sorted(output.runs, key=lambda each: each.n)
+            )
+            tell(f"  {len(loads)} of {repeats * len(grids)}: {p} x {q}: {rates}")
+    return HplMeasurement(tuple(cases(of, runs, reading)), shlex.join(binary), tuple(loads))

@@ -1,4 +1,4 @@
-"""Programs under MPI: one BLAS thread per rank, ended with this process, with the load of the host."""
+"""Programs under MPI: with the threads of a rank, ended with this process, with the load of the host."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from aiperf.scratch import Scratch
 from aiperf.system.load import LoadWatch, OwnProcesses
 
 LAUNCH = "mpirun -np {ranks}"
+HYBRID = f"{LAUNCH} --map-by slot:PE={{threads}} --bind-to core"
+"""OpenMPI binds a rank to one core without this."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 _LONGEST_SHOWN = 500
 
@@ -35,14 +37,22 @@ def default_ranks() -> int:
 
 
 def launch(
-    template: str, ranks: int, words: Sequence[str], seconds: float, inputs: dict[str, str], result: str | None = None
+    template: str | None,
+    ranks: int,
+    threads: int,
+    words: Sequence[str],
+    seconds: float,
+    inputs: dict[str, str],
+    result: str | None = None,
 ) -> Launched:
     """Run a program under MPI in a temporary folder, wait for its end, and return its output.
 
-    `result`: name of a file that the program may write instead of the standard output.
+    `template`: launch command with `{ranks}` and `{threads}`, None for OpenMPI's. `result`: name of a file that the program may
+    write instead of the standard output.
     """
+    template = template or (LAUNCH if threads == 1 else HYBRID)
     try:
-        command = [*shlex.split(template.format(ranks=ranks)), *words]
+        command = [*shlex.split(template.format(ranks=ranks, threads=threads)), *words]
     except (KeyError, IndexError, ValueError) as error:
         raise BadConfiguration(
             f"--launch is a command with {{ranks}}, but found {template!r}: write {LAUNCH!r}"
@@ -58,10 +68,8 @@ def launch(
             (scratch.path / name).write_text(text)
         watch = LoadWatch(OwnProcesses({os.getpid()}))
         before = watch.look()
-        threads = dict.fromkeys(THREADS, "1")
-        ended = ask(
-            command, seconds=seconds, environment=os.environ | threads | scratch.environment, folder=scratch.path
-        )
+        environment = os.environ | dict.fromkeys(THREADS, str(threads)) | scratch.environment
+        ended = ask(command, seconds=seconds, environment=environment, folder=scratch.path)
         after = watch.look()
         if ended.status:
             raise BadConfiguration(_failure(command, ended))

@@ -24,6 +24,8 @@ ROUNDING = 0.005
 """Seconds. HPL prints two decimals."""
 LONGEST_LINE = 1024
 """Characters of a line that are read. HPL's own have at most 80."""
+TIMER_SECONDS = 0.01
+"""Seconds. Last place of HPL's timers: a smaller difference of a part is not seen."""
 SHORTEST = 2 * ROUNDING
 """Seconds. HPL prints a shorter time as 0.00."""
 LARGEST = 256 << 20
@@ -41,6 +43,8 @@ class Measured:
     gflops: float
     timers: Mapping[str, float]
     """HPL's detailed timers in seconds, empty without HPL_DETAILED_TIMING. Largest value over all ranks."""
+    others_share: float = 0.0
+    """Share of the processor time that other programs used beside the run, as far as it was measured."""
 
     @property
     def parts(self) -> dict[str, float] | None:
@@ -59,6 +63,8 @@ class Output:
     runs: tuple[Measured, ...]
     too_short: tuple[str, ...]
     """Runs whose time is printed as 0.00 s, such as 'N 29, 4 x 3'. Nothing can be explained about them."""
+    mixed: str | None = None
+    """Name of a benchmark in mixed precision, such as 'HPL-MxP', to which the output belongs."""
 
 
 def read_output(path: Path) -> Output:
@@ -68,11 +74,6 @@ def read_output(path: Path) -> Output:
 
 def parsed(text: str, name: str) -> Output:
     """Return the runs in an output of HPL: order, grid, seconds, GFLOPS and timers of each."""
-    if (mixed := _MIXED.search(text)) is not None:
-        raise BadConfiguration(
-            f"the model predicts HPL in double precision, but '{name}' is an output of {mixed[0]}, which computes in mixed "
-            "precision: give the output of HPL"
-        )
     runs: list[Measured] = []
     too_short: list[str] = []
     current: tuple[re.Match[str], dict[str, float]] | None = None
@@ -122,7 +123,8 @@ def parsed(text: str, name: str) -> Output:
         short = f" of {SHORTEST} s or more, but '{name}' has 0.00 s for {'; '.join(too_short[:3])}: run larger N"
         none = f" with W…, N, NB, P, Q, seconds, GFLOPS, but '{name}' has none: check HPL.dat"
         raise BadConfiguration(f"an output of HPL has results{short if too_short else none}")
-    return Output(tuple(runs), tuple(too_short))
+    mixed = _MIXED.search(text)
+    return Output(tuple(runs), tuple(too_short), None if mixed is None else mixed[0])
 
 
 def _shape(prefix: str) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from aiperf import units
 from aiperf.hpl.cases import Case, as_json
-from aiperf.hpl.listing import half_width
-from aiperf.hpl.model import PARTS, predict
+from aiperf.hpl.listing import half_width, prediction_as_json
+from aiperf.hpl.model import PARTS, Prediction, predict
 from aiperf.hpl.system_file import SystemFile, figures
 from aiperf.page.html import write_figures_page
 from aiperf.page.section import Cell, Column, DrawnFigure, Section, Steps, Table, numbers, rows, table, texts
@@ -28,7 +28,9 @@ def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[f
     """Write the results as hpl.html, hpl.json and plots/ into a folder, and return the path of the page."""
     source = f"{of.system.name}, {units.count(of.system.ranks)} ranks"
     largest = max(cases, key=lambda case: (case.prediction.n, case.prediction.p * case.prediction.q))
-    drawings = [_curves(of, cases, source), _stacks(cases, source), _elasticities(largest, source)]
+    dots = [(case.prediction, run.gflops) for case in cases for run in case.runs]
+    curves = _curves(of, [case.prediction for case in cases], dots, source)
+    drawings = [curves, _stacks(cases, source), _elasticities(largest.prediction, largest.in_words(), source)]
     load = f"other programs used at most {units.share(max(loads), 0)} of the processors" if loads else "not known"
     facts = of.calibration.get("facts", {})
     about = [("System", source), ("Load while HPL ran", load)]
@@ -45,6 +47,28 @@ def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[f
     )
     values = {"system": of.system.name, "loads": list(loads), "remarks": list(remarks), "cases": as_json(cases)}
     footer = "Model, readings and errata: docs/hpl.md. All values: hpl.json."
+    return write_figures_page(folder, "hpl", "HPL by layers", source, sections, footer, values)
+
+
+def write_predictions(of: SystemFile, made: Sequence[Prediction], folder: Path) -> Path:
+    """Write predictions of one grid by order of the matrix as hpl.html, hpl.json and plots/, and return the page's path."""
+    source = f"{of.system.name}, {units.count(of.system.ranks)} ranks, predicted"
+    best = made[-1]
+    columns = (
+        numbers("N", [each.n for each in made], units.count),
+        numbers("predicted GFLOPS", [each.flops / 1e9 for each in made], "{:.1f}".format),
+        numbers("share of the peak", [each.efficiency for each in made], units.share),
+        numbers("time", [each.seconds for each in made], units.duration),
+    )
+    name = f"N {best.n}, {best.p} x {best.q} {best.pmap}-major"
+    curve = (_curves(of, made, [], source), table("orders", "Predicted", columns))
+    sections = (
+        Section("curve", "GFLOPS over N", curve),
+        Section("elasticities", "Gain from better figures", (_elasticities(best, name, source),)),
+        Section("about", "Figures", (_figure_table(of),)),
+    )
+    footer = "Model, readings and errata: docs/hpl.md. All values: hpl.json."
+    values = {"system": of.system.name, "predictions": [{"n": each.n, **prediction_as_json(each)} for each in made]}
     return write_figures_page(folder, "hpl", "HPL by layers", source, sections, footer, values)
 
 
@@ -74,7 +98,7 @@ def _measured(case: Case) -> Cell:
 
 def _gap(case: Case) -> str:
     if (gap := case.largest_gap) is None:
-        return "no detailed timers"
+        return case.no_gap
     return f"{gap[0]} ({gap[1]:.2g} s, measured {gap[2]:.2g} s)"
 
 
@@ -91,20 +115,21 @@ def _figure_table(of: SystemFile) -> Table:
     return table("figures", "Figures of the system", columns)
 
 
-def _curves(of: SystemFile, cases: Sequence[Case], source: str) -> DrawnFigure:
+def _curves(
+    of: SystemFile, shown: Sequence[Prediction], runs: Sequence[tuple[Prediction, float]], source: str
+) -> DrawnFigure:
+    """Draw predicted GFLOPS over N for the grids of `shown`, and `runs` (prediction, measured GFLOPS) as dots."""
     from aiperf.page.figure import drawing, on_axes
     from aiperf.page.palette import AMBER, BLUE, GREEN, PURPLE, VERMILION
 
-    grids = sorted({(case.prediction.p, case.prediction.q, case.prediction.pmap) for case in cases})
+    grids = sorted({(each.p, each.q, each.pmap) for each in shown})
     colours = [each.light for each in (BLUE, VERMILION, GREEN, PURPLE, AMBER)]
-    most = max(case.prediction.n for case in cases)
+    most = max(each.n for each in shown)
 
     def draw(axes: Axes) -> None:
         for (p, q, pmap), colour in zip(grids, cycle(colours)):
-            own = [
-                case for case in cases if (case.prediction.p, case.prediction.q, case.prediction.pmap) == (p, q, pmap)
-            ]
-            nb, reading = own[0].prediction.nb, own[0].prediction.reading
+            first = next(each for each in shown if (each.p, each.q, each.pmap) == (p, q, pmap))
+            nb, reading = first.nb, first.reading
             orders = [round(most * 1.1 * step / POINTS) for step in range(6, POINTS + 1)]
             made = [
                 each
@@ -117,8 +142,8 @@ def _curves(of: SystemFile, cases: Sequence[Case], source: str) -> DrawnFigure:
             low = [value * (1 - half) for value, half in zip(middle, halves, strict=True)]
             high = [value * (1 + half) for value, half in zip(middle, halves, strict=True)]
             axes.fill_between(horizontal, low, high, color=colour, alpha=0.15, linewidth=0)
-            dots = [(case.prediction.n, run.gflops) for case in own for run in case.runs]
-            axes.plot(*zip(*dots, strict=True), "o", color=colour, markersize=4)
+            dots = [(each.n, gflops) for each, gflops in runs if (each.p, each.q, each.pmap) == (p, q, pmap)]
+            axes.plot([n for n, _ in dots], [gflops for _, gflops in dots], "o", color=colour, markersize=4)
         axes.set_xlabel("N")
         axes.set_ylabel("GFLOPS")
         axes.set_ylim(bottom=0)
@@ -148,17 +173,17 @@ def _stacks(cases: Sequence[Case], source: str) -> DrawnFigure:
     return drawing("hpl-parts", title, caption, 0.9 + 0.5 * len(cases), source, on_axes(draw))
 
 
-def _elasticities(case: Case, source: str) -> DrawnFigure:
+def _elasticities(of: Prediction, name: str, source: str) -> DrawnFigure:
     from aiperf.page.figure import bars, drawing
     from aiperf.page.palette import BLUE, VERMILION
 
-    shares = sorted(case.prediction.elasticities().items(), key=lambda each: -abs(each[1]))
+    shares = sorted(of.elasticities().items(), key=lambda each: -abs(each[1]))
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        rows = [(name, {"gain" if value > 0 else "loss": value}) for name, value in shares]
+        rows = [(figure_name, {"gain" if value > 0 else "loss": value}) for figure_name, value in shares]
         bars(axes, rows, {"gain": BLUE.light, "loss": VERMILION.light})
-        axes.set_xlabel(f"per cent of GFLOPS for one per cent of the figure, {case.in_words()}")
+        axes.set_xlabel(f"per cent of GFLOPS for one per cent of the figure, {name}")
 
     caption = (
         "Gain in GFLOPS if one figure rises by one per cent. More latency lowers GFLOPS. Shown for the largest run."

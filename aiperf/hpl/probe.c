@@ -1,16 +1,19 @@
 /* Probes of HPL's building blocks, launched like HPL: FP64 kernels of the BLAS in every rank, and messages between ranks.
+ * The BLAS and the FMA loop use OMP_NUM_THREADS threads.
  *
  *     probe NB SECONDS
  *
  * SECONDS is the time of one series of bursts. Each burst is shorter than a scheduler's slice. Output of rank 0:
  *     fact NAME TEXT
  *     series NAME PHASE RANK SIZE WORK SECONDS…      WORK in operations, bytes or accesses per burst
- * PHASE is "alone" (one rank of each host at a time) or "together" (all ranks at once).
+ * PHASE is "alone" (one rank of each host at a time) or "together" (all ranks at once). Of messages it is "message" (rank 0 and
+ * its partner) or "pairs" (all pairs at once).
  */
 #define _GNU_SOURCE
 #include <cblas.h>
 #include <dlfcn.h>
 #include <mpi.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,20 +82,25 @@ static double triad(int words, int burst) { /* a = b + s c, at another place for
     return MPI_Wtime() - begin;
 }
 
-static double multiply_add(int steps, int burst) { /* 16 independent chains of 8 words */
-    vector sums[16], factor, term;
+static double multiply_add(int steps, int burst) { /* 16 independent chains of 8 words in each thread */
+    double seconds = 0, total = 0;
     (void)burst;
-    for (int j = 0; j < 8; j++) factor[j] = 0.999999, term[j] = 1e-6;
-    for (int k = 0; k < 16; k++)
-        for (int j = 0; j < 8; j++) sums[k][j] = 0.1 * (k + j);
-    double begin = MPI_Wtime();
-    for (int i = 0; i < steps; i++) {
+#pragma omp parallel reduction(max : seconds) reduction(+ : total)
+    {
+        vector sums[16], factor, term;
+        for (int j = 0; j < 8; j++) factor[j] = 0.999999, term[j] = 1e-6;
+        for (int k = 0; k < 16; k++)
+            for (int j = 0; j < 8; j++) sums[k][j] = 0.1 * (k + j);
+#pragma omp barrier
+        double begin = MPI_Wtime();
+        for (int i = 0; i < steps; i++) {
 #pragma GCC unroll 16
-        for (int k = 0; k < 16; k++) sums[k] = sums[k] * factor + term;
+            for (int k = 0; k < 16; k++) sums[k] = sums[k] * factor + term;
+        }
+        seconds = MPI_Wtime() - begin;
+        for (int k = 0; k < 16; k++)
+            for (int j = 0; j < 8; j++) total += sums[k][j];
     }
-    double seconds = MPI_Wtime() - begin, total = 0;
-    for (int k = 0; k < 16; k++)
-        for (int j = 0; j < 8; j++) total += sums[k][j];
     sink = total;
     return seconds;
 }
@@ -145,33 +153,49 @@ static void run_series(const probe *of, const char *phase, int is_active) {
     free(all);
 }
 
-static void ping_pong(const char *name, int partner) { /* between rank 0 and the partner; all others wait */
+static void ping_pong(const char *name, const char *phase, int partner) { /* partner: -1 for a rank that waits */
     char *buffer = (char *)matrix;
     for (int bytes = 8; bytes <= LONGEST; bytes *= 2) {
-        double seconds[BURSTS];
+        double seconds[BURSTS], *all = rank == 0 ? malloc(sizeof(double) * BURSTS * ranks) : NULL;
         int count = 0, goes_on = 1;
-        for (double begin = MPI_Wtime(); goes_on && (rank == 0 || rank == partner); count++) {
+        for (int i = 0; i < BURSTS; i++) seconds[i] = -1.0;
+        for (double begin = MPI_Wtime(); goes_on && partner >= 0; count++) {
             double sent = MPI_Wtime();
-            if (rank == 0) {
+            if (rank < partner) {
                 MPI_Send(buffer, bytes, MPI_BYTE, partner, 1, MPI_COMM_WORLD);
                 MPI_Recv(buffer, bytes, MPI_BYTE, partner, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
                 seconds[count] = (MPI_Wtime() - sent) / 2;
                 goes_on = count + 1 < BURSTS && (count < 4 || MPI_Wtime() - begin < series_seconds);
                 MPI_Send(&goes_on, 1, MPI_INT, partner, 2, MPI_COMM_WORLD);
             } else {
-                MPI_Recv(buffer, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-                MPI_Send(buffer, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
-                MPI_Recv(&goes_on, 1, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                MPI_Recv(buffer, bytes, MPI_BYTE, partner, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                MPI_Send(buffer, bytes, MPI_BYTE, partner, 1, MPI_COMM_WORLD);
+                MPI_Recv(&goes_on, 1, MPI_INT, partner, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             }
         }
-        if (rank == 0) {
-            printf("series %s message 0 %d %d", name, bytes, bytes);
-            for (int i = 1; i < count; i++) printf(" %.4g", seconds[i]); /* the first sets the connection up */
-            printf("\n");
-            fflush(stdout);
-        }
         wait_for_all();
+        MPI_Gather(seconds, BURSTS, MPI_DOUBLE, all, BURSTS, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        for (int r = 0; rank == 0 && r < ranks; r++) {
+            if (all[r * BURSTS] < 0) continue;
+            printf("series %s %s %d %d %d", name, phase, r, bytes, bytes);
+            for (int i = 1; i < BURSTS && all[r * BURSTS + i] >= 0; i++) printf(" %.4g", all[r * BURSTS + i]);
+            printf("\n"); /* without the first, which sets the connection up */
+        }
+        fflush(stdout);
+        free(all);
     }
+}
+
+static int partner_of(int place, int places) { /* the next even or odd place, -1 for the last of an odd number */
+    int other = place ^ 1;
+    return other < places ? other : -1;
+}
+
+static void *of_blas(const char *name) { /* a function of the library that has cblas_dgemm, or NULL */
+    Dl_info blas, found;
+    void *dgemm = dlsym(RTLD_DEFAULT, "cblas_dgemm"), *function = dlsym(RTLD_DEFAULT, name);
+    int is_there = dgemm && function && dladdr(dgemm, &blas) && dladdr(function, &found);
+    return is_there && !strcmp(blas.dli_fname, found.dli_fname) ? function : NULL;
 }
 
 static void print_facts(int local_ranks) {
@@ -183,10 +207,16 @@ static void print_facts(int local_ranks) {
     MPI_Get_processor_name(text, &length);
     printf("fact host %s\n", text);
     printf("fact ranks %d\nfact ranks_per_host %d\nfact nb %d\n", ranks, local_ranks, nb);
-    char *(*config)(void) = (char *(*)(void))dlsym(RTLD_DEFAULT, "openblas_get_config");
-    char *(*core)(void) = (char *(*)(void))dlsym(RTLD_DEFAULT, "openblas_get_corename");
-    printf("fact blas %s\n", config ? config() : "not OpenBLAS");
-    printf("fact blas_kernels %s\n", core ? core() : "not reported");
+    printf("fact threads %d\n", omp_get_max_threads());
+    char *(*open)(void) = (char *(*)(void))of_blas("openblas_get_config");
+    char *(*core)(void) = (char *(*)(void))of_blas("openblas_get_corename");
+    char *(*blis)(void) = (char *(*)(void))of_blas("bli_info_get_version_str");
+    int (*architecture)(void) = (int (*)(void))of_blas("bli_arch_query_id");
+    char *(*kernels)(int) = (char *(*)(int))of_blas("bli_arch_string");
+    void (*mkl)(char *, int) = (void (*)(char *, int))of_blas("MKL_Get_Version_String");
+    if (mkl) mkl(text, sizeof text), text[strcspn(text, "\n")] = '\0';
+    printf("fact blas %s%s\n", blis ? "BLIS " : "", open ? open() : blis ? blis() : mkl ? text : "not reported");
+    printf("fact blas_kernels %s\n", core ? core() : architecture && kernels ? kernels(architecture()) : "not reported");
 }
 
 int main(int count, char **words) {
@@ -221,7 +251,7 @@ int main(int count, char **words) {
         {"panel", factorise, 1024, b * b * (1024 - b / 3)}, {"panel", factorise, 1536, b * b * (1536 - b / 3)},
         {"panel", factorise, 2048, b * b * (2048 - b / 3)}, {"panel", factorise, 3072, b * b * (3072 - b / 3)},
         {"swap", swap_rows, 256, 3 * 8 * b * 256},  {"triad", triad, 1 << 17, 24.0 * (1 << 17)},
-        {"fma", multiply_add, 20000, 2.0 * 16 * 8 * 20000}, {"chase", chase, 4096, 4096},
+        {"fma", multiply_add, 20000, 2.0 * 16 * 8 * 20000 * omp_get_max_threads()}, {"chase", chase, 4096, 4096},
     };
     for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
         for (int turn = 0; turn < most_local; turn++) {
@@ -236,8 +266,24 @@ int main(int count, char **words) {
     mine[1] = head;
     MPI_Allgather(mine, 2, MPI_INT, hosts, 2, MPI_INT, MPI_COMM_WORLD);
     for (int r = ranks - 1; r > 0; r--) *(hosts[2 * r + 1] == hosts[1] ? &near : &far) = r;
-    if (near > 0) ping_pong("node", near);
-    if (far > 0) ping_pong("network", far);
+    /* all pairs: neighbours within each host, and equal places of two neighbouring hosts */
+    int *near_ranks = malloc(sizeof(int) * ranks), *equals = malloc(sizeof(int) * ranks), places = 0, hosts_before = 0, own = 0;
+    MPI_Comm equal;
+    MPI_Comm_split(MPI_COMM_WORLD, local, rank, &equal);
+    MPI_Allgather(&rank, 1, MPI_INT, near_ranks, 1, MPI_INT, host);
+    MPI_Comm_size(equal, &places);
+    MPI_Comm_rank(equal, &hosts_before);
+    MPI_Allgather(&rank, 1, MPI_INT, equals, 1, MPI_INT, equal);
+    if (near > 0) {
+        ping_pong("node", "message", rank == 0 ? near : rank == near ? 0 : -1);
+        own = partner_of(local, local_ranks);
+        ping_pong("node", "pairs", own < 0 ? -1 : near_ranks[own]);
+    }
+    if (far > 0) {
+        ping_pong("network", "message", rank == 0 ? far : rank == far ? 0 : -1);
+        own = partner_of(hosts_before, places);
+        ping_pong("network", "pairs", own < 0 ? -1 : equals[own]);
+    }
     if (rank == 0) printf("end\n");
     MPI_Finalize();
     return 0;

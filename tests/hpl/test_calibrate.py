@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
 from aiperf.hpl.calibrate import Series, fit_link, fitted, parsed, remarks, require_this_node
+from aiperf.hpl.mpi import HYBRID, launch
 from aiperf.hpl.system_file import SystemFile
 
 FACTS = {
@@ -111,3 +114,34 @@ def test_calibration_of_another_node_is_refused() -> None:
     with pytest.raises(BadConfiguration, match=r"other node \(0000.*: run `hpl calibrate` here"):
         require_this_node(earlier, Path("here.yaml"))
     require_this_node(SystemFile(made.system), Path("by-hand.yaml"))
+
+
+def test_all_pairs_at_once_are_a_second_figure() -> None:
+    """Two pairs share a link of 4 GB/s, the second at a rate of 1.5 GB/s."""
+    pairs = [
+        Series("node", "pairs", rank, size, size, (1e-6 + size / rate,))
+        for rank, rate in ((0, 2.5e9), (2, 1.5e9))
+        for size in SIZES
+    ]
+    alone, together = (fitted("made", 192, 8e9, FACTS, readings() + more, 0.0) for more in ([], pairs))
+
+    assert together.system == alone.system
+    assert together.calibration["facts"]["node_all_pairs_bytes_per_second"] == pytest.approx(1.5e9, rel=1e-3)
+    assert any(each.startswith("node.bytes_per_second with all pairs at once: 1.5e+09") for each in remarks(together))
+    assert not any("all pairs" in each for each in remarks(alone))
+
+
+def test_a_calibration_holds_for_its_threads() -> None:
+    made = fitted("made", 192, 8e9, {**FACTS, "threads": "4"}, readings(), 0.0)
+
+    require_this_node(made, Path("here.yaml"), 4)
+    with pytest.raises(BadConfiguration, match="was made with 4, and found --threads 2: give --threads 4"):
+        require_this_node(made, Path("here.yaml"), 2)
+
+
+def test_a_launch_has_its_ranks_and_threads() -> None:
+    code = "import os, sys; print(os.environ['OMP_NUM_THREADS'], os.environ['BLIS_NUM_THREADS'], sys.argv[1:])"
+    run = launch(shlex.join([sys.executable, "-c", code, "{ranks}", "{threads}"]), 2, 3, ["xhpl"], 60.0, {})
+
+    assert run.output == "3 3 ['2', '3', 'xhpl']\n"
+    assert HYBRID.format(ranks=2, threads=3) == "mpirun -np 2 --map-by slot:PE=3 --bind-to core"

@@ -37,6 +37,56 @@ def test_predict_lists_grids_and_elasticities(capsys: pytest.CaptureFixture[str]
     assert (tmp_path / "HPL.dat").read_text().count("\n") == 31
 
 
+def test_predict_draws_the_curve_of_several_orders(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["hpl", "predict", EXAMPLE, "--nb", "384", "--n", "130000,40000,80000", "--out", str(tmp_path)]
+
+    assert main([*words, "--vary", "PCIe.bytes_per_second=12e9"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert main([*words, "--json"]) == 0
+    curve = json.loads(capsys.readouterr().out)["curve"]
+
+    assert [each["n"] for each in curve] == [40_000, 80_000, 130_000]
+    assert all(f"N {each['n']}: 2 x 6 row-major: {each['gflops']:,.1f} GFLOPS" in printed for each in curve)
+    # without effect on the best grid, but not on the best grid after the change
+    assert "Its elasticity on this grid: +0.1231" in printed
+    page = (tmp_path / "hpl.html").read_text()
+    assert page.count("<svg") == 2 and "80 000" in page.replace("\u202f", " ")
+    assert "130000" in (tmp_path / "HPL.dat").read_text()
+    assert main(["hpl", "predict", EXAMPLE, "--nb", "384", "--n", "130000,500"]) == 2
+    assert "N is at least NB (1 + 2P/3) = 896, but found 500" in capsys.readouterr().err
+
+
+NVIDIA = """HPL-NVIDIA 24.3.0
+WC0            44160   384     3     4         6.50       8.833e+03 ( 7.361e+02)
+||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   0.000320172243 ...... PASSED
+End of Tests.
+"""
+
+
+def test_a_vendors_hpl_runs_with_its_arguments(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "out.txt").write_text(NVIDIA)
+    words = ["--system", EXAMPLE, "--launch", "env", "--n", "44160", "--nb", "384", "--grid", "3x4", "--repeat", "2"]
+    words += ["--binary", f"cat '{tmp_path}/out.txt'", "--out", str(tmp_path / "hpl")]
+
+    assert main(["hpl", "measure", *words]) == 0
+    printed = capsys.readouterr().out
+    assert "1 of 2: 3 x 4: N 44160 8833 GFLOPS" in printed and "2 of 2: " in printed
+    (case,) = json.loads((tmp_path / "hpl/hpl.json").read_text())["cases"]
+    assert case["measured_gflops"] == [8833.0, 8833.0]
+
+    (tmp_path / "out.txt").write_text(NVIDIA.replace("HPL-NVIDIA", "HPL-MxP-NVIDIA"))
+    assert main(["hpl", "measure", *words]) == 2
+    assert "'" in (refused := " ".join(capsys.readouterr().err.split())) and "results of HPL-MxP" in refused
+    assert main(["hpl", "explain", str(tmp_path / "out.txt"), "--system", EXAMPLE]) == 0
+    assert "HPL-MxP computes in mixed precision: the rates of SYSTEM.yaml" in " ".join(capsys.readouterr().out.split())
+
+
+def test_calibrate_checks_its_target_before_it_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for target in (tmp_path, tmp_path / "none" / "here.yaml"):
+        assert main(["hpl", "calibrate", "--out", str(target), "--launch", "no-such-mpirun"]) == 2
+        assert "--out is a file that can be written" in capsys.readouterr().err
+
+
 def test_predict_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hpl", "predict", EXAMPLE, "--n", "160000", "--nb", "384", "--json"]) == 2
     assert main(["hpl", "predict", EXAMPLE, "--n", "130000", "--nb", "384", "--grid", "2x6", "--json"]) == 0

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     predict = action("predict", "predict HPL on a system, without running anything")
     predict.add_argument("system", metavar="SYSTEM.yaml", type=given_path, help="figures of the machine (docs/hpl.md)")
-    add_number(predict, "--n", "order of the matrix", default_in_words="largest in memory", least=1, most=10**9)
+    predict.add_argument("--n", metavar="N,N", help="orders of the matrix (default: the largest in memory)")
     _add_nb(predict)
     predict.add_argument("--grid", metavar="PxQ", help="one process grid (default: all)")
     add_number(
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_reading(predict)
     predict.add_argument("--vary", metavar="FIGURE=A,B,C", help="also predict with other values of one figure")
     predict.add_argument(
-        "--out", metavar="DIR", type=given_path, help="write HPL.dat of the best grid into this folder"
+        "--out", metavar="DIR", type=given_path, help="write HPL.dat, and with several N the curve, into this folder"
     )
     predict.add_argument("--json", action="store_true", help="print JSON")
 
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     _add_launch(parser)
-    parser.add_argument("--binary", metavar="PROGRAM", help="HPL to run (default: xhpl, else hpcc)")
+    parser.add_argument("--binary", metavar="PROGRAM", help="HPL to run, with arguments (default: xhpl, else hpcc)")
     parser.add_argument("--n", metavar="N,N", default="4000,8000", help="orders of the matrix (default 4000,8000)")
     _add_nb(parser)
     parser.add_argument("--grid", metavar="PxQ,PxQ", help="process grids (default: 1x1 and the two best)")
@@ -88,8 +88,17 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_launch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--launch", metavar="COMMAND", default="mpirun -np {ranks}", help="launch command with {ranks}")
-    add_number(parser, "--ranks", "MPI ranks", default_in_words="physical cores of this host", least=1, most=10**6)
+    parser.add_argument(
+        "--launch", metavar="COMMAND", help="launch command with {ranks} and {threads} (default: OpenMPI's mpirun)"
+    )
+    add_number(parser, "--ranks", "MPI ranks", default_in_words="physical cores ÷ threads", least=1, most=10**6)
+    add_number(parser, "--threads", "threads of a rank", default=1, least=1, most=4096)
+    parser.add_argument(
+        "--blas",
+        metavar="FLAGS",
+        default="-lopenblas",
+        help="flags that link HPL's BLAS, with CBLAS and LAPACK, to the calibration (default -lopenblas)",
+    )
 
 
 def _add_nb(parser: argparse.ArgumentParser) -> None:
@@ -136,14 +145,18 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 def _predict(arguments: argparse.Namespace) -> None:
     from aiperf.atomic_files import replace_file
-    from aiperf.hpl import listing, system_file
+    from aiperf.hpl import listing, page, system_file
     from aiperf.units import change
 
     of = system_file.read(arguments.system)
     system, nb = of.system, arguments.nb
     grid = None if arguments.grid is None else _grid(arguments.grid)
-    n = arguments.n or listing.largest_order(system, arguments.share, nb)
+    orders = [listing.largest_order(system, arguments.share, nb)] if arguments.n is None else _orders(arguments.n)
+    n = max(orders)
     made = listing.predictions(system, n, nb, arguments.reading, grid)
+    best = made[0]
+    at_best = (best.p, best.q)
+    curve = [listing.predictions(system, order, nb, arguments.reading, at_best)[0] for order in sorted(set(orders))]
     varied = []
     if arguments.vary is not None:
         figure, values = _varied(arguments.vary)
@@ -152,19 +165,32 @@ def _predict(arguments: argparse.Namespace) -> None:
             varied.append((value, listing.predictions(other, n, nb, arguments.reading, grid)[0]))
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        best = made[0]
-        replace_file(arguments.out / "HPL.dat", listing.hpl_dat([n], nb, [(best.p, best.q)], best.pmap).encode())
+        text = listing.hpl_dat([each.n for each in curve], nb, [at_best], best.pmap)
+        replace_file(arguments.out / "HPL.dat", text.encode())
+        if len(curve) > 1:
+            page.write_predictions(of, curve, arguments.out)
     if arguments.json:
         content: dict[str, Any] = listing.as_json(made)
         if varied:
-            content["varied"] = [{"value": value, **listing.prediction_as_json(each)} for value, each in varied]
+            content["varied"] = [
+                {"value": value, **listing.prediction_as_json(each), "elasticities": each.elasticities()}
+                for value, each in varied
+            ]
+        if len(curve) > 1:
+            content["curve"] = [{"n": each.n, **listing.prediction_as_json(each)} for each in curve]
         print_json(content)
         return
     print_folded(_prediction_lines(of, made))
+    if len(curve) > 1:
+        print_folded([f"on {best.p} x {best.q}:", *(f"  N {each.n}: {_one_line(each, of)}" for each in curve)])
     for value, each in varied:
-        print_folded([f"with {figure}={value:g}: {_one_line(each, of)}, {change(each.flops / made[0].flops - 1)}"])
+        there = each.elasticities().get(figure, 0.0)
+        line = f"with {figure}={value:g}: {_one_line(each, of)}, {change(each.flops / best.flops - 1)}"
+        print_folded([f"{line}. Its elasticity on this grid: {there:+.4f}"])
     if arguments.out is not None:
         print_folded([f"HPL.dat of the best grid: {arguments.out / 'HPL.dat'}"])
+        if len(curve) > 1:
+            print_folded([f"curve: {arguments.out / 'hpl.html'}"])
 
 
 def _varied(word: str) -> tuple[str, list[float]]:
@@ -213,6 +239,7 @@ def _calibrate(arguments: argparse.Namespace) -> None:
     from aiperf.hpl import system_file
     from aiperf.hpl.calibrate import remarks
 
+    system_file.require_writable(arguments.out)
     of = _calibration(arguments)
     system_file.write(arguments.out, of)
     print_folded(
@@ -229,7 +256,9 @@ def _calibration(arguments: argparse.Namespace) -> SystemFile:
     from aiperf.hpl.calibrate import calibrate
     from aiperf.hpl.mpi import default_ranks
 
-    return calibrate(arguments.launch, arguments.ranks or default_ranks(), arguments.nb, host_name())
+    threads = arguments.threads
+    ranks = arguments.ranks or max(1, default_ranks() // threads)
+    return calibrate(arguments.launch, ranks, threads, arguments.blas, arguments.nb, host_name())
 
 
 def _everything(arguments: argparse.Namespace) -> None:
@@ -246,7 +275,7 @@ def _everything(arguments: argparse.Namespace) -> None:
     given = getattr(arguments, "system", None)
     if given is not None:
         of = system_file.read(given)
-        require_this_node(of, given)
+        require_this_node(of, given, arguments.threads)
     arguments.out.mkdir(parents=True, exist_ok=True)
     if given is None:
         print_folded(["calibrating this machine …"])
@@ -255,14 +284,21 @@ def _everything(arguments: argparse.Namespace) -> None:
     if not grids:
         best = [(each.p, each.q) for each in predictions(of.system, max(orders), arguments.nb, arguments.reading)]
         grids = list(dict.fromkeys([(1, 1), *dict.fromkeys(best)]))[:3]
+    program = Path(binary[0]).name
     print_folded(
-        [
-            f"running {binary.name}: {arguments.repeat} x N {arguments.n} on {', '.join(f'{p} x {q}' for p, q in grids)} …"
-        ]
+        [f"running {program}: {arguments.repeat} x N {arguments.n} on {', '.join(f'{p} x {q}' for p, q in grids)} …"]
     )
+    if program == "hpcc":
+        print_folded(
+            [
+                f"  hpcc runs all its tests in each of {arguments.repeat * len(grids)} launches, HPL is one of them: "
+                "tools/build_hpl.sh builds HPL alone"
+            ]
+        )
     measured = measure(
         of,
         arguments.launch,
+        arguments.threads,
         binary,
         orders,
         arguments.nb,
@@ -270,6 +306,7 @@ def _everything(arguments: argparse.Namespace) -> None:
         arguments.repeat,
         arguments.reading,
         arguments.out,
+        lambda line: print_folded([line]),
     )
     notes = remarks(of) if of.calibration else []
     written = page.write(of, measured.cases, arguments.out, measured.loads, notes)
@@ -294,6 +331,12 @@ def _explain(arguments: argparse.Namespace) -> None:
         f"{path}: left out, since HPL printed 0.00 s: {'; '.join(output.too_short)}"
         for path, output in outputs.items()
         if output.too_short
+    ]
+    notes += [
+        f"{path}: {output.mixed} computes in mixed precision: the rates of SYSTEM.yaml must be of its precision, and its "
+        "refinement of the solution is no part of the model"
+        for path, output in outputs.items()
+        if output.mixed is not None
     ]
     if arguments.fit is not None:
         of = fit_bandwidth(of, arguments.fit, runs, arguments.reading)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,11 @@ _COLUMN = re.compile(rf"\(?{_NUMBER.replace('+', '*', 1)}\s*\)?")
 _TIMER = re.compile(rf"^(.*?)\+? ?Max aggregated wall time ([a-z ]+?)[ .]*:{_NUMBER}\s*$")
 _CHECK = re.compile(r"^(.*?)\|\|Ax-b\|\|.*\.\.\.\s*(PASSED|FAILED)")
 _MIXED = re.compile(r"(?<![\w/.-])HPL[-_ ]?(?:MxP|AI)(?![\w/.])", re.IGNORECASE)
+_MIXED_RESULT = re.compile(
+    r"\.\.\.+\s*(PASSED|FAILED)\s+N =\s*(\d{1,12}), NB =\s*(\d{1,12}), NPROW =\s*(\d{1,12}), NPCOL =\s*(\d{1,12})[^\n]*\n"
+    rf"\s*GFLOPS ={_NUMBER.replace('+', '*', 1)}[^\n]*\n\s*LU GFLOPS ={_NUMBER.replace('+', '*', 1)}"
+)
+"""Result of HPL-MxP: residual check, sizes, GFLOPS with and LU GFLOPS without the refinement. It prints no time."""
 _END = "End of Tests."
 ROUNDING = 0.005
 """Seconds. HPL prints two decimals."""
@@ -74,6 +79,9 @@ def read_output(path: Path) -> Output:
 
 def parsed(text: str, name: str) -> Output:
     """Return the runs in an output of HPL: order, grid, seconds, GFLOPS and timers of each."""
+    mixed = _MIXED.search(text)
+    if mixed is not None and "LU GFLOPS" in text:
+        return Output(tuple(_mixed_runs(text, name)), (), mixed[0])
     runs: list[Measured] = []
     too_short: list[str] = []
     current: tuple[re.Match[str], dict[str, float]] | None = None
@@ -123,8 +131,24 @@ def parsed(text: str, name: str) -> Output:
         short = f" of {SHORTEST} s or more, but '{name}' has 0.00 s for {'; '.join(too_short[:3])}: run larger N"
         none = f" with W…, N, NB, P, Q, seconds, GFLOPS, but '{name}' has none: check HPL.dat"
         raise BadConfiguration(f"an output of HPL has results{short if too_short else none}")
-    mixed = _MIXED.search(text)
     return Output(tuple(runs), tuple(too_short), None if mixed is None else mixed[0])
+
+
+def _mixed_runs(text: str, name: str) -> Iterator[Measured]:
+    """Yield the factorisations in an output of HPL-MxP. It does not print the placement of the ranks: row-major."""
+    results = [each.groups() for each in _MIXED_RESULT.finditer(text)]
+    if len(results) != text.count("LU GFLOPS") or any(each[0] == "FAILED" for each in results):
+        raise BadConfiguration(
+            f"each result of HPL-MxP has a residual check that PASSED, N, NB, NPROW, NPCOL and GFLOPS, but '{name}' has one "
+            "without: use the original output of a valid run"
+        )
+    for _, n, nb, p, q, _, gflops in results:
+        rate = float(gflops)
+        if not rate > 0:
+            raise BadConfiguration(
+                f"LU GFLOPS are above 0, but '{name}' has {gflops} for N {n}: use the original output"
+            )
+        yield Measured(int(n), int(nb), int(p), int(q), "row", operations(int(n)) / rate / 1e9, rate, {})
 
 
 def _shape(prefix: str) -> str:

@@ -104,6 +104,31 @@ def test_mixed_precision_is_named(name: str) -> None:
     assert parsed(f"/home/me/hpl-ai/bin/xhpl\n{PLAIN}", "HPL.out") == parsed(PLAIN, "HPL.out")
 
 
+MIXED = """****** HPL MxP Result    ******
+   EPS           . . . . . . . . . . . . . . . . .          =    2.000000E-16
+ ||Ax-b||_oo / (EPS * (||A||_oo * ||x||_oo + ||b||_oo) * N) =    1.234567E-04 ...... PASSED
+
+   N = 88064, NB = 1024, NPROW = 2, NPCOL = 2, SLOPPY-TYPE = 1
+      GFLOPS = 1.5000e+05, per GPU =   37500.00 ------ The HPL-MxP performance to report
+   LU GFLOPS = 6.0000e+05, per GPU =  150000.00 ------ The performance excluding the iterative solver part
+
+****** HPL MxP Result    ******
+"""
+
+
+def test_the_factorisation_of_hpl_mxp_is_read() -> None:
+    (run,) = parsed(MIXED, "HPL.out").runs
+    assert (run.n, run.nb, run.p, run.q, run.gflops) == (88_064, 1024, 2, 2, 6e5)
+    assert run.seconds == pytest.approx(2 / 3 * 88_064**3 / 6e14, rel=1e-3)
+    for wrong in (
+        MIXED.replace("PASSED", "FAILED"),
+        MIXED.replace("...... PASSED", ""),
+        MIXED.replace("NB = 1024", ""),
+    ):
+        with pytest.raises(BadConfiguration, match="residual check that PASSED, N, NB"):
+            parsed(wrong, "HPL.out")
+
+
 EVENTS = [
     {
         "ph": "X",

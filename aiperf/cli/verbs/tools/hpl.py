@@ -333,8 +333,8 @@ def _explain(arguments: argparse.Namespace) -> None:
         if output.too_short
     ]
     notes += [
-        f"{path}: {output.mixed} computes in mixed precision: the rates of SYSTEM.yaml must be of its precision, and its "
-        "refinement of the solution is no part of the model"
+        f"{path}: {output.mixed} computes in mixed precision: the rates of SYSTEM.yaml must be of its precision. LU GFLOPS are "
+        "compared, since the refinement of the solution is no part of the model"
         for path, output in outputs.items()
         if output.mixed is not None
     ]

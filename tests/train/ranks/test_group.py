@@ -552,9 +552,9 @@ def at_start():
     def fail(threads):
         setup = sys._getframe(1).f_locals["setup"]
         first, this = Path(__file__).parent / "first-start", str(setup.heartbeats)
-        if setup.rank == 0 and not first.exists():
+        if setup.seat.rank == 0 and not first.exists():
             first.write_text(this)
-        elif setup.rank == 0 or not first.exists() or first.read_text() == this:
+        elif setup.seat.rank == 0 or not first.exists() or first.read_text() == this:
             time.sleep(3600)
         raise RuntimeError("CUDA error: system not yet initialized")
     torch.set_num_threads = fail

@@ -20,8 +20,8 @@ DESCRIPTION = (
     "Checks a run against the rules of a division, from its journal alone. Prints every broken or undetermined\n"
     "rule with its source, the offending value, the line of the journal and the fix. With --level or --division\n"
     "hpc_ai500: differences from a reference by layer, and the levels that permit them (docs/hpc-ai500.md). Exit\n"
-    "status: 0 the run is valid, 1 it is not valid, 2 it could not be checked (no such run, damaged journal, no such\n"
-    "division)."
+    "status: 0 the run is valid, 1 it is not valid, 2 it could not be checked (no such run, damaged journal, no\n"
+    "such division)."
 )
 EXAMPLES = (
     "runs/20261121-120000-imagenet",

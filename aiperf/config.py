@@ -14,7 +14,7 @@ import msgspec
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.option_limits import MOST_MEMORY, hold, limits_of, type_hints
-from aiperf.option_words import CommandWord, Options, check_records, read
+from aiperf.overrides import Options, Override, check_records, read
 from aiperf.preflight.node_faults import PreflightConf
 from aiperf.rules.limits import BENCHMARKS, WORKLOADS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
 from aiperf.system.of_run import SystemForm, filled
@@ -271,7 +271,7 @@ def configure(words: Sequence[str]) -> RunConf:
     return replace(built, system=filled(built.system))
 
 
-def _set(plain: dict[str, Any], word: CommandWord) -> None:
+def _set(plain: dict[str, Any], word: Override) -> None:
     part, _, name = word.option.rpartition(".")
     values = plain[part] if part else plain
     schema = _chosen(part, schemas_of_parts()[part], values) if part else RunConf

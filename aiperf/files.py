@@ -140,12 +140,12 @@ def name_text(name: str) -> str:
 
 def name_of(text: str) -> str:
     """Return the name of a file from its text by `name_text`, to open the file."""
-    return _ESCAPE.sub(lambda found: "\\" if found[0] == "\\\\" else chr(0xDC00 + int(found[0][2:], 16)), text)
+    return _ESCAPE.sub(lambda match: "\\" if match[0] == "\\\\" else chr(0xDC00 + int(match[0][2:], 16)), text)
 
 
 def escaped(text: str) -> str:
     """Return a text for the screen, with each byte that is not UTF-8 as a backslash, x and two digits."""
-    return _NOT_UTF8.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+    return _NOT_UTF8.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", text)
 
 
 def host_name() -> str:
@@ -158,9 +158,9 @@ def shown(path: object) -> str:
     >>> shown("runs/a"), len(shown("x" * 300))
     ("'runs/a'", 123)
     """
-    words = escaped(os.fsdecode(path) if isinstance(path, bytes) else str(path))
+    text = escaped(os.fsdecode(path) if isinstance(path, bytes) else str(path))
     half = LONGEST_SHOWN // 2
-    return f"'{words}'" if len(words) <= LONGEST_SHOWN else f"'{words[:half]}…{words[-half:]}'"
+    return f"'{text}'" if len(text) <= LONGEST_SHOWN else f"'{text[:half]}…{text[-half:]}'"
 
 
 def refused(error: OSError) -> str:

@@ -39,8 +39,8 @@ def read_bytes(path: Path, rule: str, fix: str, *, error: type[AiperfError], lar
         return read_bounded(path, largest)
     except OSError as failed:
         wrong = what_is_wrong_with(path)
-        words = f"is {wrong}" if wrong else f"cannot be read ({failed.strerror})"
-        raise fault_of(path, rule, fix, error)(words) from failed
+        fault = f"is {wrong}" if wrong else f"cannot be read ({failed.strerror})"
+        raise fault_of(path, rule, fix, error)(fault) from failed
 
 
 def read_text(path: Path, rule: str, fix: str = "name such a file", *, error: type[AiperfError] = BadConfiguration,

@@ -92,9 +92,9 @@ def kill_when_ended(processes: Callable[[], Iterable[int]]) -> None:
     _requests.processes = processes
 
 
-def say_when_ended(words: str) -> None:
+def say_when_ended(text: str) -> None:
     """Set the words that follow `ended at once` if a second signal ends the process: the command that resumes the run."""
-    _requests.last_words = words
+    _requests.last_words = text
 
 
 def unwind() -> None:

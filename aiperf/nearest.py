@@ -38,7 +38,7 @@ def nearest_option(word: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(lower, inside or known, n=1, cutoff=0.75 if inside else 0.72)
     if not near:
         by_last = {each.rpartition(".")[2]: each for each in reversed(known)}
-        near = [by_last[found] for found in difflib.get_close_matches(last, by_last, n=1, cutoff=0.8)]
+        near = [by_last[name] for name in difflib.get_close_matches(last, by_last, n=1, cutoff=0.8)]
     return did_you_mean(near)
 
 

@@ -95,14 +95,14 @@ def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, s
 def marked(folder: Path) -> tuple[int, ...]:
     """Process ids with this folder in MARK, without this process and those whose environment it may not read."""
     mark = f"{MARK}={folder}".encode()
-    found = []
+    processes = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         pid = int(environment.parent.name)
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             # a zombie has an empty environment
             if mark in environment.read_bytes().split(b"\0") and pid != os.getpid():
-                found.append(pid)
-    return tuple(found)
+                processes.append(pid)
+    return tuple(processes)
 
 
 def _locked(path: Path) -> int:

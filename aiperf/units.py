@@ -78,11 +78,11 @@ size = partial(si, unit="B")
 def interval(low: float, high: float, unit: str) -> str:
     """Return an interval as text: `40.1 to 42.0 TFLOPS`."""
     divisor, prefixed = scale(max(abs(low), abs(high)), unit)
-    found = [
+    texts = [
         (_significant(low / divisor, digits), _significant(high / divisor, digits))
         for digits in range(3, _MOST_DIGITS + 1)
     ]
-    ends = next((each for each in found if each[0] != each[1]), found[0])
+    ends = next((each for each in texts if each[0] != each[1]), texts[0])
     return f"{ends[0]} to {ends[1]} {prefixed}"
 
 

@@ -57,11 +57,11 @@ def kinds(cycles: Sequence[str]) -> dict[str, tuple[str, int, str | None]]:
 
 def carry_out(group: RankGroup, train: Train) -> list[EpochDone]:
     group.order(train)
-    words: list[Message] = []
-    while not (words and isinstance(words[-1], TrialDone | Crashed)):
-        words += group.messages(timeout=10.0)
-    assert isinstance(words[-1], TrialDone), words[-1]
-    return [word for word in words if isinstance(word, EpochDone)]
+    messages: list[Message] = []
+    while not (messages and isinstance(messages[-1], TrialDone | Crashed)):
+        messages += group.messages(timeout=10.0)
+    assert isinstance(messages[-1], TrialDone), messages[-1]
+    return [message for message in messages if isinstance(message, EpochDone)]
 
 
 @contextmanager

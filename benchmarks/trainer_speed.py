@@ -253,7 +253,7 @@ class OwnLoop:
         _wait(self._device)
 
     def epoch_loss(self) -> float:
-        return next(word.training_loss for word in self._words if isinstance(word, EpochDone))
+        return next(message.training_loss for message in self._words if isinstance(message, EpochDone))
 
 
 class PlainSide:

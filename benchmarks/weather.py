@@ -39,8 +39,8 @@ FIELDS = WeatherSyntheticConf(training_images=8 * BATCH, validation_images=2)
 def trainer_seconds(data: OpenData, conf: TrainerConf) -> float:
     """Return the seconds of an epoch's training steps with their input, in the trainer."""
     with tempfile.TemporaryDirectory() as folder:
-        words = list(train_here(order(0, BATCH), conf, data, DETECTOR, Path(folder)))
-    (done,) = (word for word in words if isinstance(word, EpochDone))
+        messages = list(train_here(order(0, BATCH), conf, data, DETECTOR, Path(folder)))
+    (done,) = (message for message in messages if isinstance(message, EpochDone))
     sums = done.advanced
     return sums.busy_seconds - sums.validation_seconds + sums.input_seconds
 

@@ -171,7 +171,7 @@ class HostsConf(JoinedConf):
         )
 
 
-def expanded(word: str) -> list[str]:
+def expanded(listed: str) -> list[str]:
     """Return the hosts of a list in Slurm's syntax.
 
     >>> expanded("n[001-003,007]"), expanded("me@r[1-2]n3,x"), expanded("[::1]")
@@ -181,30 +181,30 @@ def expanded(word: str) -> list[str]:
         ValueError: a range is not FIRST-LAST, or there are more than MOST_NODES hosts.
     """
     hosts: list[str] = []
-    for each in re.split(r",(?![^\[]*\])", word):
-        found = re.search(r"\[([\d,-]+)\]", each)
-        if found is None:
+    for each in re.split(r",(?![^\[]*\])", listed):
+        brackets = re.search(r"\[([\d,-]+)\]", each)
+        if brackets is None:
             hosts.append(each)
             continue
-        for part in found[1].split(","):
+        for part in brackets[1].split(","):
             ends = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part)
             first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
             if ends is None or not first <= last < first + MOST_NODES:
                 raise ValueError(
-                    f"a range of hosts is FIRST-LAST, with at most {MOST_NODES} hosts, but found {part!r} in {word!r}: write "
+                    f"a range of hosts is FIRST-LAST, with at most {MOST_NODES} hosts, but found {part!r} in {listed!r}: write "
                     "the hosts out, as `scontrol show hostnames` does"
                 )
             for number in range(first, last + 1):
-                hosts += expanded(f"{each[: found.start()]}{number:0{len(ends[1])}}{each[found.end() :]}")
+                hosts += expanded(f"{each[: brackets.start()]}{number:0{len(ends[1])}}{each[brackets.end() :]}")
                 if len(hosts) > MOST_NODES:
-                    raise ValueError(f"a run has at most {MOST_NODES} hosts, but found more in {word!r}: name fewer")
+                    raise ValueError(f"a run has at most {MOST_NODES} hosts, but found more in {listed!r}: name fewer")
     return hosts
 
 
 def fault_of(status: int, errors: Sequence[str]) -> str:
     own = [line.strip() for line in errors if line.strip()]
-    words = " | ".join(own[-3:])
+    last_lines = " | ".join(own[-3:])
     if status == 255:  # ssh's own
-        return f"ssh failed: {words or 'without a message'}"
+        return f"ssh failed: {last_lines or 'without a message'}"
     meaning = FAULTS.get(status, f"ended with status {status}")
-    return f"it {meaning}{f' ({words})' if words else ''}"
+    return f"it {meaning}{f' ({last_lines})' if last_lines else ''}"

@@ -262,15 +262,15 @@ class KubernetesConf(SchedulerConf):
                 )
 
 
-def quantity(word: str) -> int:
-    """Return the number of bytes or units of a Kubernetes quantity. `word`: a whole number, with or without a unit.
+def quantity(text: str) -> int:
+    """Return the number of bytes or units of a Kubernetes quantity. `text`: a whole number, with or without a unit.
 
     Units are Ki, Mi, … (powers of 1024) and k, M, … (powers of 1000).
 
     >>> quantity("16Gi"), quantity("2k")
     (17179869184, 2000)
     """
-    number, unit = word.rstrip("kKMGTPi"), word.lstrip("0123456789")
+    number, unit = text.rstrip("kKMGTPi"), text.lstrip("0123456789")
     base: int = 1024 if unit.endswith("i") else 1000
     factor: int = base ** " KMGTP".index(unit[:1].upper() or " ")
     return int(number) * factor

@@ -109,11 +109,11 @@ class Api:
 
     def warnings(self, run: str, names: Sequence[str] | None = None) -> list[Manifest]:
         """Return the events of type Warning about objects with names that begin with `run`, as dictionaries."""
-        found: list[Manifest] = []
+        events: list[Manifest] = []
         for about in [""] if names is None else [f",involvedObject.name={name}" for name in names]:
             listed, selector = self._client.CoreV1Api().list_namespaced_event, f"type=Warning{about}"
-            found += self._request("listing events", listed, self._namespace, field_selector=selector)["items"]
-        return [event for event in found if event["involvedObject"].get("name", "").startswith(run)]
+            events += self._request("listing events", listed, self._namespace, field_selector=selector)["items"]
+        return [event for event in events if event["involvedObject"].get("name", "").startswith(run)]
 
     def last_lines(self, pod: str, container: str, count: int) -> list[str]:
         """Return the last `count` lines of the log of a pod's container."""

@@ -313,9 +313,9 @@ def _containers(status: ApiObject) -> list[ApiObject]:
 
 def _count_by_node(running: Sequence[ApiObject]) -> str:
     workers = sum(_role(pod) == "worker" for pod in running)
-    words = ["the head"] if any(_role(pod) == "head" for pod in running) else []
-    words += [f"{workers} workers" if workers > 1 else "1 worker"] if workers else []
-    return " and ".join(words)
+    counts = ["the head"] if any(_role(pod) == "head" for pod in running) else []
+    counts += [f"{workers} workers" if workers > 1 else "1 worker"] if workers else []
+    return " and ".join(counts)
 
 
 def _role(pod: ApiObject) -> str | None:

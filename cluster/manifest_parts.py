@@ -73,9 +73,9 @@ def named(run: str) -> str:
     return f"aiperf-{name}"[: LONGEST_NAME - 5].rstrip("-") + f"-{digest}"
 
 
-def pair(word: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
     """Return (key, value) of a text KEY=VALUE. The value is '' without '='."""
-    key, _, value = word.partition("=")
+    key, _, value = text.partition("=")
     return key, value
 
 
@@ -151,13 +151,13 @@ def _affinity(run: KubernetesRun) -> Manifest:
     return affinity
 
 
-def requirement(word: str) -> Manifest:
+def requirement(text: str) -> Manifest:
     """Return the requirement on a node's labels (matchExpressions) from a text in the form of a kubectl selector.
 
     >>> requirement("pool=a,b"), requirement("!spot")
     ({'key': 'pool', 'operator': 'In', 'values': ['a', 'b']}, {'key': 'spot', 'operator': 'DoesNotExist'})
     """
-    key, equals, values = word.partition("=")
+    key, equals, values = text.partition("=")
     if equals:
         return {"key": key.rstrip("!"), "operator": "NotIn" if key.endswith("!") else "In", "values": values.split(",")}
     return {"key": key.lstrip("!"), "operator": "DoesNotExist" if key.startswith("!") else "Exists"}
@@ -229,13 +229,13 @@ def small_resources() -> Manifest:
     return {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
 
 
-def toleration(word: str) -> Manifest:
+def toleration(text: str) -> Manifest:
     """Return the toleration of a taint from a text KEY[=VALUE][:EFFECT].
 
     >>> toleration("gpu:NoSchedule"), toleration("pool=bench")
     ({'key': 'gpu', 'operator': 'Exists', 'effect': 'NoSchedule'}, {'key': 'pool', 'operator': 'Equal', 'value': 'bench'})
     """
-    taint, _, effect = word.partition(":")
+    taint, _, effect = text.partition(":")
     key, equals, value = taint.partition("=")
     tolerated: Manifest = {"key": key, "operator": "Equal" if equals else "Exists"}
     if equals:

@@ -333,10 +333,10 @@ def place_of(cluster: ClusterConf | None, environment: Mapping[str, str]) -> Pla
     return LocalPlace() if cluster is None else cluster.place(environment)
 
 
-def bytes_of(option: str, word: str, default_unit: str | None = None) -> int:
+def bytes_of(option: str, text: str, default_unit: str | None = None) -> int:
     """Return the number of bytes in a text like 80G. K, M, G and T are powers of 1024.
 
-    `option`: name of the option, for messages. `word`: the text. `default_unit`: unit of a number without one. None: a unit
+    `option`: name of the option, for messages. `text`: the value. `default_unit`: unit of a number without one. None: a unit
     is required.
 
     >>> bytes_of("cluster.accelerator_memory", "80G"), bytes_of("cluster.memory_per_node", "512", "M")
@@ -345,9 +345,9 @@ def bytes_of(option: str, word: str, default_unit: str | None = None) -> int:
     Raises:
         ValueError: any other text.
     """
-    match = re.fullmatch(r"([1-9][0-9]{0,15})([KMGT]?)(?:i?B)?", word, re.IGNORECASE)
+    match = re.fullmatch(r"([1-9][0-9]{0,15})([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
     unit = (match and match[2].upper()) or default_unit
     if match is None or unit is None:
-        raise ValueError(f"{option} is {BYTES_IN_WORDS}, but found {word!r}: write it so")
+        raise ValueError(f"{option} is {BYTES_IN_WORDS}, but found {text!r}: write it so")
     power: int = 1024 ** ("KMGT".index(unit) + 1)
     return int(match[1]) * power

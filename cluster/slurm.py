@@ -231,7 +231,7 @@ _NOT_SHOWN = ("job-name", "output", "open-mode", "no-kill", "signal", "ntasks-pe
 """Options of sbatch that request no resources."""
 
 
-def accelerators_of(word: str | None) -> int | None:
+def accelerators_of(value: str | None) -> int | None:
     """Return the number of GPUs per node in a value of sbatch's option --gpus-per-node, such as a100:4.
 
     None if it has several models or no number, or is None.
@@ -239,8 +239,8 @@ def accelerators_of(word: str | None) -> int | None:
     >>> accelerators_of("8"), accelerators_of("a100:4"), accelerators_of("a100:4,v100:2"), accelerators_of(None)
     (8, 4, None, None)
     """
-    _, _, number = (word or "").rpartition(":")
-    return int(number) if number.isdigit() and "," not in (word or "") else None
+    _, _, number = (value or "").rpartition(":")
+    return int(number) if number.isdigit() and "," not in (value or "") else None
 
 
 def quoted(value: str) -> str:
@@ -340,10 +340,10 @@ class SlurmJob:
             if "Invalid job id" not in str(error):
                 raise
             lines = []
-        found = [line for line in lines if line.count("|") >= 2 and not line.startswith("CLUSTER:")]
-        if not found:
+        rows = [line for line in lines if line.count("|") >= 2 and not line.startswith("CLUSTER:")]
+        if not rows:
             raise UnknownJob(f"squeue does not know job {job}. Look for it with squeue {' '.join([*on, '--me'])}")
-        (name, _, reason), nodes = found[0].rpartition("|")[0].partition("|"), found[0].rpartition("|")[2]
+        (name, _, reason), nodes = rows[0].rpartition("|")[0].partition("|"), rows[0].rpartition("|")[2]
         reason = "" if reason == "None" else reason
         is_hopeless = name == "PENDING" and HOPELESS.fullmatch(reason) is not None
         if HELD.fullmatch(reason) or HELD.fullmatch(name):

@@ -148,22 +148,22 @@ def _branching(graph: Graph, morph: Skip) -> WeightPlan:
 
 
 def _widening(graph: Graph, morph: Widen) -> WeightPlan:
-    found = axes(graph)
-    widened = found.segments[graph.index(morph.convolution)][0]
-    axis = found.axes[widened]
+    channel_axes = axes(graph)
+    widened = channel_axes.segments[graph.index(morph.convolution)][0]
+    axis = channel_axes.axes[widened]
     copied = copied_channels(axis.channels, morph.channels, morph.seed)
     times = [0] * axis.channels
     for channel in copied:
         times[channel] += 1
     indices: dict[tuple[int, ...], tuple[int, ...]] = {}
     counts: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for segments in {found.segments[carrier] for carrier in axis.carriers}:
+    for segments in {channel_axes.segments[carrier] for carrier in axis.carriers}:
         # after a Concat an output has several axes: this axis grows at each of its positions
         gathered: list[int] = []
         divided: list[int] = []
         begin = 0
         for segment in segments:
-            channels = found.axes[segment].channels
+            channels = channel_axes.axes[segment].channels
             if segment == widened:
                 gathered += [begin + channel for channel in copied]
                 divided += [times[channel] for channel in copied]
@@ -175,7 +175,7 @@ def _widening(graph: Graph, morph: Widen) -> WeightPlan:
 
     plan: list[Instruction] = []
     for carrier in axis.carriers:
-        node, gathered_by = graph.nodes[carrier], indices[found.segments[carrier]]
+        node, gathered_by = graph.nodes[carrier], indices[channel_axes.segments[carrier]]
         match node.op:
             case Convolution():
                 plan.append(Gather(f"{node.name}.weight", 0, gathered_by))
@@ -188,7 +188,7 @@ def _widening(graph: Graph, morph: Widen) -> WeightPlan:
                 pass  # no weights: its channels grow with what it reads
     for reader in axis.readers:
         node = graph.nodes[reader]
-        entering = found.segments[node.inputs[0]]
+        entering = channel_axes.segments[node.inputs[0]]
         plan.append(Gather(f"{node.name}.weight", 1, indices[entering]))
         # divided by the number of copies, so that they sum to the original channel
         plan.append(Divide(f"{node.name}.weight", 1, counts[entering]))

@@ -165,15 +165,15 @@ def decode_architecture(text: str) -> Architecture:
 
     Raise DamagedGraphFile if the text describes neither, or if a value breaks a rule.
     """
-    found = parsed(text)
-    if not isinstance(found, dict) or "kind" not in found:
+    document = parsed(text)
+    if not isinstance(document, dict) or "kind" not in document:
         return decode(text)
-    if found.keys() != {"kind", *_FIELDS} or found["kind"] != KIND or not isinstance(found["network"], str):
+    if document.keys() != {"kind", *_FIELDS} or document["kind"] != KIND or not isinstance(document["network"], str):
         raise DamagedGraphFile(
-            f'a detector has "kind": "{KIND}" and the fields {", ".join(_FIELDS)}, but found {sorted(found)}: correct it'
+            f'a detector has "kind": "{KIND}" and the fields {", ".join(_FIELDS)}, but found {sorted(document)}: correct it'
         )
     try:
-        return Detector(**{name: found[name] for name in _FIELDS})  # type: ignore[arg-type]  # the constructor checks
+        return Detector(**{name: document[name] for name in _FIELDS})  # type: ignore[arg-type]  # the constructor checks
     except IllegalGraph as error:
         raise DamagedGraphFile(str(error)) from error
 

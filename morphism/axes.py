@@ -62,33 +62,33 @@ def axes(graph: Graph) -> Axes:
                 | ops.GlobalAveragePooling()
                 | ops.Dropout()
             ):
-                found = segments[node.inputs[0]]
+                entering_segments = segments[node.inputs[0]]
             case ops.Softmax():
-                found = segments[node.inputs[0]]
+                entering_segments = segments[node.inputs[0]]
             case ops.Convolution() if op.groups == 1:
-                found = (shared.new(op.out_channels),)
+                entering_segments = (shared.new(op.out_channels),)
             case ops.Convolution():
-                found = segments[node.inputs[0]]
+                entering_segments = segments[node.inputs[0]]
                 if not is_depthwise(op, graph.shapes[node.inputs[0]]):
                     why = f"the convolution {node.name!r} divides them into {op.groups} groups, which growth would tear"
-                    shared.pin(found, why)
-                    found = (shared.new(op.out_channels),)
-                    shared.pin(found, why)
+                    shared.pin(entering_segments, why)
+                    entering_segments = (shared.new(op.out_channels),)
+                    shared.pin(entering_segments, why)
             case ops.Add():
                 left, right = (segments[entering] for entering in node.inputs)
-                found = left
+                entering_segments = left
                 shared.join(left, right, f"{node.name!r} adds them to channels that are joined otherwise")
             case ops.Concat():
-                found = sum((segments[entering] for entering in node.inputs), ())
+                entering_segments = sum((segments[entering] for entering in node.inputs), ())
             case ops.Input():
-                found = (shared.new(shape.channels if isinstance(shape, Map) else 0),)
-                shared.pin(found, "its channels are the image's")
+                entering_segments = (shared.new(shape.channels if isinstance(shape, Map) else 0),)
+                shared.pin(entering_segments, "its channels are the image's")
             case ops.Dense():
-                found = (shared.new(op.out_features),)
-                shared.pin(found, f"they are the features of the dense layer {node.name!r}, not channels")
+                entering_segments = (shared.new(op.out_features),)
+                shared.pin(entering_segments, f"they are the features of the dense layer {node.name!r}, not channels")
             case _:
                 assert_never(op)
-        segments.append(found)
+        segments.append(entering_segments)
     return _gathered(graph, shared, segments)
 
 
@@ -130,11 +130,11 @@ class _Shared:
                     self._pinned.setdefault(kept, self._pinned.pop(absorbed))
 
 
-def _gathered(graph: Graph, shared: _Shared, found: list[Segments]) -> Axes:
+def _gathered(graph: Graph, shared: _Shared, segments_of: list[Segments]) -> Axes:
     roots = [axis for axis in range(len(shared.channels)) if shared.root(axis) == axis]
     numbers = {root: number for number, root in enumerate(roots)}
     resolved = [numbers[shared.root(axis)] for axis in range(len(shared.channels))]
-    segments = [tuple([resolved[axis] for axis in node_axes]) for node_axes in found]
+    segments = [tuple([resolved[axis] for axis in node_axes]) for node_axes in segments_of]
     producers: list[list[int]] = [[] for _ in roots]
     carriers: list[list[int]] = [[] for _ in roots]
     readers: list[list[int]] = [[] for _ in roots]

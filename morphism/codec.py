@@ -56,12 +56,12 @@ def decode(text: str) -> Graph:
 
     Raise DamagedGraphFile if the text is no such file or if its graph breaks a rule.
     """
-    found = parsed(text)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    document = parsed(text)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DamagedGraphFile(
-            f'a graph file must be an object with "format": "{FORMAT}". This one is {_shown(found)}: give a graph file'
+            f'a graph file must be an object with "format": "{FORMAT}". This one is {_shown(document)}: give a graph file'
         )
-    version = found.get("version")
+    version = document.get("version")
     if type(version) is not int or version < 1:
         raise DamagedGraphFile(
             f"version must be an integer of at least 1. This file has {_shown(version)}: set it to {VERSION}"
@@ -70,7 +70,7 @@ def decode(text: str) -> Graph:
         raise DamagedGraphFile(
             f"this program reads versions up to {VERSION}. This file has version {version}: use a newer program"
         )
-    return _version_1(found)
+    return _version_1(document)
 
 
 def load(path: Path | str) -> Graph:
@@ -93,9 +93,9 @@ def load(path: Path | str) -> Graph:
         raise DamagedGraphFile(f"{str(path)!r}: {offence}") from offence
 
 
-def _version_1(found: dict[str, JSON]) -> Graph:
-    _known(found, "the file", {"format", "version", "nodes"})
-    encoded = found.get("nodes")
+def _version_1(document: dict[str, JSON]) -> Graph:
+    _known(document, "the file", {"format", "version", "nodes"})
+    encoded = document.get("nodes")
     if not isinstance(encoded, list) or len(encoded) > LARGEST_GRAPH:
         raise DamagedGraphFile(
             f"nodes must be a list of at most {LARGEST_GRAPH} nodes. This file has {_shown(encoded)}: correct it"
@@ -123,13 +123,13 @@ def _version_1(found: dict[str, JSON]) -> Graph:
 
 
 def _op(line: dict[str, JSON], where: str) -> ops.Op:
-    word = line.get("op")
-    if not isinstance(word, str) or word not in _OPS:
+    name = line.get("op")
+    if not isinstance(name, str) or name not in _OPS:
         raise DamagedGraphFile(
-            f"node {where}: op must be one of {', '.join(_OPS)}. This one is {_shown(word)}: use one of them"
+            f"node {where}: op must be one of {', '.join(_OPS)}. This one is {_shown(name)}: use one of them"
         )
-    op: Callable[..., ops.Op] = _OPS[word]
-    known = fields(_OPS[word])
+    op: Callable[..., ops.Op] = _OPS[name]
+    known = fields(_OPS[name])
     _known(line, f"node {where}", {"name", "op", "inputs", *(field.name for field in known)})
     given: dict[str, JSON] = {}
     for field in known:
@@ -142,7 +142,7 @@ def _op(line: dict[str, JSON], where: str) -> ops.Op:
                 )
             given[field.name] = float(value) if field.type is float and type(value) is int else value
         elif field.default is MISSING:
-            raise DamagedGraphFile(f"node {where}: a {word} must have a {field.name}. Add it")
+            raise DamagedGraphFile(f"node {where}: a {name} must have a {field.name}. Add it")
     return op(**given)  # the constructor checks every value: whole numbers within bounds, no bool, no NaN
 
 
@@ -161,8 +161,8 @@ def _inputs(line: dict[str, JSON], where: str, indices: dict[str, int]) -> tuple
     return tuple(inputs)
 
 
-def _known(found: dict[str, JSON], where: str, known: set[str]) -> None:
-    unknown = sorted(set(found) - known)
+def _known(document: dict[str, JSON], where: str, known: set[str]) -> None:
+    unknown = sorted(set(document) - known)
     if unknown:
         raise DamagedGraphFile(
             f"{where}: the fields are {', '.join(sorted(known))}. {_shown(unknown[0])} is none of them: remove it"
@@ -179,25 +179,25 @@ def parsed(text: str) -> JSON:
             f"a graph file has {LARGEST_FILE} characters at most, this one {len(text)}: give a smaller network"
         )
     try:
-        found: JSON = json.loads(text)
+        document: JSON = json.loads(text)
     except RecursionError as offence:
         raise DamagedGraphFile(
             "a graph file has at most four levels. This one has too many: give a graph file"
         ) from offence
     except ValueError as offence:
         raise DamagedGraphFile(f"this is no JSON ({offence}): give a graph file") from offence
-    return found
+    return document
 
 
-def _shown(found: object) -> str:
+def _shown(value: object) -> str:
     """Return a shortened value for a message. A hostile file may be large, and deep enough to break repr."""
-    match found:
+    match value:
         case dict():
-            return f"an object of {len(found)} fields"
+            return f"an object of {len(value)} fields"
         case list():
-            return f"a list of {len(found)}"
-        case str() if len(found) > 60:
-            return repr(found[:59] + "…")
+            return f"a list of {len(value)}"
+        case str() if len(value) > 60:
+            return repr(value[:59] + "…")
         case _:
-            shown = repr(found)
+            shown = repr(value)
             return shown if len(shown) <= 60 else shown[:59] + "…"

@@ -63,7 +63,7 @@ def units(graph: Graph) -> tuple[Unit, ...]:
     The inputs of a box are earlier boxes.
     """
     of: dict[int, int] = {}
-    found: list[Unit] = []
+    boxes: list[Unit] = []
     for index, node in enumerate(graph.nodes):
         if index in of:
             continue
@@ -72,9 +72,9 @@ def units(graph: Graph) -> tuple[Unit, ...]:
             _fuse(graph, fused, BatchNormalisation)
         if isinstance(node.op, Convolution | BatchNormalisation | Add):
             _fuse(graph, fused, Relu)
-        of |= dict.fromkeys(fused, len(found))
-        found.append(Unit(tuple(fused), tuple(dict.fromkeys([of[entering] for entering in node.inputs]))))
-    return tuple(found)
+        of |= dict.fromkeys(fused, len(boxes))
+        boxes.append(Unit(tuple(fused), tuple(dict.fromkeys([of[entering] for entering in node.inputs]))))
+    return tuple(boxes)
 
 
 def _fuse(graph: Graph, fused: list[int], kind: type[BatchNormalisation | Relu]) -> None:

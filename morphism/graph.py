@@ -176,8 +176,8 @@ def known(graph: Graph, derive: Callable[[Graph], Result]) -> Result | None:
 
     `derive`: a function decorated with `once_per_graph`. It is not called.
     """
-    found: Result | None = graph.__dict__.get(_key(derive))
-    return found
+    result: Result | None = graph.__dict__.get(_key(derive))
+    return result
 
 
 def remember(graph: Graph, derive: Callable[[Graph], Result], result: Result) -> None:

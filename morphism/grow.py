@@ -95,18 +95,18 @@ def _skipped(graph: Graph, morph: Skip) -> Graph:
     offence = "it is no pre-activation (a batch normalisation, sum or convolution that a ReLU reads)"
     target = _site(graph, "skip to", morph.target, sites.skip_targets(graph), offence)
     entering, joined = _map(graph, source), _map(graph, target)
-    words = f"cannot skip from {morph.source!r} to {morph.target!r}: "
+    refusal = f"cannot skip from {morph.source!r} to {morph.target!r}: "
     if source >= target:
-        raise IllegalMorph(f"{words}a skip must lead forward. Choose a source before the target")
+        raise IllegalMorph(f"{refusal}a skip must lead forward. Choose a source before the target")
     span = sites.depths(graph)[target] - sites.depths(graph)[source] + 1
     if not 1 <= span <= sites.LONGEST_SKIP:
-        raise IllegalMorph(f"{words}it spans {span} blocks. Legal are 1 to {sites.LONGEST_SKIP}")
+        raise IllegalMorph(f"{refusal}it spans {span} blocks. Legal are 1 to {sites.LONGEST_SKIP}")
     if source in sites.branches(graph).get(target, frozenset()):
-        raise IllegalMorph(f"{words}this skip exists. Choose another source or target")
+        raise IllegalMorph(f"{refusal}this skip exists. Choose another source or target")
     stride = sites.skip_stride(entering, joined)
     if stride is None:
         raise IllegalMorph(
-            f"{words}no stride reduces maps of {entering} to {joined}. Choose sizes with an integer ratio"
+            f"{refusal}no stride reduces maps of {entering} to {joined}. Choose sizes with an integer ratio"
         )
     folder = free_folder(graph, "skip")
     return _spliced(
@@ -125,9 +125,9 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
     if offence is not None:
         _site(graph, "widen", morph.convolution, sites.widen_sites(graph), offence)
     assert index is not None
-    found = axes(graph)
-    widened = found.segments[index][0]
-    axis = found.axes[widened]
+    channel_axes = axes(graph)
+    widened = channel_axes.segments[index][0]
+    axis = channel_axes.axes[widened]
     most = sites.most_channels(graph, widened)
     if type(morph.channels) is not int or not axis.channels < morph.channels <= most:
         raise IllegalMorph(
@@ -139,7 +139,7 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
     for carrier in axis.carriers:
         op, shape = graph.nodes[carrier].op, graph.shapes[carrier]
         # after a Concat an output has several axes: this axis grows at each of its positions
-        more = found.segments[carrier].count(widened) * (morph.channels - axis.channels)
+        more = channel_axes.segments[carrier].count(widened) * (morph.channels - axis.channels)
         if isinstance(shape, Vector):
             shapes[carrier] = Vector(shape.features + more)
             continue

@@ -157,8 +157,8 @@ def legal(graph: Graph, budget: Budget) -> tuple[Morph, ...]:
     A Widen is listed for the first convolution of each channel axis (a group of nodes with equal numbers of channels), once
     for each number of channels in `wider`, with seed 0. The result is empty if the graph itself exceeds the budget.
     """
-    found = choices(graph, budget)
-    return tuple([morph for kind in KINDS_OF_MORPH for morph in found.of(kind)])
+    morphs = choices(graph, budget)
+    return tuple([morph for kind in KINDS_OF_MORPH for morph in morphs.of(kind)])
 
 
 def changes(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
@@ -241,13 +241,15 @@ def _kernels(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
 
 
 def _widenings(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
-    found = axes(graph)
+    channel_axes = axes(graph)
     first = [
-        (axis.producers[0], number) for number, axis in enumerate(found.axes) if axis.producers and axis.pinned is None
+        (axis.producers[0], number)
+        for number, axis in enumerate(channel_axes.axes)
+        if axis.producers and axis.pinned is None
     ]
     for producer, number in sorted(first):
-        axis = found.axes[number]
-        growth, most = _growth(graph, found, number, axis), sites.most_channels(graph, number)
+        axis = channel_axes.axes[number]
+        growth, most = _growth(graph, channel_axes, number, axis), sites.most_channels(graph, number)
         for channels in wider(axis.channels):
             if channels <= most:
                 yield Widen(graph.nodes[producer].name, channels), growth.change(channels - axis.channels)
@@ -293,8 +295,8 @@ class _Growth:
         )
 
 
-def _growth(graph: Graph, found: Axes, number: int, axis: Axis) -> _Growth:
-    layers, is_held, segments = layer_costs(graph), held(graph), found.segments
+def _growth(graph: Graph, channel_axes: Axes, number: int, axis: Axis) -> _Growth:
+    layers, is_held, segments = layer_costs(graph), held(graph), channel_axes.segments
     flops = flops_squared = parameters = parameters_squared = held_slope = index_slope = 0
     outputs: list[tuple[int, int]] = []
     for index in dict.fromkeys((*axis.carriers, *axis.readers)):

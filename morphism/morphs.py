@@ -97,5 +97,5 @@ def decode_morph(encoded: Mapping[str, JSON]) -> Morph:
     return kind(**{name: encoded[name] for name in expected})
 
 
-def _shown(found: object) -> str:
-    return repr(found) if len(repr(found)) <= 80 else repr(found)[:79] + "…"
+def _shown(value: object) -> str:
+    return repr(value) if len(repr(value)) <= 80 else repr(value)[:79] + "…"

@@ -55,8 +55,8 @@ def widen_sites(graph: Graph) -> tuple[int, ...]:
 
     They have no groups, and no node of their channel axis (nodes with equal numbers of channels) prevents growth.
     """
-    found = axes(graph)
-    return tuple(sorted([producer for axis in found.axes if axis.pinned is None for producer in axis.producers]))
+    channel_axes = axes(graph)
+    return tuple(sorted([producer for axis in channel_axes.axes if axis.pinned is None for producer in axis.producers]))
 
 
 @once_per_graph
@@ -130,12 +130,12 @@ def most_channels(graph: Graph, axis: int) -> int:
     `axis`: index of the axis (a group of nodes with equal numbers of channels) in `axes(graph).axes`. The output of no node
     may exceed LARGEST_CHANNELS (65,536) channels.
     """
-    found = axes(graph)
+    channel_axes = axes(graph)
     most = ops.LARGEST_CHANNELS
-    for carrier in found.axes[axis].carriers:
-        segments = found.segments[carrier]
+    for carrier in channel_axes.axes[axis].carriers:
+        segments = channel_axes.segments[carrier]
         if len(segments) > 1:
-            others = sum([found.axes[segment].channels for segment in segments if segment != axis])
+            others = sum([channel_axes.axes[segment].channels for segment in segments if segment != axis])
             most = min(most, (ops.LARGEST_CHANNELS - others) // segments.count(axis))
     return most
 
@@ -209,15 +209,15 @@ def branches(graph: Graph) -> dict[int, frozenset[int]]:
     for index, node in enumerate(graph.nodes):
         if not isinstance(node.op, ops.Add):
             continue
-        found: set[int] = set()
+        members: set[int] = set()
         for entering in node.inputs:
-            found |= branches.get(entering, frozenset())
+            members |= branches.get(entering, frozenset())
             if not isinstance(graph.nodes[entering].op, ops.BatchNormalisation):
                 continue
             reader = graph.nodes[graph.nodes[entering].inputs[0]]
             if isinstance(reader.op, ops.Convolution) and reader.op.kernel == 1 and reader.op.groups == 1:
-                found.add(reader.inputs[0])
-        branches[index] = frozenset(found)
+                members.add(reader.inputs[0])
+        branches[index] = frozenset(members)
     return branches
 
 

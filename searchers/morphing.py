@@ -55,14 +55,14 @@ class Morphing:
         parents = self._parents(history, random)
         choices = {parent: history.choices(parent) for parent in parents}
         growing = [parent for parent in parents if choices[parent].kinds()]
-        found: dict[tuple[int | None, tuple[Morph, ...]], None] = {}
+        candidates: dict[tuple[int | None, tuple[Morph, ...]], None] = {}
         for number in range(self.candidates if growing else 0):
             parent = growing[number % len(growing)]
             count = 1 + int(random.random() * self.morphs)
             # each morph is legal on the parent; `child` checks their sequence
             morphs = dict.fromkeys([drawn(choices[parent], random) for _ in range(count)])
-            found[parent, tuple(morphs)] = None
-        return list(found)
+            candidates[parent, tuple(morphs)] = None
+        return list(candidates)
 
     def _parents(self, history: History, random: Random) -> list[int | None]:
         """Draw parents without replacement. The weight halves with every quarter of the sorted list."""

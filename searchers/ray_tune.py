@@ -135,7 +135,7 @@ class MorphismSearch(TuneSearcher):
         """Raise OSError, or DamagedSearch for another format or starting graph. The state is unchanged after an error."""
         try:
             saved = json.loads(Path(checkpoint_path).read_text(encoding="utf-8"))
-            found = (saved["format"], saved["start"])
+            form = (saved["format"], saved["start"])
             numbers = {str(trial): int(number) for trial, number in saved["trials"].items()}
             encoded = list(saved["observations"])
         except (ValueError, KeyError, TypeError, AttributeError) as offence:
@@ -143,9 +143,9 @@ class MorphismSearch(TuneSearcher):
                 f"{checkpoint_path!r} holds no saved search ({offence!r}): give a file that `save` wrote"
             ) from offence
         expected = (FORMAT, self._history.space.start.fingerprint)
-        if found != expected:
+        if form != expected:
             raise DamagedSearch(
-                f"{checkpoint_path!r} has format {found[0]!r} and starting graph {found[1]!r}; this search reads format "
+                f"{checkpoint_path!r} has format {form[0]!r} and starting graph {form[1]!r}; this search reads format "
                 f"{expected[0]!r} and starts from {expected[1]!r}: restore it with the space it was saved with"
             )
         try:

@@ -49,8 +49,8 @@ def residuals(history: History, numbers: tuple[int, ...]) -> dict[int, float]:
     with one_blas_thread():
         normal = inputs.T @ inputs + _RIDGE * np.eye(inputs.shape[1])
         weights = np.linalg.solve(normal, inputs.T @ errors)
-        found = inputs[:, : grown.shape[1]] @ weights[: grown.shape[1]] - errors
-    return {number: round(float(one), _DECIMALS) for number, one in zip(numbers, found, strict=True)}
+        residual = inputs[:, : grown.shape[1]] @ weights[: grown.shape[1]] - errors
+    return {number: round(float(one), _DECIMALS) for number, one in zip(numbers, residual, strict=True)}
 
 
 def _growth(history: History, numbers: tuple[int, ...]) -> Array:

@@ -408,8 +408,8 @@ def memory() -> Rows:
         torch.cuda.empty_cache()
     limit = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" and not SMALL else 10**8
     began = time.monotonic()
-    found = largest_batch(network_graph(), device, precision, TrainerConf(), limit)
-    yield "largest batch", float(found), f"{found} images in {time.monotonic() - began:.0f} s"
+    largest = largest_batch(network_graph(), device, precision, TrainerConf(), limit)
+    yield "largest batch", float(largest), f"{largest} images in {time.monotonic() - began:.0f} s"
 
 
 def loop() -> Rows:
@@ -441,8 +441,8 @@ def loop_rate(name: str, conf: DataSetConf) -> Rows:
             of = data.description
             graph = start(NETWORK, image=of.image, channels=of.channels, classes=of.classes)
             trainer = TrainerConf(compile="off", precision="bf16")
-            words = list(train_here(order(0, BATCH, 2), trainer, data, graph, Path(folder), here()))
-            sums = [word.advanced for word in words if isinstance(word, EpochDone)][-1]
+            messages = list(train_here(order(0, BATCH, 2), trainer, data, graph, Path(folder), here()))
+            sums = [message.advanced for message in messages if isinstance(message, EpochDone)][-1]
             busy, waited = sums.busy_seconds - sums.validation_seconds, sums.input_seconds
             speed = sums.training_images / (busy + waited)
             text = f"{speed:.0f} images/s, input {waited / (busy + waited):.1%}, checkpoint {sums.checkpoint_seconds:.2f} s"
@@ -487,13 +487,13 @@ def group() -> Rows:
 
         def train(trial: int, epochs: int, then: signal.Signals | None = None) -> Message:
             ranks.order(order(trial, 64, epochs))
-            words: list[Message] = []
-            while not (words and isinstance(words[-1], TrialDone | Crashed)):
-                words += ranks.messages(timeout=60)
-                if then is not None and any(isinstance(word, TrialPrepared) for word in words):
+            messages: list[Message] = []
+            while not (messages and isinstance(messages[-1], TrialDone | Crashed)):
+                messages += ranks.messages(timeout=60)
+                if then is not None and any(isinstance(message, TrialPrepared) for message in messages):
                     os.kill(ranks.pids()[0], then)
                     then = None
-            return words[-1]
+            return messages[-1]
 
         try:
             began = time.monotonic()

@@ -120,22 +120,22 @@ def facts_here(environment: Mapping[str, str]) -> Facts:
 
 
 def _nccl_of_torch() -> str | None:
-    if importlib.util.find_spec("nvidia") is None or (found := importlib.util.find_spec("nvidia.nccl")) is None:
+    if importlib.util.find_spec("nvidia") is None or (spec := importlib.util.find_spec("nvidia.nccl")) is None:
         return None
-    return next(iter(found.submodule_search_locations or ()), None)
+    return next(iter(spec.submodule_search_locations or ()), None)
 
 
 def _cuda_home(environment: Mapping[str, str]) -> str | None:
     dry_run = subprocess.run(
         ["nvcc", "-dryrun", "-x", "cu", "/dev/null"], env=dict(environment), capture_output=True, text=True, check=False
     )
-    found = re.search(r"^#\$ _HERE_=(.+)$", dry_run.stderr + dry_run.stdout, re.M)
-    return str(Path(found[1].strip()).parent) if found else None
+    match = re.search(r"^#\$ _HERE_=(.+)$", dry_run.stderr + dry_run.stdout, re.M)
+    return str(Path(match[1].strip()).parent) if match else None
 
 
 def _nvcc_release(environment: Mapping[str, str]) -> str | None:
-    found = re.search(r"release (\d+\.\d+)", _output(["nvcc", "--version"], environment))
-    return found.group(1) if found else None
+    match = re.search(r"release (\d+\.\d+)", _output(["nvcc", "--version"], environment))
+    return match.group(1) if match else None
 
 
 def nccl_version(header: str) -> str | None:

@@ -37,8 +37,8 @@ def driver_cuda(answer: str) -> str | None:
     >>> driver_cuda("| NVIDIA-SMI 550.54  Driver Version: 550.54  CUDA Version: 12.4 |")
     '12.4'
     """
-    found = re.search(r"CUDA Version:\s*(\d+\.\d+)", answer)
-    return found[1] if found else None
+    match = re.search(r"CUDA Version:\s*(\d+\.\d+)", answer)
+    return match[1] if match else None
 
 
 def main() -> None:

@@ -223,20 +223,20 @@ class WorkerSpan:
 
 def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[WorkerSpan, ...]]:
     """Return the activities of each worker, also before `inside.start`. Of two spans that overlap the earlier has priority."""
-    found: dict[int, list[WorkerSpan]] = {}
+    by_worker: dict[int, list[WorkerSpan]] = {}
     for worker, start, end, is_again in zip(*_stretches(work_log), strict=True):
-        found.setdefault(worker, []).append(WorkerSpan(start, end, "done again" if is_again else "epochs"))
+        by_worker.setdefault(worker, []).append(WorkerSpan(start, end, "done again" if is_again else "epochs"))
     for preparation in work_log.preparations:
-        found.setdefault(preparation.worker, []).append(WorkerSpan(preparation.started, preparation.at, "start-up"))
+        by_worker.setdefault(preparation.worker, []).append(WorkerSpan(preparation.started, preparation.at, "start-up"))
     for idle in work_log.idle_spans:
         activity: Activity = "search" if idle.kind == "gap" else "lost attempts"
-        found.setdefault(idle.worker, []).append(WorkerSpan(idle.start, idle.end, activity))
+        by_worker.setdefault(idle.worker, []).append(WorkerSpan(idle.start, idle.end, activity))
     for presence in work_log.presences:
         if presence.left is None:
             for idle in work_log.open_idle_spans(presence, inside.end):
                 activity = "search" if idle.kind == "gap" else "end of the run"
-                found.setdefault(idle.worker, []).append(WorkerSpan(idle.start, idle.end, activity))
-    return {worker: _disjoint(listed) for worker, listed in found.items()}
+                by_worker.setdefault(idle.worker, []).append(WorkerSpan(idle.start, idle.end, activity))
+    return {worker: _disjoint(listed) for worker, listed in by_worker.items()}
 
 
 def _stretches(work_log: WorkLog) -> tuple[list[int], list[float], list[float], list[bool]]:

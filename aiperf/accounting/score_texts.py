@@ -37,17 +37,17 @@ class NoScore:
         return f"not valid: {self.why}"
 
 
-def no_score(work_log: WorkLog, found: Score) -> NoScore | None:
+def no_score(work_log: WorkLog, result: Score) -> NoScore | None:
     """Return the reason for an invalid score. None if it is valid."""
     assert work_log.started is not None
-    if found.valid:
+    if result.valid:
         return None
     reasons = [reason for reason in (_end(work_log), _no_trial(work_log)) if reason is not None]
-    if found.window_seconds <= 0:
+    if result.window_seconds <= 0:
         warmup = duration(work_log.started.warmup_seconds)
         reasons.append(f"its warm-up of {warmup} was not over, so there is no valid window")
     # Reached if an error or work is missing though a trial finished in time: its evaluation did not count.
-    missing = "no evaluation counts in its window" if found.quality is None else "no work was done in its valid window"
+    missing = "no evaluation counts in its window" if result.quality is None else "no work was done in its valid window"
     return NoScore("; ".join(reasons or [missing]), _remedy(work_log))
 
 

@@ -135,12 +135,12 @@ class Side:
 
 
 def folders(words: Sequence[str]) -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for word in words:
         held = sorted(path.parent for path in Path(word).glob(f"*/{NAME}"))
         is_run = (Path(word) / NAME).is_file()
-        found += held if held and not is_run else [run_folder(word)]
-    return found
+        paths += held if held and not is_run else [run_folder(word)]
+    return paths
 
 
 def require_each_once(journals: Sequence[RunJournal]) -> None:

@@ -46,8 +46,8 @@ def targets_of(boxes: NDArray[np.int32], roll: int = 0, width: int = 0) -> Float
     used = boxes[boxes[:, 4] >= 0].astype(np.float32)
     targets = np.zeros((len(boxes), 5), np.float32)
     left = (used[:, 1] + roll) % width if roll else used[:, 1]
-    found = (left, used[:, 0], left + used[:, 3] - used[:, 1], used[:, 2], used[:, 4] + 1)
-    targets[: len(used)] = np.stack(found, axis=1)
+    columns = (left, used[:, 0], left + used[:, 3] - used[:, 1], used[:, 2], used[:, 4] + 1)
+    targets[: len(used)] = np.stack(columns, axis=1)
     return targets
 
 

@@ -46,8 +46,8 @@ def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
 
 def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
     """Open a set of image files in class folders or shards, with the caches that its options select."""
-    found = listing(conf, host=host_name())
-    description = found.describe(conf)
+    files = listing(conf, host=host_name())
+    description = files.describe(conf)
     workers = conf.workers or cores or usable_processors()
     corrupt = CorruptImages(conf.corrupt_limit)
     plain = CentreCrop(224 / 256 if conf.is_resized_crop else 1.0)
@@ -61,7 +61,7 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
             plain,
             corrupt,
         )
-        for samples in (found.training, found.validation)
+        for samples in (files.training, files.validation)
     )
     normalise = Normaliser(conf.image, description.mean, description.std)
     if _keeps_pixels(conf, description):

@@ -44,8 +44,8 @@ def draws(images: NDArray[np.int64], count: int, *salt: int) -> NDArray[np.float
     counters += images.astype(np.uint64)[:, None] * np.uint64(count)
     counters *= np.uint64(_GOLDEN)
     counters += np.uint64(_key(*salt))
-    words = mixed(mixed(counters))
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    mixed_bits = mixed(mixed(counters))
+    return (mixed_bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 @lru_cache(maxsize=4)

@@ -44,11 +44,11 @@ class Best:
 def best_of(events: Iterable[AnyEvent | None], names: Iterable[str]) -> Best | None:
     """Checkpoint (trial, epoch, accuracy) with the best recorded accuracy. None if the journal has none of these files."""
     existing = set(filter(None, map(checkpoint_of, names)))
-    found: dict[tuple[int, int], Best] = {}
+    accuracies: dict[tuple[int, int], Best] = {}
     for event in events:
         if isinstance(event, EpochFinished) and (place := (event.trial, event.epoch)) in existing:
-            found[place] = Best(*place, event.accuracy)
-    return min(found.values(), key=lambda one: (-one.accuracy, one.trial, one.epoch), default=None)
+            accuracies[place] = Best(*place, event.accuracy)
+    return min(accuracies.values(), key=lambda one: (-one.accuracy, one.trial, one.epoch), default=None)
 
 
 @dataclass(slots=True)
@@ -87,19 +87,19 @@ class BestEpoch:
                 if accuracy is not None:
                     self._consider(Best(event.trial, event.epoch, accuracy))
 
-    def _consider(self, found: Best) -> None:
-        if self.best is None or found.accuracy > self.best.accuracy:
-            self._unwritten = {place: each for place, each in self._unwritten.items() if each > found.accuracy}
-            self._link(found)
+    def _consider(self, best: Best) -> None:
+        if self.best is None or best.accuracy > self.best.accuracy:
+            self._unwritten = {place: each for place, each in self._unwritten.items() if each > best.accuracy}
+            self._link(best)
 
-    def _link(self, found: Best | None) -> None:
+    def _link(self, best: Best | None) -> None:
         before = self.best
-        file = None if found is None else self.folder.written(found.trial, found.epoch)
+        file = None if best is None else self.folder.written(best.trial, best.epoch)
         with suppress(OSError):
-            if found is not None and file is not None:
+            if best is not None and file is not None:
                 file.with_name(f"{BEST}{file.name}").hardlink_to(file)
-                self.best = found
-        if found is None:
+                self.best = best
+        if best is None:
             self.best = None
         if before is not None and self.best != before:
             for old in self.folder.path.glob(f"{BEST}trial-{before.trial}.epoch-{before.epoch}.*"):

@@ -132,8 +132,8 @@ class Driver:
     def _patience(self) -> float:
         return max(0.0, min(TURN_SECONDS, self.run.duration - self.clock.now()))
 
-    def _turn(self, words: list[Message]) -> None:
-        self._record(words)
+    def _turn(self, messages: list[Message]) -> None:
+        self._record(messages)
         if self.interrupted and self.run.ended is None:
             self._end("interrupted")
         while decisions := decide(self.run, self.clock.now(), self.replay):
@@ -146,19 +146,19 @@ class Driver:
             for event in self._interpret(word):
                 self._take(event)
 
-    def _interpret(self, word: Message) -> list[AnyEvent]:
+    def _interpret(self, message: Message) -> list[AnyEvent]:
         now = self.clock.now()
-        match word:
+        match message:
             case ProposalReturned():
-                request = self.run.requests.get(word.number)
-                return [] if request is None else [check(self.history, request, word, now)]
+                request = self.run.requests.get(message.number)
+                return [] if request is None else [check(self.history, request, message, now)]
             case ProposalFailed():
-                if word.number not in self.run.requests:
+                if message.number not in self.run.requests:
                     return []
-                by: events.RejectedBy = "searcher" if word.was_made else "generator"
-                return [events.TrialRejected(at=now, number=word.number, by=by, reason=word.reason)]
+                by: events.RejectedBy = "searcher" if message.was_made else "generator"
+                return [events.TrialRejected(at=now, number=message.number, by=by, reason=message.reason)]
             case _:
-                return interpret(self.run, word, now)
+                return interpret(self.run, message, now)
 
     def _take(self, event: AnyEvent) -> None:
         observed = observations(self.run, event)
@@ -220,10 +220,10 @@ class Driver:
             if all(trial.interval_end >= last for trial in at_work if trial.is_prepared or trial.has_worked):
                 break
             try:
-                words = self.executor.messages(min(left, 0.1))
+                messages = self.executor.messages(min(left, 0.1))
             except RuntimeLost:
                 break
-            self._record(words)
+            self._record(messages)
         self._take(events.RunEnded(at=self.clock.now(), reason=reason))
 
 

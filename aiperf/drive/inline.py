@@ -71,15 +71,15 @@ class InlineExecutor:
                 self._worker += 1
                 self.start()
             case Sum():
-                pass  # waiting for words trains on to the next one, which has them
+                pass  # `messages` trains on to the next message, which has the sums
 
     def messages(self, timeout: float) -> list[Message]:
         if not self._unread:
-            word = next(self._training, None)
-            if word is None:
+            message = next(self._training, None)
+            if message is None:
                 time.sleep(min(timeout, 0.01))
             else:
-                self._unread.append(word)
+                self._unread.append(message)
         unread = list(self._unread)
         self._unread.clear()
         return unread

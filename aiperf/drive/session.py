@@ -199,12 +199,15 @@ def require_free(folder: Path, patience_seconds: float = 0.0) -> None:
 
 
 def resume(
-    found: Resumable, executor_of: ExecutorOf, after_turn: Callable[[Driver], None], checks: Sequence[NodeChecked] = ()
+    resumable: Resumable,
+    executor_of: ExecutorOf,
+    after_turn: Callable[[Driver], None],
+    checks: Sequence[NodeChecked] = (),
 ) -> Path:
     """Continue a run that was killed or ended early, until its end."""
-    state = found.state
-    with Journal(found.folder / NAME, found.reading) as journal:
-        resumed = resumption(state.run, found.session, host_time(), journal.cut)
+    state = resumable.state
+    with Journal(resumable.folder / NAME, resumable.reading) as journal:
+        resumed = resumption(state.run, resumable.session, host_time(), journal.cut)
         if resumed.rolled_back_lines and journal.cut is not None:
             print(
                 f"{resumed.rolled_back_lines} lines after line {journal.lines} are rolled back, and moved to "
@@ -214,12 +217,12 @@ def resume(
         for event in lines:
             state.take(event)
         journal.append(lines)
-        if (warning := forget(found.folder)) is not None:
+        if (warning := forget(resumable.folder)) is not None:
             print(warning)
-        sweep(state.run, found.folder / CHECKPOINTS)
-        _drive(found.conf, found.folder, state, journal, executor_of, resumed.at, after_turn)
-    clear(state.run, found.folder, found.conf.storage.checkpoints)
-    return found.folder
+        sweep(state.run, resumable.folder / CHECKPOINTS)
+        _drive(resumable.conf, resumable.folder, state, journal, executor_of, resumed.at, after_turn)
+    clear(state.run, resumable.folder, resumable.conf.storage.checkpoints)
+    return resumable.folder
 
 
 def resumption(run: Run, session: RunStarted | RunResumed, now: HostTime, cut: Cut | None = None) -> RunResumed:

@@ -11,10 +11,10 @@ from aiperf.journal.journal import NAME
 from aiperf.journal.sealed_log import HEAD, why_no_journal
 
 
-def run_folder(word: str, runs: str = "runs") -> Path:
+def run_folder(name: str, runs: str = "runs") -> Path:
     """Return the folder of a run, by its path, its journal's or its name in `runs`. Raise NoSuchRun or NotAJournal."""
-    named = given_path(word)
-    places = (named, given_path(runs) / word)
+    named = given_path(name)
+    places = (named, given_path(runs) / name)
     for folder in places:
         if os.path.lexists(folder / NAME):
             return folder

@@ -179,7 +179,7 @@ def differing(benchmarks: Iterable[Benchmark]) -> dict[Benchmark, tuple[tuple[st
     by_title: dict[str, list[Benchmark]] = {}
     for benchmark in dict.fromkeys(benchmarks):
         by_title.setdefault(title(benchmark), []).append(benchmark)
-    found: dict[Benchmark, tuple[tuple[str, str], ...]] = {}
+    options: dict[Benchmark, tuple[tuple[str, str], ...]] = {}
     for alike in by_title.values():
         values = [
             dict((("start", str(benchmark.start_fingerprint)), *benchmark.images, *benchmark.options))
@@ -187,5 +187,5 @@ def differing(benchmarks: Iterable[Benchmark]) -> dict[Benchmark, tuple[tuple[st
         ]
         names = sorted({name for each in values for name in each if len({one.get(name) for one in values}) > 1})
         for benchmark, each in zip(alike, values, strict=True):
-            found[benchmark] = tuple((name, each.get(name, "not reported")) for name in names)
-    return found
+            options[benchmark] = tuple((name, each.get(name, "not reported")) for name in names)
+    return options

@@ -18,17 +18,17 @@ from aiperf.report.figures import RANKED, by_name
 from aiperf.sanitize import cell, sanitize
 
 
-def page(found: Leaderboard) -> str:
+def page(ranking: Leaderboard) -> str:
     """Return the content of rank.html, a complete HTML page: orders, places, details, announcements and unreadable journals."""
     return html.page(
-        f"AIPerf list by {found.by.title}",
-        html.header("list of runs", f"By {found.by.title}", about(found)),
-        sections(found),
+        f"AIPerf list by {ranking.by.title}",
+        html.header("list of runs", f"By {ranking.by.title}", about(ranking)),
+        sections(ranking),
         "Every figure is computed from the runs’ journals; rank.json has them unrounded. "
         "How to read it: docs/ranking.md.",
         kind="list",
         skip="To the list",
-        remarks=remarks(found),
+        remarks=remarks(ranking),
     )
 
 
@@ -44,20 +44,20 @@ FORMER = {
 """Former names of figures in rank.json, kept beside `figures` for one release."""
 
 
-def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
+def write(ranking: Leaderboard, folder: Path) -> tuple[Path, ...]:
     """Write rank.html, rank.csv and rank.json to a folder, and replace earlier ones."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for suffix, form in (("html", page), ("csv", csv_text), ("json", json_text)):
         paths.append(folder / f"rank.{suffix}")
-        replace_file(paths[-1], form(found).encode())
+        replace_file(paths[-1], form(ranking).encode())
     return tuple(paths)
 
 
-def csv_text(found: Leaderboard) -> str:
+def csv_text(ranking: Leaderboard) -> str:
     """Return the content of rank.csv: one row for each entry and each unreadable journal, after a row of names."""
-    rows = [_csv_row(listing, row) for listing in found.listings for row in listing.rows]
-    rows += [{"folder": each.folder, "no place because": each.reason} for each in found.unread]
+    rows = [_csv_row(listing, row) for listing in ranking.listings for row in listing.rows]
+    rows += [{"folder": each.folder, "no place because": each.reason} for each in ranking.unread]
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, fieldnames=list(rows[0]))
     writer.writeheader()
@@ -109,31 +109,31 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
     }
 
 
-def json_text(found: Leaderboard) -> str:
+def json_text(ranking: Leaderboard) -> str:
     """Return the content of rank.json: metrics, lists of entries, announcements by log, and unreadable journals."""
     metrics = [
         {"name": each.name, "unit": each.unit, "less_is_better": each.better == "less", "meaning": each.meaning}
         for each in map(by_name, RANKED)
     ]
-    lists = msgspec.to_builtins(found.listings)
+    lists = msgspec.to_builtins(ranking.listings)
     for entry in (entry for listing in lists for row in listing["rows"] for entry in (row["entry"], *row["runs"])):
         entry |= {former: entry["figures"][name] for former, name in FORMER.items()}
     document = {
         "format": "aiperf-list",
         "version": VERSION,
-        "by": found.by.name,
+        "by": ranking.by.name,
         "metrics": metrics,
         "lists": lists,
-        "sites": found.sites,
-        "unread": found.unread,
+        "sites": ranking.sites,
+        "unread": ranking.unread,
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
 
 
-def lines(found: Leaderboard, width: int = 0) -> Iterator[str]:
+def lines(ranking: Leaderboard, width: int = 0) -> Iterator[str]:
     """Yield the list as lines of text for a terminal: at most 100 rows per benchmark, announcements, unreadable journals."""
-    yield f"by {found.by.title}: {about(found)}"
-    for each in sections(found, MOST_ROWS):
+    yield f"by {ranking.by.title}: {about(ranking)}"
+    for each in sections(ranking, MOST_ROWS):
         yield ""
         yield from section_lines(each, width)
-    yield from (sanitize(f"warning: {each}") for each in torn(found))
+    yield from (sanitize(f"warning: {each}") for each in torn(ranking))

@@ -129,13 +129,13 @@ def require_owned(system: HostDescription, environment: Mapping[str, str] = os.e
         return
     # CUDA shows a process one of several slices
     wanted = min([owned, *(1 if "MIG-" in selected else selected.count(",") + 1 for selected in selections)])
-    found, torch = len(system.accelerators), system.versions.get("torch", "")
-    if found >= wanted and not torch.endswith("+cpu"):
+    usable, torch = len(system.accelerators), system.versions.get("torch", "")
+    if usable >= wanted and not torch.endswith("+cpu"):
         return
-    reasons = [f"{name}: {why}" for name, why in system.not_sampled.items()] if found < wanted else []
+    reasons = [f"{name}: {why}" for name, why in system.not_sampled.items()] if usable < wanted else []
     reasons += [f"torch {torch} is built for processors"] if torch.endswith("+cpu") else []
     raise BadConfiguration(
-        f"a run uses the accelerators that its job owns, {wanted} on {system.host} ({source}), but found {found} usable "
+        f"a run uses the accelerators that its job owns, {wanted} on {system.host} ({source}), but found {usable} usable "
         f"({', '.join(reasons) or 'no sampler shows more'}). Correct the driver, the options of the container (--nv) or the "
         "build of torch (docs/setup.md, GPUs), or set CUDA_VISIBLE_DEVICES= to train on processors"
     )

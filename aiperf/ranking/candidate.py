@@ -197,10 +197,10 @@ def _seed(run: Candidate) -> str:
 
 
 def _fingerprint(run: Candidate) -> str:
-    found = run.images.get("fingerprint")
-    if found is None:
+    fingerprint = run.images.get("fingerprint")
+    if fingerprint is None:
         return "the journal has no fingerprint of the images"
-    return f"fingerprint {found} is not in {KNOWN_IMAGES}"
+    return f"fingerprint {fingerprint} is not in {KNOWN_IMAGES}"
 
 
 def _peak(run: Candidate) -> str:
@@ -284,8 +284,8 @@ def chosen(config: Mapping[str, Any], part: str) -> str | None:
 
 def value_of(run: Candidate, name: str) -> Any:
     """Return the value that rules check under this name, such as 'error' or 'lost_share'. None if it is unknown."""
-    found = getattr(run, name)
-    return None if name == "precisions" and not found else found
+    value = getattr(run, name)
+    return None if name == "precisions" and not value else value
 
 
 def why_missing(run: Candidate, name: str) -> str:

@@ -32,10 +32,10 @@ def best_architecture(run: Collected) -> BestArchitecture | None:
 def graph_of_trial(run: Collected, number: int) -> Graph | None:
     """Network of a trial. None for object detection, or if this release cannot rebuild it."""
     try:
-        _, found = _rebuilt(run, _lineage(run, number))
+        _, network = _rebuilt(run, _lineage(run, number))
     except _UNREADABLE:
         return None
-    return found if isinstance(found, Graph) else None
+    return network if isinstance(network, Graph) else None
 
 
 _UNREADABLE = (DamagedGraphFile, DamagedMorph, IllegalGraph, IllegalMorph)

@@ -171,11 +171,11 @@ def _space_differences(started: RunStarted, network: Architecture) -> frozenset[
 
 def _differing(expected: Mapping[str, Any], actual: Mapping[str, Any], prefix: str) -> Iterator[str]:
     for name, value in expected.items():
-        found = actual[name]
+        other = actual[name]
         if isinstance(value, dict):
-            yield from _differing(value, found, f"{prefix}{name}.")
-        elif found != value:
-            yield f"{prefix}{name} is {found}, expected {value}"
+            yield from _differing(value, other, f"{prefix}{name}.")
+        elif other != value:
+            yield f"{prefix}{name} is {other}, expected {value}"
 
 
 def _beside_master(run: Collected, inside: Window) -> frozenset[str] | None:

@@ -303,19 +303,19 @@ def _warnings(
     worked_until: dict[int, float],
 ) -> tuple[RunWarning, ...]:
     is_simulated = run.started.simulated
-    found = [*score_warnings(run.work_log, result)]
-    found += damage_warnings([meter.damaged for meter in metered if meter.damaged is not None], "power meter")
-    found += [] if run.torn is None else [run.torn]
-    found += preflight_warnings(run.checks, run.started.config, is_simulated=is_simulated)
-    found += system_warnings(described)
-    found += unusable_accelerators(run.workers.values())
+    warnings = [*score_warnings(run.work_log, result)]
+    warnings += damage_warnings([meter.damaged for meter in metered if meter.damaged is not None], "power meter")
+    warnings += [] if run.torn is None else [run.torn]
+    warnings += preflight_warnings(run.checks, run.started.config, is_simulated=is_simulated)
+    warnings += system_warnings(described)
+    warnings += unusable_accelerators(run.workers.values())
     if measured is not None:
-        found += telemetry_warnings(measured)
-    found += () if energy is None else energy_warnings(energy)
+        warnings += telemetry_warnings(measured)
+    warnings += () if energy is None else energy_warnings(energy)
     if measured is not None and measured.workers:
-        found += died(measured, worked_until)
+        warnings += died(measured, worked_until)
     if (measured is None or not measured.workers) and not is_simulated:
         text = "utilisation, power and temperature of the devices were not measured"
-        found.append(RunWarning(text, "note", "keep the folder telemetry/ next to the journal, see docs/report.md"))
+        warnings.append(RunWarning(text, "note", "keep the folder telemetry/ next to the journal, see docs/report.md"))
     order = ("critical", "warning", "note")
-    return tuple(sorted(found, key=lambda warning: order.index(warning.severity)))
+    return tuple(sorted(warnings, key=lambda warning: order.index(warning.severity)))

@@ -63,8 +63,8 @@ def _no_score(report: Report) -> Note | None:
     return Note("critical", "Not valid", tuple(Paragraph(_sentence(each)) for each in texts))
 
 
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:].rstrip('.')}."
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def _standing(report: Report) -> Note:

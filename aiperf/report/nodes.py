@@ -81,7 +81,7 @@ def preflight_warnings(
     if (config.get("preflight") or {}).get("probes") == "none" and not is_simulated:
         text = "the nodes were not checked before the run (preflight.probes=none)"
         return [RunWarning(text, "note", "leave preflight.probes unset in the next run")]
-    found: list[RunWarning] = []
+    warnings: list[RunWarning] = []
     for group, description in (
         ([check for check in checks if check.excluded], "excluded by preflight"),
         (
@@ -93,25 +93,25 @@ def preflight_warnings(
             named = "; ".join(f"{check.host}: {', '.join(check.faults)}" for check in group[:MOST_NAMED])
             more = f"; and {len(group) - MOST_NAMED} more" if len(group) > MOST_NAMED else ""
             text = f"{len(group)} of {len(checks)} nodes {description}: {named}{more}"
-            found.append(RunWarning(text, "warning", "fix these faults, then test with: python -m aiperf preflight"))
+            warnings.append(RunWarning(text, "warning", "fix these faults, then test with: python -m aiperf preflight"))
     notes = sorted({note for check in checks for note in check.notes})
     remedy = "see docs/preflight.md for this probe and its remedies"
-    return found + [RunWarning(f"preflight, {note}", "note", remedy) for note in notes]
+    return warnings + [RunWarning(f"preflight, {note}", "note", remedy) for note in notes]
 
 
 def system_warnings(system: SystemDescription) -> list[RunWarning]:
     alike = "set up all nodes alike, or exclude the differing ones (listed in the report under System)"
-    found = [RunWarning(text, "note", alike) for text in in_words(system.differences, system.nodes)]
+    warnings = [RunWarning(text, "note", alike) for text in in_words(system.differences, system.nodes)]
     if any(value is not None for value in system.form.values()) and system.unfinished:
         text = f"the system's form is incomplete (system.*): {', '.join(system.unfinished)}"
-        found.append(
+        warnings.append(
             RunWarning(text, "note", "fill in these fields, best in a file: system.file=FILE (docs/report.md)")
         )
     if system.not_described and system.kinds:
         names = ", ".join(node for node, _ in system.not_described[:MOST_NODES_NAMED])
         text = f"{len(system.not_described)} nodes were not described: {names}"
-        found.append(RunWarning(text, "note", "find the reason on these nodes with: python -m aiperf preflight"))
-    return found
+        warnings.append(RunWarning(text, "note", "find the reason on these nodes with: python -m aiperf preflight"))
+    return warnings
 
 
 def unusable_accelerators(workers: Iterable[WorkerJoined]) -> list[RunWarning]:

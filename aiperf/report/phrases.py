@@ -47,18 +47,18 @@ def score_interval(report: Report) -> str:
     return f"95 %: {units.interval(*between, 'FLOPS')} within this run"
 
 
-def fixed_network(found: FixedNetworkResult) -> tuple[str, str]:
+def fixed_network(result: FixedNetworkResult) -> tuple[str, str]:
     """Return two lines of text for a run with a target quality: quality and time to the target, and valid FLOPS."""
-    if found.seconds_to_quality is None:
+    if result.seconds_to_quality is None:
         reached = "target not reached"
     else:
-        reached = f"target reached after {units.duration(found.seconds_to_quality)}, epoch {found.epochs_to_quality}"
-    others = [f"{units.flops_per_second(value)} (n = {n})" for n, value in found.valid_flops_other.items()]
-    values = [f"{units.flops_per_second(found.valid_flops_per_second)} (n = {found.valid_flops_exponent})", *others]
-    workload = "" if found.is_published_workload else f" · {NOT_PUBLISHED}"
+        reached = f"target reached after {units.duration(result.seconds_to_quality)}, epoch {result.epochs_to_quality}"
+    others = [f"{units.flops_per_second(value)} (n = {n})" for n, value in result.valid_flops_other.items()]
+    values = [f"{units.flops_per_second(result.valid_flops_per_second)} (n = {result.valid_flops_exponent})", *others]
+    workload = "" if result.is_published_workload else f" · {NOT_PUBLISHED}"
     return (
-        f"quality {units.quality(found.quality)}, best {units.quality(found.best_quality)}, "
-        f"target {units.quality(found.target_quality)} · {reached}",
+        f"quality {units.quality(result.quality)}, best {units.quality(result.best_quality)}, "
+        f"target {units.quality(result.target_quality)} · {reached}",
         f"valid FLOPS {' · '.join(values)}{workload}",
     )
 

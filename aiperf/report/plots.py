@@ -170,26 +170,26 @@ _MARGIN: dict[str, Any] = {
 """Place of a label in the right margin of a plot, at the height of its value."""
 
 
-def quality_over_epochs(report: Report, found: FixedNetworkResult) -> DrawnFigure:
+def quality_over_epochs(report: Report, result: FixedNetworkResult) -> DrawnFigure:
     """Draw the quality of every epoch of a run with a target quality, and mark the first epoch that reached the target."""
     name, title = "quality", "Quality over epochs"
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        epochs = [point.epoch for point in found.epochs]
-        axes.plot(epochs, [point.quality for point in found.epochs], "o-", color=VERMILION.light, markersize=3.5)
-        axes.axhline(found.target_quality, color=MUTED.light, linewidth=1, linestyle=(0, (4, 2)))
-        axes.annotate("target", (1, found.target_quality), xytext=(5, 0), va="center", color=MUTED.light, **_MARGIN)
-        if found.epochs_to_quality is not None:
-            axes.axvline(found.epochs_to_quality, color=MUTED.light, linewidth=1, linestyle=(0, (1, 2)))
+        epochs = [point.epoch for point in result.epochs]
+        axes.plot(epochs, [point.quality for point in result.epochs], "o-", color=VERMILION.light, markersize=3.5)
+        axes.axhline(result.target_quality, color=MUTED.light, linewidth=1, linestyle=(0, (4, 2)))
+        axes.annotate("target", (1, result.target_quality), xytext=(5, 0), va="center", color=MUTED.light, **_MARGIN)
+        if result.epochs_to_quality is not None:
+            axes.axvline(result.epochs_to_quality, color=MUTED.light, linewidth=1, linestyle=(0, (1, 2)))
         axes.set_xlabel("epoch")
         axes.set_ylabel(METRICS[report.run.metric])
-        axes.set_ylim(0, max(1.08 * max(found.target_quality, found.best_quality), 0.05))
+        axes.set_ylim(0, max(1.08 * max(result.target_quality, result.best_quality), 0.05))
 
     svg, png, pdf = drawn(draw, name, 3.0, source(report))
-    reached = f"first reached in epoch {found.epochs_to_quality}" if found.epochs_to_quality else "not reached"
-    caption = f"Dashed: target {found.target_quality:.4g}, {reached}."
-    described = f"The quality is {found.quality:.4g} after {found.epochs[-1].epoch} epochs."
+    reached = f"first reached in epoch {result.epochs_to_quality}" if result.epochs_to_quality else "not reached"
+    caption = f"Dashed: target {result.target_quality:.4g}, {reached}."
+    described = f"The quality is {result.quality:.4g} after {result.epochs[-1].epoch} epochs."
     return DrawnFigure(name, title, caption, described, svg, png, pdf)
 
 

@@ -30,18 +30,18 @@ def utilisation(run: Collected, inside: Window) -> Utilisation:
     communication = math.fsum((columns.communication * of_all_ranks).tolist())
     waited = math.fsum((columns.input * of_all_ranks).tolist())
     whole = capacity(work_log) * inside.seconds
-    found = _peak(run)
-    dense = None if found is None else found.flops
+    peak = _peak(run)
+    dense = None if peak is None else peak.flops
     gaps = pauses(run)
     return Utilisation(
         tensor_flops=tensor,
         busy_seconds=busy,
         accelerator_seconds=whole,
         peak_flops=dense,
-        peak_source=None if found is None else found.source,
-        is_peak_measured=found is not None and found.is_measured,
-        is_peak_declared=found is not None and found.is_declared,
-        peak_clock_mhz=None if found is None else found.clock_mhz,
+        peak_source=None if peak is None else peak.source,
+        is_peak_measured=peak is not None and peak.is_measured,
+        is_peak_declared=peak is not None and peak.is_declared,
+        peak_clock_mhz=None if peak is None else peak.clock_mhz,
         mfu=None if dense is None or whole <= 0 else tensor / (whole * dense),
         mfu_busy=None if dense is None or busy <= 0 else tensor / (busy * dense),
         gap_median_seconds=float(np.median(gaps)) if len(gaps) else None,
@@ -83,16 +83,16 @@ def peak_of_rank(run: Collected, precision: DataType) -> WorkerPeak | None:
     peak is unknown, or if the workers have different devices or published peaks.
     """
     declared = declared_peak(run.started.config)
-    found = [worker_peak(joined.device, joined.machine, precision, declared) for joined in run.workers.values()]
-    known = {one for one in found if one is not None}
-    if None in found or not known:
+    peaks = [worker_peak(joined.device, joined.machine, precision, declared) for joined in run.workers.values()]
+    known = {one for one in peaks if one is not None}
+    if None in peaks or not known:
         return None
     if len(known) == 1:
         return known.pop()
     if len({joined.device for joined in run.workers.values()}) > 1 or not all(one.is_measured for one in known):
         return None
     fastest = max(one.flops for one in known)
-    source = f"fastest matrix product of those that {len(found)} workers measured in {precision}"
+    source = f"fastest matrix product of those that {len(peaks)} workers measured in {precision}"
     return WorkerPeak(fastest, source, is_measured=True)
 
 

@@ -144,7 +144,7 @@ def answer(
             f"trial {wanted.number} of the followed run had batches of {wanted.batch_size}; the most that fits here was "
             f"measured to be {history.ceiling}"
         )
-    word = msgspec.structs.replace(
+    proposal = msgspec.structs.replace(
         returned(wanted.proposal),
         number=request.number,
         searcher=FOLLOW,
@@ -154,10 +154,10 @@ def answer(
         seconds=0.0,
     )
     try:
-        network = history.architecture(parent, tuple([decode_morph(morph) for morph in word.morphs]))
+        network = history.architecture(parent, tuple([decode_morph(morph) for morph in proposal.morphs]))
     except (IllegalMorph, DamagedMorph) as error:
         return rejected(str(error))
-    proposed = described(history, request, word, network, at, wanted.follows)
+    proposed = described(history, request, proposal, network, at, wanted.follows)
     for name in SAME:
         if (current := getattr(proposed, name)) != (recorded := getattr(wanted.proposal, name)):
             return rejected(

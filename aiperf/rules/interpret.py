@@ -76,10 +76,10 @@ def _is_news(run: Run, message: events.AnyEvent) -> bool:
 
 
 def _current(run: Run, trial: int, attempt: int) -> Trial | None:
-    found = run.trials.get(trial)
-    if found is None or found.state is not TrialState.RUNNING or found.attempt != attempt:
+    known = run.trials.get(trial)
+    if known is None or known.state is not TrialState.RUNNING or known.attempt != attempt:
         return None
-    return found
+    return known
 
 
 def _advanced(trial: Trial, message: messages.Advanced, now: float) -> list[events.AnyEvent]:

@@ -96,24 +96,24 @@ def make(proposer: Proposer, history: History, order: ProposalRequested) -> Prop
 
 
 def check(
-    history: History, request: ProposalRequested, word: ProposalReturned, at: float
+    history: History, request: ProposalRequested, returned: ProposalReturned, at: float
 ) -> TrialProposed | TrialRejected:
     """Return TrialProposed with the counted operations of the network, rebuilt from its ancestors, or TrialRejected."""
 
     def rejected(reason: str) -> TrialRejected:
-        return TrialRejected(at=at, number=word.number, by="check", reason=reason)
+        return TrialRejected(at=at, number=returned.number, by="check", reason=reason)
 
-    if word.parent is not None and word.parent not in history.trials:
-        return rejected(f"its parent, trial {word.parent}, is not in the journal")
-    if word.parent in history.dropped:
+    if returned.parent is not None and returned.parent not in history.trials:
+        return rejected(f"its parent, trial {returned.parent}, is not in the journal")
+    if returned.parent in history.dropped:
         # The parent was among the best when the proposal was made, and has left them since.
-        return rejected(f"the weights of its parent, trial {word.parent}, are gone")
+        return rejected(f"the weights of its parent, trial {returned.parent}, are gone")
     try:
-        network = history.architecture(word.parent, tuple([decode_morph(morph) for morph in word.morphs]))
+        network = history.architecture(returned.parent, tuple([decode_morph(morph) for morph in returned.morphs]))
     except (IllegalMorph, DamagedMorph) as error:
         return rejected(str(error))
     if isinstance(network, Graph) and (
-        idle := unreached(network).items() - unreached(history.graph(word.parent)).items()
+        idle := unreached(network).items() - unreached(history.graph(returned.parent)).items()
     ):
         name, kernel = min(idle)
         return rejected(
@@ -124,7 +124,7 @@ def check(
     if (holder := history.holder(network.fingerprint)) is not None:
         # Another worker's proposal, made at the same time, arrived first.
         return rejected(f"its architecture is that of trial {holder}")
-    return described(history, request, word, network, at)
+    return described(history, request, returned, network, at)
 
 
 def returned(event: TrialProposed) -> ProposalReturned:
@@ -135,7 +135,7 @@ def returned(event: TrialProposed) -> ProposalReturned:
 def described(
     history: History,
     request: ProposalRequested,
-    word: ProposalReturned,
+    returned: ProposalReturned,
     network: Architecture,
     at: float,
     follows: FollowedValues | None = None,
@@ -144,14 +144,14 @@ def described(
     graph = network if isinstance(network, Graph) else None
     return recorded(
         TrialProposed,
-        word,
+        returned,
         at,
         position=request.position,
         seed=request.seed,
-        morphs=list(word.morphs),
+        morphs=list(returned.morphs),
         own_kernel=None if graph is None else own_size(graph),
         can_grow=graph is not None and not choices(graph, history.space.budget).is_empty(),
-        pruned=list(word.pruned),
+        pruned=list(returned.pruned),
         follows=follows,
         **counts_of(network),
     )

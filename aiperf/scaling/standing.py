@@ -200,13 +200,13 @@ def _no_column(column: str, header: Sequence[str]) -> BadConfiguration:
 
 
 def _unit(title: str, column: str) -> float:
-    found = re.search(rf"[\s(\[]{_UNIT_FORMS[column]}", title, re.IGNORECASE)
-    if found is None:
+    match = re.search(rf"[\s(\[]{_UNIT_FORMS[column]}", title, re.IGNORECASE)
+    if match is None:
         raise BadConfiguration(
             f"the header of Rmax and power has a unit, but found {title.strip()!r}: name it, as in "
             "--unit rmax=TFlop/s or --unit power=kW"
         )
-    prefix = found[1]
+    prefix = match[1]
     return UNITS[prefix if prefix in UNITS else prefix.swapcase()]
 
 

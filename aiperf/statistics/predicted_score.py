@@ -115,8 +115,8 @@ def differing_nodes(content: Mapping[str, Any], checks: Iterable[NodeChecked]) -
     predicted = content["nodes"]
     own: Iterable[Any] = node_kinds(checks := list(checks))
     if any(isinstance(each, str) for each in predicted):  # hashes, of an earlier release
-        found = (check.readings.get(PROBE, {}).get("facts", {}).get(HASH) for check in checks)
-        own = sorted({hash for hash in found if hash is not None})
+        hashes = (check.readings.get(PROBE, {}).get("facts", {}).get(HASH) for check in checks)
+        own = sorted({hash for hash in hashes if hash is not None})
     return hardware_differences(*({f"node {n}": each for n, each in enumerate(nodes, 1)} for nodes in (predicted, own)))
 
 

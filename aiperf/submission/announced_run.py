@@ -73,32 +73,32 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnou
 def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, started_unix: float | None) -> list[str]:
     entry = announced.entry
     assert isinstance(entry, RunAnnounced)
-    found = [
+    differences = [
         f"{each.name} is {each.second!r}, and {each.first!r} was announced"
         for each in option_differences(entry.config, announced_config(config))
     ]
     if config.get("seed") != (seed := announced_seed(announced.id)):
-        found.append(f"seed is {config.get('seed')!r}, and seed {seed} follows from the announcement")
+        differences.append(f"seed is {config.get('seed')!r}, and seed {seed} follows from the announcement")
     if rules != entry.proposal_rules:
-        found.append(f"its proposals follow rules {rules}, and rules {entry.proposal_rules} were announced")
+        differences.append(f"its proposals follow rules {rules}, and rules {entry.proposal_rules} were announced")
     if started_unix is not None and started_unix < entry.at_unix - CLOCK_SECONDS:
-        found.append(f"it began {entry.at_unix - started_unix:.0f} s before it was announced")
-    return found
+        differences.append(f"it began {entry.at_unix - started_unix:.0f} s before it was announced")
+    return differences
 
 
 def breaks_of(log: Announcements, announced: SignedEntry, first: RunStarted) -> list[str]:
     """Return the differences of a run from its announcement and from the log's entry about its start, one text each."""
-    found = breaks(announced, first.config, first.proposal_rules, None if first.simulated else first.started_unix)
+    differences = breaks(announced, first.config, first.proposal_rules, None if first.simulated else first.started_unix)
     begun, withdrawn = log.begun().get(announced.id), log.withdrawn().get(announced.id)
     if begun is None:
-        found.append("the log has no entry that a run began with this announcement")
+        differences.append("the log has no entry that a run began with this announcement")
     elif (begun.run, begun.started_unix) != (first.run, first.started_unix):
-        found.append(
+        differences.append(
             f"the log has run {begun.run!r} as the one run of this announcement, started at {begun.started_unix!r}"
         )
     elif withdrawn is not None and withdrawn.number < begun.number:
-        found.append(f"the announcement had been withdrawn when it began ({withdrawn.reason})")
-    return found
+        differences.append(f"the announcement had been withdrawn when it began ({withdrawn.reason})")
+    return differences
 
 
 def require_announced(conf: RunConf, now_unix: float | None = None) -> None:
@@ -148,19 +148,19 @@ def _named(conf: RunConf) -> tuple[str, Path] | None:
     return conf.announcement, log_path(conf.announcement_log)
 
 
-def _require_same(found: SignedEntry, conf: RunConf, now_unix: float) -> None:
-    differing = breaks(found, json.loads(json.dumps(as_plain(conf))), RULES, now_unix)
+def _require_same(announced: SignedEntry, conf: RunConf, now_unix: float) -> None:
+    differing = breaks(announced, json.loads(json.dumps(as_plain(conf))), RULES, now_unix)
     if differing:
         more = f", and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
         raise NotAsAnnounced(
-            f"a run begins as announced. Differences from {found.id[:12]}…: {'; '.join(differing[:SHOWN])}{more}. "
+            f"a run begins as announced. Differences from {announced.id[:12]}…: {'; '.join(differing[:SHOWN])}{more}. "
             "Give the announced options, or announce this run"
         )
 
 
 def _free(log: Announcements, wanted: str, path: Path) -> SignedEntry:
-    found = log.by_id(wanted)
-    if found is None or not isinstance(found.entry, RunAnnounced):
+    entry = log.by_id(wanted)
+    if entry is None or not isinstance(entry.entry, RunAnnounced):
         raise NotAsAnnounced(
             f"an announcement is named by its id. '{path}' holds no announced run {wanted!r}. "
             f"List the ids: python -m aiperf announce --log '{path}' --show"
@@ -172,7 +172,7 @@ def _free(log: Announcements, wanted: str, path: Path) -> SignedEntry:
             f"an announcement serves one run. {wanted[:12]}… was used by run {Path(begun.folder).name!r} (in '{begun.folder}', "
             f"on host {begun.host!r}): announce this run. If that run never wrote a journal, also withdraw its announcement"
         )
-    return found
+    return entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ def _announcing(log: Announcements) -> set[str]:
 
 def _distinct(runs: Iterable[RunStarted]) -> list[RunStarted]:
     """Return each run once. Journals with equal first lines belong to one run."""
-    found: dict[tuple[str, float, str], RunStarted] = {}
+    by_start: dict[tuple[str, float, str], RunStarted] = {}
     for run in runs:
-        found.setdefault((run.run, run.started_unix, run.config_hash), run)
-    return list(found.values())
+        by_start.setdefault((run.run, run.started_unix, run.config_hash), run)
+    return list(by_start.values())

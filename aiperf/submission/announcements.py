@@ -117,8 +117,8 @@ class Announcements:
 
     def withdrawn(self) -> dict[str, RunWithdrawn]:
         """Return the first withdrawal entry of each withdrawn announcement, by the announcement's id."""
-        found = [each.entry for each in self.entries if isinstance(each.entry, RunWithdrawn)]
-        return {each.announcement: each for each in reversed(found)}
+        withdrawals = [each.entry for each in self.entries if isinstance(each.entry, RunWithdrawn)]
+        return {each.announcement: each for each in reversed(withdrawals)}
 
     def begun(self) -> dict[str, RunBegun]:
         """Return the entry about the run that began with an announcement, by the announcement's id."""

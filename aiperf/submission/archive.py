@@ -189,7 +189,7 @@ def _members(unzipped: _Unzipped) -> Iterator[tuple[_Member, Iterator[bytes]]]:
 def _extract(unzipped: _Unzipped, folder: Path, most_bytes: int) -> UnpackedSubmission:
     manifest, signature, left = None, None, most_bytes
     wanted: dict[str, str] = {}
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for member, pieces in _members(unzipped):
         name = member.name
         if member.size > left:
@@ -202,9 +202,9 @@ def _extract(unzipped: _Unzipped, folder: Path, most_bytes: int) -> UnpackedSubm
                 break
             manifest = b"".join(pieces)
             wanted = _listed(manifest)
-        elif name == SIGNATURE and signature is None and not found:
+        elif name == SIGNATURE and signature is None and not digests:
             signature = b"".join(pieces)
-        elif name in found or name in (MANIFEST, SIGNATURE):
+        elif name in digests or name in (MANIFEST, SIGNATURE):
             raise refused("a member occurs once", f"{name!r} occurs again")
         elif name not in wanted:
             raise refused(f"a submission holds what its {MANIFEST} lists", f"{name!r} is not listed")
@@ -214,12 +214,12 @@ def _extract(unzipped: _Unzipped, folder: Path, most_bytes: int) -> UnpackedSubm
                 f"{free}: make room, or name another folder by TMPDIR"
             )
         else:
-            found[name] = _written(folder / name, pieces)
+            digests[name] = _written(folder / name, pieces)
     if manifest is None:
         raise refused(f"the first member of a submission is {MANIFEST}", "found another or none")
-    if missing := [name for name in wanted if name not in found]:
+    if missing := [name for name in wanted if name not in digests]:
         raise refused(f"a submission holds what its {MANIFEST} lists", f"{missing[0]!r} is missing")
-    changed = tuple(name for name in wanted if found[name] != wanted[name])
+    changed = tuple(name for name in wanted if digests[name] != wanted[name])
     return UnpackedSubmission(
         manifest, None if signature is None else signature.decode(errors="replace"), tuple(wanted), changed
     )
@@ -252,14 +252,14 @@ def _require_name(name: str) -> None:
 
 def _listed(manifest: bytes) -> dict[str, str]:
     """Return the SHA-256 of each name, in order."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for line in manifest.decode("ascii", "replace").splitlines():
         match = _LINE.fullmatch(line)
-        if match is None or match[2] in found:
+        if match is None or match[2] in digests:
             raise refused(f"each line of {MANIFEST} is one of sha256sum's for another file", f"found {line[:200]!r}")
         _require_name(match[2])
-        found[match[2]] = match[1]
-    return found
+        digests[match[2]] = match[1]
+    return digests
 
 
 def largest_of(name: str) -> int | None:
@@ -301,13 +301,13 @@ def submission_of(content: bytes) -> Submission:
                 f"this release reads {SUBMISSION} of format {FORMAT}, but found {document.get('format')!r}. Read it with the "
                 "release that made it"
             )
-        found = msgspec.convert(document, Submission)
+        submission = msgspec.convert(document, Submission)
     except (msgspec.DecodeError, msgspec.ValidationError, ValueError, RecursionError) as error:
         raise BundleRefused(
             f"{SUBMISSION} lists the runs of a submission. This one cannot be read: {error}. Ask its sender for a new file"
         ) from error
-    if not found.runs:
+    if not submission.runs:
         raise BundleRefused(
             f"a submission is of one run or more. {SUBMISSION} names none. Ask its sender for a new file"
         )
-    return found
+    return submission

@@ -65,8 +65,8 @@ def signing_key(signature: str, content: bytes) -> str | None:
         return None
     with _file(signature) as file:
         checked = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", file.name, content=content)
-    found = _GOOD.search(checked.stdout.decode(errors="replace").strip())
-    return found[1] if checked.returncode == 0 and found else None
+    match = _GOOD.search(checked.stdout.decode(errors="replace").strip())
+    return match[1] if checked.returncode == 0 and match else None
 
 
 def read_allowed(path: Path) -> Path:
@@ -79,8 +79,8 @@ def read_allowed(path: Path) -> Path:
                 f"certificates are not supported. '{path}', line {number} has 'cert-authority': remove it"
             )
     with _file(_OF_NOBODY) as file:
-        found = _ssh_keygen("find-principals", "-f", str(path), "-s", file.name)
-    for message in found.stderr.decode(errors="replace").splitlines():
+        answer = _ssh_keygen("find-principals", "-f", str(path), "-s", file.name)
+    for message in answer.stderr.decode(errors="replace").splitlines():
         complaint = re.fullmatch(rf"{re.escape(str(path))}:(\d+): (.*)", message)
         if complaint and lines[int(complaint[1]) - 1].strip():  # ssh-keygen also reports empty lines, and continues
             raise KeyUnusable(

@@ -185,7 +185,7 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
     for one in accelerators:
         if one.device.power_cap_watts is not None:
             by_model.setdefault(one.device.model, []).append((one.device.power_cap_watts, one))
-    found: list[RunWarning] = []
+    warnings: list[RunWarning] = []
     for model, capped in by_model.items():
         least, most = min(capped, key=lambda pair: pair[0]), max(capped, key=lambda pair: pair[0])
         if least[0] < most[0] * (1 - POWER_CAP_SHARE):
@@ -193,8 +193,8 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
             text = (
                 f"power limits of {model or 'accelerators'} differ: {len(fewer)} of {len(capped)} below {most[0]:.0f} W"
             )
-            found.append(RunWarning(f"{text}; lowest {_name(least[1])}, {least[0]:.0f} W", "warning", _ONE_LIMIT))
-    return found
+            warnings.append(RunWarning(f"{text}; lowest {_name(least[1])}, {least[0]:.0f} W", "warning", _ONE_LIMIT))
+    return warnings
 
 
 def died(telemetry: Telemetry, worked_until: Mapping[int, float]) -> tuple[RunWarning, ...]:
@@ -224,19 +224,19 @@ def died(telemetry: Telemetry, worked_until: Mapping[int, float]) -> tuple[RunWa
 
 def damage_warnings(damaged: Iterable[DamagedFile], what: str = "telemetry") -> list[RunWarning]:
     """Return one warning for each file with skipped lines. `what`: kind of the files in the text."""
-    found: list[RunWarning] = []
+    warnings: list[RunWarning] = []
     for one in damaged:
         others = f", and {one.lines - 1} more of its lines" if one.lines > 1 else ""
         where = f"line {one.line} of {one.file}" if one.line else one.file
         text = f"{what} damaged: {where}{others} left out of every figure ({one.why})"
-        found.append(
+        warnings.append(
             RunWarning(text, "warning", "restore the file from a copy if there is one; no score depends on it")
         )
-    return found
+    return warnings
 
 
 def _unmeasured(telemetry: Telemetry) -> list[RunWarning]:
-    found: list[RunWarning] = []
+    warnings: list[RunWarning] = []
     blind = [one for one in telemetry.workers if one.accelerators_expected and not one.accelerators_sampled]
     if blind:
         first = blind[0]
@@ -244,12 +244,12 @@ def _unmeasured(telemetry: Telemetry) -> list[RunWarning]:
         text = f"accelerators of {len(blind)} of {len(telemetry.workers)} workers not measured"
         where = f"worker {first.worker} on {first.host!r}"
         remedy = "install the missing library of the sampler there (docs/report.md)"
-        found.append(RunWarning(f"{text}; {where}: {reasons or 'no sampler shows one'}", "note", remedy))
+        warnings.append(RunWarning(f"{text}; {where}: {reasons or 'no sampler shows one'}", "note", remedy))
     length = telemetry.window[1] - telemetry.window[0]
     present = [one for one in telemetry.accelerators if one.gone_at is None]
     partly = [one for one in present if one.seconds_missing > MISSING_SHARE * length]
     if partly:
         worst = max(partly, key=lambda one: one.seconds_missing)
         text = f"{_of(partly, telemetry.accelerators)} not measured all the time; worst {_name(worst)}"
-        found.append(RunWarning(f"{text}, {worst.seconds_missing:.0f} of {length:.0f} s missing", "note", _GAPS))
-    return found
+        warnings.append(RunWarning(f"{text}, {worst.seconds_missing:.0f} of {length:.0f} s missing", "note", _GAPS))
+    return warnings

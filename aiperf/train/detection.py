@@ -99,10 +99,10 @@ class DetectorNetwork(FasterRCNN):  # type: ignore[misc]  # torchvision has no t
         truth = None if targets is None else [_truth(rows) for rows in targets]
         levels = self.backbone(images)
         proposals, proposal_losses = self.rpn(ImageList(images, sides), levels, truth)
-        found, head_losses = self.roi_heads(levels, proposals, sides, truth)
+        detections, head_losses = self.roi_heads(levels, proposals, sides, truth)
         if not self.training:
             self.evaluated_regions += self._regions
-            return found
+            return detections
         self.missing_regions += self.sampled_regions * len(images) - self._regions
         return sum([*proposal_losses.values(), *head_losses.values()])
 
@@ -144,9 +144,9 @@ class Detection:
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
         missing, regions = sums[:_COUNTS]
-        found = self.detections(sums)
-        assert len(found) == images, "each image has a slot"
-        return Quality(mean_average_precision(found), None, round(regions), round(missing))
+        detections = self.detections(sums)
+        assert len(detections) == images, "each image has a slot"
+        return Quality(mean_average_precision(detections), None, round(regions), round(missing))
 
     def detections(self, sums: Sequence[float]) -> list[ImageDetections]:
         return [_unpacked(slot) for slot in np.array(sums[_COUNTS:]).reshape(-1, _SLOT)]
@@ -159,8 +159,8 @@ _TRUTH, _SLOT = BOX_ROWS * 5, BOX_ROWS * 5 + MOST_FOUND * 6
 
 
 def _unpacked(slot: NDArray[np.float64]) -> ImageDetections:
-    truth, found = slot[:_TRUTH].reshape(-1, 5), slot[_TRUTH:].reshape(-1, 6)
-    return ImageDetections(truth[truth[:, 4] > 0], found[found[:, 5] > 0])
+    truth, detections = slot[:_TRUTH].reshape(-1, 5), slot[_TRUTH:].reshape(-1, 6)
+    return ImageDetections(truth[truth[:, 4] > 0], detections[detections[:, 5] > 0])
 
 
 class _DetectionSums:

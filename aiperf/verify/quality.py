@@ -85,8 +85,10 @@ def audit(folder: Path, root: str | None = None, detections: Path | None = None)
         elif isinstance(event, CheckpointWritten):
             saved.append(epochs[event.trial, event.epoch])
     checkpoints = CheckpointFolder(folder / CHECKPOINTS)
-    found = next((each for each in reversed(saved) if checkpoints.written(each.trial, each.epoch) is not None), None)
-    if found is None:
+    checkpoint = next(
+        (each for each in reversed(saved) if checkpoints.written(each.trial, each.epoch) is not None), None
+    )
+    if checkpoint is None:
         raise NoCheckpoint(
             f"an audit of the quality needs the checkpoint of an epoch in the journal, but found none in "
             f"{str(checkpoints.path)!r}: copy the run with its checkpoints, and run with storage.checkpoints=best or all"
@@ -99,29 +101,29 @@ def audit(folder: Path, root: str | None = None, detections: Path | None = None)
         )
     again = evaluate(
         checkpoints,
-        found.trial,
-        found.epoch,
-        rebuilt(start, [decode_morph(morph) for morph in run.lineage(found.trial)]),
+        checkpoint.trial,
+        checkpoint.epoch,
+        rebuilt(start, [decode_morph(morph) for morph in run.lineage(checkpoint.trial)]),
         held_to(_with_root(conf.dataset, root), run.started.dataset.get("fingerprint")),
         conf.trainer,
-        precisions[found.trial],
-        run.trials[found.trial].batch_size,
+        precisions[checkpoint.trial],
+        run.trials[checkpoint.trial].batch_size,
     )
     if detections is not None:
         write_detections(detections, again.detections)
     return QualityAudit(
         run=run.started.run,
-        trial=found.trial,
-        epoch=found.epoch,
+        trial=checkpoint.trial,
+        epoch=checkpoint.epoch,
         metric=again.metric,
         images=again.images,
         precision=again.precision,
         device=again.device,
-        quality_in_journal=found.accuracy,
+        quality_in_journal=checkpoint.accuracy,
         quality_again=again.quality.value,
-        loss_in_journal=found.validation_loss,
+        loss_in_journal=checkpoint.validation_loss,
         loss_again=again.quality.loss,
-        regions_in_journal=found.regions,
+        regions_in_journal=checkpoint.regions,
         regions_again=again.quality.regions,
     )
 
@@ -169,10 +171,10 @@ def read_detections(path: Path) -> list[ImageDetections]:
         '--detections is {"images": [{"truth": [[x1, y1, x2, y2, class], …], '
         '"found": [[x1, y1, x2, y2, score, class], …]}, …]}'
     )
-    found = read_json(path, rule, _File, "correct it, or name such a file", largest=LARGEST)
-    if not any(image.truth for image in found.images):
+    detections = read_json(path, rule, _File, "correct it, or name such a file", largest=LARGEST)
+    if not any(image.truth for image in detections.images):
         raise fault_of(path, rule, "name a file of images with boxes")("has no true box")
     return [
         ImageDetections(np.array(image.truth, float).reshape(-1, 5), np.array(image.found, float).reshape(-1, 6))
-        for image in found.images
+        for image in detections.images
     ]

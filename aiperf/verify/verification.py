@@ -152,9 +152,9 @@ def expected(path: Path) -> tuple[str, list[int]]:
         for line in bounded_lines(file, LONGEST_LINE):
             if (
                 line.startswith((b'{"event":"TrialP', b'{"event":"TrialR'))
-                and (found := _ANSWER.match(line)) is not None
+                and (match := _ANSWER.match(line)) is not None
             ):
-                numbers.append(int(found[1]))
+                numbers.append(int(match[1]))
             if line[-1] == 0x0A:
                 last = line
     chain = _CHAIN.search(last)

@@ -15,7 +15,7 @@ from aiperf.config import _options, configure, option_names
 from aiperf.errors import BadConfiguration
 from aiperf.journal.journal import NAME
 from aiperf.journal.run_folder import run_folder
-from aiperf.option_words import HERE, read
+from aiperf.overrides import HERE, read
 from aiperf.planning.plan import folder_of, make_folder
 from aiperf.shell_command import command, option, resuming
 from tests.rigs.user import User

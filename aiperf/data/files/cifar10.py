@@ -46,14 +46,14 @@ def find(root: Path) -> Path | None:
 
 def labels(file: Path) -> NDArray[np.int64]:
     """Return the classes 0..9 of the 10,000 images of a file. Raise DamagedData if they are others."""
-    found = _records(file)[:, 0].astype(np.int64)
-    wrong = np.nonzero(found >= len(CLASSES))[0]
+    labels_read = _records(file)[:, 0].astype(np.int64)
+    wrong = np.nonzero(labels_read >= len(CLASSES))[0]
     if len(wrong):
         raise DamagedData(
-            f"a label must be in 0..9, but record {int(wrong[0])} of {str(file)!r} has {int(found[wrong[0]])}: "
+            f"a label must be in 0..9, but record {int(wrong[0])} of {str(file)!r} has {int(labels_read[wrong[0]])}: "
             "copy the file again"
         )
-    return found
+    return labels_read
 
 
 def pixels(file: Path) -> NDArray[np.uint8]:
@@ -63,11 +63,11 @@ def pixels(file: Path) -> NDArray[np.uint8]:
 
 def check(file: Path) -> None:
     """Raise DamagedData if the size of a binary file is not that of 10,000 records. The content is not read."""
-    found = file.stat().st_size
-    if found != RECORDS * RECORD_BYTES:
+    size = file.stat().st_size
+    if size != RECORDS * RECORD_BYTES:
         raise DamagedData(
             f"a file of CIFAR-10 has {RECORDS} records of {RECORD_BYTES} bytes, {RECORDS * RECORD_BYTES} in all, but "
-            f"{str(file)!r} has {found}: copy it again"
+            f"{str(file)!r} has {size}: copy it again"
         )
 
 

@@ -151,8 +151,8 @@ def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> S
             f"Expected: {tree(root)}"
         )
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(lambda name: _entries(folder / name), classes))
-    listed = [names for names, _ in found]
+        entries = list(pool.map(lambda name: _entries(folder / name), classes))
+    listed = [names for names, _ in entries]
     empty = [name for name, images in zip(classes, listed, strict=True) if not images]
     if empty and split == "train":
         first = folder / empty[0]
@@ -169,21 +169,21 @@ def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> S
             f"none in {len(empty)} of {len(classes)} folders of {str(folder)!r}, first {empty[0]!r}: fill or remove them"
         )
     files = ClassFolders.of(folder, list(zip(classes, listed, strict=True)))
-    return Samples(tuple(classes), files.labels, files, left_out=sum((others for _, others in found), Counter[str]()))
+    return Samples(tuple(classes), files.labels, files, left_out=sum((others for _, others in entries), Counter[str]()))
 
 
 def class_names(folder: Path) -> list[str]:
     """Return the sorted class folders of a split. Regular files and hidden names are ignored."""
-    found = []
+    names = []
     for entry in _scanned(folder):
         if _leads_to(entry, folders=True):
-            found.append(entry.name)
+            names.append(entry.name)
         elif not _leads_to(entry, folders=False):
             raise DamagedData(
                 f"a split must contain only one folder for each class, but {entry.path!r} is "
                 f"{what_is_wrong_with(Path(entry.path))}: repair or remove it"
             )
-    return sorted(found)
+    return sorted(names)
 
 
 def _scanned(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -198,7 +198,7 @@ def image_names(folder: Path) -> list[str]:
 
 
 def _entries(folder: Path) -> tuple[list[str], Counter[str]]:
-    found, others = [], Counter[str]()
+    images, others = [], Counter[str]()
     for entry in _scanned(folder):
         suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122
         if suffix not in IMAGE_SUFFIXES and not (suffix in RARE_SUFFIXES and _begins_like_an_image(entry)):
@@ -209,8 +209,8 @@ def _entries(folder: Path) -> tuple[list[str], Counter[str]]:
                 "repair or remove it"
             )
         else:
-            found.append(entry.name)
-    return sorted(found), others
+            images.append(entry.name)
+    return sorted(images), others
 
 
 def _begins_like_an_image(entry: os.DirEntry[str]) -> bool:

@@ -91,17 +91,17 @@ def pooled(parts: Sequence[Moments]) -> tuple[NDArray[np.float64], NDArray[np.fl
 
 def files_of(root: Path) -> dict[int, Path]:
     """Return the weather files climo_YYYY.h5 in the folder `root` by year, ascending. Raise MissingData if there are none."""
-    found = {int(match[1]): path for path in root.iterdir() if (match := _FILE.fullmatch(path.name))}
-    if not found:
+    by_year = {int(match[1]): path for path in root.iterdir() if (match := _FILE.fullmatch(path.name))}
+    if not by_year:
         raise MissingData(f"weather images are files climo_YYYY.h5, but found none in {str(root)!r}: name their folder")
-    return dict(sorted(found.items()))
+    return dict(sorted(by_year.items()))
 
 
 def require_no_files(folder: Path) -> None:
     """Raise BadConfiguration if the folder has weather files climo_YYYY.h5, which `--pack` would replace."""
-    if found := sorted(path.name for path in folder.iterdir() if _FILE.fullmatch(path.name)):
+    if names := sorted(path.name for path in folder.iterdir() if _FILE.fullmatch(path.name)):
         raise BadConfiguration(
-            f"--pack writes into a folder without weather files, but found {found[0]} in {str(folder)!r}: name another folder"
+            f"--pack writes into a folder without weather files, but found {names[0]} in {str(folder)!r}: name another folder"
         )
 
 

@@ -96,13 +96,13 @@ def _event(numbers: Real, height: int, width: int) -> _Event:
 def _events(conf: WeatherSyntheticConf, image: int) -> list[_Event]:
     numbers = draws(np.arange(image * _TRIES, (image + 1) * _TRIES, dtype=np.int64), _NUMBERS, conf.seed, _SALT_EVENT)
     wanted = 1 + int(MOST_EVENTS * numbers[0, 31])
-    found: list[_Event] = []
+    events: list[_Event] = []
     for row in numbers:
         event = _event(row, conf.height, conf.width)
         box = event.box(conf.height, conf.width)
-        if len(found) < wanted and all(_are_apart(box, other.box(conf.height, conf.width)) for other in found):
-            found.append(event)
-    return found
+        if len(events) < wanted and all(_are_apart(box, other.box(conf.height, conf.width)) for other in events):
+            events.append(event)
+    return events
 
 
 def _are_apart(one: tuple[int, ...], other: tuple[int, ...]) -> bool:

@@ -143,7 +143,7 @@ class Generators:
                 ray.get(call)
             except RayError as error:
                 failed.setdefault(node, []).append((order, last_line(error)))
-        return [word for node, why in failed.items() for word in self._replace(node, why)]
+        return [message for node, why in failed.items() for message in self._replace(node, why)]
 
     def _replace(self, node: str, failed: list[tuple[ProposalRequested, str]]) -> list[Message]:
         generator = self._of_node[node]
@@ -153,16 +153,16 @@ class Generators:
         self._runtime.call(partial(ray.kill, generator.actor), "ending a generator")
         self._of_node[node] = _OfNode(self._new(node), generator.workers)
         lost.sort(key=lambda each: each[0].number)
-        words: list[Message] = []
+        messages: list[Message] = []
         worker = next((order.worker for order, _ in lost if order.worker in generator.workers), None)
         if worker is not None:
-            words.append(HelperLost(worker=worker, helper="generator", reason=failed[0][1]))
-        words += [
+            messages.append(HelperLost(worker=worker, helper="generator", reason=failed[0][1]))
+        messages += [
             ProposalFailed(number=order.number, reason=f"no proposal: {why}", was_made=False)
             for order, why in lost
             if order.worker in generator.workers
         ]
-        return words
+        return messages
 
     def _new(self, node: str) -> ActorHandle[Any]:
         here = NodeAffinitySchedulingStrategy(node, soft=False)

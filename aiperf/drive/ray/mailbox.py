@@ -62,9 +62,9 @@ class Sender:
         """True if all messages are in the mailbox."""
         return not self._unsent and self._under_way is None
 
-    def put(self, words: list[Message]) -> None:
+    def put(self, messages: list[Message]) -> None:
         """Send these messages, after earlier ones that are still unsent."""
-        self._unsent += map(_encode, words)
+        self._unsent += map(_encode, messages)
         if self._under_way is not None:
             if not ray.wait([self._under_way], timeout=PATIENCE_SECONDS)[0]:
                 return
@@ -88,4 +88,4 @@ def open_mailbox() -> Any:
 
 def received(mailbox: Any, timeout: float) -> list[Message]:
     """Remove and return all messages in a mailbox. Wait up to `timeout` seconds for the first. Empty if none arrived."""
-    return [_decode(word) for word in ray.get(mailbox.take.remote(timeout), timeout=timeout + ANSWER_SECONDS)]
+    return [_decode(message) for message in ray.get(mailbox.take.remote(timeout), timeout=timeout + ANSWER_SECONDS)]

@@ -110,14 +110,14 @@ class NodeAdmission:
             return []
         checked, self._readings = self._readings, None
         if (error := checked.exception()) is None:
-            found = checked.result()
+            measured = checked.result()
         else:  # a node that could not be checked holds no worker, and the run goes on
             why = f"preflight itself failed: {' '.join(str(error).split()) or type(error).__name__}"
-            found = [_unmeasured(node, why) for node in self._checked]
-        found = [one for one in found if one.node in slots.alive]  # nodes that were lost meanwhile are ignored
-        self.measured |= {one.node: one for one in found}
-        events = node_checks(found, list(self.measured.values()), self.conf)
-        self.excluded |= {one.node for one, event in zip(found, events, strict=True) if event.excluded}
+            measured = [_unmeasured(node, why) for node in self._checked]
+        measured = [one for one in measured if one.node in slots.alive]  # nodes that were lost meanwhile are ignored
+        self.measured |= {one.node: one for one in measured}
+        events = node_checks(measured, list(self.measured.values()), self.conf)
+        self.excluded |= {one.node for one, event in zip(measured, events, strict=True) if event.excluded}
         return list(events)
 
 

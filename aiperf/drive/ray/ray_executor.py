@@ -24,7 +24,7 @@ from aiperf.drive.ray.generators import Generators, UpdateLog
 from aiperf.drive.ray.mailbox import open_mailbox, received
 from aiperf.drive.ray.node_admission import NodeAdmission
 from aiperf.drive.ray.ray_worker import Call, RayWorker
-from aiperf.drive.ray.shared_folder import leave_word
+from aiperf.drive.ray.shared_folder import write_marker
 from aiperf.drive.ray.slots import Places, Slot, slots
 from aiperf.drive.ray.worker_host import OpenGroup, WorkerPlan, open_ranks
 from aiperf.errors import AiperfError, RuntimeLost
@@ -60,7 +60,7 @@ class RayExecutor:
     ) -> None:
         """Create an executor. `ray.init` must have been called."""
         self._making = ray_worker.WorkerParameters(
-            replace(plan, word=leave_word(plan.folder)), proposer, space, open_group
+            replace(plan, marker=write_marker(plan.folder)), proposer, space, open_group
         )
         self._law = law or StartLaw()
         self._gate = gate
@@ -129,7 +129,7 @@ class RayExecutor:
         took = time.monotonic() - now
         waits = not (over or self._own)
         arrived = received(self._mailbox, timeout if waits else 0.0)
-        words = [word for one in arrived for word in self._taken(one, time.monotonic())]
+        messages = [message for one in arrived for message in self._taken(one, time.monotonic())]
         for number, late in over.items():
             self._remove_lost(number, late, now)
         if is_due:
@@ -138,7 +138,7 @@ class RayExecutor:
             took += time.monotonic() - began
             self._next_look = now + min(max(LOOK_SECONDS, took / LOOK_SHARE), LONGEST_LOOK_SECONDS)
         own, self._own = self._own, []
-        return words + own
+        return messages + own
 
     def close(self) -> None:
         """End the check of new nodes, if any, and all workers. If a process of Ray is lost, return without an error."""
@@ -155,20 +155,20 @@ class RayExecutor:
 
     # --- words
 
-    def _taken(self, word: Message, now: float) -> list[Message]:
-        if not isinstance(word, WorkerJoined):
-            return [word]
-        worker = self._workers.get(word.worker)
+    def _taken(self, message: Message, now: float) -> list[Message]:
+        if not isinstance(message, WorkerJoined):
+            return [message]
+        worker = self._workers.get(message.worker)
         if worker is None:
             return []  # it was removed meanwhile, and is not to be believed to live
-        if (why := breach(self._terms, word, worker.slot.accelerators)) is not None:
-            self._not_started(worker.slot, now, f"{word.host} is refused: {why}", None, is_final=True)
-            self._remove(word.worker)
+        if (why := breach(self._terms, message, worker.slot.accelerators)) is not None:
+            self._not_started(worker.slot, now, f"{message.host} is refused: {why}", None, is_final=True)
+            self._remove(message.worker)
             return []
         worker.up = now
         self._starts.up(now)
         self._drop()
-        return [word]
+        return [message]
 
     def _release_excluded(self, now: float) -> None:
         for number in self._places.to_release():

@@ -17,28 +17,28 @@ from aiperf.files import host_name
 from aiperf.system.describe import RUN, storage
 
 NONCE = "driver-was-here"
-"""Name of the marker file. It contains the last driver's random word."""
+"""Name of the marker file. It contains the last driver's random text."""
 PATIENCE_SECONDS = 65.0
 """Maximum time for which an NFS client may show an old state of a file (acdirmax, acregmax: 60 s)."""
 LOOK_SECONDS = 0.2
 
 
-def leave_word(folder: Path) -> str:
+def write_marker(folder: Path) -> str:
     """Write a new random text into the marker file of the run's folder, and return the text."""
-    word = secrets.token_hex(16)
+    marker = secrets.token_hex(16)
     with draft_of(folder / NONCE) as draft, draft.open("w") as file:
-        file.write(word)
+        file.write(marker)
         file.flush()
         os.fsync(file.fileno())
-    return word
+    return marker
 
 
-def check_shared(folder: Path, word: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait until the marker file in the run's folder contains `word`, the text that the driver wrote. Create nothing."""
+def check_shared(folder: Path, marker: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait until the marker file in the run's folder contains `marker`, the text that the driver wrote. Create nothing."""
     deadline = time.monotonic() + patience_seconds
-    while (found := _read(folder)) != word:
+    while (content := _read(folder)) != marker:
         if time.monotonic() >= deadline:
-            raise NotShared(_offence(folder, found))
+            raise NotShared(_offence(folder, content))
         time.sleep(LOOK_SECONDS)
 
 
@@ -50,11 +50,11 @@ def _read(folder: Path) -> str | None:
         return None
 
 
-def _offence(folder: Path, found: str | None) -> str:
+def _offence(folder: Path, content: str | None) -> str:
     host = host_name()
     if not folder.exists():
         what = "there is no such folder"
-    elif found is None:
+    elif content is None:
         what = f"the driver's file {NONCE!r} is not in it"
     else:
         what = f"its {NONCE!r} is another driver's"

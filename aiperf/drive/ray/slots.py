@@ -77,14 +77,14 @@ def slots(
         has_others = any(not _is_head(node) for node in alive)
         able = [node for node in usable if not (has_others and _is_head(node)) and node["Resources"].get("CPU", 0) >= 1]
     if each == ALL:
-        found, unused = _one_of_all(able, held)
+        places, unused = _one_of_all(able, held)
     else:
         assert each is None or isinstance(each, int), "the configuration is checked"
-        found = [slot for node in able for slot in _within(node, each)]
+        places = [slot for node in able for slot in _within(node, each)]
         if each is not None and (smaller := [node for node in able if _accelerators(node) < each]):
             spanning, unused = _of_several(smaller, each, held)
-            found += spanning
-    wanted = (slot for slot in found if not any(share.node in excluded for share in slot.shares))
+            places += spanning
+    wanted = (slot for slot in places if not any(share.node in excluded for share in slot.shares))
     return Slots(tuple(wanted), frozenset(str(node["NodeID"]) for node in alive), unused)
 
 
@@ -111,9 +111,9 @@ def _one_of_all(nodes: Sequence[Node], held: Collection[Slot]) -> tuple[list[Slo
 def _of_several(nodes: Sequence[Node], accelerators: int, held: Collection[Slot]) -> tuple[list[Slot], dict[str, str]]:
     """Return places of `accelerators` accelerators each, on nodes that have fewer each, and the reason for unused nodes."""
     node_ids = {node["NodeID"] for node in nodes}
-    found = [slot for slot in held if slot.others and slot.node in node_ids]
-    addresses = {share.address for slot in found for share in slot.shares}
-    unused = _in_reserve(found, [node for node in nodes if node["NodeManagerAddress"] in addresses])
+    kept = [slot for slot in held if slot.others and slot.node in node_ids]
+    addresses = {share.address for slot in kept for share in slot.shares}
+    unused = _in_reserve(kept, [node for node in nodes if node["NodeManagerAddress"] in addresses])
     free = [node for node in nodes if node["NodeManagerAddress"] not in addresses]
     for size, alike in groupby(sorted(free, key=_accelerators), key=_accelerators):
         ordered = _in_order(list(alike))
@@ -126,13 +126,13 @@ def _of_several(nodes: Sequence[Node], accelerators: int, held: Collection[Slot]
             unused |= {node["NodeManagerAddress"]: why for node in ordered}
             continue
         used = len(ordered) // each * each
-        found += [_spanning(ordered[first : first + each]) for first in range(0, used, each)]
+        kept += [_spanning(ordered[first : first + each]) for first in range(0, used, each)]
         why = (
             f"a worker has {accelerators} accelerators on {each} nodes of {size}, but this node has {size} and is left over: "
             "add nodes, or lower accelerators_per_worker"
         )
         unused |= {node["NodeManagerAddress"]: why for node in ordered[used:]}
-    return found, unused
+    return kept, unused
 
 
 def _spanning(nodes: Sequence[Node]) -> Slot:

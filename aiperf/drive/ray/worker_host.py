@@ -53,9 +53,9 @@ class RankHost:
         self._recipe = recipe
         self._recording = recording
 
-    def hello(self, word: str | None) -> HostProperties:
-        if word is not None:
-            check_shared(self._recipe.run_folder, word)
+    def hello(self, marker: str | None) -> HostProperties:
+        if marker is not None:
+            check_shared(self._recipe.run_folder, marker)
         self._outpost = HostRankServer(self._recipe)
         hello = self._outpost.hello()
         self._name = hello.name
@@ -81,13 +81,13 @@ class RankHost:
 class RankHosts:
     """Additional hosts of one worker that spans several nodes, each with its Ray actor."""
 
-    def __init__(self, recipe: Recipe, hosts: Mapping[Share, Recording], word: str | None) -> None:
+    def __init__(self, recipe: Recipe, hosts: Mapping[Share, Recording], marker: str | None) -> None:
         """Start an actor on each additional host, and return when all have answered."""
         self._actors: list[Any] = []
         try:
             for share, recording in hosts.items():
                 self._actors.append(_actor(replace(recipe, cores=share.cores), share, recording))
-            hellos = [actor.hello.remote(word) for actor in self._actors]
+            hellos = [actor.hello.remote(marker) for actor in self._actors]
             deadline = time.monotonic() + PLACE_SECONDS
             look = max(0.2, len(self._actors) / LOOKS_PER_SECOND)
             self.hosts = [
@@ -152,7 +152,7 @@ class WorkerPlan:
     worker: int = 0
     slot: Slot = NOWHERE
     """Place of the worker. It is set for each worker."""
-    word: str | None = None
+    marker: str | None = None
     """Content of the driver's marker file in the run folder (`shared_folder.py`). None if it is not yet written."""
     driver: str | None = None
     """Identity of the driver's process. Recorders count its time as time of the run."""
@@ -197,7 +197,7 @@ def open_ranks(plan: WorkerPlan) -> Group:
 
     recipe = Recipe(plan.trainer, plan.dataset, plan.start_graph, plan.folder, plan.slot.cores, plan.worker)
     others = {share: plan.recording(number) for number, share in enumerate(plan.slot.others, 1)}
-    rank_hosts = RankHosts(recipe, others, plan.word)
+    rank_hosts = RankHosts(recipe, others, plan.marker)
     return RankGroup(
         recipe,
         accelerators=plan.slot.accelerators,
@@ -225,8 +225,8 @@ class WorkerHost:
 
     def run(self) -> None:
         """Start the worker's training processes, and forward their messages to the mailbox until `end` is called."""
-        assert self._plan.word is not None, "the executor leaves its word before it asks for a worker"
-        check_shared(self._plan.folder, self._plan.word)
+        assert self._plan.marker is not None, "the executor writes its marker file before it asks for a worker"
+        check_shared(self._plan.folder, self._plan.marker)
         self._recorder = Recorder(self._plan.recording())
         self._recorder.start()
         try:
@@ -267,11 +267,11 @@ class WorkerHost:
         while not self._ended.is_set():
             if self._refused is not None:
                 raise self._refused
-            words = group.messages(0.5)
+            messages = group.messages(0.5)
             if (how := self._recorder.replaced()) is not None:
-                words.append(HelperLost(worker=self._plan.worker, helper="recorder", reason=how))
-            if words or not self._sender.is_done:
-                self._sender.put(words)
+                messages.append(HelperLost(worker=self._plan.worker, helper="recorder", reason=how))
+            if messages or not self._sender.is_done:
+                self._sender.put(messages)
 
     def order(self, order: Train | Drop | Sum) -> None:
         """Send a command (train, remove a checkpoint, report) to the worker's training processes."""

@@ -109,12 +109,12 @@ def level_table(reference: str, differences: Sequence[LayerDifference], *, is_pr
         layers.append((None, "unknown to this release"))
     cells: list[tuple[Cell | str, ...]] = []
     for number, name in layers:
-        found = [each for each in differences if each.layer == number]
-        text = found[0].name if len(found) == 1 else f"{len(found)} differences" if found else "none"
+        of_layer = [each for each in differences if each.layer == number]
+        text = of_layer[0].name if len(of_layer) == 1 else f"{len(of_layer)} differences" if of_layer else "none"
         if is_preset and number in NOT_DESCRIBED:
             text += " (the machine is not compared)"
-        cell = Cell(text, unfolds=tuple(map(_in_words, found)))
-        cells.append((f"{number or MISSING} {name}", cell, ", ".join(levels_of(found)) or "no level"))
+        cell = Cell(text, unfolds=tuple(map(_in_words, of_layer)))
+        cells.append((f"{number or MISSING} {name}", cell, ", ".join(levels_of(of_layer)) or "no level"))
     footnote = f"Reference: {'values of ' if is_preset else ''}{reference}. Strictest level: {strictest(differences)}."
     if is_preset:
         footnote += " Another run as reference: python -m aiperf check RUN --level hardware --against RUN2."

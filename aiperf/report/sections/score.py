@@ -32,17 +32,17 @@ def error(report: Report) -> Section:
 
 def fixed_network(report: Report) -> Section | None:
     """Return the section with the quality, and FLOPS weighted by it (valid FLOPS). None for a run without a target quality."""
-    found = report.fixed_network
-    if found is None:
+    result = report.fixed_network
+    if result is None:
         return None
-    between = found.valid_flops_interval
+    between = result.valid_flops_interval
     chosen = f"chosen on the validation {phrases.noun(report).many}, so it is in no other figure"
     interval = "none" if between is None else units.interval(*between, "FLOPS")
-    other = {found.valid_flops_exponent: found.valid_flops_per_second} | found.valid_flops_other
+    other = {result.valid_flops_exponent: result.valid_flops_per_second} | result.valid_flops_other
     cells = [
         by_name("quality").row(report, f"{phrases.metric(report.run)} at the end of the last epoch"),
         BEST_QUALITY.row(report, chosen),
-        ("target quality", units.quality(found.target_quality), "" if found.is_published_workload else NOT_PUBLISHED),
+        ("target quality", units.quality(result.target_quality), "" if result.is_published_workload else NOT_PUBLISHED),
         *(
             by_name(name).row(report)
             for name in ("time-to-target", "epochs-to-target", "flops-to-end", "training-flops", "peak-share")
@@ -51,10 +51,10 @@ def fixed_network(report: Report) -> Section | None:
             (f"valid FLOPS, n = {exponent}", units.flops_per_second(value), "FLOPS · (quality ÷ target)^n")
             for exponent, value in other.items()
         ),
-        (f"95 % interval, n = {found.valid_flops_exponent}", interval, found.valid_flops_interval_basis),
+        (f"95 % interval, n = {result.valid_flops_exponent}", interval, result.valid_flops_interval_basis),
     ]  # fmt: skip
     shown = rows("fixed-network", "Fixed network to a target quality", FIGURE, cells)
-    parts = (quality_over_epochs(report, found), shown)
+    parts = (quality_over_epochs(report, result), shown)
     return Section("fixed-network", "Quality and valid FLOPS", parts, "Valid FLOPS")
 
 
@@ -112,11 +112,11 @@ def _at_random(report: Report) -> str:
 
 
 def _parts(report: Report) -> str:
-    found = report.instantaneous
-    if found is None:
+    rates = report.instantaneous
+    if rates is None:
         return "work in a part of the window ÷ its length"
-    between = units.interval(found.low, found.high, "FLOPS")
-    return f"median over parts of {units.duration(found.part_seconds)} of the window; 90 % of the parts are within {between}"
+    between = units.interval(rates.low, rates.high, "FLOPS")
+    return f"median over parts of {units.duration(rates.part_seconds)} of the window; 90 % of the parts are within {between}"
 
 
 def _per_sample(report: Report) -> list[tuple[str, str, str]]:
@@ -139,26 +139,31 @@ def _per_sample(report: Report) -> list[tuple[str, str, str]]:
 
 def prediction(report: Report) -> Section | None:
     """Return the section with predicted and measured score and accelerator time. None if the run was not predicted."""
-    found = report.prediction
-    if found is None:
+    predicted = report.prediction
+    if predicted is None:
         return None
-    parts = (Paragraph(_scores(found, report)), Paragraph(_gap(found)), _lines(found), _bars(found, report))
+    parts = (
+        Paragraph(_scores(predicted, report)),
+        Paragraph(_gap(predicted)),
+        _lines(predicted),
+        _bars(predicted, report),
+    )
     return Section("prediction", "Predicted and measured", parts, "Prediction")
 
 
-def _scores(found: PredictionFacts, report: Report) -> str:
-    label = ", extrapolated from another number of workers" if found.is_extrapolated else ""
+def _scores(prediction: PredictionFacts, report: Report) -> str:
+    label = ", extrapolated from another number of workers" if prediction.is_extrapolated else ""
     measured = report.score.flops_per_second
-    change = "" if measured is None else f", Diff {units.change(found.flops_per_second / measured - 1)}"
+    change = "" if measured is None else f", Diff {units.change(prediction.flops_per_second / measured - 1)}"
     return (
-        f"Predicted from the profile of {found.source}{label}: {units.flops_per_second(found.flops_per_second)}, 95 % interval "
-        f"{units.interval(*found.interval, 'FLOPS')}{change}. Measured: {SCORE.text(report)}, "
+        f"Predicted from the profile of {prediction.source}{label}: {units.flops_per_second(prediction.flops_per_second)}, "
+        f"95 % interval {units.interval(*prediction.interval, 'FLOPS')}{change}. Measured: {SCORE.text(report)}, "
         f"{phrases.score_interval(report)}."
     )
 
 
-def _gap(found: PredictionFacts) -> str:
-    line = next((line for line in found.lines if line.name == found.largest_gap), None)
+def _gap(prediction: PredictionFacts) -> str:
+    line = next((line for line in prediction.lines if line.name == prediction.largest_gap), None)
     if line is None:
         return "The run has no valid window, so that no line can be compared."
     return (
@@ -167,36 +172,38 @@ def _gap(found: PredictionFacts) -> str:
     )
 
 
-def _lines(found: PredictionFacts) -> Table | None:
-    if not found.lines:
+def _lines(prediction: PredictionFacts) -> Table | None:
+    if not prediction.lines:
         return None
     columns = (
-        texts("line", [line.name for line in found.lines]),
-        numbers("predicted", [line.predicted for line in found.lines], units.share),
-        numbers("measured", [line.measured for line in found.lines], units.share),
-        numbers("for the same operations", [line.same_work for line in found.lines], units.share),
-        numbers("gap", [line.gap for line in found.lines], lambda gap: f"{100 * gap:+.1f} points".replace("-", "−")),
+        texts("line", [line.name for line in prediction.lines]),
+        numbers("predicted", [line.predicted for line in prediction.lines], units.share),
+        numbers("measured", [line.measured for line in prediction.lines], units.share),
+        numbers("for the same operations", [line.same_work for line in prediction.lines], units.share),
+        numbers(
+            "gap", [line.gap for line in prediction.lines], lambda gap: f"{100 * gap:+.1f} points".replace("-", "−")
+        ),
     )
     return table("prediction", "Accelerator time, predicted and measured", columns)
 
 
-def _bars(found: PredictionFacts, report: Report) -> DrawnFigure:
+def _bars(prediction: PredictionFacts, report: Report) -> DrawnFigure:
     name, title = "prediction", "Accelerator time, predicted and measured"
-    if not found.lines:
+    if not prediction.lines:
         return DrawnFigure(name, title, empty="No valid window, so that nothing is compared.")
     colour = accent(is_simulated=report.run.is_simulated).strong
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        for row, line in enumerate(found.lines):
+        for row, line in enumerate(prediction.lines):
             axes.barh(row - BAR / 2, 100 * line.predicted, height=BAR, color=AMBER.light)
             axes.barh(row + BAR / 2, 100 * line.measured, height=BAR, color=colour.light)
-        axes.set_yticks(range(len(found.lines)), [line.name for line in found.lines])
+        axes.set_yticks(range(len(prediction.lines)), [line.name for line in prediction.lines])
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
         axes.set_xlabel("% of the accelerator time")
         legend_above(axes, [Patch(color=AMBER.light, label="predicted"), Patch(color=colour.light, label="measured")])
 
     caption = "Each line of the time breakdown: above as predicted, below as measured."
-    height, described = 0.8 + ROW_INCHES * len(found.lines), f"{title}. {_gap(found)}"
+    height, described = 0.8 + ROW_INCHES * len(prediction.lines), f"{title}. {_gap(prediction)}"
     return drawing(name, title, caption, height, phrases.source(report), draw, described)

@@ -24,29 +24,29 @@ LEGEND_COLUMNS = 5
 
 def step(report: Report) -> Section | None:
     """Return the section with the time of traced training steps by class of kernels. None if no step was traced."""
-    found = report.step
-    if found is None:
+    breakdown = report.step
+    if breakdown is None:
         return None
-    return Section("step", "A step", (Paragraph(summary(found)), _bars(found, report), *tables(found)))
+    return Section("step", "A step", (Paragraph(summary(breakdown)), _bars(breakdown, report), *tables(breakdown)))
 
 
-def summary(found: StepBreakdown) -> str:
+def summary(breakdown: StepBreakdown) -> str:
     """Return text on the traced steps, their time, the time for tracing, and the bandwidth of the gradient exchange."""
-    last = found.first_step + found.steps - 1
-    traced = f"Rank 0 of {found.ranks} traced steps {found.first_step} to {last} of trial {found.trial}"
-    change = "" if found.slowdown is None else f", {units.change(found.slowdown)} against the steps before"
-    cost = f"Starting, stopping and reading the trace took {units.duration(found.profiler_seconds)}."
-    text = f"{traced}: {_milliseconds(found.seconds)} per step{change}. {cost}"
-    if found.exchange_bytes_per_second:
-        sent, rate = units.size(found.exchange_bytes), units.si(found.exchange_bytes_per_second, "B/s")
+    last = breakdown.first_step + breakdown.steps - 1
+    traced = f"Rank 0 of {breakdown.ranks} traced steps {breakdown.first_step} to {last} of trial {breakdown.trial}"
+    change = "" if breakdown.slowdown is None else f", {units.change(breakdown.slowdown)} against the steps before"
+    cost = f"Starting, stopping and reading the trace took {units.duration(breakdown.profiler_seconds)}."
+    text = f"{traced}: {_milliseconds(breakdown.seconds)} per step{change}. {cost}"
+    if breakdown.exchange_bytes_per_second:
+        sent, rate = units.size(breakdown.exchange_bytes), units.si(breakdown.exchange_bytes_per_second, "B/s")
         text += f" All ranks together send {sent} of gradients per step, {rate} (ranks · bytes · 2(n−1)/n)."
     return text
 
 
-def tables(found: StepBreakdown) -> tuple[Table, ...]:
+def tables(breakdown: StepBreakdown) -> tuple[Table, ...]:
     """Return the tables of kernels, of the gradient exchange (only with several ranks), and of numbers lost in 16-bit types."""
-    exchange = [exchange_table(found.exchange, found.exchange_source)] if found.ranks > 1 else []
-    return kernel_table(found.kernels, found.device), *exchange, _number_table(found)
+    exchange = [exchange_table(breakdown.exchange, breakdown.exchange_source)] if breakdown.ranks > 1 else []
+    return kernel_table(breakdown.kernels, breakdown.device), *exchange, _number_table(breakdown)
 
 
 def kernel_table(parts: Sequence[StepPart], device: str) -> Table:
@@ -80,14 +80,14 @@ def _part_cells(name: str, part: StepPart | None) -> tuple[Cell | str, ...]:
     return name, Cell(_milliseconds(part.seconds), part.seconds), share_bar(part.share)
 
 
-def _number_table(found: StepBreakdown) -> Table:
-    heads = [f">{name.replace('_', ' ')}" for name in next(iter(found.numbers.values()), {})]
+def _number_table(breakdown: StepBreakdown) -> Table:
+    heads = [f">{name.replace('_', ' ')}" for name in next(iter(breakdown.numbers.values()), {})]
     cells: list[tuple[Cell | str, ...]] = [
         (
             kind.replace("_", " "),
             *(Cell("—" if each is None else units.share(each, 2), each) for each in shares.values()),
         )
-        for kind, shares in found.numbers.items()
+        for kind, shares in breakdown.numbers.items()
     ]
     footnote = (
         "Shares of the gradient elements that are not 0 in FP32, without loss scaling. Lost updates: shares of the updates "
@@ -100,9 +100,9 @@ def _milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.3f} ms"
 
 
-def _bars(found: StepBreakdown, report: Report) -> DrawnFigure:
+def _bars(breakdown: StepBreakdown, report: Report) -> DrawnFigure:
     name, title = "step", "Parts of a step"
-    both = (("kernels", found.kernels), ("exchange", found.exchange))
+    both = (("kernels", breakdown.kernels), ("exchange", breakdown.exchange))
     bars = [(label, parts) for label, parts in both if any(part.share for part in parts)]
     if not bars:
         return DrawnFigure(name, title, empty="The trace has no kernels.")

@@ -104,10 +104,10 @@ class SimulatedAttempt:
         now = self.due
         if not self.epoch:
             if not self.holds(self.batch_size):
-                word = self._run_out_of_memory()
+                message = self._run_out_of_memory()
                 if not self.is_over:
                     self._prepare(now)
-                return [word]
+                return [message]
             return [self.prepared, *self._go_on(self.order.first_epoch, now)]
         if now >= self._accident_at:
             return self._accident(now)
@@ -180,10 +180,10 @@ class SimulatedAttempt:
             return [messages.Crashed(**self._who, reason=reason, retry=False, cause="divergence")]
         fate.out_of_memory_in = None
         self._sums_before = attrgetter(*events.CLOCKS)(self.sums(now))
-        word = self._run_out_of_memory()
+        message = self._run_out_of_memory()
         if not self.is_over:
             self._begin_epoch(self.epoch, now)
-        return [word]
+        return [message]
 
     def _end_epoch(self, now: float) -> list[messages.Message]:
         order, epoch, curve = self.order, self.epoch, self.curve

@@ -154,17 +154,17 @@ class SimulatedExecutor:
         clock, heap, turn = self.world.clock, self._heap, self.world.conf.turn_seconds
         deadline = limit = clock.now() + timeout
         self.now = clock.now()
-        words: list[Message] = []
+        messages: list[Message] = []
         while heap and heap[0][0] <= deadline:
             due, _, action = heappop(heap)
             self.now = max(self.now, due)
-            words += action() or ()
-            if words and deadline == limit:
+            messages += action() or ()
+            if messages and deadline == limit:
                 deadline = min(limit, self.now + turn)
         # Whole microseconds: with all digits of a float a journal is one fifth longer.
-        clock.advance(max(clock.now(), round(self.now, 6) if words else limit))
+        clock.advance(max(clock.now(), round(self.now, 6) if messages else limit))
         self.busy_seconds += time.process_time() - began
-        return words
+        return messages
 
     def close(self) -> None:
         """End all workers and remove all planned actions. Undelivered messages are lost."""
@@ -203,9 +203,9 @@ class SimulatedExecutor:
             worker.attempt = None
             worker.is_silent = True
 
-    def post(self, word: Message, delay: float = 0.0) -> None:
+    def post(self, message: Message, delay: float = 0.0) -> None:
         """Send a message to the driver in `delay` simulated seconds."""
-        self._push(self.now + delay, partial(list, (word,)))
+        self._push(self.now + delay, partial(list, (message,)))
 
     # --- workers
 
@@ -352,15 +352,15 @@ class SimulatedExecutor:
         worker = attempt.worker
         if attempt.due != due or worker.attempt is not attempt:
             return []  # it has ended or was rescheduled since
-        words = attempt.step()
+        messages = attempt.step()
         if attempt.fate.is_lost == "before" and attempt.epoch:
             self.lose(worker.number, "lost before it trained (invented)")
             return []
-        if attempt.fate.is_lost == "after" and words and isinstance(words[-1], TrialDone):
-            del words[-1]
+        if attempt.fate.is_lost == "after" and messages and isinstance(messages[-1], TrialDone):
+            del messages[-1]
             self.lose(worker.number, "lost after it had trained (invented)")
         elif attempt.is_over:
             worker.attempt = None
         else:
             self._push(attempt.due, partial(self._step, attempt, attempt.due))
-        return words
+        return messages

@@ -159,8 +159,8 @@ def again(path: Path) -> tuple[ScorePrediction, bool]:
 def _stored(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         return read_prediction(path)
-    found = (event.prediction for event in read(path / NAME) if isinstance(event, ScorePredicted))
-    content = next(found, None)
+    predictions = (event.prediction for event in read(path / NAME) if isinstance(event, ScorePredicted))
+    content = next(predictions, None)
     if content is None:
         raise BadConfiguration(
             f"--again takes a run that was started with predict=FILE, but {shown(path)} was not: name FILE"

@@ -68,9 +68,9 @@ def opening_of(conf: RunConf) -> Opening:
     assert isinstance(asked, SimulatedConf)
     if asked.profile is None:
         return open_run(conf)
-    found = calibrated(asked, profile_of(asked.profile, conf.runs))
-    own = replace(found, profile=None, accelerators=asked.accelerators)
-    if asked.topology != "layers" or found.links[0].bytes_per_second == FASTEST_LINK:
+    measured = calibrated(asked, profile_of(asked.profile, conf.runs))
+    own = replace(measured, profile=None, accelerators=asked.accelerators)
+    if asked.topology != "layers" or measured.links[0].bytes_per_second == FASTEST_LINK:
         own = replace(own, links=asked.links, overlap=asked.overlap)
     return open_run(replace(conf, cluster=own))
 

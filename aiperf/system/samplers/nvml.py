@@ -157,18 +157,18 @@ class NvmlSampler(VendorSampler):
         """Return health indicators by name for each device, by identifier. None for an indicator that cannot be read."""
         nvml, log = self._nvml, kernel_log()
         xids = None if log is None else hardware_xids(log)
-        found: dict[str, dict[str, Any]] = {}
+        by_device: dict[str, dict[str, Any]] = {}
         for handle, device in self._handles:
             if handle is None or device.id not in wanted:
                 continue
-            found[device.id] = {
+            by_device[device.id] = {
                 "ecc_uncorrected_since_boot": self._ecc(
                     handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
                 ),
                 "xids": None if xids is None or device.pci is None else xids.get(_bus(device.pci), []),
                 "processes": self._value(partial(self._computing, handle)),
             }
-        return found
+        return by_device
 
     def computing(self, wanted: Collection[str]) -> dict[str, list[int] | None]:
         return {

@@ -116,10 +116,10 @@ def _in_order(tensors: Mapping[str, Tensor]) -> dict[str, memoryview]:
 
 def _checksum(scaler: str, tensors: Mapping[str, Tensor], parts: Mapping[str, memoryview]) -> str:
     called = [(name, str(tensors[name].dtype), *tensors[name].shape) for name in parts]
-    found = zlib.crc32(f"{scaler}{called}".encode())
+    checksum = zlib.crc32(f"{scaler}{called}".encode())
     for part in parts.values():
-        found = zlib.crc32(part, found)
-    return f"{found:08x}"
+        checksum = zlib.crc32(part, checksum)
+    return f"{checksum:08x}"
 
 
 def _write(pieces: Iterable[memoryview], path: Path) -> None:
@@ -157,10 +157,10 @@ def load(
             f"{str(path)!r} is no complete checkpoint: {error}. Use another epoch's file, or train the trial again"
         ) from error
     expected = {"trial": trial, "epoch": snapshot.epoch if epoch is None else epoch, "graph": fingerprint}
-    found = {"trial": snapshot.trial, "epoch": snapshot.epoch, "graph": snapshot.fingerprint}
-    if found != expected:
+    named = {"trial": snapshot.trial, "epoch": snapshot.epoch, "graph": snapshot.fingerprint}
+    if named != expected:
         raise DamagedCheckpoint(
-            f"{str(path)!r} must hold {expected}, but found {found}: restore the file of this run, or train the trial again"
+            f"{str(path)!r} must hold {expected}, but found {named}: restore the file of this run, or train the trial again"
         )
     return snapshot
 
@@ -178,11 +178,11 @@ def _read(path: Path, with_optimiser: bool) -> Snapshot:
             if kind in kinds:
                 read[kind][name] = file.get_tensor(key)
     for kind in kinds:
-        found = _checksum(metadata["scaler"], read[kind], _in_order(read[kind]))
-        if found != metadata[f"{kind}_crc32"]:
+        checksum = _checksum(metadata["scaler"], read[kind], _in_order(read[kind]))
+        if checksum != metadata[f"{kind}_crc32"]:
             raise ValueError(
                 f"the {kind} must have the CRC-32 that was recorded when they were written, "
-                f"{metadata[f'{kind}_crc32']}, but found {found}"
+                f"{metadata[f'{kind}_crc32']}, but found {checksum}"
             )
     return Snapshot(
         trial=int(metadata["trial"]),

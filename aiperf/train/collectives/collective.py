@@ -129,8 +129,8 @@ def is_of_exchange(error: BaseException) -> bool:
         return False
     if isinstance(error, RankFailed | torch.distributed.DistError) or type(error).__name__ == "HorovodInternalError":
         return True
-    words = ("gloo", "Gloo", "NCCL", "Connection", "Horovod has been shut down")
-    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    texts = ("gloo", "Gloo", "NCCL", "Connection", "Horovod has been shut down")
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in texts)
 
 
 _LINKS = {"NVL": "NVLink", "NVB": "NVLink", "C2C": "NVLink", "XGMI": "Infinity Fabric"}

@@ -117,8 +117,8 @@ def kernel_times(trace: Trace, waits: Waits = ()) -> KernelTimes:
             )
             sums[name] += end - begin - waited
             sums[ALL_REDUCE] += waited
-    found = {name: micros / 1e6 for name, micros in sums.items() if not (kernels and name == FRAMEWORK)}
-    return KernelTimes("cuda" if kernels else "cpu", steps, found)
+    by_class = {name: micros / 1e6 for name, micros in sums.items() if not (kernels and name == FRAMEWORK)}
+    return KernelTimes("cuda" if kernels else "cpu", steps, by_class)
 
 
 def _on_processor(

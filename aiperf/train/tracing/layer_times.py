@@ -61,9 +61,9 @@ def layer_times(graph: Graph, batch: int, precision: str, steps: int = 3) -> tup
             step()
             whole += time.perf_counter() - start
         sums += seconds_by_layer(profiled.function_events or (), on_device=device.type == "cuda")
-    found = {name: seconds / steps for name, seconds in sums.items()}
-    found[OTHER] = whole / steps - sum(found.values())
-    return whole / steps, found
+    by_kind = {name: seconds / steps for name, seconds in sums.items()}
+    by_kind[OTHER] = whole / steps - sum(by_kind.values())
+    return whole / steps, by_kind
 
 
 def seconds_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> Counter[str]:

@@ -61,18 +61,18 @@ def read_trace(path: Path) -> Trace:
 
 
 def _decompressed(content: bytes, path: Path) -> bytes:
-    found = bytearray()
+    content_read = bytearray()
     file = gzip.GzipFile(fileobj=io.BytesIO(content))
     try:
         while block := file.read1(1 << 20):
-            found += block
-            if len(found) > LARGEST:
+            content_read += block
+            if len(content_read) > LARGEST:
                 raise fault_of(path, _RULE, _FIX, NoTrace)(f"has more than {LARGEST} bytes after decompression")
     except EOFError:
         pass  # truncated
     except (gzip.BadGzipFile, zlib.error) as error:
         raise fault_of(path, _RULE, "copy it again", NoTrace)(f"is a damaged gzip file ({error})") from error
-    return bytes(found)
+    return bytes(content_read)
 
 
 def _events(text: str, at: int) -> Trace:
@@ -81,15 +81,15 @@ def _events(text: str, at: int) -> Trace:
     unreadable = 0
     is_repaired = False
     while True:
-        found = _BETWEEN.match(text, at)
-        at = at if found is None else found.end()
+        match = _BETWEEN.match(text, at)
+        at = at if match is None else match.end()
         if text[at : at + 1] == "]" or at == len(text):
             return Trace(tuple(events), at == len(text), unreadable)
         try:
             event, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             if not is_repaired:  # backslashes of Windows paths
-                text = text[:at] + _ESCAPE.sub(lambda found: "\\\\" if found[1] else found[0], text[at:])
+                text = text[:at] + _ESCAPE.sub(lambda match: "\\\\" if match[1] else match[0], text[at:])
                 is_repaired = True
                 continue
             following = next(_beginnings(text, at, decoder), None)
@@ -105,13 +105,13 @@ def _events(text: str, at: int) -> Trace:
 
 
 def _beginnings(text: str, at: int, decoder: json.JSONDecoder) -> Iterator[int]:
-    for found in _NEXT.finditer(text, at):
+    for match in _NEXT.finditer(text, at):
         try:
-            event, _ = decoder.raw_decode(text, found.end())
+            event, _ = decoder.raw_decode(text, match.end())
         except (ValueError, RecursionError):
             continue
         if "ph" in event:
-            yield found.end()
+            yield match.end()
 
 
 def _is_event(event: object) -> bool:
@@ -165,7 +165,7 @@ def union_length(intervals: Iterable[tuple[float, float]]) -> float:
 def exchange_times(trace: Trace) -> ExchangeTimes:
     """An interval without an end is left out."""
     open_intervals: dict[int, list[tuple[str, float]]] = defaultdict(list)
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
     exchanges: Counter[int] = Counter()
     for event in trace.events:
         tensor, at = event.get("pid", 0), event.get("ts", 0.0)
@@ -177,6 +177,6 @@ def exchange_times(trace: Trace) -> ExchangeTimes:
             phase = next((phase for phase, names in PHASES.items() if names.search(name)), None)
             is_within = bool(open_intervals[tensor]) and open_intervals[tensor][0][0] == _WHOLE
             if phase == NEGOTIATION or (phase is not None and is_within):
-                found[phase].append((begin, at))
-    seconds = {phase: union_length(found[phase]) / 1e6 for phase in PHASES if phase in found}
+                spans[phase].append((begin, at))
+    seconds = {phase: union_length(spans[phase]) / 1e6 for phase in PHASES if phase in spans}
     return ExchangeTimes(max(exchanges.values(), default=0), seconds)

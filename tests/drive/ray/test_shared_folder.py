@@ -21,7 +21,7 @@ import ray
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.drive.ray.failed_starts import StartLaw
 from aiperf.drive.ray.ray_executor import RayExecutor
-from aiperf.drive.ray.shared_folder import NONCE, check_shared, leave_word
+from aiperf.drive.ray.shared_folder import NONCE, check_shared, write_marker
 from aiperf.drive.ray.worker_host import WorkerPlan
 from aiperf.errors import NotShared
 from aiperf.journal.events import WorkerJoined, WorkerNotStarted
@@ -34,7 +34,7 @@ from tests.rigs.stand_in_ranks import open_stand_in
 
 
 def test_a_folder_with_the_drivers_word_is_shared(tmp_path: Path) -> None:
-    check_shared(tmp_path, leave_word(tmp_path), patience_seconds=0.0)
+    check_shared(tmp_path, write_marker(tmp_path), patience_seconds=0.0)
 
 
 @pytest.mark.parametrize("harm", ["no folder", "no word", "an earlier driver's word"])
@@ -43,7 +43,7 @@ def test_a_folder_without_it_is_refused_by_name_and_none_is_made(tmp_path: Path,
     if harm != "no folder":
         folder.mkdir()
     if harm == "an earlier driver's word":
-        leave_word(folder)
+        write_marker(folder)
 
     with pytest.raises(
         NotShared, match=rf"not shared: '{folder}' on .*(no such|not in it|another driver's).*runs=FOLDER"
@@ -54,7 +54,7 @@ def test_a_folder_without_it_is_refused_by_name_and_none_is_made(tmp_path: Path,
 
 
 def test_a_word_that_is_seen_late_is_waited_for(tmp_path: Path) -> None:
-    word = leave_word(tmp_path)
+    word = write_marker(tmp_path)
     (tmp_path / NONCE).rename(tmp_path / "hidden")
     late = threading.Timer(0.5, (tmp_path / "hidden").rename, [tmp_path / NONCE])
     late.start()

@@ -52,13 +52,13 @@ def _run(word: str) -> tuple[str, tuple[Table, ...], object]:
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.sections.step import summary, tables
 
-    found = [step_breakdown(event) for event in read(run_folder(word)) if isinstance(event, StepsProfiled)]
-    if not found:
+    breakdowns = [step_breakdown(event) for event in read(run_folder(word)) if isinstance(event, StepsProfiled)]
+    if not breakdowns:
         raise BadConfiguration(
             f"a breakdown needs traced steps, but found none in the journal of {word!r}: run with trainer.profile_steps=10"
         )
-    more = f" The journal has {len(found)} traces: --json prints all." if len(found) > 1 else ""
-    return summary(found[0]) + more, tables(found[0]), [asdict(each) for each in found]
+    more = f" The journal has {len(breakdowns)} traces: --json prints all." if len(breakdowns) > 1 else ""
+    return summary(breakdowns[0]) + more, tables(breakdowns[0]), [asdict(each) for each in breakdowns]
 
 
 def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], object]:

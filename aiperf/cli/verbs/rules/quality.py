@@ -42,35 +42,35 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.journal.run_folder import run_folder
     from aiperf.verify.quality import audit
 
-    found = audit(run_folder(arguments.run), _root(options), arguments.detections)
+    audited = audit(run_folder(arguments.run), _root(options), arguments.detections)
     if arguments.json:
-        result = asdict(found) | {"differing_images": found.differing_images, "is_confirmed": found.is_confirmed}
+        result = asdict(audited) | {"differing_images": audited.differing_images, "is_confirmed": audited.is_confirmed}
         print_json(result)
     else:
-        for line in lines(found):
+        for line in lines(audited):
             print(line)
-    return 0 if found.is_confirmed else 1
+    return 0 if audited.is_confirmed else 1
 
 
-def lines(found: QualityAudit) -> Iterator[str]:
+def lines(audited: QualityAudit) -> Iterator[str]:
     """Yield the result of a second evaluation as lines of text: the checkpoint, both qualities and `confirmed` or not."""
     from aiperf.sanitize import sanitize
 
-    yield f"{sanitize(found.run)}: checkpoint of trial {found.trial} after epoch {found.epoch}"
-    yield f"  evaluated  {found.images} validation images, {found.precision} on {found.device}"
+    yield f"{sanitize(audited.run)}: checkpoint of trial {audited.trial} after epoch {audited.epoch}"
+    yield f"  evaluated  {audited.images} validation images, {audited.precision} on {audited.device}"
     for place, value, regions in (
-        ("journal", found.quality_in_journal, found.regions_in_journal),
-        ("again", found.quality_again, found.regions_again),
+        ("journal", audited.quality_in_journal, audited.regions_in_journal),
+        ("again", audited.quality_again, audited.regions_again),
     ):
-        detail = f"{value * found.images:.0f} images correct" if found.metric == "top1" else f"{regions} regions"
-        yield f"  {place:<9}  {found.metric} {value:.6f}, {detail}"
-    confirmed = "confirmed" if found.is_confirmed else "not confirmed"
-    if found.differing_images is not None:
-        yield f"{confirmed}: the numbers of correct images differ by {found.differing_images} (at most 1 is allowed)"
+        detail = f"{value * audited.images:.0f} images correct" if audited.metric == "top1" else f"{regions} regions"
+        yield f"  {place:<9}  {audited.metric} {value:.6f}, {detail}"
+    confirmed = "confirmed" if audited.is_confirmed else "not confirmed"
+    if audited.differing_images is not None:
+        yield f"{confirmed}: the numbers of correct images differ by {audited.differing_images} (at most 1 is allowed)"
         return
     yield (
-        f"{confirmed}: mAP differs by {abs(found.quality_again - found.quality_in_journal):.6f} (at most 0.001 is allowed), "
-        f"regions by {abs(found.regions_again - found.regions_in_journal)} (at most 1 %)"
+        f"{confirmed}: mAP differs by {abs(audited.quality_again - audited.quality_in_journal):.6f} "
+        f"(at most 0.001 is allowed), regions by {abs(audited.regions_again - audited.regions_in_journal)} (at most 1 %)"
     )
 
 

@@ -57,20 +57,20 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             raise BadConfiguration(
                 f"--again takes everything from its file, but found {[*options, arguments.source][0]!r}: leave it out"
             )
-        found, is_equal = again(arguments.again)
+        predicted, is_equal = again(arguments.again)
     else:
         runs = next((word.partition("=")[2] for word in options if word.startswith("runs=")), "runs")
         if arguments.source is None:
-            found = predict(pilot(options, arguments.pilot, runs), runs, options, arguments.workers)
+            predicted = predict(pilot(options, arguments.pilot, runs), runs, options, arguments.workers)
         else:
-            found = predict(arguments.source, runs, options or None, arguments.workers)
-    content = json.dumps(as_json(found), indent=1)
+            predicted = predict(arguments.source, runs, options or None, arguments.workers)
+    content = json.dumps(as_json(predicted), indent=1)
     if arguments.out is not None:
         write_named(arguments.out, content.encode())
     if arguments.json:
-        print_json(as_json(found), indent=1)
+        print_json(as_json(predicted), indent=1)
     else:
-        print_parts(parts(found))
+        print_parts(parts(predicted))
         if arguments.again is not None:
             other = "differs from the file: another release, or an altered file"
             print_parts([Paragraph("equal to the file, to the last digit" if is_equal else other)])

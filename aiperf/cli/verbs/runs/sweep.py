@@ -90,17 +90,17 @@ def settings_of(over: Sequence[str]) -> list[Setting]:
 def _values(word: str) -> list[Setting]:
     names, _, values = word.partition("=")
     options = names.split(",")
-    found: list[Setting] = []
+    settings: list[Setting] = []
     for value in _split(values):
         parts = value.split(":") if len(options) > 1 else [value]
         if len(parts) != len(options) or not all((*options, *parts)):
             raise BadConfiguration(
                 f"--over takes OPTION=A,B or OPTION,OPTION=A:B,C:D, but found {word!r}: give each option one value"
             )
-        found.append(tuple(f"{option}={part}" for option, part in zip(options, parts, strict=True)))
-    if len(set(found)) < len(found):
+        settings.append(tuple(f"{option}={part}" for option, part in zip(options, parts, strict=True)))
+    if len(set(settings)) < len(settings):
         raise BadConfiguration(f"--over takes each value once, but found {word!r}: use --repeat for equal runs")
-    return found
+    return settings
 
 
 def _split(values: str) -> list[str]:

@@ -87,26 +87,26 @@ def _used(slot: Slot, available: Mapping[str, float]) -> str:
 def _check(address: str) -> None:
     """Raise RuntimeNotStarted with the cause if this process cannot join the Ray at `address`."""
     try:
-        found = services.get_ray_address_from_environment("auto", None) if address == "auto" else address
+        given = services.get_ray_address_from_environment("auto", None) if address == "auto" else address
     except ConnectionError as error:
         raise RuntimeNotStarted(
             "cluster.address=auto joins the Ray of this host, and none runs here: name its head, cluster.address=HOST:PORT"
         ) from error
     try:
-        connected(found, CONNECT_SECONDS).close()
+        connected(given, CONNECT_SECONDS).close()
     except OSError as error:
         raise RuntimeNotStarted(
-            f"the run joins an existing Ray, but nothing answers at {found}: {error.strerror or error}. "
+            f"the run joins an existing Ray, but nothing answers at {given}: {error.strerror or error}. "
             "Set cluster.address to the HOST:PORT of its head, and check that this host can reach it"
         ) from error
     began = time.monotonic()
     # the rule of ray.init
-    while set(services.find_node_ids()).isdisjoint(nodes := _nodes(found)):  # type: ignore[no-untyped-call]
+    while set(services.find_node_ids()).isdisjoint(nodes := _nodes(given)):  # type: ignore[no-untyped-call]
         if time.monotonic() >= began + (NODE_SECONDS if nodes else FIRST_NODE_SECONDS):
             listed = ", ".join(sorted(nodes.values())[:MOST_NAMED]) or "it has none"
             raise RuntimeNotStarted(
-                f"the run joins the Ray at {found} on one of its nodes, and this host ({host_name()}) is none of "
-                f"them: {listed}. Run this on its head, or have this host join it: ray start --address={found}"
+                f"the run joins the Ray at {given} on one of its nodes, and this host ({host_name()}) is none of "
+                f"them: {listed}. Run this on its head, or have this host join it: ray start --address={given}"
             )
         time.sleep(LOOK_SECONDS)
 
@@ -115,8 +115,8 @@ def _nodes(address: str) -> dict[str, str]:
     """Return the living nodes' addresses by Ray's identifier."""
 
     def ask() -> dict[str, str]:
-        found = GcsClient(address=address).get_all_node_info(timeout=ANSWER_SECONDS, state_filter=GcsNodeInfo.ALIVE)
-        return {node.hex(): node_info.node_manager_address for node, node_info in found.items()}
+        nodes = GcsClient(address=address).get_all_node_info(timeout=ANSWER_SECONDS, state_filter=GcsNodeInfo.ALIVE)
+        return {node.hex(): node_info.node_manager_address for node, node_info in nodes.items()}
 
     try:
         return Runtime({}).call(ask, "its list of nodes", ANSWER_SECONDS)

@@ -75,23 +75,23 @@ def _looked_at(folder: Path, place: InvitedPlace, hosts: Sequence[str], away: in
         return []
     with ThreadPoolExecutor(min(AT_ONCE, len(hosts))) as aside:
         faults = dict(zip(hosts, aside.map(lambda host: _look(place.check_command(host, folder)), hosts), strict=True))
-    found = {host: fault for host, fault in faults.items() if fault is not None}
-    if not found:
+    refused = {host: fault for host, fault in faults.items() if fault is not None}
+    if not refused:
         return list(hosts)
-    faults_of_hosts = "\n".join(f"  {host}: {fault}" for host, fault in found.items())
-    if len(found) > away:
-        host, fault = next(iter(found.items()))
+    faults_of_hosts = "\n".join(f"  {host}: {fault}" for host, fault in refused.items())
+    if len(refused) > away:
+        host, fault = next(iter(refused.items()))
         remedy = (
             f"Try `ssh -o BatchMode=yes {host} true` in a terminal, with the arguments of cluster.ssh"
             if fault.startswith("ssh")
             else "To see the commands that are run there: cluster.submit=false"
         )
         raise HostNotReached(
-            f"all hosts must be reached by ssh without a password, and be able to run the benchmark, but {len(found)} of "
+            f"all hosts must be reached by ssh without a password, and be able to run the benchmark, but {len(refused)} of "
             f"{len(hosts)} could not join:\n{faults_of_hosts}\n{remedy}. To begin without some of them: cluster.fewest_hosts"
         )
-    print(f"{len(found)} of {len(hosts)} hosts could not join, and the run begins without them:\n{faults_of_hosts}")
-    return [host for host in hosts if host not in found]  # the others are reached for again meanwhile
+    print(f"{len(refused)} of {len(hosts)} hosts could not join, and the run begins without them:\n{faults_of_hosts}")
+    return [host for host in hosts if host not in refused]  # the others are reached for again meanwhile
 
 
 def _look(words: Sequence[str]) -> str | None:

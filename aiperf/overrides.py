@@ -31,7 +31,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandWord:
+class Override:
     text: str
     """The word as the user wrote it."""
     option: str
@@ -39,7 +39,7 @@ class CommandWord:
     value: Any
 
 
-def read(words: Sequence[str], options: Options) -> list[CommandWord]:
+def read(words: Sequence[str], options: Options) -> list[Override]:
     """Parse the words OPTION=VALUE of a command line, in their order. Types and ranges of the values are not checked."""
     names = [word.lstrip("+~").partition("=")[0] for word in words]
     for word, name in zip(words, names, strict=True):
@@ -50,7 +50,7 @@ def read(words: Sequence[str], options: Options) -> list[CommandWord]:
             raise BadConfiguration(
                 f"each option must be given once, but {name} is given by {' and by '.join(same)}: leave one out"
             )
-    return [_command_word(word, name, options) for word, name in zip(words, names, strict=True)]
+    return [_override(word, name, options) for word, name in zip(words, names, strict=True)]
 
 
 def _check_name(word: str, name: str, names: Sequence[str], options: Options) -> None:
@@ -84,21 +84,21 @@ def _check_name(word: str, name: str, names: Sequence[str], options: Options) ->
         )
 
 
-def _command_word(word: str, name: str, options: Options) -> CommandWord:
+def _override(word: str, name: str, options: Options) -> Override:
     text = word.partition("=")[2]
     if name not in options.texts:
         value = _parsed(word)
         if name in options.choices and value not in options.choices[name]:
             choices = options.choices[name]
             raise BadConfiguration(f"{name}={text}: {name} is one of {', '.join(choices)}{nearest(text, choices)}")
-        return CommandWord(word, name, value)
+        return Override(word, name, value)
     if text == "null":
-        return CommandWord(word, name, None)
+        return Override(word, name, None)
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        return CommandWord(word, name, text[1:-1])
+        return Override(word, name, text[1:-1])
     if not text:
         raise BadConfiguration(f"{name} is a text, but {word!r} has nothing after the equals sign: give one, or null")
-    return CommandWord(word, name, str(given_path(text)) if name in HERE else text)
+    return Override(word, name, str(given_path(text)) if name in HERE else text)
 
 
 def _parsed(word: str) -> Any:
@@ -119,7 +119,7 @@ def _parsed(word: str) -> Any:
     return override.value()
 
 
-def check_records(word: CommandWord, kinds: Mapping[str, type[Any]]) -> None:
+def check_records(word: Override, kinds: Mapping[str, type[Any]]) -> None:
     """Check that the value of an option is a list of records {FIELD: VALUE, …} with known fields of the right type."""
     form = "{kind: KIND, …}"
     if "" in kinds:

@@ -134,7 +134,6 @@ def _feed(process: subprocess.Popen[bytes], content: bytes) -> None:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the process and its children in the same session, if they still run."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

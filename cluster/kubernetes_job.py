@@ -183,7 +183,6 @@ class KubernetesJob:
 
     @property
     def _jobs(self) -> list[Manifest]:
-        """The RayJob, or the Job of the head and then that of the workers."""
         return [each for each in self.objects if each["kind"] in ("RayJob", "Job")]
 
     @property

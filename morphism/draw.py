@@ -123,7 +123,6 @@ def _head(graph: Graph, title: str, *, is_highlighted: bool) -> Iterator[str]:
 
 
 def _bands(graph: Graph, boxes: tuple[Unit, ...], width: int) -> Iterator[str]:
-    """Yield the sizes of the maps where they change, on alternating backgrounds."""
     shown, bands = "", 0
     for row, unit in enumerate(boxes):
         shape = graph.shapes[unit.nodes[-1]]

@@ -174,7 +174,6 @@ def enlarging(graph: Graph, size: int) -> tuple[Kernel, ...]:
 
 @once_per_graph
 def _room(graph: Graph) -> tuple[tuple[str, int, int], ...]:
-    """Return name, kernel and largest kernel of each tunable convolution."""
     return tuple([(graph.nodes[index].name, op.kernel, _largest(graph, index)) for index, op in tunable(graph).items()])
 
 

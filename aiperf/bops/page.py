@@ -122,7 +122,6 @@ def _draw_points(axes: Axes, points: Sequence[RooflinePoint]) -> None:
 
 
 def _name_points(axes: Axes, points: Sequence[RooflinePoint], bandwidths: Sequence[Roof], low: float) -> None:
-    """Name the points, and the bandwidths at the lower ends of their lines."""
     named = [
         (point.intensity, point.rate, point.name, palette.MUTED.light if point.is_published else _colour(number, point))
         for number, point in enumerate(points)

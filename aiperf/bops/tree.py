@@ -485,7 +485,6 @@ def _is_dependent(cursors: Sequence[Cursor]) -> bool:
 
 
 def _is_constant(cursor: Cursor) -> bool:
-    """Return True for an expression of literals, sizeof and enumerators alone."""
     kind = cursor.kind
     if kind in _LITERALS:
         return True

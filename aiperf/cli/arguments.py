@@ -77,8 +77,6 @@ class VerbModule(Protocol):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser that raises BadConfiguration for wrong arguments."""
-
     def error(self, message: str) -> NoReturn:
         raise BadConfiguration(f"{message}. `{self.prog} --help` lists the arguments")
 

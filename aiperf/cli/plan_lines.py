@@ -44,7 +44,6 @@ def preview_text(preview: Preview, conf: RunConf, requested: Sequence[Line], wor
 
 
 def _planned(plan: Plan, number: int) -> Iterator[Line]:
-    """Yield the lines that depend on the shape of the workers."""
     conf, shape, space = plan.conf, plan.shape, plan.space
     accelerators = f"{shape.accelerators} accelerators" if shape.accelerators else "no accelerators"
     ranks = f"{shape.ranks} {'rank' if shape.ranks == 1 else 'ranks'} ({conf.trainer.collective})"

@@ -145,7 +145,6 @@ def repeats(side: Side) -> Repeats:
 
 
 def _figures(runs: Sequence[Report]) -> list[Figure[Report]]:
-    """Return the figures of all runs, in order of display."""
     has_target = all(run.fixed_network is not None for run in runs)
     return [by_name(name) for name in (*COMPARED, *(COMPARED_FIXED if has_target else ()))]
 

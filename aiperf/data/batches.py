@@ -89,7 +89,6 @@ class Batches(ABC):
         self._steps = walk.steps(images)
 
     def __len__(self) -> int:
-        """Return the number of steps of the pass, the same on every rank."""
         return len(self._steps)
 
     def __iter__(self) -> Iterator[Batch]:

@@ -107,7 +107,6 @@ class BestEpoch:
 
 
 def _unlinked(folder: Path) -> None:
-    """Give the linked checkpoint its own name again."""
     for link in folder.glob(f"{BEST}*"):
         file = link.with_name(link.name.removeprefix(BEST))
         with suppress(OSError):

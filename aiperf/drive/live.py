@@ -222,7 +222,6 @@ def _figures(view: LiveView) -> list[str]:
 
 
 def _workers(view: LiveView, height: int) -> list[RenderableType]:
-    """Return the table of the worst workers that fit, and a line that counts the others."""
     if not view.workers_present:
         return []
     chosen: Sequence[WorkerView] = view.workers

@@ -229,7 +229,6 @@ def _each_once(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, tuple[s
 
 
 def _shared_announcements(entries: Sequence[Entry]) -> dict[str, str]:
-    """Return the reason for each run with an announcement that other runs also name, by folder."""
     once = {entry.journal.first: entry.announcement for entry in entries}  # journals of one run count once
     runs = Counter(once.values())
     return {

@@ -234,7 +234,6 @@ def _basis(listing: BenchmarkRuns, by: Figure[Report]) -> str:
 
 
 def _every_place(listing: BenchmarkRuns, number: int) -> section.Table:
-    """Return the table with the place of each entry by each metric."""
     runs = [section.Cell(name(row.entry), link=details_of(row), kind="name") for row in listing.rows]
     columns = [texts("run", runs)]
     for each in map(by_name, RANKED):

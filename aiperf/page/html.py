@@ -79,7 +79,6 @@ def _item(item: str | RunWarning) -> str:
 
 
 def _table(shown: section.Table) -> str:
-    """Return a table with its footnote as HTML, in a frame that scrolls in a narrow window."""
     sortable = " data-sortable" if shown.is_sortable else ""
     pairs = ' class="pairs"' if len(shown.columns) == 2 else ""
     heads = "".join(_head(column) for column in shown.columns)

@@ -42,7 +42,6 @@ _UNREADABLE = (DamagedGraphFile, DamagedMorph, IllegalGraph, IllegalMorph)
 
 
 def _rebuilt(run: Collected, morphs: Sequence[dict[str, Any]]) -> tuple[Architecture, Architecture]:
-    """Return the starting network and the network grown from it."""
     first = decode_architecture(json.dumps(run.started.start_graph))
     return first, rebuilt(first, [decode_morph(morph) for morph in morphs])
 

@@ -254,7 +254,6 @@ _OF_ONE_HOST = frozenset({"host", "boot_id", "scheduler", "accelerators"})
 
 
 def _systems(run: Collected) -> tuple[facts.SystemFacts, ...]:
-    """Group hosts by description, device and collective, most workers first."""
     rows: dict[tuple[str, ...], tuple[facts.SystemFacts, set[str]]] = {}
     for _, joined in sorted(run.workers.items()):
         machine = {name: value for name, value in joined.machine.items() if name not in _OF_ONE_HOST}

@@ -333,7 +333,6 @@ def _bars(axes: Axes, chart: Gantt, warmup: float, own: Accent) -> None:
 
 
 def _end_of_warmup(axes: Axes, warmup: float, end: float, divisor: float) -> list[Line2D]:
-    """Draw the end of the warm-up. Return its entry of the legend."""
     if not 0 < warmup < end:
         return []
     style: dict[str, Any] = {"color": INK.light, "linewidth": 1, "linestyle": (0, (2, 2))}

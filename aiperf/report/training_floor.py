@@ -78,7 +78,6 @@ def training_floor(
 
 
 def _of_rank(run: Collected, roofs: HostRoofs, precisions: set[str]) -> tuple[float, float, str]:
-    """Return peak, bandwidth and source for one of the ranks that share a host."""
     shares = {joined.ranks / max(1, len(joined.hosts)) for joined in run.workers.values()}
     used = precisions & set(get_args(DataType))
     if any(joined.machine.get("accelerators") for joined in run.workers.values()):

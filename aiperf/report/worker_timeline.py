@@ -131,7 +131,6 @@ def busy_grid(
 def _spread(
     rows: Indices, start: Array, end: Array, amount: Array, row_count: int, whole: float, columns: int
 ) -> Array:
-    """Spread amounts evenly from start to end, and return their sums in cells of equal time, shape (row_count, columns)."""
     width = whole / columns
     kept = (rows >= 0) & (end > start)
     rows, start, end, amount = rows[kept], start[kept], end[kept], amount[kept]

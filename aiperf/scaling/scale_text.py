@@ -149,7 +149,6 @@ def _pair(pair: ScalingPair) -> Table:
 
 
 def _groups(found: ScalingStudy, caption: str) -> Table:
-    """Return the rates of equal runs together, and means of their other figures."""
     groups, of = found.groups.values(), found.evaluation
     columns = (
         texts("runs", [Cell(value, unfolds=_warned(runs)) for value, runs in found.groups.items()]),

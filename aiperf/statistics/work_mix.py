@@ -116,7 +116,6 @@ def pairs(first: RunWork, second: RunWork) -> Pairs | None:
 
 
 def _by_cell(trials: Sequence[TrialWork]) -> dict[tuple[str, int], list[TrialWork]]:
-    """Return the trials by (network, batch size), in order of their start."""
     by_cell: defaultdict[tuple[str, int], list[TrialWork]] = defaultdict(list)
     for trial in trials:
         by_cell[trial.network, trial.batch].append(trial)

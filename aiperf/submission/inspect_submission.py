@@ -57,7 +57,6 @@ def inspect(path: Path, requirements: Requirements | None = None) -> Inspection:
 
 
 def _inspected(path: Path, requirements: Requirements) -> tuple[Inspection, Announcements | None, float]:
-    """Return the findings, the log of announcements, and the time up to which it must have all entries."""
     require_file(path)
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -138,7 +137,6 @@ def _of_members(unpacked: UnpackedSubmission, submission: Submission) -> Iterato
 def _signature(
     unpacked: UnpackedSubmission, signers: Path | None, at_unix: float
 ) -> tuple[SignedBy, str | None, tuple[str, ...]]:
-    """Return the verdict, the fingerprint of the key, and the names for which the key may sign."""
     if unpacked.signature is None:
         return "unsigned", None, ()
     key = signing_key(unpacked.signature, unpacked.manifest)
@@ -171,7 +169,6 @@ def _of_signature(signed: SignedBy, name: str | None, signers: Path | None) -> I
 def _log(
     folder: Path, submission: Submission, signers: Path | None
 ) -> tuple[Announcements | None, Mapping[str, Sequence[str]] | None, tuple[InspectionFinding, ...]]:
-    """Return the log, the names behind its signatures if the allowed signers are known, and the findings."""
     if not (folder / ANNOUNCEMENTS).is_file():
         return None, None, ()
     try:

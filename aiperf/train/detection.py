@@ -164,8 +164,6 @@ def _unpacked(slot: NDArray[np.float64]) -> ImageDetections:
 
 
 class _DetectionSums:
-    """Slots with the true boxes and the detections of all images."""
-
     def __init__(self, network: DetectorNetwork, images: int) -> None:
         self._network = network
         self._missing, network.missing_regions, network.evaluated_regions = network.missing_regions, 0, 0

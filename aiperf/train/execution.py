@@ -154,7 +154,6 @@ def _forget_compiled() -> None:
 
 
 def _graphs_left_out() -> int:
-    """Return the number of CUDA graphs that inductor failed to capture."""
     utils = sys.modules.get("torch._dynamo.utils")
     return 0 if utils is None else int(utils.counters["inductor"]["cudagraph_skips"])
 

@@ -187,7 +187,6 @@ def class_names(folder: Path) -> list[str]:
 
 
 def _scanned(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Without hidden entries."""
     with os.scandir(folder) as entries:
         yield from (entry for entry in entries if not entry.name.startswith("."))
 

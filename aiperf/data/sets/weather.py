@@ -153,7 +153,6 @@ def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path 
 def _examined(
     path: Path, packed: Path | None, out: Console
 ) -> tuple[list[str], int, tuple[tuple[int, int], weather_files.YearRecord] | None]:
-    """Read the file of a year, and pack it if it has no faults. Return faults, boxes partly off the map, and record."""
     try:
         with closing(weather_files.YearFile(path)) as file:
             shape, boxes, moments = file.shape, file.boxes(), weather_files.ChannelMoments()

@@ -125,8 +125,6 @@ def _background(conf: WeatherSyntheticConf, image: int) -> Real:
 
 
 class _Fields:
-    """Fields of an image, in deviations, to which signatures are added."""
-
     def __init__(self, values: Real) -> None:
         self.values = values
         self._y, self._x = (np.arange(side, dtype=np.float64) + 0.5 for side in values.shape[1:])

@@ -376,7 +376,6 @@ def _added(before: ProbeReading, partner: str, readings: ProbeReading) -> ProbeR
 
 
 def _joined(before: ProbeReading, more: ProbeReading) -> ProbeReading:
-    """Join two measurements of one probe. If the second failed, the result has failed."""
     if more.failed is not None:
         return msgspec.structs.replace(before, failed=more.failed)
     series = {name: [*before.series.get(name, []), *more.series[name]] for name in more.series}

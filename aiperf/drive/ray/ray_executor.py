@@ -230,7 +230,6 @@ class RayExecutor:
         return None
 
     def _remove_lost(self, number: int, late: str | None, now: float) -> None:
-        """Report the loss of a worker, or the failure of its start if it was never up."""
         worker = self._workers.get(number)
         if worker is None or (late is not None and worker.up is not None):
             return  # it was released, or it came up since the poll

@@ -100,7 +100,6 @@ def _within(node: Node, each: int | None) -> Iterator[Slot]:
 
 
 def _one_of_all(nodes: Sequence[Node], held: Collection[Slot]) -> tuple[list[Slot], dict[str, str]]:
-    """Return one place on all these nodes, and the reason by address for unused nodes."""
     node_ids = {node["NodeID"] for node in nodes}
     kept = [slot for slot in held if slot.node in node_ids][:1]
     if kept or not nodes:

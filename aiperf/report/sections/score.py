@@ -120,7 +120,6 @@ def _parts(report: Report) -> str:
 
 
 def _per_sample(report: Report) -> list[tuple[str, str, str]]:
-    """Return the operations of one training sample for the starting network and the best network."""
     by_number = {trial.number: trial for trial in report.trials}
     shown = [
         ("starting network", next((each for each in report.trials if each.parent is None and not each.morphs), None))

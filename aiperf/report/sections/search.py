@@ -386,7 +386,6 @@ def _edges(axes: Axes, tree: ArchitectureTree, places: Sequence[npt.NDArray[np.f
 
 
 def _bend(parent: npt.NDArray[np.float64], child: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return a smooth line with horizontal ends from parent to child."""
     t = np.linspace(0.0, 1.0, 12)
     smooth = t * t * (3 - 2 * t)
     return np.column_stack([parent[0] + t * (child[0] - parent[0]), parent[1] + smooth * (child[1] - parent[1])])

@@ -236,7 +236,6 @@ def _energy(axes: Axes, fallen: Waterfall) -> None:
 
 
 def _columns(axes: Axes, fallen: Waterfall, rows: int) -> None:
-    """Draw share of the peak, FLOPS and accelerator time next to the bars."""
     figures = {
         -1: ("of the top", "FLOPS", "accel. time"),
         0: ("100 %", flops_per_second(fallen.top_flops_per_second), duration(fallen.accelerator_seconds)),

@@ -348,7 +348,6 @@ class SimulatedExecutor:
         return pace(self.world.conf, figures, batch_size, speed, *images, generation)
 
     def _step(self, attempt: SimulatedAttempt, due: float) -> list[Message]:
-        """Return the messages of an attempt that arrive now. Add its next step to the heap."""
         worker = attempt.worker
         if attempt.due != due or worker.attempt is not attempt:
             return []  # it has ended or was rescheduled since

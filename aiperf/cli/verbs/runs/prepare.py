@@ -67,7 +67,6 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def _published_layout(conf: DataSetConf, pack: Path | None, out: Console) -> PrepareReport:
-    """Write generated weather images in the layout of the real set."""
     from aiperf.data.dataset_config import WeatherSyntheticConf
     from aiperf.data.sets.weather_synthetic import prepare
 

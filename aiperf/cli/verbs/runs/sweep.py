@@ -104,7 +104,6 @@ def _values(word: str) -> list[Setting]:
 
 
 def _split(values: str) -> list[str]:
-    """Split at commas outside brackets and braces."""
     return re.split(r",(?![^\[{]*[\]}])", values)
 
 

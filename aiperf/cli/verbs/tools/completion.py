@@ -96,7 +96,6 @@ def _of_verb(verb: str, before: Sequence[str], last: str) -> Iterator[str]:
 
 
 def _options(before: Sequence[str], last: str) -> Iterator[str]:
-    """Yield options and groups. Options of a cluster need a chosen cluster."""
     from aiperf.config import GROUPS, choices, option_names
 
     key, is_given, value = last.partition("=")

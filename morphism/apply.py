@@ -129,11 +129,9 @@ def _deepening(graph: Graph, morph: Deepen) -> WeightPlan:
 
 
 def _branching(graph: Graph, morph: Skip) -> WeightPlan:
-    folder, entering, joined = (
-        free_folder(graph, "skip"),
-        _channels(graph, morph.source),
-        _channels(graph, morph.target),
-    )
+    folder = free_folder(graph, "skip")
+    entering = _channels(graph, morph.source)
+    joined = _channels(graph, morph.target)
     conv, norm = f"{folder}.conv", f"{folder}.norm"
     return WeightPlan(
         (

@@ -16,20 +16,6 @@ from morphism import ops
 from morphism.graph import Graph, known, once_per_graph, remember
 from morphism.shapes import Map, Shape, Vector
 
-KINDS = (
-    "convolution",
-    "dense",
-    "batch_normalisation",
-    "relu",
-    "add",
-    "concat",
-    "max_pooling",
-    "average_pooling",
-    "dropout",
-    "softmax",
-)
-"""Rows of a count, in the order of Table III. Global average pooling belongs to average_pooling."""
-
 _BYTES_PER_PARAMETER = 12  # FP32 master weight, gradient and momentum: 3 × 4 bytes
 _BYTES_PER_INDEX = 8  # torch stores the position of the maximum of a window as int64
 
@@ -37,6 +23,7 @@ _BYTES_PER_INDEX = 8  # torch stores the position of the maximum of a window as 
 _LAYERS: dict[type[ops.Op], tuple[str | None, bool, bool]] = {
     ops.Input: (None, False, False),
     ops.Convolution: ("convolution", True, False),
+    ops.Dense: ("dense", True, False),
     ops.BatchNormalisation: ("batch_normalisation", True, False),
     ops.Relu: ("relu", False, True),
     ops.Add: ("add", False, False),
@@ -44,14 +31,15 @@ _LAYERS: dict[type[ops.Op], tuple[str | None, bool, bool]] = {
     ops.MaxPooling: ("max_pooling", True, False),
     ops.AveragePooling: ("average_pooling", True, False),
     ops.GlobalAveragePooling: ("average_pooling", True, False),
-    ops.Dense: ("dense", True, False),
     ops.Dropout: ("dropout", False, False),
     ops.Softmax: ("softmax", False, True),
 }
-"""Kind of each operation, one of KINDS, and the tensors that its backward pass reads: (input, output).
+"""Kind of each operation, in the order of Table III, and the tensors that its backward pass reads: (input, output).
 
 The image has no kind, because it has no operations. A missing operation raises KeyError.
 """
+KINDS = tuple(dict.fromkeys([kind for kind, _, _ in _LAYERS.values() if kind is not None]))
+"""Rows of a count, in the order of `_LAYERS`. Global average pooling belongs to average_pooling."""
 
 
 class LayerCost(NamedTuple):

@@ -326,14 +326,7 @@ def _growth(graph: Graph, channel_axes: Axes, number: int, axis: Axis) -> _Growt
             held_slope += slope * (is_held[index] + isinstance(op, Dropout))
             index_slope += slope * isinstance(op, MaxPooling)
     largest = cost(graph).largest_elements
-    return _Growth(
-        (flops, flops_squared),
-        (parameters, parameters_squared),
-        held_slope,
-        index_slope,
-        largest,
-        outputs,
-    )
+    return _Growth((flops, flops_squared), (parameters, parameters_squared), held_slope, index_slope, largest, outputs)
 
 
 _CHANGES: Final[Mapping[type[Morph], Callable[[Graph], Iterator[tuple[Morph, CostChange]]]]] = {

@@ -29,11 +29,9 @@ def deepen_sites(graph: Graph) -> tuple[int, ...]:
     Empty if three more nodes exceed LARGEST_GRAPH (10,000), the largest number of nodes.
     """
     return tuple(
-        [
-            index
-            for index, node in enumerate(graph.nodes)
-            if isinstance(node.op, ops.Relu) and isinstance(graph.shapes[index], Map) and _has_room(graph)
-        ]
+        index
+        for index, node in enumerate(graph.nodes)
+        if isinstance(node.op, ops.Relu) and isinstance(graph.shapes[index], Map) and _has_room(graph)
     )
 
 
@@ -66,14 +64,12 @@ def kernel_sites(graph: Graph) -> tuple[int, ...]:
     These are convolutions after another layer with parameters, with an odd kernel from 3 to below LARGEST_GROWN_KERNEL (7).
     """
     return tuple(
-        [
-            index
-            for index, node in enumerate(graph.nodes)
-            if isinstance(node.op, ops.Convolution)
-            and 3 <= node.op.kernel < LARGEST_GROWN_KERNEL
-            and node.op.kernel % 2
-            and not graph.reads_image[index]
-        ]
+        index
+        for index, node in enumerate(graph.nodes)
+        if isinstance(node.op, ops.Convolution)
+        and 3 <= node.op.kernel < LARGEST_GROWN_KERNEL
+        and node.op.kernel % 2
+        and not graph.reads_image[index]
     )
 
 
@@ -170,12 +166,9 @@ def skip_sources(graph: Graph) -> tuple[int, ...]:
     They are the ReLUs and poolings with feature maps as output.
     """
     return tuple(
-        [
-            index
-            for index, node in enumerate(graph.nodes)
-            if isinstance(node.op, ops.Relu | ops.MaxPooling | ops.AveragePooling)
-            and isinstance(graph.shapes[index], Map)
-        ]
+        index
+        for index, node in enumerate(graph.nodes)
+        if isinstance(node.op, ops.Relu | ops.MaxPooling | ops.AveragePooling) and isinstance(graph.shapes[index], Map)
     )
 
 
@@ -189,12 +182,10 @@ def skip_targets(graph: Graph) -> tuple[int, ...]:
     read = dict.fromkeys(node.inputs[0] for node in graph.nodes if isinstance(node.op, ops.Relu))
     return tuple(
         sorted(
-            [
-                index
-                for index in read
-                if isinstance(graph.nodes[index].op, ops.BatchNormalisation | ops.Add | ops.Convolution)
-                and _has_room(graph)
-            ]
+            index
+            for index in read
+            if isinstance(graph.nodes[index].op, ops.BatchNormalisation | ops.Add | ops.Convolution)
+            and _has_room(graph)
         )
     )
 

@@ -62,12 +62,10 @@ def one_of(things: Sequence[_Thing], random: Random) -> _Thing:
 def copies_drawn(morphs: Sequence[Morph], request: Request) -> tuple[Morph, ...]:
     """A new seed in each Widen draws the copies. It follows from the request and the place of the morph."""
     return tuple(
-        [
-            replace(morph, seed=derived("copies", request.seed, request.number, place))
-            if isinstance(morph, Widen)
-            else morph
-            for place, morph in enumerate(morphs)
-        ]
+        replace(morph, seed=derived("copies", request.seed, request.number, place))
+        if isinstance(morph, Widen)
+        else morph
+        for place, morph in enumerate(morphs)
     )
 
 

@@ -78,14 +78,9 @@ class Space:
                 f"smallest_batch_size must be from 1 to largest_batch_size. This space has {self.smallest_batch_size!r} to "
                 f"{self.largest_batch_size!r}: raise the largest or lower the smallest"
             )
-        if self.default_batch_size < 1:
-            raise ValueError(
-                f"default_batch_size must be at least 1. This space has {self.default_batch_size!r}: raise it"
-            )
-        if self.tuning_from_round < 1:
-            raise ValueError(
-                f"tuning_from_round must be at least 1. This space has {self.tuning_from_round!r}: raise it"
-            )
+        for name in ("default_batch_size", "tuning_from_round"):
+            if (value := getattr(self, name)) < 1:
+                raise ValueError(f"{name} must be at least 1. This space has {value!r}: raise it")
 
 
 @dataclass(frozen=True, slots=True)

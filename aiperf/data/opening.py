@@ -53,14 +53,7 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
     plain = CentreCrop(224 / 256 if conf.is_resized_crop else 1.0)
     padding = 0 if conf.is_resized_crop else conf.image // 8
     training, validation = (
-        Encoded(
-            samples,
-            conf.image,
-            conf.channels,
-            ResizedCrop() if conf.is_resized_crop else plain,
-            plain,
-            corrupt,
-        )
+        Encoded(samples, conf.image, conf.channels, ResizedCrop() if conf.is_resized_crop else plain, plain, corrupt)
         for samples in (files.training, files.validation)
     )
     normalise = Normaliser(conf.image, description.mean, description.std)

@@ -9,16 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from aiperf.journal import events
+from aiperf.journal import events, first_line
 from aiperf.journal.events import LARGEST, LARGEST_SECONDS
-from aiperf.journal.first_line import (
-    MachineFacts,
-    PredictedFigures,
-    ReadingFacts,
-    check_first_line,
-    check_numbers,
-    check_shape,
-)
 from aiperf.journal.legality import IllegalLine, Presence, TrialState, check_state, must, must_be_integer
 
 
@@ -126,7 +118,7 @@ class Validator:
             case events.WorkerLost():
                 self._remove_worker(event.worker)
             case events.NodeChecked():
-                check_shape("readings", event.readings, dict[str, ReadingFacts])
+                first_line.check_shape("readings", event.readings, dict[str, first_line.ReadingFacts])
                 must(event.excluded <= bool(event.faults), "an excluded node must have a fault", "none")
             case events.ScorePredicted():
                 self._predicted(event)
@@ -179,7 +171,7 @@ class Validator:
                 assert_never(event)
 
     def _started(self, event: events.RunStarted) -> None:
-        check_first_line(event)
+        first_line.check_first_line(event)
         self._duration = event.duration_seconds
         self._follows = event.follows is not None
         self._training_images = event.dataset["training_images"]
@@ -197,7 +189,7 @@ class Validator:
 
     def _resumed(self, event: events.RunResumed) -> None:
         self._corrupt.clear()
-        check_shape("machine", event.machine, MachineFacts)
+        first_line.check_shape("machine", event.machine, first_line.MachineFacts)
         must(self._ended != "duration", "a run must not be resumed after its declared time", "RunResumed")
         must(event.cut_sha256 is not None or not event.rolled_back_lines, "a rollback must have cut_sha256", "none")
         since = event.at - self._at
@@ -224,7 +216,7 @@ class Validator:
             f"the first of hosts must be host, {event.host!r}",
             repr(event.hosts),
         )
-        check_shape("machine", event.machine, MachineFacts)
+        first_line.check_shape("machine", event.machine, first_line.MachineFacts)
         self._seen_workers.add(event.worker)
         self._workers[event.worker] = _Worker(event.ranks)
 
@@ -244,7 +236,7 @@ class Validator:
         must(not self._is_predicted, "a score must be predicted once", "a second prediction")
         is_first = not self._states and not self._workers
         must(is_first, "a score must be predicted before the first worker", "a later line")
-        check_shape("prediction", event.prediction, PredictedFigures)
+        first_line.check_shape("prediction", event.prediction, first_line.PredictedFigures)
         self._is_predicted = True
 
     def _request(self, event: events.ProposalRequested) -> None:
@@ -270,8 +262,8 @@ class Validator:
 
     def _propose(self, event: events.TrialProposed) -> None:
         request = self._answered(event.number)
-        check_numbers("morphs", event.morphs)
-        check_numbers("pruned", event.pruned)
+        first_line.check_numbers("morphs", event.morphs)
+        first_line.check_numbers("pruned", event.pruned)
         must(
             (event.position, event.seed) == (request.position, request.seed),
             f"position and seed must be those of the request, {request.position} and {request.seed}",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, TypeVar
 
 from aiperf.accounting.accelerator_time import Availability, TimeBreakdown
@@ -29,11 +31,17 @@ VERSION = 3
 _Facts = TypeVar("_Facts")
 
 
-def facts_of(kind: type[_Facts], *records: object, **computed: Any) -> _Facts:
+def facts_of(kind: Callable[..., _Facts], *records: object, **computed: Any) -> _Facts:
     """Return facts. A field that is not computed takes the value of the first record that has a field of its name."""
-    names = [field.name for field in fields(kind) if field.name not in computed]  # type: ignore[arg-type]
-    recorded = {name: getattr(record, name) for record in reversed(records) for name in names if hasattr(record, name)}
-    return kind(**recorded, **computed)
+    sources = _sources(kind, *map(type, records))
+    return kind(**{name: getattr(records[at], name) for name, at in sources if name not in computed}, **computed)
+
+
+@cache
+def _sources(kind: Any, *records: type) -> list[tuple[str, int]]:
+    """Return the fields that a record has, each with the index of the first such record."""
+    owners = ((field.name, [hasattr(record, field.name) for record in records]) for field in fields(kind))
+    return [(name, has.index(True)) for name, has in owners if True in has]
 
 
 @dataclass(frozen=True, slots=True)

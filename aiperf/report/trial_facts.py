@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aiperf.accounting.intervals import Window, share_inside
-from aiperf.accounting.work_log import Operations, TrialRecord
+from aiperf.accounting.work_log import Operations
 from aiperf.report.facts import InWindow, TrialFacts, facts_of
 from aiperf.report.fold import Collected, TrialResults
 
@@ -38,48 +38,31 @@ def trials(run: Collected, inside: Window) -> tuple[TrialFacts, ...]:
             columns.busy * columns.ranks,
         )
     ]
-    records = run.work_log.trials
-    return tuple(
-        _trial(
+    records, has_ended = run.work_log.trials, run.work_log.ended is not None
+
+    def trial_facts(number: int, results: TrialResults) -> TrialFacts:
+        record, follows = records[number], results.proposal.follows
+        return facts_of(
+            TrialFacts,
             results,
-            records[number],
-            int(images[number]),
-            seconds[number],
-            run.work_log.ended is not None,
-            _in_window(records[number].operations, *(amounts[number] for amounts in in_window)),
+            record,
+            results.last_epoch,
+            results.proposal,
+            follows=None if follows is None else follows.trial,
+            morphs=tuple(results.proposal.morphs),
+            outcome=AT_THE_END.get(record.outcome, record.outcome) if has_ended else record.outcome,
+            training_images=int(images[number]),
+            seconds=seconds[number],
+            in_window=_in_window(record.operations, *(amounts[number] for amounts in in_window)),
         )
-        for number, results in run.trials.items()
-    )
+
+    return tuple(trial_facts(number, results) for number, results in run.trials.items())
 
 
 def _in_window(each: Operations, trained: float, operations: float, tensor: float, busy: float) -> InWindow:
     """Return a trial's work in the window. Validation images follow from the work that is not training."""
     validated = max(0.0, operations - trained * each.training) / each.validation
     return InWindow(trained, validated, operations, tensor, busy)
-
-
-def _trial(
-    trial: TrialResults,
-    record: TrialRecord,
-    training_images: int,
-    seconds: float,
-    has_ended: bool,
-    in_window: InWindow,
-) -> TrialFacts:
-    follows = trial.proposal.follows
-    return facts_of(
-        TrialFacts,
-        trial,
-        record,
-        trial.last_epoch,
-        trial.proposal,
-        follows=None if follows is None else follows.trial,
-        morphs=tuple(trial.proposal.morphs),
-        outcome=AT_THE_END.get(record.outcome, record.outcome) if has_ended else record.outcome,
-        training_images=training_images,
-        seconds=seconds,
-        in_window=in_window,
-    )
 
 
 def pareto_front(trials: Iterable[TrialFacts]) -> tuple[TrialFacts, ...]:

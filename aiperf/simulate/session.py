@@ -185,12 +185,7 @@ def world_of(opening: Opening, proposer: Proposer | None = None, learning: Learn
 def _refuse_endless(conf: SimulatedConf, plan: Plan) -> None:
     data = plan.dataset
     of_start = pace(
-        conf,
-        cost_of(plan.network),
-        plan.space.default_batch_size,
-        1.0,
-        data.training_images,
-        data.validation_images,
+        conf, cost_of(plan.network), plan.space.default_batch_size, 1.0, data.training_images, data.validation_images
     )
     epochs = conf.workers * plan.conf.schedule.duration_seconds / of_start.epoch_seconds
     if epochs > MOST_EPOCHS:

@@ -179,15 +179,10 @@ def _log(
     if log.head != submission.announcements:
         found.append(InspectionFinding("announcements", "bad", f"{SUBMISSION} names another head than the log has"))
     by = None if signers is None else signers_of(log, signers)
-    found += [
-        InspectionFinding(
-            "announcements",
-            "bad",
-            f"entry {each.entry.number} is signed by {each.key}, which is not among the allowed signers",
-        )
-        for each in log.entries
-        if by is not None and by.get(each.id) == ()
-    ]
+    for each in log.entries:
+        if by is not None and by.get(each.id) == ():
+            fault = f"entry {each.entry.number} is signed by {each.key}, which is not among the allowed signers"
+            found.append(InspectionFinding("announcements", "bad", fault))
     return log, by, tuple(found)
 
 

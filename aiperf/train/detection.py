@@ -16,12 +16,7 @@ from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.rpn import RPNHead
 from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 
-from aiperf.accounting.average_precision import (
-    MOST_FOUND,
-    ImageDetections,
-    mean_average_precision,
-    require_pycocotools,
-)
+from aiperf.accounting.average_precision import MOST_FOUND, ImageDetections, mean_average_precision, require_pycocotools
 from aiperf.data.batches import Batch
 from aiperf.data.files.weather_files import BOX_ROWS
 from aiperf.journal.events import Metric

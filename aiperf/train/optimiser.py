@@ -37,11 +37,7 @@ class EagerSgd(torch.optim.SGD):
 
 def sgd(module: nn.Module, conf: TrainerConf) -> EagerSgd:
     return EagerSgd(
-        module.parameters(),
-        lr=conf.learning_rate,
-        momentum=conf.momentum,
-        weight_decay=conf.weight_decay,
-        fused=True,
+        module.parameters(), lr=conf.learning_rate, momentum=conf.momentum, weight_decay=conf.weight_decay, fused=True
     )
 
 

@@ -18,20 +18,12 @@ from aiperf.data.batches import RankBatches
 from aiperf.journal.events import TrialPrepared
 from aiperf.journal.messages import Train
 from aiperf.rng import derive
+from aiperf.train import memory_limits
 from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
 from aiperf.train.collectives.collective import Exchange, Scaler
 from aiperf.train.execution import Execution, fastest
 from aiperf.train.execution_mode import modes_of
 from aiperf.train.heartbeat import Stage
-from aiperf.train.memory_limits import (
-    CudaMemory,
-    DoesNotFit,
-    bytes_outside_a_step,
-    check,
-    rehearse,
-    rehearse_eager_passes,
-    shortage,
-)
 from aiperf.train.optimiser import initial_state, load_state, sgd, state_by_name
 from aiperf.train.rank_context import RankContext
 from aiperf.train.torch_network import Network, break_symmetry, carry_out, placed
@@ -99,7 +91,7 @@ def prepare(
     context.liveness.beat(0, Stage.BUILD, context.conf.start_seconds)
     context.data.prime_training(batch, **walk(context), epoch=epoch, seed=derive(order.seed, "order"))
     parent, architecture, plans = descend(context.start, order.lineage, order.morphs)
-    check(architecture, batch, context.precision, context.memory_bytes)
+    memory_limits.check(architecture, batch, context.precision, context.memory_bytes)
     network = context.task.build(architecture)
     with context.liveness.device_wait():
         placed(network, context.device, channels_last=context.conf.channels_last)
@@ -163,18 +155,22 @@ def _rehearse(
     assert isinstance(graph, Graph) and isinstance(network, Network)
 
     def run() -> None:
-        rehearse(network, images, context.precision)
+        memory_limits.rehearse(network, images, context.precision)
 
     if context.device.type == "cuda":
-        other_bytes = bytes_outside_a_step(graph, batch, context.precision.bytes_per_element, context.collective.ranks)
+        other_bytes = memory_limits.bytes_outside_a_step(
+            graph, batch, context.precision.bytes_per_element, context.collective.ranks
+        )
         with context.liveness.device_wait():
-            full = shortage(run, other_bytes, CudaMemory(context.device))
+            full = memory_limits.shortage(run, other_bytes, memory_limits.CudaMemory(context.device))
         if not context.all_agree(full is None):
             network.zero_grad(set_to_none=True)
-            raise DoesNotFit("another rank of the worker reported it" if full is None else full.removeprefix(": "))
+            raise memory_limits.DoesNotFit(
+                "another rank of the worker reported it" if full is None else full.removeprefix(": ")
+            )
 
     def eager_passes() -> None:
-        rehearse_eager_passes(network, images, _last_share(context, batch), context.precision)
+        memory_limits.rehearse_eager_passes(network, images, _last_share(context, batch), context.precision)
 
     ahead = (order.last_epoch - epoch + 1) * len(context.data.training_steps(batch, context.collective.ranks))
     open_modes = modes_of(context.conf, on_cuda=context.device.type == "cuda")

@@ -89,11 +89,6 @@ def evaluate(
                 sums.add(module, each)
                 images += each.count
         values = sums.read()
-        return Evaluation(
-            context.task.metric,
-            context.task.quality(values, images),
-            images,
-            context.precision.name,
-            device.type,
-            context.task.detections(values),
-        )
+        task = context.task
+        quality, found = task.quality(values, images), task.detections(values)
+        return Evaluation(task.metric, quality, images, context.precision.name, device.type, found)

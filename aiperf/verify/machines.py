@@ -160,16 +160,12 @@ class Machines(Check):
         if host != event.host:
             self._notes.add(line, f"worker {event.worker} is on {event.host!r}, but its machine is {host!r}", law=HOST)
         if host == self._driver_host and boot != self._driver_boot:
-            self._notes.add(
-                line,
-                f"worker {event.worker}: boot {boot!r}, but the driver on this host has {self._driver_boot!r}",
-                law=HOST,
-            )
+            found = f"worker {event.worker}: boot {boot!r}, but the driver on this host has {self._driver_boot!r}"
+            self._notes.add(line, found, law=HOST)
         model = event.machine.get("cpu_model")
         if MEASURED in event.machine and event.device != model:
-            self._notes.add(
-                line, f"worker {event.worker}: device {event.device!r}, but processor {model!r}", law=DEVICE
-            )
+            found = f"worker {event.worker}: device {event.device!r}, but processor {model!r}"
+            self._notes.add(line, found, law=DEVICE)
 
     def _machine(self, line: int, machine: Mapping[str, Any]) -> None:
         if not machine:
@@ -180,9 +176,8 @@ class Machines(Check):
             first = self._boots.setdefault(boot, machine)
             for name in OF_A_BOOT:
                 if first.get(name) != machine.get(name):
-                    self._notes.add(
-                        line, f"{name} {machine.get(name)!r}, but {first.get(name)!r} on the same boot", law=PROCESSOR
-                    )
+                    found = f"{name} {machine.get(name)!r}, but {first.get(name)!r} on the same boot"
+                    self._notes.add(line, found, law=PROCESSOR)
         if isinstance(host, str) and isinstance(versions, dict):
             self._same(line, host, versions)
 
@@ -199,9 +194,8 @@ class Machines(Check):
             self._same(line, event.host, packages)
         data = _fact(event, "data", "fingerprint")
         if data is not None and self._data is not None and data != self._data and not event.faults:
-            self._notes.add(
-                line, f"host {event.host!r}: fingerprint {data!r}, but {self._data!r} in the first line", law=DATA
-            )
+            found = f"host {event.host!r}: fingerprint {data!r}, but {self._data!r} in the first line"
+            self._notes.add(line, found, law=DATA)
 
     @handles(events.TrialStarted)
     def _trial(self, line: int, event: events.TrialStarted) -> None:
@@ -252,20 +246,16 @@ class Presence(Check):
         notes.examined += 1
         self._present[event.worker] = event
         if self._planned is not None and event.ranks > self._planned:
-            notes.add(
-                line, f"worker {event.worker} has {event.ranks} ranks, planned are {self._planned}", law=PLANNED_RANKS
-            )
+            found = f"worker {event.worker} has {event.ranks} ranks, planned are {self._planned}"
+            notes.add(line, found, law=PLANNED_RANKS)
         accelerators = _accelerators(event.machine)
         if not accelerators:
             self._without += 1
             return
         models = {str(one.get("model")) for one in accelerators}
         if event.device not in models:
-            notes.add(
-                line,
-                f"worker {event.worker} on {event.host}: {event.device!r}, the host has {sorted(models)}",
-                law=MODEL,
-            )
+            found = f"worker {event.worker} on {event.host}: {event.device!r}, the host has {sorted(models)}"
+            notes.add(line, found, law=MODEL)
         if event.hosts:  # The ranks of each host are not recorded for a worker over several hosts.
             return
         present = [one for one in self._present.values() if one.host == event.host and not one.hosts]
@@ -331,12 +321,11 @@ class Rates(Check):
             self._notes.examined += 1
             rate = done[number] / seconds[number] if seconds[number] > 0 else math.inf if done[number] else 0.0
             if rate > at_best.flops:
-                self._notes.add(
-                    None,
+                found = (
                     f"trial {number}: {done[number]:.6g} operations in {seconds[number]:.6g} s of busy accelerators, "
-                    f"{_kind(at_best)} peak {flops_per_second(at_best.flops)}",
-                    "contradiction" if _kind(at_best) == "dense" else "cannot be determined",
+                    f"{_kind(at_best)} peak {flops_per_second(at_best.flops)}"
                 )
+                self._notes.add(None, found, "contradiction" if _kind(at_best) == "dense" else "cannot be determined")
         if unknown:
             self._notes.not_checked = f"{unknown} trials: the peak of their devices in their precision is not known"
 

@@ -54,9 +54,8 @@ class PredictedScore(Check):
         if OURS in first.versions and content["release"] != first.versions[OURS]:
             self._notes.add(line, f"release {content['release']!r}, but {first.versions[OURS]!r} in the first line")
         if differing := differing_nodes(content, self._nodes):
-            self._notes.add(
-                line, f"it was made for other nodes than those of the lines before it: {', '.join(differing)}"
-            )
+            found = f"it was made for other nodes than those of the lines before it: {', '.join(differing)}"
+            self._notes.add(line, found)
         for found in contradictions(content):
             self._notes.add(line, found)
 
@@ -121,9 +120,8 @@ class PlanCheck(Check):
     def _check_build(self, line: int, event: RunStarted) -> None:
         self._notes.examined += 1
         if missing := [name for name in GROUPS if not isinstance(event.config.get(name), dict)]:
-            self._notes.add(
-                line, f"the configuration has no {', '.join(missing)}, which each release records", law=BUILT
-            )
+            found = f"the configuration has no {', '.join(missing)}, which each release records"
+            self._notes.add(line, found, law=BUILT)
             return
         try:
             conf = from_plain(event.config)
@@ -132,12 +130,8 @@ class PlanCheck(Check):
             recorded, here = event.versions.get(OURS), versions().get(OURS)
             is_other = recorded != here
             by = f" (by {OURS} {recorded}; here {here})" if is_other else ""
-            self._notes.add(
-                line,
-                f"{error or type(error).__name__}{by}",
-                "cannot be determined" if is_other else "contradiction",
-                law=BUILT,
-            )
+            found = f"{error or type(error).__name__}{by}"
+            self._notes.add(line, found, "cannot be determined" if is_other else "contradiction", law=BUILT)
 
 
 def _starting_graph(conf: RunConf, event: RunStarted) -> dict[str, Any]:

@@ -81,9 +81,8 @@ class Graphs(StateCheck):
                 self._notes.add(line, f"trial {event.number}: {name} {now!r}, its parent's {was!r}", law=GROWS)
         for name, allowed in (("forward_flops", budget.forward_flops), ("parameters", budget.parameters)):
             if allowed is not None and getattr(event, name) > allowed:
-                self._notes.add(
-                    line, f"trial {event.number}: {name} {getattr(event, name)!r}, allowed {allowed!r}", law=GROWS
-                )
+                found = f"trial {event.number}: {name} {getattr(event, name)!r}, allowed {allowed!r}"
+                self._notes.add(line, found, law=GROWS)
 
     def _differences(self, run: Run, event: TrialProposed) -> Mapping[str, str]:
         if not self._is_searched:

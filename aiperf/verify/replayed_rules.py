@@ -50,9 +50,8 @@ class Results(StateCheck):
             if run.workers[trial.worker].nears_end:  # Else the trial cannot have ended.
                 over = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
                 if over is not None:
-                    self._notes.add(
-                        line, f"epoch {event.epoch} of trial {trial.number} after its end ({over})", law=AFTER_END
-                    )
+                    found = f"epoch {event.epoch} of trial {trial.number} after its end ({over})"
+                    self._notes.add(line, found, law=AFTER_END)
         elif isinstance(event, TrialFinished):
             self._finished(line, run, event)
 
@@ -74,19 +73,14 @@ class Results(StateCheck):
                 f"by the rules of its round {by_rules}",
             )
         if event.accuracy != trial.best_accuracy:
-            notes.add(
-                line,
-                f"trial {event.trial}: accuracy {event.accuracy!r}, but its best epoch has {trial.best_accuracy!r}",
-            )
+            found = f"trial {event.trial}: accuracy {event.accuracy!r}, but its best epoch has {trial.best_accuracy!r}"
+            notes.add(line, found)
         if event.trial in self._sample and trial.accuracies:
             self._curves += 1
             reported = reported_accuracy(run.schedule, trial.accuracies)
             if abs(reported - event.reported_accuracy) > REPORTED_ROUNDING:
-                notes.add(
-                    line,
-                    f"trial {event.trial}: {event.reported_accuracy!r}, but its curve gives {reported!r}",
-                    law=REPORTED,
-                )
+                found = f"trial {event.trial}: {event.reported_accuracy!r}, but its curve gives {reported!r}"
+                notes.add(line, found, law=REPORTED)
 
 
 LAW = "every line fits the state of its trial and worker, and the rules accept it"
@@ -282,15 +276,13 @@ class Decisions(StateCheck):
         if self._due_since is not None and event.at - self._due_since > LATE_DECISION_SECONDS:
             due = self._decided(run, event.at)
             if due and not isinstance(due[0], events.RunEnded):
-                self._notes.add(
-                    line, f"the rules require {_description(due[0])} since {self._due_since:.3f} s, but it was not done"
-                )
+                found = f"the rules require {_description(due[0])} since {self._due_since:.3f} s, but it was not done"
+                self._notes.add(line, found)
             self._due_since = None
 
     def _missing(self, line: int, event: events.AnyEvent) -> None:
-        self._notes.add(
-            line, f"recorded is {_description(event)}, but the rules require {_description(self._required[0])} first"
-        )
+        found = f"recorded is {_description(event)}, but the rules require {_description(self._required[0])} first"
+        self._notes.add(line, found)
 
 
 def _is_from_silence(event: events.AnyEvent) -> bool:

@@ -126,9 +126,8 @@ class Silences(Check):
         if event.by == "silence" and self._seconds is not None:
             self._check(line, f"proposal {event.number} was rejected", event.at - request.at)
             if self._present[request.worker].trial is None:
-                self._notes.add(
-                    line, f"proposal {event.number} was rejected for silence, but its worker trained nothing"
-                )
+                found = f"proposal {event.number} was rejected for silence, but its worker trained nothing"
+                self._notes.add(line, found)
         elif event.by == "generator":
             self._notes.examined += 1
             if self._generator_lost < request.at:
@@ -148,9 +147,8 @@ class Silences(Check):
         elif requests:
             self._check(line, f"worker {event.worker} was declared lost", event.at - requests[0].at)
         else:
-            self._notes.add(
-                line, f"worker {event.worker} was declared lost for silence, but no message from it was due"
-            )
+            found = f"worker {event.worker} was declared lost for silence, but no message from it was due"
+            self._notes.add(line, found)
 
     def _check(self, line: int, decision: str, silent: float) -> None:
         assert self._seconds is not None, "checked by the caller"
@@ -203,13 +201,12 @@ class Intervals(Check):
             work.communication_seconds + work.validation_seconds > busy + slack
             or busy + work.input_seconds + work.checkpoint_seconds > length + slack
         ):
-            notes.add(
-                line,
+            found = (
                 f"trial {event.trial}: {work.communication_seconds!r} and {work.validation_seconds!r} s of exchange and "
                 f"validation, of {busy!r} s busy; "
-                f"{work.input_seconds!r} and {work.checkpoint_seconds!r} s of input and checkpoint, of {length!r} s in all",
-                law=INTERVAL_PARTS,
+                f"{work.input_seconds!r} and {work.checkpoint_seconds!r} s of input and checkpoint, of {length!r} s in all"
             )
+            notes.add(line, found, law=INTERVAL_PARTS)
 
 
 class Edges(Check):

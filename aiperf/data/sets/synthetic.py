@@ -72,13 +72,7 @@ def prepare(conf: SyntheticConf, pack: Path | None, out: Console, checksums: Pat
 
 
 class _MadeUp:
-    def __init__(
-        self,
-        conf: SyntheticConf,
-        prototypes: torch.Tensor,
-        labels: NDArray[np.int64],
-        split: int,
-    ) -> None:
+    def __init__(self, conf: SyntheticConf, prototypes: torch.Tensor, labels: NDArray[np.int64], split: int) -> None:
         import torch
 
         shape = (_BANK, conf.image * conf.image * conf.channels)

@@ -118,10 +118,8 @@ def trial_table(report: Report) -> Table:
     )
     shown, sample = ranked[:MOST_TRIALS], phrases.noun(report)
     by_number = {trial.number: trial for trial in report.trials}
-    accuracy, best = (
-        partial(units.share, decimals=2),
-        f"best {phrases.measured(report.run)} {phrases.metric(report.run)}",
-    )
+    accuracy = partial(units.share, decimals=2)
+    best = f"best {phrases.measured(report.run)} {phrases.metric(report.run)}"
     predicted = "accuracy reported to the search; predicted in the first rounds"
     per, work = f"FLOP per {sample.one}", [operations(each) for each in shown]
     columns = (

@@ -89,10 +89,8 @@ def node_table(nodes: Sequence[NodeFacts], most: int | None = None, footnote: st
     rate = partial(units.si, unit="B/s")
     ahead = "ahead of the driver's host; the node's telemetry is corrected"
     disk, pair = "to the run's folder, fsync included", "bus bandwidth of an all-reduce with the best partner"
-    weakest, together = (
-        "of the weakest accelerator, or of all processors",
-        "bus bandwidth of the all-reduce of all nodes",
-    )
+    weakest = "of the weakest accelerator, or of all processors"
+    together = "bus bandwidth of the all-reduce of all nodes"
     columns = (
         texts("node", [node_name(each) for each in shown]),
         texts("verdict", ["excluded" if each.excluded else "kept" if each.faults else "good" for each in shown]),

@@ -44,14 +44,11 @@ def roofline(report: Report) -> Section | None:
     floor = report.training_floor
     if floor is None:
         return None
+    rest = floor.busy_seconds - floor.arithmetic_seconds - floor.memory_seconds
     parts = (
         ("minimum for arithmetic", floor.arithmetic_seconds, "operations ÷ peak"),
         ("minimum for memory", floor.memory_seconds, "layers that wait for memory even at full bandwidth"),
-        (
-            "rest",
-            floor.busy_seconds - floor.arithmetic_seconds - floor.memory_seconds,
-            "what tuning can recover at most",
-        ),
+        ("rest", rest, "what tuning can recover at most"),
     )
     cells = [
         (name, Cell(_signed(seconds, units.duration), seconds), share_bar(seconds / floor.busy_seconds), meaning)

@@ -281,8 +281,7 @@ class SimulatedExecutor:
         stored = self.world.checkpoints
         missing = None
         if order.first_epoch > 1:
-            if not stored.holds(order.trial, order.first_epoch - 1):
-                missing = order.trial
+            missing = None if stored.holds(order.trial, order.first_epoch - 1) else order.trial
         elif order.parent is not None and stored.newest(order.parent) is None:
             missing = order.parent
         if missing is None:
@@ -307,10 +306,8 @@ class SimulatedExecutor:
             world.inherited[order.trial] = inherited
         draw = random.Random(derive(order.seed, "preparing", order.attempt))
         weights = 4 * figures.parameters / conf.weights_bytes_per_second
-        build, compiling = (
-            conf.build_seconds * (0.8 + 0.4 * draw.random()),
-            conf.compile_seconds * (0.8 + 0.4 * draw.random()),
-        )
+        build = conf.build_seconds * (0.8 + 0.4 * draw.random())
+        compiling = conf.compile_seconds * (0.8 + 0.4 * draw.random())
         return SimulatedAttempt(
             order=order,
             worker=worker,

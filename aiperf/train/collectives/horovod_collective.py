@@ -14,16 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from aiperf.system.processes import threads_that_never_waited
-from aiperf.train.collectives.collective import (
-    Joining,
-    LocalExchange,
-    Meet,
-    Scaler,
-    as_bytes,
-    dense_view,
-    in_one_piece,
-    or_rank_failed,
-)
+from aiperf.train.collectives import collective
 from aiperf.train.device import Mark, Timeline
 
 CYCLE_MILLISECONDS = "5"
@@ -59,14 +50,14 @@ def missing(*, on_cuda: bool) -> str | None:
     return None
 
 
-def join(joining: Joining) -> Horovod:
+def join(joining: collective.Joining) -> Horovod:
     return Horovod(joining)
 
 
 class Horovod:
     """Collective (exchange between the ranks of a worker) by Horovod. At most one exists per process."""
 
-    def __init__(self, joining: Joining) -> None:
+    def __init__(self, joining: collective.Joining) -> None:
         import horovod
         import horovod.torch as hvd
 
@@ -88,15 +79,15 @@ class Horovod:
         self.name = f"horovod {horovod.__version__} ({'nccl' if hvd.nccl_built() else 'gloo'})"
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
-        in_one_piece(
-            as_bytes(tensors),
+        collective.in_one_piece(
+            collective.as_bytes(tensors),
             lambda buffer: self._together(
                 lambda: self._hvd.broadcast_async_(buffer, 0, name=_name("broadcast", buffer))
             ),
         )
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        in_one_piece(
+        collective.in_one_piece(
             tensors,
             lambda buffer: self._together(
                 lambda: self._hvd.allreduce_async_(buffer, op=self._hvd.Average, name=_name("average", buffer))
@@ -110,7 +101,7 @@ class Horovod:
         return summed
 
     def exchange(
-        self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
+        self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: collective.Scaler | None, timeline: Timeline
     ) -> _Overlapped:
         distributed = self._hvd.DistributedOptimizer(
             optimiser, named_parameters=list(module.named_parameters()), compression=self._compression
@@ -131,7 +122,7 @@ class Horovod:
             self._wait([handle])
             self._hvd.synchronize(handle)
 
-        or_rank_failed(act)
+        collective.or_rank_failed(act)
 
 
 def lend_the_stream_to_the_exchange(environment: MutableMapping[str, str]) -> None:
@@ -175,16 +166,16 @@ def _init_with_timeline() -> None:
         os.setpriority(os.PRIO_PROCESS, thread, 19)
 
 
-class _Overlapped(LocalExchange):
+class _Overlapped(collective.LocalExchange):
     optimiser: Any
 
     def __init__(
         self,
         module: nn.Module,
         optimiser: Any,
-        scaler: Scaler | None,
+        scaler: collective.Scaler | None,
         timeline: Timeline,
-        meet: Meet,
+        meet: collective.Meet,
         wait: Callable[[Iterable[int]], None],
     ) -> None:
         super().__init__(module, optimiser, scaler)
@@ -193,11 +184,11 @@ class _Overlapped(LocalExchange):
         self._wait = wait
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
-        or_rank_failed(self.scaled(loss).backward)  # gradients are handed to Horovod within it
+        collective.or_rank_failed(self.scaled(loss).backward)  # gradients are handed to Horovod within it
         own = self._timeline.mark()
         self._meet()
         self._wait(handle for handle, _ in self.optimiser._handles.values() if handle is not None)
-        or_rank_failed(self.optimiser.synchronize)
+        collective.or_rank_failed(self.optimiser.synchronize)
         return own, self._timeline.mark()
 
     def update(self) -> None:
@@ -227,7 +218,7 @@ class _InPlace:
 
     @staticmethod
     def compress(gradient: Tensor) -> tuple[Tensor, Tensor]:
-        return dense_view(gradient), gradient
+        return collective.dense_view(gradient), gradient
 
     @staticmethod
     def decompress(exchanged: Tensor, gradient: Tensor) -> Tensor:
@@ -239,11 +230,11 @@ class _InPlaceFp16:
 
     @staticmethod
     def compress(gradient: Tensor) -> tuple[Tensor, Tensor]:
-        return dense_view(gradient).to(torch.float16), gradient
+        return collective.dense_view(gradient).to(torch.float16), gradient
 
     @staticmethod
     def decompress(exchanged: Tensor, gradient: Tensor) -> Tensor:
-        dense_view(gradient).copy_(exchanged)
+        collective.dense_view(gradient).copy_(exchanged)
         return gradient
 
 

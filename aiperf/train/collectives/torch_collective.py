@@ -14,15 +14,7 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-from aiperf.train.collectives import MeetingPlace, StoreAt
-from aiperf.train.collectives.collective import (
-    Joining,
-    LocalExchange,
-    Scaler,
-    as_bytes,
-    in_one_piece,
-    or_rank_failed,
-)
+from aiperf.train.collectives import MeetingPlace, StoreAt, collective
 from aiperf.train.device import Mark, Timeline
 from aiperf.train.trainer_config import PEER_SECONDS
 
@@ -31,14 +23,14 @@ def missing(*, on_cuda: bool) -> str | None:
     return None
 
 
-def join(joining: Joining) -> TorchCollective:
+def join(joining: collective.Joining) -> TorchCollective:
     return TorchCollective(joining)
 
 
 class TorchCollective:
     """Collective (exchange between the ranks of a worker) by torch.distributed. At most one exists per process."""
 
-    def __init__(self, joining: Joining) -> None:
+    def __init__(self, joining: collective.Joining) -> None:
         self._joined, device = joining, joining.device
         self.rank, self.ranks = joining.rank, joining.ranks
         exchange = "nccl" if device.type == "cuda" else "gloo"
@@ -53,14 +45,17 @@ class TorchCollective:
         )
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
-        in_one_piece(as_bytes(tensors), lambda buffer: self._together(lambda: dist.broadcast(buffer, 0, async_op=True)))
+        collective.in_one_piece(
+            collective.as_bytes(tensors),
+            lambda buffer: self._together(lambda: dist.broadcast(buffer, 0, async_op=True)),
+        )
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         def mean(buffer: Tensor) -> None:
             self._together(lambda: dist.all_reduce(buffer, async_op=True))
             buffer.div_(self.ranks)
 
-        in_one_piece(tensors, mean)
+        collective.in_one_piece(tensors, mean)
 
     def total(self, values: Sequence[float]) -> list[float]:
         buffer = torch.tensor(values, dtype=torch.float64)
@@ -69,7 +64,7 @@ class TorchCollective:
         return summed
 
     def exchange(
-        self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
+        self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: collective.Scaler | None, timeline: Timeline
     ) -> _Bucketed:
         return _Bucketed(module, optimiser, scaler, timeline, self._joined)
 
@@ -82,7 +77,7 @@ class TorchCollective:
             self._joined.meet()
             work.wait()
 
-        or_rank_failed(act)
+        collective.or_rank_failed(act)
 
 
 def _store(meeting: MeetingPlace, ranks: int) -> Any:
@@ -111,16 +106,16 @@ _USUAL_SAMPLE_RATE = 100
 """DDP's own interval of sampled steps."""
 
 
-class _Bucketed(LocalExchange):
+class _Bucketed(collective.LocalExchange):
     module: Any
 
     def __init__(
         self,
         module: nn.Module,
         optimiser: torch.optim.Optimizer,
-        scaler: Scaler | None,
+        scaler: collective.Scaler | None,
         timeline: Timeline,
-        joining: Joining,
+        joining: collective.Joining,
     ) -> None:
         # no synchronization of its own: values were broadcast before, and running statistics are averaged each epoch
         wrapped = nn.parallel.DistributedDataParallel(
@@ -138,7 +133,7 @@ class _Bucketed(LocalExchange):
         self._timeline = timeline
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
-        or_rank_failed(self.scaled(loss).backward)
+        collective.or_rank_failed(self.scaled(loss).backward)
         return self._own.end, self._timeline.mark()
 
     def update(self) -> None:
@@ -168,7 +163,7 @@ class _OwnPass:
 
 
 def _marking(
-    own: _OwnPass, timeline: Timeline, joining: Joining
+    own: _OwnPass, timeline: Timeline, joining: collective.Joining
 ) -> Callable[[Any, GradBucket], torch.futures.Future[Tensor]]:
     """Return the exchange hook of a bucket, which records its time marks.
 

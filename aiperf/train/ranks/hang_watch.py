@@ -80,11 +80,9 @@ class Watch:
         while no other rank has reached fewer exchanges: ranks that are ahead become overdue without being the cause. In a
         stage without a known duration its process must also be without any activity for as long.
         """
-        stages, meetings, overdue = (
-            self._heartbeats.stages(),
-            self._heartbeats.meetings(),
-            self._heartbeats.overdue(now),
-        )
+        stages = self._heartbeats.stages()
+        meetings = self._heartbeats.meetings()
+        overdue = self._heartbeats.overdue(now)
         at_work = [status for status in ranks if stages[status.rank][0] is not Stage.IDLE]
         fewest = min((meetings[status.rank] for status in at_work), default=-1)
         if fewest != self._fewest:

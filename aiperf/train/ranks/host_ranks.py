@@ -273,9 +273,6 @@ class HostRanks:
         if self._scratch is not None:
             self._scratch.close()
         return [
-            (
-                process.rank,
-                f"process {process.pid}, state {process.state() or 'unknown'} after {DEATH_SECONDS:.0f} s",
-            )
+            (process.rank, f"process {process.pid}, state {process.state() or 'unknown'} after {DEATH_SECONDS:.0f} s")
             for process in left
         ]

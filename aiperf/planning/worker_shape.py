@@ -13,7 +13,7 @@ from aiperf.config import RunConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted, WorkerJoined, WorkerShape
 from aiperf.planning.buildable import require_packages
-from aiperf.rules.search_space import STEPS
+from aiperf.rules.limits import STEPS
 from aiperf.system.describe import HostDescription, describe_usable
 from aiperf.system.samplers import VISIBILITY
 from aiperf.train.trainer_config import TrainerConf, ranks_of_worker

@@ -14,6 +14,8 @@ from aiperf.option_limits import LONGEST_SECONDS, hold
 
 NOT_PUBLISHED = "not the published workload"
 """Name of every run of HPC AI500 with other data, starting network, target, epochs or exponent."""
+STEPS = 20
+"""Minimum steps of an epoch, so that a large batch leaves enough updates."""
 
 
 @dataclass(frozen=True, slots=True)

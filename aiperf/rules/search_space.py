@@ -10,10 +10,6 @@ from aiperf.journal.events import Metric, RunStarted
 from morphism import Architecture, Budget, Detector, decode_architecture
 from searchers.history import Space
 
-STEPS = 20
-"""Minimum steps of an epoch, so that a large batch leaves enough updates."""
-
-
 _NUMBERS = ("default_batch_size", "smallest_batch_size", "largest_batch_size", "tuning_from_round")
 
 

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from aiperf.errors import BadConfiguration
 from aiperf.option_limits import LONGEST_SECONDS, MOST_MEMORY, hold
-from aiperf.rules.search_space import STEPS
+from aiperf.rules.limits import STEPS
 from morphism import Architecture, Graph, cost_of
 
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]

@@ -17,7 +17,7 @@ from aiperf.journal.events import RunStarted, WorkerJoined, WorkerShape
 from aiperf.journal.journal import Journal, read
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.worker_shape import WorkerRequirements, breach, common, shape_of, terms_of, this_machine
-from aiperf.rules.search_space import STEPS
+from aiperf.rules.limits import STEPS
 from aiperf.system.describe import HostDescription, describe
 from aiperf.system.sampler import Device
 from aiperf.train.trainer_config import TrainerConf

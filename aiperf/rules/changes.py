@@ -7,18 +7,6 @@ from bisect import insort
 from collections import deque
 
 from aiperf.journal import events
-from aiperf.journal.events import (
-    CheckpointDropped,
-    ProposalRequested,
-    RunResumed,
-    TrialFailed,
-    TrialFinished,
-    TrialLost,
-    TrialProposed,
-    TrialRejected,
-    WorkerJoined,
-    WorkerLost,
-)
 from aiperf.journal.legality import TrialState
 from aiperf.rules.procedure import end_of_trial, judged_loss, nears_its_end
 from aiperf.rules.state import Run, Trial, Worker
@@ -154,7 +142,7 @@ def enter(run: Run, trial: Trial, state: TrialState) -> None:
         (run.ending if is_over or trial.losses_of_worker >= run.limits.attempts else run.lost)[number] = None
 
 
-def finished(run: Run, event: TrialFinished) -> None:
+def finished(run: Run, event: events.TrialFinished) -> None:
     trial = run.trials[event.trial]
     trial.reported_accuracy = event.reported_accuracy
     _free_worker(run, trial)
@@ -165,7 +153,7 @@ def finished(run: Run, event: TrialFinished) -> None:
     keep_if_among_the_best(run, trial, event.reported_accuracy)
 
 
-def failed(run: Run, event: TrialFailed) -> None:
+def failed(run: Run, event: events.TrialFailed) -> None:
     trial = run.trials[event.trial]
     if trial.state is TrialState.WAITING:
         _take_back(run, trial)
@@ -180,13 +168,13 @@ def failed(run: Run, event: TrialFailed) -> None:
     drop_if_idle(run, trial.number)
 
 
-def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> None:
+def lose(run: Run, number: int, event: events.TrialLost | events.WorkerLost | events.RunResumed) -> None:
     """`event`: the cause. The loss of the driver or of a released worker does not count as an attempt."""
     trial = run.trials[number]
     _free_worker(run, trial)
     # The loss of a driver or a released worker does not count against the trial.
-    trial.losses_of_worker += isinstance(event, TrialLost) or (
-        isinstance(event, WorkerLost) and event.cause != "released"
+    trial.losses_of_worker += isinstance(event, events.TrialLost) or (
+        isinstance(event, events.WorkerLost) and event.cause != "released"
     )
     enter(run, trial, TrialState.LOST)
 
@@ -220,7 +208,7 @@ def _take_back(run: Run, trial: Trial) -> None:
     update_demand(run, worker)
 
 
-def joined(run: Run, event: WorkerJoined) -> None:
+def joined(run: Run, event: events.WorkerJoined) -> None:
     """Add an idle worker, which continues the round of a lost worker without a successor."""
     worker = Worker(event.worker, event.host, event.ranks, event.device, event.at, round=_taken_over(run, event.host))
     run.workers[event.worker] = worker
@@ -229,7 +217,7 @@ def joined(run: Run, event: WorkerJoined) -> None:
     update_demand(run, worker)
 
 
-def removed(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
+def removed(run: Run, number: int, event: events.WorkerLost | events.RunResumed) -> None:
     """`event`: the cause. Waiting proposals are withdrawn, open requests deleted, and the running trial is lost."""
     worker = run.workers.pop(number)
     run.idle.pop(number, None)
@@ -264,7 +252,7 @@ def _taken_over(run: Run, host: str) -> int:
     return round_
 
 
-def requested(run: Run, event: ProposalRequested) -> None:
+def requested(run: Run, event: events.ProposalRequested) -> None:
     worker = run.workers[event.worker]
     run.requests[event.number] = event
     run.next_number = event.number + 1
@@ -274,13 +262,13 @@ def requested(run: Run, event: ProposalRequested) -> None:
     update_demand(run, worker)
 
 
-def rejected(run: Run, event: TrialRejected) -> None:
+def rejected(run: Run, event: events.TrialRejected) -> None:
     request = run.requests.pop(event.number)
     reset_start(run, event.number)
     count_rejection(run, run.workers[request.worker], event.number)
 
 
-def proposed(run: Run, event: TrialProposed) -> None:
+def proposed(run: Run, event: events.TrialProposed) -> None:
     request = run.requests.pop(event.number)
     worker = run.workers[request.worker]
     worker.requested.discard(event.number)
@@ -360,7 +348,7 @@ def keep_if_among_the_best(run: Run, trial: Trial, reported_accuracy: float) -> 
             _release(run, min(rank, before))
 
 
-def children_due(run: Run, event: TrialProposed) -> None:
+def children_due(run: Run, event: events.TrialProposed) -> None:
     """Count a trial as a child of its parent, whose checkpoint is kept until the child has ended."""
     parent = event.parent
     if event.follows is not None:
@@ -387,7 +375,7 @@ def drop_if_idle(run: Run, number: int) -> None:
         run.droppable[number] = None
 
 
-def dropped(run: Run, event: CheckpointDropped) -> None:
+def dropped(run: Run, event: events.CheckpointDropped) -> None:
     """Waiting trials that would inherit from the checkpoint are added to `run.orphaned`: they will fail."""
     trial = run.trials[event.trial]
     trial.saved_epoch = 0

@@ -11,18 +11,6 @@ import msgspec
 
 from aiperf.errors import CannotFollow
 from aiperf.journal import events
-from aiperf.journal.events import (
-    COUNTS,
-    AnyEvent,
-    FollowedRun,
-    FollowedValues,
-    ProposalRequested,
-    RunStarted,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-    WorkerJoined,
-)
 from aiperf.journal.legality import IllegalLine, TrialState
 from aiperf.rng import derive
 from aiperf.rules.evolve import replay
@@ -122,20 +110,20 @@ class ReplayQueue:
 
 FOLLOW = "follow"
 """Name of the searcher in the proposals of such a run."""
-SAME = ("fingerprint", *COUNTS)
+SAME = ("fingerprint", *events.COUNTS)
 """Counts of a proposal that must be equal in both runs."""
 
 
 def answer(
-    replay: ReplayQueue, history: History, request: ProposalRequested, at: float
-) -> TrialProposed | TrialRejected:
+    replay: ReplayQueue, history: History, request: events.ProposalRequested, at: float
+) -> events.TrialProposed | events.TrialRejected:
     """Return the requested trial of the followed run as a proposal of this run, or a rejection: it would be other work here."""
     assert request.follows is not None, "a run that follows asks for nothing else"
     wanted = replay.trial(request.follows)
     parent = None if wanted.proposal.parent is None else replay.here.get(wanted.proposal.parent)
 
-    def rejected(reason: str) -> TrialRejected:
-        return TrialRejected(at=at, number=request.number, by="check", reason=reason)
+    def rejected(reason: str) -> events.TrialRejected:
+        return events.TrialRejected(at=at, number=request.number, by="check", reason=reason)
 
     if (reason := _without_weights(replay, history, wanted)) is not None:
         return rejected(reason)
@@ -197,11 +185,11 @@ class FollowedTrial:
     """Trial (a network in training) of the earlier run that is to be trained again."""
 
     number: int
-    proposal: TrialProposed
+    proposal: events.TrialProposed
     """Proposal in the earlier run. Its parent is a number of that run."""
     batch_size: int
     """Images per accelerator in its last epoch, after reductions for lack of memory."""
-    follows: FollowedValues
+    follows: events.FollowedValues
 
     @property
     def is_start(self) -> bool:
@@ -210,7 +198,7 @@ class FollowedTrial:
 
 @dataclass(frozen=True, slots=True)
 class FollowedHistory:
-    first: RunStarted
+    first: events.RunStarted
     trials: tuple[FollowedTrial, ...]
     """Trials in the order of their start. A parent precedes its children."""
     left_out: dict[str, int]
@@ -218,10 +206,10 @@ class FollowedHistory:
     devices: tuple[str, ...]
     workers: int
 
-    def recorded(self, path: str, lines: int, last_hash: str) -> FollowedRun:
+    def recorded(self, path: str, lines: int, last_hash: str) -> events.FollowedRun:
         """Return its description for the first line. Raise ValueError for no or different numbers of ranks."""
         (ranks,) = self.ranks
-        return FollowedRun(
+        return events.FollowedRun(
             run=self.first.run,
             path=path,
             lines=lines,
@@ -232,19 +220,19 @@ class FollowedHistory:
         )
 
 
-def followed(events: Iterable[AnyEvent]) -> FollowedHistory:
+def followed(journal: Iterable[events.AnyEvent]) -> FollowedHistory:
     """Return the trials to train again. A trial that the end of the run cut off is followed up to its round's maximum."""
     order: dict[int, None] = {}
-    proposals: dict[int, TrialProposed] = {}
-    joined: list[WorkerJoined] = []
+    proposals: dict[int, events.TrialProposed] = {}
+    joined: list[events.WorkerJoined] = []
     run: Run | None = None
-    for run, event in replay(events):  # noqa: B007 - the last one is used
+    for run, event in replay(journal):  # noqa: B007 - the last one is used
         match event:
-            case TrialProposed():
+            case events.TrialProposed():
                 proposals[event.number] = event
-            case TrialStarted():
+            case events.TrialStarted():
                 order.setdefault(event.trial)
-            case WorkerJoined():
+            case events.WorkerJoined():
                 joined.append(event)
             case _:
                 pass
@@ -261,11 +249,11 @@ def followed(events: Iterable[AnyEvent]) -> FollowedHistory:
     )
 
 
-def _trial(run: Run, trial: Trial, proposal: TrialProposed, heirs: int) -> FollowedTrial:
+def _trial(run: Run, trial: Trial, proposal: events.TrialProposed, heirs: int) -> FollowedTrial:
     is_whole = trial.state is TrialState.FINISHED
     most = epoch_limit(run.schedule, trial.round) if trial.epochs is None else trial.epochs
     of_its_own = derive(run.started.seed, "trial", trial.number)
-    follows = FollowedValues(
+    follows = events.FollowedValues(
         trial=trial.number,
         epochs=trial.epoch if is_whole else most,
         was_cut_off=not is_whole,
@@ -281,7 +269,7 @@ def _left_out(run: Run) -> dict[str, int]:
     return {reason: count for reason, count in sorted(left_out.items()) if count}
 
 
-def check_followed(first: RunStarted, work: FollowedHistory, last_hash: str) -> FollowedHistory:
+def check_followed(first: events.RunStarted, work: FollowedHistory, last_hash: str) -> FollowedHistory:
     """Return `work`. Raise CannotFollow if its journal is another one than the first line names, by `last_hash`."""
     assert first.follows is not None, "checked by the caller"
     followed = f"'{first.follows.run}' (hash {first.follows.last_hash[:12]}…)"

@@ -23,6 +23,7 @@ from aiperf.hpl.model import (
     guideline,
     predict,
 )
+from tests.hpl import paper
 
 P100 = Accelerator(4, 16, 1.43e9, 3584, 1, 1.328e9, 1029)
 EXACT = 1e-12
@@ -39,23 +40,23 @@ def close(value: float) -> object:
 def test_closed_forms_are_sums_over_panels(order: tuple[int, int], p: int, q: int, link: Link) -> None:
     nb, n = order
     panels, gamma = range(1, n // nb + 1), 1e-10
-    panel = fsum(model.panel_compute(i, n, nb, p, gamma) for i in panels)
-    update = fsum(model.update_compute(i, n, nb, p, q, gamma) for i in panels)
-    pivot = fsum(model.panel_pivot(nb, p, link) for _ in panels)
-    broadcast = fsum(model.panel_broadcast(i, n, nb, p, link) for i in panels)
-    swap = fsum(model.update_swap(i, n, nb, p, q, link) for i in panels)
+    panel = fsum(paper.panel_compute(i, n, nb, p, gamma) for i in panels)
+    update = fsum(paper.update_compute(i, n, nb, p, q, gamma) for i in panels)
+    pivot = fsum(paper.panel_pivot(nb, p, link) for _ in panels)
+    broadcast = fsum(paper.panel_broadcast(i, n, nb, p, link) for i in panels)
+    swap = fsum(paper.update_swap(i, n, nb, p, q, link) for i in panels)
     # Panels may have negative computation: (1) takes NB/3 away. The rounding error is relative to the positive terms.
     scale = gamma * n**2 * nb + update
 
     assert model.panels_compute(n, nb, p, gamma) == pytest.approx(panel, abs=EXACT * scale)
     assert model.updates_compute(n, nb, p, q, gamma) == close(update)
-    assert model.compute_seconds(n, nb, p, q, gamma) == pytest.approx(panel + update, abs=EXACT * scale)
+    assert paper.compute_seconds(n, nb, p, q, gamma) == pytest.approx(panel + update, abs=EXACT * scale)
     assert model.layer_pivot(0, n, nb, p, link) == close(pivot)
     assert model.layer_broadcast(0, n, nb, p, link) == pytest.approx(
         broadcast, abs=EXACT * (broadcast + link.beta * n * n)
     )
     assert model.layer_swap(0, n, nb, p, q, link) == close(swap)
-    assert model.exchange_seconds(n, nb, p, q, link) == close(pivot + broadcast + swap)
+    assert paper.exchange_seconds(n, nb, p, q, link) == close(pivot + broadcast + swap)
 
 
 @given(orders, sides, sides, links, st.data())
@@ -64,8 +65,8 @@ def test_panels_of_a_layer_are_summed(order: tuple[int, int], p: int, q: int, li
     first = data.draw(st.integers(0, n // nb - 1))
     last = data.draw(st.integers(first + 1, n // nb))
     m0, m, panels = first * nb, last * nb, range(first + 1, last + 1)
-    broadcast = fsum(model.panel_broadcast(i, n, nb, p, link) for i in panels)
-    swap = fsum(model.update_swap(i, n, nb, p, q, link) for i in panels)
+    broadcast = fsum(paper.panel_broadcast(i, n, nb, p, link) for i in panels)
+    swap = fsum(paper.update_swap(i, n, nb, p, q, link) for i in panels)
     rounding = EXACT * (broadcast + swap + link.beta * n**2)
 
     closed = model.layer_broadcast(m0, m, nb, p, link) + model.omitted_broadcast(n, m0, m, p, link)
@@ -102,7 +103,7 @@ def test_cutting_a_layer_leaves_panels_unaltered(grid: tuple[int, int], n: int, 
 def test_readings_agree_for_one_layer(order: tuple[int, int], p: int, q: int, link: Link) -> None:
     nb, n = order
     system = System("one", p * q, 1e12, (HplLayer("net", p * q, link.alpha, 8 / link.beta),))
-    closed = model.compute_seconds(n, nb, p, q, 1e-12) + model.exchange_seconds(
+    closed = paper.compute_seconds(n, nb, p, q, 1e-12) + paper.exchange_seconds(
         n, nb, p, q, Link(link.alpha, link.beta)
     )
 
@@ -209,7 +210,7 @@ def test_errata_third_term_has_n() -> None:
     """Selene by (11), with N and with N² in the third term."""
     n, nb, p, q, gamma = 3_382_272, 384, 40, 44, 1 / 19.494e12
     third = gamma * nb**2 * ((3 * p + 2) - (2 * p + 3) * q) * n / (6 * p * q)
-    right = model.compute_seconds(n, nb, p, q, gamma)
+    right = paper.compute_seconds(n, nb, p, q, gamma)
 
     assert right == pytest.approx(757, abs=0.5)
     assert right - third + third * n == pytest.approx(-28_169, abs=1)
@@ -258,8 +259,8 @@ def test_layers_grid_replaces_the_placement() -> None:
 def test_original_model_is_the_leading_terms() -> None:
     link = Link(1e-6, 1e-9)
     ratio = [
-        model.original_seconds(n, 192, 4, 8, 1e-12, link)
-        / (model.compute_seconds(n, 192, 4, 8, 1e-12) + model.exchange_seconds(n, 192, 4, 8, link))
+        paper.original_seconds(n, 192, 4, 8, 1e-12, link)
+        / (paper.compute_seconds(n, 192, 4, 8, 1e-12) + paper.exchange_seconds(n, 192, 4, 8, link))
         for n in (10**4, 10**5, 10**6)
     ]
 

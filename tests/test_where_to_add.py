@@ -207,7 +207,6 @@ def toy(report):
     "aiperf/toy/verb.py": """
 DESCRIPTION = "Print the measurements of the toy probe."
 EXAMPLES = ("runs/20261121-120000-digits",)
-OPTIONS = ""
 
 
 def add_arguments(parser):

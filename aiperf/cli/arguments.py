@@ -65,14 +65,12 @@ class VerbModule(Protocol):
 
     DESCRIPTION: str
     EXAMPLES: Sequence[str]
-    OPTIONS: str
-    """Options of a run in the usage line. '' if the verb accepts none."""
     add_arguments: Callable[[argparse.ArgumentParser], None]
     execute: Callable[[argparse.Namespace, list[str]], int]
     """Execute the verb and return its exit status.
 
     First argument: values of the arguments that `add_arguments` defines. Second: options of a run as typed, OPTION=VALUE. The
-    list is empty if OPTIONS is ''.
+    list is empty if the module has no OPTIONS.
     """
 
 
@@ -83,7 +81,6 @@ class _Parser(argparse.ArgumentParser):
 
 def execute(words: Sequence[str]) -> int:
     verb, *given = words
-    module = verb_module(verb)
     parser = parser_of(verb)
     try:
         arguments, others = parser.parse_known_args(given)
@@ -96,10 +93,10 @@ def execute(words: Sequence[str]) -> int:
     ]
     if empty:
         parser.error(f"an argument of {verb} must not be empty, but found {empty[0]}: give a value, or leave it out")
-    wrong = [word for word in others if word.startswith("-") or not module.OPTIONS]
+    wrong = [word for word in others if word.startswith("-") or not run_options_of(verb)]
     if wrong:
         parser.error(f"{verb} has no argument {wrong[0]!r}{_nearest(wrong[0], parser)}")
-    return module.execute(arguments, others)
+    return verb_module(verb).execute(arguments, others)
 
 
 def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:
@@ -124,6 +121,12 @@ def verb_module(verb: str) -> VerbModule:
     return cast(VerbModule, importlib.import_module(VERB_MODULES[verb]))
 
 
+def run_options_of(verb: str) -> str:
+    """Return the options of a run in the usage line of a verb. '' if its module has no OPTIONS."""
+    options: str = getattr(verb_module(verb), "OPTIONS", "")
+    return options
+
+
 def parser_of(verb: str) -> argparse.ArgumentParser:
     """Return a new argument parser of an existing verb, such as 'report', with its help."""
     module = verb_module(verb)
@@ -135,8 +138,8 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     module.add_arguments(parser)
-    if module.OPTIONS:
-        parser.usage = f"{parser.format_usage().removeprefix('usage: ').strip()} {module.OPTIONS}"
+    if options := run_options_of(verb):
+        parser.usage = f"{parser.format_usage().removeprefix('usage: ').strip()} {options}"
     return parser
 
 

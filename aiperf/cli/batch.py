@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aiperf.atomic_files import replace_file
-from aiperf.cli.output import print_line, program
+from aiperf.cli.output import print_lines, program
 from aiperf.config import RunConf
 from aiperf.errors import AiperfError, BadConfiguration, SchedulerRefused
 from aiperf.journal.journal import NAME
@@ -222,8 +222,7 @@ def _show(job: BatchJob, number: str, shown: Sequence[str]) -> list[str]:
         lines = [*job.lines(number)]
     except ClusterError as error:  # the next query may succeed
         lines = [f"the state of the run could not be read: {error}"]
-    for line in lines if lines != shown else ():
-        print_line(sanitize(line))
+    print_lines(map(sanitize, lines if lines != shown else ()))
     return lines
 
 
@@ -242,6 +241,5 @@ def _finish(job: BatchJob, number: str) -> int:
             f"{job.last_output}"
         )
     report = report_of(job.folder)
-    for line in closing_lines(report, job.folder / "report.html", job.folder):
-        print_line(line)
+    print_lines(closing_lines(report, job.folder / "report.html", job.folder))
     return 0 if report.score.valid else 1

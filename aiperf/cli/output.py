@@ -32,6 +32,11 @@ def print_line(line: str) -> None:
     print(in_users_form(line), flush=True)
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        print_line(line)
+
+
 def in_users_form(text: str) -> str:
     """Return the text with `python -m aiperf` replaced by the command that the user typed, such as `aiperf-cluster`."""
     return text if program() == MODULE else text.replace(MODULE, program())
@@ -55,8 +60,15 @@ def print_json(value: object, indent: int | None = 2) -> None:
 
 def print_parts(parts: Iterable[Part | None], width: int | None = None) -> None:
     """Print the parts of a section as text. `width`: number of columns (default: those of the terminal)."""
-    for line in parts_lines(parts, _width() if width is None else width):
-        print_line(line)
+    print_lines(parts_lines(parts, _width() if width is None else width))
+
+
+def print_result(value: object, parts: Iterable[Part | None], *, as_json: bool, width: int | None = None) -> None:
+    """Print a result as JSON, or else as the parts of a section."""
+    if as_json:
+        print_json(value)
+    else:
+        print_parts(parts, width)
 
 
 def set_up(*streams: TextIO) -> None:

@@ -6,7 +6,6 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from aiperf.cli.output import print_json
 from aiperf.errors import BadConfiguration
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ DESCRIPTION = """Prints the kernels, the gradient exchange and the numbers that 
 run (trainer.profile_steps). A file is a trace of torch.profiler or a timeline of Horovod. A truncated file
 is read as far as it goes (docs/hpc-ai500.md)."""
 EXAMPLES = ("runs/20261121-120000-digits", "--timeline timeline.json --json", "--trace trace.json")
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.cli.output import print_parts
+    from aiperf.cli.output import print_result
     from aiperf.page.section import Paragraph
 
     given = {name: word for name in ("run", "timeline", "trace") if (word := getattr(arguments, name)) is not None}
@@ -37,10 +35,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         )
     ((source, word),) = given.items()
     text, tables, facts = _run(word) if source == "run" else _file(word, is_timeline=source == "timeline")
-    if arguments.json:
-        print_json(facts)
-        return 0
-    print_parts((Paragraph(text), *tables))
+    print_result(facts, (Paragraph(text), *tables), as_json=arguments.json)
     return 0
 
 

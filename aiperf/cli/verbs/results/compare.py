@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from aiperf.cli.output import print_json, print_parts
+from aiperf.cli.output import print_result
 from aiperf.errors import CannotCompare
 from aiperf.report.figures import COMPARED, by_name
 
@@ -26,7 +26,6 @@ EXAMPLES = (
     "--repeats runs/A1 runs/A2 runs/A3",
     "--scaling runs/1node runs/2nodes runs/4nodes",
 )
-OPTIONS = ""
 WIDTH = 80
 STATUS = {"no regression": 0, "regression": 1, "cannot be determined": 2}
 
@@ -65,10 +64,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     first, second = _two_sides(arguments)
     found = compare(side(first), side(second), margin, arguments.metric)
-    if arguments.json:
-        print_json(asdict(found))
-    else:
-        print_parts(comparison(found), WIDTH)
+    print_result(asdict(found), comparison(found), as_json=arguments.json, width=WIDTH)
     return status(found)
 
 
@@ -101,10 +97,7 @@ def _repeats(arguments: argparse.Namespace) -> int:
     if len(group.runs) < 2:
         raise CannotCompare(f"a spread needs at least two runs, but found one, '{group.name}': add the others")
     comparison = repeats(group)
-    if arguments.json:
-        print_json(asdict(comparison))
-    else:
-        print_parts(text.repeats(comparison), WIDTH)
+    print_result(asdict(comparison), text.repeats(comparison), as_json=arguments.json, width=WIDTH)
     return 0
 
 
@@ -114,10 +107,7 @@ def _scaling(arguments: argparse.Namespace) -> int:
     if arguments.others is not None or arguments.max_regression is not None:
         raise CannotCompare("--scaling takes neither --with nor --max-regression: leave these out")
     sizes = cluster_sizes(arguments.runs)
-    if arguments.json:
-        print_json([asdict(size) for size in sizes])
-    else:
-        print_parts([size_table(sizes)])
+    print_result([asdict(size) for size in sizes], [size_table(sizes)], as_json=arguments.json)
     return 0
 
 

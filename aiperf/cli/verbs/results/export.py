@@ -13,7 +13,6 @@ EXAMPLES = (
     "runs/20261121-120000-digits --to tensorboard",
     "20261121-120000-digits --to mlflow --out /srv/mlflow/digits",
 )
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,6 @@ EXAMPLES = (
     "submissions --out list",
     "submissions --announcements site-a/announcements.jsonl --json",
 )
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from pathlib import Path
 
-    from aiperf.cli.output import print_line
+    from aiperf.cli.output import print_lines
     from aiperf.errors import BadConfiguration, NoSuchRun
     from aiperf.leaderboard.entry import ranking_figure
     from aiperf.leaderboard.leaderboard import (
@@ -64,8 +63,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.json:
         print(json_text(ranking), end="")
     else:
-        for line in lines(ranking):
-            print_line(line)
+        print_lines(lines(ranking))
     if arguments.out is not None:
         try:
             written = write(ranking, Path(arguments.out))

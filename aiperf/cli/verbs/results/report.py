@@ -20,7 +20,6 @@ EXAMPLES = (
     "20261121-120000-digits",
     "/archive/20261121-120000-digits --out report",
 )
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,13 +39,12 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.journal.run_folder import run_folder
 
     folder = run_folder(arguments.run)
-    from aiperf.cli.output import print_line
+    from aiperf.cli.output import print_lines
     from aiperf.report.write import closing_lines, report_of, write
 
     report = report_of(folder, None if arguments.roofs is None else _roofs(arguments.roofs))
     page = write(report, arguments.out or folder, folder).page
-    for line in closing_lines(report, page, arguments.run):
-        print_line(line)
+    print_lines(closing_lines(report, page, arguments.run))
     return 0
 
 

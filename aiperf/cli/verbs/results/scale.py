@@ -8,7 +8,7 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-from aiperf.cli.output import print_json
+from aiperf.cli.output import print_result
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 
@@ -23,7 +23,6 @@ EXAMPLES = (
     "runs/sweep-1a2b3c4d5e6f --predicted runs/within-worker --points published.csv",
     "--points published.csv",
 )
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.cli.output import print_parts
     from aiperf.page.section import Items
     from aiperf.scaling.point import point_of
     from aiperf.scaling.scale_text import parts, scale_json, sentences, warnings
@@ -59,10 +57,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     share = _share(arguments.evaluation)
     points = [point_of(folder) for word in arguments.runs for folder in _folders(word)]
     found = study(points, share, arguments.by, arguments.points, arguments.predicted)
-    if arguments.json:
-        print_json(scale_json(found))
-    else:
-        print_parts((*parts(found), Items((*sentences(found), *warnings(found)))))
+    texts = (*parts(found), Items((*sentences(found), *warnings(found))))
+    print_result(scale_json(found), texts, as_json=arguments.json)
     if arguments.out is not None:
         from aiperf.scaling.page import write
 

@@ -12,7 +12,6 @@ DESCRIPTION = """Computes the score of a run from its journal and checks the jou
 Exit status: 0 the score is valid, 1 there is no valid score (the reason and the next step are printed), 2 the
 run cannot be read (no such run, damaged journal)."""
 EXAMPLES = ("runs/20261121-120000-digits", "runs/20261121-120000-digits --json")
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,6 @@ EXAMPLES = (
     "runs/a runs/b --list list.csv --column 'rmax=Rmax [TFlop/s]' --json",
     "--flops 1.2e15 --list list.csv",
 )
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

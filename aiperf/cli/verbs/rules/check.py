@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from aiperf.cli.output import print_json
 from aiperf.errors import BadConfiguration
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ EXAMPLES = (
     "runs/20261121-120000-digits --division our-rules.yaml --json",
     "runs/20261121-120000-imagenet --level hardware --against runs/reference",
 )
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.cli.output import print_line
+    from aiperf.cli.output import print_json, print_line, print_lines
     from aiperf.journal.journal import read
     from aiperf.journal.run_folder import run_folder
     from aiperf.ranking.breaches import judgements
@@ -63,27 +60,18 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     run = candidate_of(reader)
     outcomes, torn = judgements(run, rules), reader.reading.warning
     if arguments.json:
-        print(
-            json.dumps(
-                as_json(folder.name, rules, outcomes)
-                | {
-                    "attempts_lost_share": run.lost_share,
-                    "trials_given_up_share": run.given_up_share,
-                    "warnings": [asdict(torn)] if torn else [],
-                },
-                indent=2,
-            )
-        )
+        shares = {"attempts_lost_share": run.lost_share, "trials_given_up_share": run.given_up_share}
+        warnings = {"warnings": [asdict(torn)] if torn else []}
+        print_json(as_json(folder.name, rules, outcomes) | shares | warnings)
     else:
-        for line in _lines(folder.name, rules, outcomes, run):
-            print_line(sanitize(line))
+        print_lines(map(sanitize, _lines(folder.name, rules, outcomes, run)))
         if torn is not None:
             print_line("\n".join(f"  {line}" for line in torn.lines))
     return 0 if is_valid(outcomes) else 1
 
 
 def _level(arguments: argparse.Namespace) -> int:
-    from aiperf.cli.output import print_parts
+    from aiperf.cli.output import print_result
     from aiperf.comparison.comparability import differences_by_layer
     from aiperf.journal.run_folder import run_folder
     from aiperf.page.section import Paragraph
@@ -109,17 +97,13 @@ def _level(arguments: argparse.Namespace) -> int:
         differences = differences_by_layer(report, report_of(run_folder(reference)))
     permitted = levels_of(differences)
     is_valid = bool(permitted) if arguments.level is None else arguments.level in permitted
-    if arguments.json:
-        facts = {"run": report.run.name, "reference": reference, "level": arguments.level, "is_valid": is_valid}
-        facts |= {"strictest": next(iter(permitted), None), "differences": [asdict(each) for each in differences]}
-        print_json(facts)
-    else:
-        verdict = f"level {arguments.level} is {'' if is_valid else 'not '}satisfied"
-        if arguments.level is None:
-            verdict = f"strictest level {strictest(differences)}"
-        print_parts(
-            (Paragraph(f"{report.run.name}: {verdict}"), level_table(reference, differences, is_preset=is_preset))
-        )
+    facts = {"run": report.run.name, "reference": reference, "level": arguments.level, "is_valid": is_valid}
+    facts |= {"strictest": next(iter(permitted), None), "differences": [asdict(each) for each in differences]}
+    verdict = f"level {arguments.level} is {'' if is_valid else 'not '}satisfied"
+    if arguments.level is None:
+        verdict = f"strictest level {strictest(differences)}"
+    texts = (Paragraph(f"{report.run.name}: {verdict}"), level_table(reference, differences, is_preset=is_preset))
+    print_result(facts, texts, as_json=arguments.json)
     return 0 if is_valid else 1
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json, print_line
+from aiperf.cli.output import print_json, print_lines
 from aiperf.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ EXAMPLES = (
     "site.aiperf.tar.gz --json",
     "site.aiperf.tar.gz --source ~/aiperf-at-the-commit",
 )
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,9 +72,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.json:
         print_json([asdict(each) | {"is_good": each.is_good} for each in inspections])
     else:
-        for each in inspections:
-            for line in lines(each):
-                print_line(line)
+        print_lines(line for each in inspections for line in lines(each))
     return 0 if all(each.is_good for each in inspections) else 1
 
 

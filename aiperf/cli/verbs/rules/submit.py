@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from aiperf.cli.output import print_line
+from aiperf.cli.output import print_lines
 
 DESCRIPTION = """Bundles runs into one file: journals, telemetry, recomputed reports, the site's announcements, checksums and a
 signature. The file is created only if `inspect` finds nothing bad in it. docs/ranking.md lists what the file
@@ -15,7 +15,6 @@ EXAMPLES = (
     "runs/20261121-* --key ~/.ssh/id_ed25519.pub --out site.aiperf.tar.gz",
     "20261121-120000-digits --no-telemetry",
 )
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +57,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             with_telemetry=not arguments.no_telemetry,
             signers=None if arguments.allowed is None else read_allowed(arguments.allowed),
         )
-        for line in lines(inspection):
-            print_line(line)
+        print_lines(lines(inspection))
         if inspection.is_good:
             print(f"submission  {path}, {path.stat().st_size} bytes, SHA-256 {inspection.sha256}")
     except OSError as error:

@@ -17,7 +17,6 @@ DESCRIPTION = """Verifies a run from its journal: recomputes hashes, times, deci
 proposals, epochs, images, rates and the score. No accelerator is needed.
 Exit status: 0 no contradiction, 1 a contradiction, 2 the journal cannot be read."""
 EXAMPLES = ("runs/20261121-120000-digits", "runs/20261121-120000-digits --all", "runs/20261121-120000-digits --json")
-OPTIONS = ""
 SHOWN = 5
 """Number of printed findings per check. --json has all stored findings."""
 

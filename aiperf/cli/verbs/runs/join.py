@@ -13,7 +13,6 @@ from aiperf.option_limits import LONGEST_SECONDS
 DESCRIPTION = """Adds this host as a node to the run of a folder. The scripts of batch jobs call this verb. It also adds a host
 to a run in progress. It ends when the head of the run ends. All hosts must share the folder."""
 EXAMPLES = ("/shared/runs/20261121-120000-imagenet",)
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

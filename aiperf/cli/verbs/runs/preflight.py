@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.cli.output import print_json, print_parts
+from aiperf.cli.output import print_result
 from aiperf.cli.phases import Phases
 
 if TYPE_CHECKING:
@@ -74,10 +74,7 @@ def _check(conf: RunConf, folder: Path | None) -> Sequence[NodeChecked]:
 def _print(checks: Sequence[NodeChecked], *, as_json: bool) -> int:
     import msgspec
 
-    if as_json:
-        print_json([msgspec.to_builtins(check) for check in checks])
-    else:
-        print_parts(parts(checks))
+    print_result([msgspec.to_builtins(check) for check in checks], parts(checks), as_json=as_json)
     return 1 if any(check.faults for check in checks) else 0
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.cli.output import print_line
+from aiperf.cli.output import print_lines
 from aiperf.errors import BadConfiguration
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             raise BadConfiguration("--index-only reads no image: leave --pack and --checksums out")
         from aiperf.data.survey import write_index
 
-        for line in write_index(conf):
-            print_line(line)
+        print_lines(write_index(conf))
         return 0
     from aiperf.console import SanitizedConsole
     from aiperf.data.verification import prepare  # imports torch
@@ -61,8 +60,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         report = _published_layout(conf, arguments.pack, SanitizedConsole())
     else:
         report = prepare(conf, pack=arguments.pack, out=SanitizedConsole(), checksums=arguments.checksums)
-    for line in report.lines:
-        print_line(line)
+    print_lines(report.lines)
     return 0 if report.is_usable else 1
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 DESCRIPTION = """Shows the state of a run on another host or in a batch job, from its journal. Neither the run nor the
 scheduler is contacted."""
 EXAMPLES = ("/shared/runs/20261121-120000-imagenet", "--json /shared/runs/20261121-120000-imagenet")
-OPTIONS = ""
 MOST_LOST = 3
 """Number of lost workers that are listed."""
 

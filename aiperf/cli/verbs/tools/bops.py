@@ -33,7 +33,6 @@ EXAMPLES = (
     "count my.c --args '10 20' --annotate",
     "peak --json",
 )
-OPTIONS = ""
 TOOLS = {
     "sort": "sort whole numbers by quicksort and merge",
     "grep": "count the lines of a text that match an expression",

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from aiperf.cli.arguments import VERBS, parser_of, verb_module
+from aiperf.cli.arguments import VERBS, parser_of, run_options_of
 from aiperf.cli.output import MODULE, SCRIPT
 from aiperf.errors import BadConfiguration
 
@@ -91,7 +91,7 @@ def _of_verb(verb: str, before: Sequence[str], last: str) -> Iterator[str]:
         yield from (f"{start} " for start in STARTS)
     if verb == "completion":
         yield from (f"{shell} " for shell in SHELLS)
-    if verb_module(verb).OPTIONS:
+    if run_options_of(verb):
         yield from _options(before, last)
 
 
@@ -139,7 +139,6 @@ EXAMPLES = (
     "zsh > ~/.zfunc/_aiperf-cluster",
     "fish > ~/.config/fish/completions/aiperf-cluster.fish",
 )
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json, print_parts
+from aiperf.cli.output import print_result
 from aiperf.data.description import IMAGENET_TRAINING_IMAGES, IMAGENET_VALIDATION_IMAGES
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.files import given_path, what_is_wrong_with
@@ -43,7 +43,6 @@ EXAMPLES = (
     "resnet50_v1_5 --array 128",
     f"{FASTER_RCNN_R50} --height 768 --width 1152",
 )
-OPTIONS = ""
 DEFAULT_BATCH = 32
 PAPERS_GFLOP = 691
 """Training operations of an image in Table 5 of HPC AI500. Its network is not published."""
@@ -81,10 +80,9 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     counted = cost(graph)
     batch = arguments.batch or DEFAULT_BATCH
     layers = () if arguments.array is None else array_layers(graph, arguments.array)
-    if arguments.json:
-        print_json(as_json(counted, batch) | array_json(layers, arguments.array))
-    else:
-        print_parts((*_parts(arguments.graph, counted, batch), Items(tuple(array_lines(layers, arguments.array)))))
+    figures = as_json(counted, batch) | array_json(layers, arguments.array)
+    parts = (*_parts(arguments.graph, counted, batch), Items(tuple(array_lines(layers, arguments.array))))
+    print_result(figures, parts, as_json=arguments.json)
     return 0
 
 
@@ -161,10 +159,7 @@ def _count_detector(arguments: argparse.Namespace) -> None:
         detector = Detector(arguments.graph, **{name: value for name, value in given.items() if value is not None})
     except IllegalGraph as error:
         raise AiperfError(str(error)) from error
-    if arguments.json:
-        print_json(detector_as_json(detector))
-    else:
-        print_parts(_parts_of_detector(detector))
+    print_result(detector_as_json(detector), _parts_of_detector(detector), as_json=arguments.json)
 
 
 def detector_as_json(detector: Detector) -> dict[str, Any]:

@@ -26,7 +26,6 @@ EXAMPLES = (
     "measure --system here.yaml --n 4000,8000",
     "explain HPL.out --system here.yaml --fit node",
 )
-OPTIONS = ""
 GRIDS_SHOWN = 12
 READINGS = ("placed", "panels", "printed")
 

@@ -20,7 +20,6 @@ from morphism.draw import svg
 
 DESCRIPTION = "Grows a network by random legal morphs within the budget of a run. Prints each step and its cost."
 EXAMPLES = ("resnet20 --steps 20 --seed 0 --json grown.json --draw grown.svg",)
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from msgspec import structs, to_builtins
 
 from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json, print_parts
+from aiperf.cli.output import print_json, print_parts, print_result
 from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
@@ -31,7 +31,6 @@ EXAMPLES = (
     "runs/20261121-120000-digits",
     "grown.json --device 'NVIDIA H200' --json",
 )
-OPTIONS = ""
 _PAGE = Path("roofline.html")
 
 
@@ -135,10 +134,7 @@ def _run(arguments: argparse.Namespace) -> None:
             f"the roofline of a run needs the peak and the memory bandwidth of its machine, but the journal of "
             f"{arguments.graph!r} lacks one of them: run with preflight.probes=full, or on an accelerator of system/peaks.json"
         )
-    if arguments.json:
-        print_json({"kind": "run", **asdict(floor)})
-    else:
-        print_parts(shown.parts)
+    print_result({"kind": "run", **asdict(floor)}, shown.parts, as_json=arguments.json)
 
 
 def _network(arguments: argparse.Namespace) -> None:

@@ -14,7 +14,6 @@ EXAMPLES = (
     "torus:16x16 --link 62e9 --network resnet50_v1_5",
     "switch:64 --link 12.5e9 --alpha 2e-6 --bytes 1e9 --json",
 )
-OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -28,7 +28,7 @@ class ClusterSize:
 def cluster_sizes(words: Sequence[str]) -> tuple[ClusterSize, ...]:
     """Read runs and return them grouped by number of accelerators, the smallest first, with mean score and efficiency."""
     sides = [side([str(folder)]) for folder in folders(words)]
-    require_each_once([journal for each in sides for journal in each.journals])
+    require_each_once([folder for each in sides for folder in each.folders])
     by_size: dict[int, list[Side]] = {}
     for each in sides:
         require_one_benchmark(sides[0], each)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from aiperf.errors import CannotCompare
 from aiperf.journal.journal import NAME
 from aiperf.journal.options import OF_ONE_RUN, without
 from aiperf.journal.run_folder import run_folder
-from aiperf.journal.sealed_log import JournalHashes, ends
+from aiperf.journal.sealed_log import ends
 from aiperf.ranking.levels import LayerDifference, layer_differences
 from aiperf.report.facts import Report
 from aiperf.report.phrases import flattened
@@ -115,17 +115,11 @@ def _name(each: RunDifference) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RunJournal:
-    folder: Path
-    ends: JournalHashes
-
-
-@dataclass(frozen=True, slots=True)
 class Side:
     """One side of a comparison: one run, or several equal runs (repeats of one configuration)."""
 
     runs: tuple[Report, ...]
-    journals: tuple[RunJournal, ...]
+    folders: tuple[Path, ...]
 
     @property
     def name(self) -> str:
@@ -143,13 +137,13 @@ def folders(words: Sequence[str]) -> list[Path]:
     return paths
 
 
-def require_each_once(journals: Sequence[RunJournal]) -> None:
+def require_each_once(folders: Iterable[Path]) -> None:
     """Raise CannotCompare if two journals belong to one run, that is, if their first lines are equal."""
-    seen: dict[str, RunJournal] = {}
-    for journal in journals:
-        if (known := seen.setdefault(journal.ends.first, journal)) is not journal:
+    seen: dict[str, Path] = {}
+    for folder in folders:
+        if (known := seen.setdefault(ends(folder / NAME).first, folder)) is not folder:
             raise CannotCompare(
-                f"each run is given once, but '{known.folder}' and '{journal.folder}' are journals of one run (equal first "
+                f"each run is given once, but '{known}' and '{folder}' are journals of one run (equal first "
                 "line): leave one out"
             )
 
@@ -158,8 +152,7 @@ def side(words: Sequence[str]) -> Side:
     """Read the runs of one side of a comparison and check that they are repeats of one configuration."""
     given = folders(words)
     runs = tuple(map(report_of, given))  # refuses what is no journal, such as a FIFO
-    journals = tuple(RunJournal(folder, ends(folder / NAME)) for folder in given)
-    require_each_once(journals)
+    require_each_once(given)
     for run in runs:
         if run.run.end_reason is None or not run.score.valid:
             why = "it has not ended" if run.run.end_reason is None else "it has no valid score"
@@ -169,7 +162,7 @@ def side(words: Sequence[str]) -> Side:
             f"runs of one side have one configuration, except for the seed, but these differ in {in_words(apart)}. "
             "Compare them with --with, or leave the different run out"
         )
-    return Side(runs, journals)
+    return Side(runs, tuple(given))
 
 
 def require_one_benchmark(first: Side, second: Side) -> None:

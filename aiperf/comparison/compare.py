@@ -104,7 +104,7 @@ class Repeats:
 
 def compare(first: Side, second: Side, largest_regression: float | None = None, figure: str = "score") -> Comparison:
     require_one_benchmark(first, second)
-    require_each_once((*first.journals, *second.journals))
+    require_each_once((*first.folders, *second.folders))
     figures = tuple(compared(each, first.runs, second.runs) for each in _figures((*first.runs, *second.runs)))
     gate = None
     if largest_regression is not None:

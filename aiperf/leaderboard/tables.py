@@ -125,12 +125,13 @@ def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: in
 
 
 def _exponents(above: ListedRow | None, row: ListedRow) -> tuple[section.Cell, ...]:
-    at = None
-    pairs = [(one.entry.valid_flops_5, one.entry.valid_flops_10) for one in (above, row) if one and one.place]
-    if len(pairs) == 2:
-        (first_5, first_10), (second_5, second_10) = pairs
-        if first_5 is not None and first_10 is not None and second_5 is not None and second_10 is not None:
-            at = exchange_exponent((first_5, first_10), (second_5, second_10))
+    placed = [one.entry for one in (above, row) if one is not None and one.place is not None]
+    pairs = [
+        (each.valid_flops_5, each.valid_flops_10)
+        for each in placed
+        if each.valid_flops_5 is not None and each.valid_flops_10 is not None
+    ]
+    at = exchange_exponent(*pairs) if len(pairs) == 2 else None
     values = (row.entry.valid_flops_5, row.entry.valid_flops_10)
     return (
         *(measured(value, _VALID.shown) for value in values),

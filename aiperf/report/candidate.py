@@ -16,6 +16,7 @@ from aiperf.accounting.work_log import window
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.ranking.candidate import NO_END, Candidate, chosen, known_images
 from aiperf.report.architecture import starting_network
+from aiperf.report.facts import facts_of
 from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation
 from aiperf.rules.followed import FOLLOW
@@ -40,16 +41,15 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
     searcher, tuner = (chosen(config, part) or usual for part, usual in _USUAL.items())
     searcher = searcher if run.started.follows is None else FOLLOW
     network = starting_network(started.start_graph)
-    return Candidate(
+    return facts_of(
+        Candidate,
+        started,
+        result,
         is_simulated=started.simulated,
-        config=config,
         images=_images(started),
         start_network=None if network is None else _name_of(network, started.dataset),
         searchers=frozenset(trial.proposal.searcher for trial in run.trials.values()) | {searcher},
         is_tuned=tuner == _USUAL["hpo"] and (not late or any(trial.proposal.kernel_size is not None for trial in late)),
-        duration_seconds=started.duration_seconds,
-        warmup_seconds=started.warmup_seconds,
-        window_seconds=result.window_seconds,
         rolled_back_lines=sum(lines for _, lines in work_log.rollbacks),
         resumes=len(run.resumes),
         workers_lost=work_log.lost_workers,
@@ -57,14 +57,11 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
         end_reason=NO_END if ended is None else ended.reason,
         devices=frozenset(joined.device for joined in run.workers.values()),
         precisions=frozenset(preparation.precision for preparation in work_log.preparations),
-        error=result.error,
         largest_mfu=largest_mfu,
         nodes_checked=len({check.address for check in run.checks}),
         nodes_excluded=_excluded(run),
         beside_master=_beside_master(run, inside),
         space_differences=None if network is None else _space_differences(started, network),
-        proposal_rules=started.proposal_rules,
-        seed=started.seed,
         announcement=_announcement(config),
         known_images=known_images(started.dataset.get("fingerprint")),
         attempts=len(run.begun_worker),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from aiperf.accounting.score_texts import no_score, score_warnings
 from aiperf.accounting.step_breakdown import step_breakdown
 from aiperf.accounting.valid_flops import fixed_network_result
 from aiperf.accounting.work_log import WorkLog, window
-from aiperf.journal.events import AnyEvent
+from aiperf.journal.events import AnyEvent, WorkerJoined
 from aiperf.ranking.breaches import breaches
 from aiperf.ranking.division import BUILT_IN, division
 from aiperf.report import facts
@@ -61,9 +61,8 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
     present = accelerator_time.seconds_present(work_log.presences, inside)
     available = accelerator_time.availability(work_log, inside, end, result.flops_per_second)
     worked_until = _worked_until(work_log, inside)
-    energy = energy_facts(
-        measured, metered, _hosts(run, worked_until), result.flops_per_second, present, inside.seconds
-    )
+    hosts = _hosts(run.workers[number] for number in worked_until)
+    energy = energy_facts(measured, metered, hosts, result.flops_per_second, present, inside.seconds)
     described = system_description(run.started.config, run.checks)
     checked = candidate(run, inside, result, used.mfu_busy)
     fp32 = None if run.target is None else peak_of_rank(run, "fp32")
@@ -179,7 +178,7 @@ def _hardware(run: Collected) -> facts.Hardware:
         accelerators=capacity(run.work_log),
         are_accelerators=any(each.machine.get("accelerators") for each in joined)
         or (shape is not None and shape.accelerators > 0),
-        hosts=len(_hosts(run, run.workers)),
+        hosts=len(_hosts(joined)),
         precisions=tuple(sorted({preparation.precision for preparation in run.work_log.preparations})),
         collectives=tuple(sorted({each.collective for each in joined})),
     )
@@ -254,26 +253,27 @@ _OF_ONE_HOST = frozenset({"host", "boot_id", "scheduler", "accelerators"})
 
 
 def _systems(run: Collected) -> tuple[facts.SystemFacts, ...]:
-    rows: dict[tuple[str, ...], tuple[facts.SystemFacts, set[str]]] = {}
+    alike: dict[tuple[str, ...], list[WorkerJoined]] = {}
     for _, joined in sorted(run.workers.items()):
-        machine = {name: value for name, value in joined.machine.items() if name not in _OF_ONE_HOST}
-        key = (joined.device, str(joined.device_memory_bytes), joined.collective, repr(machine))
-        if key not in rows:
-            rows[key] = (
-                facts.facts_of(
-                    facts.SystemFacts, joined, hosts=0, example=joined.host, workers=0, accelerators=0, machine=machine
-                ),
-                set(),
-            )
-        system, hosts = rows[key]
-        hosts.update(joined.hosts or (joined.host,))
-        rows[key] = (
-            dataclasses.replace(
-                system, hosts=len(hosts), workers=system.workers + 1, accelerators=system.accelerators + joined.ranks
-            ),
-            hosts,
+        key = (joined.device, str(joined.device_memory_bytes), joined.collective, repr(_of_all_hosts(joined)))
+        alike.setdefault(key, []).append(joined)
+    systems = [
+        facts.facts_of(
+            facts.SystemFacts,
+            workers[0],
+            hosts=len(_hosts(workers)),
+            example=workers[0].host,
+            workers=len(workers),
+            accelerators=sum(joined.ranks for joined in workers),
+            machine=_of_all_hosts(workers[0]),
         )
-    return tuple(sorted((system for system, _ in rows.values()), key=lambda system: (-system.workers, system.example)))
+        for workers in alike.values()
+    ]
+    return tuple(sorted(systems, key=lambda system: (-system.workers, system.example)))
+
+
+def _of_all_hosts(joined: WorkerJoined) -> dict[str, Any]:
+    return {name: value for name, value in joined.machine.items() if name not in _OF_ONE_HOST}
 
 
 def _worked_until(work_log: WorkLog, inside: Window) -> dict[int, float]:
@@ -287,9 +287,8 @@ def _worked_until(work_log: WorkLog, inside: Window) -> dict[int, float]:
     return {number: at for number, at in last if at > inside.start}
 
 
-def _hosts(run: Collected, workers: Iterable[int]) -> frozenset[str]:
-    joined = [run.workers[number] for number in workers]
-    return frozenset(host for each in joined for host in (each.hosts or (each.host,)))
+def _hosts(workers: Iterable[WorkerJoined]) -> frozenset[str]:
+    return frozenset(host for joined in workers for host in (joined.hosts or (joined.host,)))
 
 
 def _warnings(

@@ -63,26 +63,17 @@ def fixed_network(result: FixedNetworkResult) -> tuple[str, str]:
     )
 
 
-def settled(report: Report) -> str:
-    """Return the time from which the running score stays within ± 1 % of its final value, as text."""
-    times = _settled(report)
-    return times[-1] if times else "no valid window"
-
-
-def settled_meaning(report: Report) -> str:
-    """Return the explanation of the time to a stable score as text, with the times for the wider shares (± 5 % and ± 2 %)."""
-    wider = "; ".join(_settled(report)[:-1])
+def settled(report: Report) -> tuple[str, str]:
+    """Return the time from which the running score stays within ± 1 % of its final value, and its meaning, as texts."""
     meaning = (
         "time from which the score stayed so close to the final score, and the share of the valid window until then"
     )
-    return f"{meaning}; {wider}" if wider else meaning
-
-
-def _settled(report: Report) -> list[str]:
-    return [
+    times = [
         f"within {units.share(each.share, 0)} after {units.duration(each.at)} ({units.share(each.part_of_window, 0)})"
         for each in report.settled
     ]
+    *wider, closest = times or ["no valid window"]
+    return closest, "; ".join((meaning, *wider))
 
 
 def interval_meaning(report: Report) -> str:
@@ -122,11 +113,6 @@ def measured(run: RunFacts) -> str:
 
 OUTCOMES = {"epochs": "all epochs done", "early stop": "stopped early", "followed": "epochs of the followed run"}
 """Text for outcomes of a trial. Other outcomes are shown as they are."""
-
-
-def outcome(code: str) -> str:
-    """Return readable text for the outcome of a trial."""
-    return OUTCOMES.get(code, code)
 
 
 def peak(report: Report) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
 from aiperf.accounting.valid_flops import FixedNetworkResult
-from aiperf.page.figure import drawn, legend_above, on_time_axis
+from aiperf.page.figure import drawing, legend_above, on_time_axis
 from aiperf.page.palette import AMBER, GREEN, IDLE, INK, LINE, MUTED, SHADE, VERMILION, Accent, accent
 from aiperf.page.section import DrawnFigure
 from aiperf.ranking.division import largest_error
@@ -116,14 +117,13 @@ def score_over_time(report: Report) -> DrawnFigure:
                 color=MUTED.light,
             )
 
-    files = drawn(draw, name, 4.9, source(report))
     caption = (
         f"Counted work at {len(curve)} evenly spaced times. The score counts from the end of the warm-up "
         f"({duration(run.warmup_seconds)}); instantaneous is the work between two of these times. The 95 % interval: "
         f"{interval_meaning(report)}."
     )
     described = f"Line chart of the score over {duration(run.end)}; at the end {SCORE.text(report)}."
-    return DrawnFigure(name, title, caption, described, *files)
+    return drawing(name, title, caption, 4.9, source(report), draw, described)
 
 
 def _curve(points: list[tuple[float, float]], divisor: float, unit: float) -> tuple[list[float], list[float]]:
@@ -144,7 +144,6 @@ def error_over_time(report: Report) -> DrawnFigure:
     if not report.errors:
         return DrawnFigure(name, title, empty="No evaluation yet: the error is not defined.")
     run = report.run
-    files = drawn(lambda figure: _errors(figure, report), name, 3.5, source(report))
     shown, all_ = len(report.errors), report.error_points
     rule = (
         f"{count(shown)} of {count(all_)}: every improvement, and evenly chosen others"
@@ -153,13 +152,8 @@ def error_over_time(report: Report) -> DrawnFigure:
     )
     only = "Invented learning curves." if run.is_simulated else "Measured values only, never predicted ones."
     caption = f"One point for each evaluated epoch ({rule}). {only}"
-    return DrawnFigure(
-        name,
-        title,
-        caption,
-        f"The best {measured(run)} error falls to {error_of(report.errors[-1].best, run)}.",
-        *files,
-    )
+    described = f"The best {measured(run)} error falls to {error_of(report.errors[-1].best, run)}."
+    return drawing(name, title, caption, 3.5, source(report), partial(_errors, report=report), described)
 
 
 _MARGIN: dict[str, Any] = {
@@ -186,11 +180,10 @@ def quality_over_epochs(report: Report, result: FixedNetworkResult) -> DrawnFigu
         axes.set_ylabel(METRICS[report.run.metric])
         axes.set_ylim(0, max(1.08 * max(result.target_quality, result.best_quality), 0.05))
 
-    svg, png, pdf = drawn(draw, name, 3.0, source(report))
     reached = f"first reached in epoch {result.epochs_to_quality}" if result.epochs_to_quality else "not reached"
     caption = f"Dashed: target {result.target_quality:.4g}, {reached}."
     described = f"The quality is {result.quality:.4g} after {result.epochs[-1].epoch} epochs."
-    return DrawnFigure(name, title, caption, described, svg, png, pdf)
+    return drawing(name, title, caption, 3.0, source(report), draw, described)
 
 
 def _errors(figure: Figure, report: Report) -> None:
@@ -269,7 +262,6 @@ def workers_over_time(report: Report) -> DrawnFigure:
             axes = figure.subplots()
         _bars(axes, chart, report.run.warmup_seconds, own)
 
-    files = drawn(draw, name, bars_height + grid_height, source(report))
     rule = f"Pauses shorter than {duration(chart.merged_gap_seconds)} are not drawn."
     if chart.grid:
         first, last = chart.grid_rows[0]
@@ -280,7 +272,8 @@ def workers_over_time(report: Report) -> DrawnFigure:
     described = (
         f"Gantt chart of {count(chart.all_workers)} workers; busy time {phrases.share(report.score.busy_share)}."
     )
-    return DrawnFigure(name, title, f"Neighbouring trials alternate in shade. {rule}", described, *files)
+    caption, height = f"Neighbouring trials alternate in shade. {rule}", bars_height + grid_height
+    return drawing(name, title, caption, height, source(report), draw, described)
 
 
 def _bars(axes: Axes, chart: Gantt, warmup: float, own: Accent) -> None:
@@ -391,8 +384,7 @@ def accelerators_over_time(report: Report) -> DrawnFigure:
         axes.set_ylabel("accelerators")
         legend_above(axes, handles)
 
-    files = drawn(draw, name, 2.6, source(report))
     described = (
         f"Accelerators over time, {count(available.planned)} {planned}; available {phrases.share(available.share)}."
     )
-    return DrawnFigure(name, title, f"{availability_meaning(report)}.", described, *files)
+    return drawing(name, title, f"{availability_meaning(report)}.", 2.6, source(report), draw, described)

@@ -12,7 +12,7 @@ from aiperf.files import given_path
 from aiperf.option_limits import WIDEST
 from aiperf.verify.verification import DEFAULT
 
-WRONG = ("nan", "inf", "-inf", "1e400", "many", "", str(WIDEST + 1), "-1", "1:2")
+WRONG = ("nan", "inf", "-inf", "1e400", "many", "", str(WIDEST**2), "-1", "1:2")
 """Numbers that no verb accepts."""
 
 

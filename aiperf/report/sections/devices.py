@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from aiperf import units
-from aiperf.page.figure import drawn, legend_above, on_time_axis
+from aiperf.page.figure import drawing, legend_above, on_time_axis
 from aiperf.page.palette import BLUE, GREEN
 from aiperf.page.section import DrawnFigure, Paragraph, Section, Table, numbers, rows, table, texts
 from aiperf.report import phrases
@@ -151,14 +151,13 @@ def devices_over_time(report: Report) -> DrawnFigure:
         axes.set_yticks([0, 25, 50, 75, 100], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         legend_above(axes, handles)
 
-    files = drawn(draw, name, 3.1, source(report))
-    averages = f"{parts[0]} {share(busy)}, {parts[1]} {share(full)}"
+    described = f"Line chart; on average over the run {parts[0]} {share(busy)}, {parts[1]} {share(full)}."
     caption = (
         f"{whose}: means of {count(len(course.utilisation))} parts of {duration(course.part_seconds)}, over all sampled "
         "devices. A gap in a line is time without samples. Utilization is the share of time in which the device was active, "
         "as defined by its vendor; MFU counts the work done. Both may fall between two trials."
     )
-    return DrawnFigure(name, title, caption, f"Line chart; on average over the run {averages}.", *files)
+    return drawing(name, title, caption, 3.1, source(report), draw, described)
 
 
 def shown(report: Report) -> UtilizationSeries | None:
@@ -207,7 +206,7 @@ def each_device_over_time(report: Report) -> DrawnFigure | None:
         axes.grid(visible=False)
         figure.colorbar(image, ax=axes, pad=0.01, aspect=24).set_label("utilization in %")
 
-    files = drawn(draw, name, 0.9 + max(0.9, 0.16 * len(rows)), source(report))
+    height = 0.9 + max(0.9, 0.16 * len(rows))
     caption = f"One row for each of the first {count(len(rows))} sampled devices. White: not measured."
     described = f"Heat map of the utilization of {count(len(rows))} devices."
-    return DrawnFigure(name, title, caption, described, *files)
+    return drawing(name, title, caption, height, source(report), draw, described)

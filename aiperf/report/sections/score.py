@@ -92,7 +92,7 @@ def result(report: Report) -> Table:
         (phrases.score_title(report.run), *SCORE.row(report)[1:]),
         ("95 % interval", interval, phrases.interval_meaning(report)),
         by_name("instantaneous").row(report, _parts(report)),
-        ("time to a stable score", phrases.settled(report), phrases.settled_meaning(report)),
+        ("time to a stable score", *phrases.settled(report)),
         by_name("average").row(report),
         *key_figures(report),
         *(by_name(name).row(report) for name in ("mfu-busy", "communication")),

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from aiperf import units
-from aiperf.page.figure import drawn, legend_above
+from aiperf.page.figure import drawing, legend_above
 from aiperf.page.palette import LINE, MUTED, PAPER, VERMILION
 from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Section, Steps, Table, numbers, table, texts
 from aiperf.report import phrases
@@ -153,7 +153,9 @@ def _change(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> Cell:
 
 
 def _outcome(trial: TrialFacts) -> str:
-    outcome = phrases.outcome(trial.outcome) + ("" if trial.attempts < 2 else f", attempt {trial.attempts}")
+    outcome = phrases.OUTCOMES.get(trial.outcome, trial.outcome) + (
+        "" if trial.attempts < 2 else f", attempt {trial.attempts}"
+    )
     return outcome if trial.reason is None else f"{outcome}: {trial.reason}"
 
 
@@ -165,9 +167,7 @@ def accuracy_against_operations(report: Report) -> DrawnFigure:
         return DrawnFigure(name, title, empty="No evaluation yet.")
     shown = _best_and_others(measured)
     best = next(trial for trial in measured if trial.number == report.best)
-    files = drawn(
-        lambda figure: _scatter(figure, shown, best, units.noun(report.run.dataset).one), name, 3.9, source(report)
-    )
+    sample = phrases.noun(report).one
     if len(shown) == len(measured):
         rule = f"{count(len(measured))}, all of them"
     else:
@@ -175,9 +175,10 @@ def accuracy_against_operations(report: Report) -> DrawnFigure:
     caption = f"One point for each evaluated trial: {rule}. The accuracy axis is logarithmic in the error."
     described = (
         f"Scatter plot; the best is trial {best.number} with {share(_accuracy(best))} "
-        f"at {units.operations(operations(best))} per {units.noun(report.run.dataset).one}."
+        f"at {units.operations(operations(best))} per {sample}."
     )
-    return DrawnFigure(name, title, caption, described, *files)
+    draw = partial(_scatter, shown=shown, best=best, sample=sample)
+    return drawing(name, title, caption, 3.9, source(report), draw, described)
 
 
 def _accuracy(trial: TrialFacts) -> float:
@@ -282,16 +283,14 @@ def tree_of_architectures(report: Report) -> DrawnFigure:
         why = "proposed" if not tree.trials else "evaluated"
         return DrawnFigure(name, title, empty=f"No architecture has been {why} yet.")
     rows = max(node.row for node in tree.nodes) + 1
-    files = drawn(
-        lambda figure: _tree(figure, tree, rows), name, min(10.0, max(2.4, 1.1 + 0.19 * rows)), source(report)
-    )
     if tree.shown == tree.trials:
         rule = f"{count(tree.trials)} trials, all of them"
     else:
         rule = f"{count(tree.shown)} of {count(tree.trials)} trials: the best and all their ancestors"
     caption = f"{rule}; hollow: not evaluated. The coloured line goes from the starting graph to the best architecture."
     described = f"Tree of {count(tree.shown)} architectures grown from the starting graph."
-    return DrawnFigure(name, title, caption, described, *files)
+    height = min(10.0, max(2.4, 1.1 + 0.19 * rows))
+    return drawing(name, title, caption, height, source(report), partial(_tree, tree=tree, rows=rows), described)
 
 
 def _tree(figure: Figure, tree: ArchitectureTree, rows: float) -> None:

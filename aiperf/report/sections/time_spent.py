@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from aiperf import units
 from aiperf.accounting.losses import Waterfall
-from aiperf.page.figure import drawn, legend_above
+from aiperf.page.figure import drawing, legend_above
 from aiperf.page.palette import AMBER, BLUE, GREEN, IDLE, LINE, MUTED, PURPLE, VERMILION, Accent, accent
 from aiperf.page.section import FIGURE, Cell, Column, DrawnFigure, Section, Table, measured, rows, share_bar
 from aiperf.report import phrases
@@ -146,6 +146,7 @@ def waterfall(report: Report) -> DrawnFigure:
 
     own = accent(is_simulated=report.run.is_simulated)
     height = 1.15 + ROW_INCHES * (len(shown) + 2)
+    both = height + (ENERGY_INCHES if fallen.energy else 0.0)
 
     def draw(figure: Figure) -> None:
         if fallen.energy:
@@ -191,7 +192,6 @@ def waterfall(report: Report) -> DrawnFigure:
         _columns(axes, fallen, len(rows))
         legend_above(axes, _legend(fallen, own))
 
-    files = drawn(draw, name, height + (ENERGY_INCHES if fallen.energy else 0.0), source(report))
     caption = (
         f"From {waterfall_top(fallen)} down to the score: each bar begins at the end of the bar above it. A second of an "
         f"accelerator is worth {flops_per_second(fallen.flops_per_accelerator)} wherever it went, so that FLOPS and "
@@ -204,7 +204,7 @@ def waterfall(report: Report) -> DrawnFigure:
     if negative:
         caption += f" Green is gained: {'; '.join(negative)}."
     described = f"Waterfall; largest losses: {largest_losses(report) or 'none'}."
-    return DrawnFigure(name, title, caption, described, *files)
+    return drawing(name, title, caption, both, source(report), draw, described)
 
 
 def _energy(axes: Axes, fallen: Waterfall) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from aiperf.comparison.comparability import Side, folders, require_each_once, require_one_benchmark, side
+from aiperf.comparison.comparability import Side, require_each_once, require_one_benchmark, side
 from aiperf.errors import CannotCompare
+from aiperf.journal.run_folder import run_folders
 from aiperf.page.section import Table, numbers, table
 from aiperf.units import count, flops_per_second, share
 
@@ -27,7 +28,7 @@ class ClusterSize:
 
 def cluster_sizes(words: Sequence[str]) -> tuple[ClusterSize, ...]:
     """Read runs and return them grouped by number of accelerators, the smallest first, with mean score and efficiency."""
-    sides = [side([str(folder)]) for folder in folders(words)]
+    sides = [side([str(folder)]) for word in words for folder in run_folders(word)]
     require_each_once([folder for each in sides for folder in each.folders])
     by_size: dict[int, list[Side]] = {}
     for each in sides:

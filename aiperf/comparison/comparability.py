@@ -10,7 +10,7 @@ from typing import Any, Literal
 from aiperf.errors import CannotCompare
 from aiperf.journal.journal import NAME
 from aiperf.journal.options import OF_ONE_RUN, without
-from aiperf.journal.run_folder import run_folder
+from aiperf.journal.run_folder import run_folders
 from aiperf.journal.sealed_log import ends
 from aiperf.ranking.levels import LayerDifference, layer_differences
 from aiperf.report.facts import Report
@@ -128,15 +128,6 @@ class Side:
         return self.runs[0].run.name + (f" and {more} more" if more else "")
 
 
-def folders(words: Sequence[str]) -> list[Path]:
-    paths: list[Path] = []
-    for word in words:
-        held = sorted(path.parent for path in Path(word).glob(f"*/{NAME}"))
-        is_run = (Path(word) / NAME).is_file()
-        paths += held if held and not is_run else [run_folder(word)]
-    return paths
-
-
 def require_each_once(folders: Iterable[Path]) -> None:
     """Raise CannotCompare if two journals belong to one run, that is, if their first lines are equal."""
     seen: dict[str, Path] = {}
@@ -150,7 +141,7 @@ def require_each_once(folders: Iterable[Path]) -> None:
 
 def side(words: Sequence[str]) -> Side:
     """Read the runs of one side of a comparison and check that they are repeats of one configuration."""
-    given = folders(words)
+    given = [folder for word in words for folder in run_folders(word)]
     runs = tuple(map(report_of, given))  # refuses what is no journal, such as a FIFO
     require_each_once(given)
     for run in runs:

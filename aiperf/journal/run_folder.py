@@ -34,6 +34,15 @@ def run_folder(name: str, runs: str = "runs") -> Path:
     )
 
 
+def run_folders(name: str, runs: str = "runs") -> list[Path]:
+    """Return the folders of the runs in a folder, sorted by name, or the folder of one run as `run_folder` finds it."""
+    for folder in (given_path(name), given_path(runs) / name):
+        below = sorted(path.parent for path in folder.glob(f"*/{NAME}"))
+        if below and not (folder / NAME).is_file():
+            return below
+    return [run_folder(name, runs)]
+
+
 def _described(file: Path) -> str:
     try:
         with file.open("rb") as opened:

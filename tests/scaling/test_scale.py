@@ -276,11 +276,11 @@ def test_a_lost_attempt_does_not_count() -> None:
 
 
 def test_results_lie_in_a_folder_of_runs(tmp_path: Path) -> None:
-    from aiperf.cli.verbs.results.scale import _folders
+    from aiperf.journal.run_folder import run_folders
 
     for name in ("sweep/b", "sweep/a", "sweep/interrupted/c", "one"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "journal.jsonl").write_text("")
 
-    assert [each.name for each in _folders(str(tmp_path / "sweep"))] == ["a", "b"]
-    assert [each.name for each in _folders(str(tmp_path / "one"))] == ["one"]
+    assert [each.name for each in run_folders(str(tmp_path / "sweep"))] == ["a", "b"]
+    assert [each.name for each in run_folders(str(tmp_path / "one"))] == ["one"]

@@ -162,15 +162,9 @@ def devices_over_time(report: Report) -> DrawnFigure:
 
 def shown(report: Report) -> UtilizationSeries | None:
     """Return the time series of utilization to draw: of the accelerators if measured, otherwise of the hosts. None without."""
-    courses = {} if report.telemetry is None else {course.kind: course for course in report.telemetry.courses}
-    measured = [
-        one for one in (courses.get("accelerator"), courses.get("host")) if one is not None and _is_measured(one)
-    ]
-    return measured[0] if measured else None
-
-
-def _is_measured(course: UtilizationSeries) -> bool:
-    return any(course.utilisation_seconds) or any(course.memory_seconds)
+    courses = () if report.telemetry is None else report.telemetry.courses
+    measured = {one.kind: one for one in courses if any(one.utilisation_seconds) or any(one.memory_seconds)}
+    return measured.get("accelerator", measured.get("host"))
 
 
 def _whose(course: UtilizationSeries) -> tuple[str, tuple[str, str]]:

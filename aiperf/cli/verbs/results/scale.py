@@ -6,7 +6,6 @@ import argparse
 import re
 import sys
 from fractions import Fraction
-from pathlib import Path
 
 from aiperf.cli.output import print_result
 from aiperf.errors import BadConfiguration
@@ -49,13 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    from aiperf.journal.run_folder import run_folders
     from aiperf.page.section import Items
     from aiperf.scaling.point import point_of
     from aiperf.scaling.scale_text import parts, scale_json, sentences, warnings
     from aiperf.scaling.study import study
 
     share = _share(arguments.evaluation)
-    points = [point_of(folder) for word in arguments.runs for folder in _folders(word)]
+    points = [point_of(folder) for word in arguments.runs for folder in run_folders(word)]
     found = study(points, share, arguments.by, arguments.points, arguments.predicted)
     texts = (*parts(found), Items((*sentences(found), *warnings(found))))
     print_result(scale_json(found), texts, as_json=arguments.json)
@@ -72,14 +72,3 @@ def _share(text: str) -> Fraction:
     if every is None and text not in ("out", "in"):
         raise BadConfiguration(f"--evaluation is out, in or every=N, but found {text!r}: write every=4, for example")
     return Fraction(1, int(every[1])) if every else Fraction(text == "in")
-
-
-def _folders(word: str) -> list[Path]:
-    from aiperf.journal.journal import NAME
-    from aiperf.journal.run_folder import run_folder
-
-    for folder in (given_path(word), Path("runs") / word):
-        below = sorted(path.parent for path in folder.glob(f"*/{NAME}"))
-        if below and not (folder / NAME).is_file():
-            return below
-    return [run_folder(word)]

@@ -109,12 +109,8 @@ def _show(arguments: argparse.Namespace) -> int:
 
     log = read_log(log_path(arguments.log))
     signers = None if arguments.allowed is None else signers_of(log, read_allowed(arguments.allowed))
-    is_known = True
-    rows: list[tuple[SignedEntry, tuple[str, ...] | None]] = []
-    for each in log.entries:
-        owners = None if signers is None else signers.get(each.id)
-        is_known = is_known and owners != ()
-        rows.append((each, owners))
+    rows = [(each, None if signers is None else signers.get(each.id)) for each in log.entries]
+    is_known = all(owners != () for _, owners in rows)
     if arguments.json:
         entries = [_as_json(each) | {"signers": owners} for each, owners in rows]
         print_json({"head": log.head, "torn_bytes": len(log.torn), "entries": entries})

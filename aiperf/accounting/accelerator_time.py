@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
 
 from aiperf.accounting.intervals import Real, Window, share_inside
 from aiperf.accounting.score import capacity
-from aiperf.accounting.work_log import WorkerPresence, WorkLog
+from aiperf.accounting.work_log import IdleSpan, WorkerPresence, WorkLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +110,9 @@ def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
         compiling = min(1.0, preparation.compile_seconds / length) if length > 0 else 0.0
         compiled += part * compiling
         started += part * (1.0 - compiling)
-    open_idle_spans = [
-        span
-        for presence in work_log.presences
-        if presence.left is None
-        for span in work_log.open_idle_spans(presence, inside.end)
-    ]
-    idle = {"gap": 0.0, "lost": 0.0, "end": 0.0}
-    for span in work_log.idle_spans:
-        idle[span.kind] += accelerator_seconds(span.worker, span.start, span.end)
-    for span in open_idle_spans:
-        idle["gap" if span.kind == "gap" else "end"] += accelerator_seconds(span.worker, span.start, span.end)
+    idle: dict[Activity, float] = {"search": 0.0, "lost attempts": 0.0, "end of the run": 0.0}
+    for span, activity in _idle(work_log, inside.end):
+        idle[activity] += accelerator_seconds(span.worker, span.start, span.end)
     validation_flops = np.maximum(0.0, rows.flops - _training_flops(work_log))
     return AcceleratorTime(
         window_seconds=inside.seconds,
@@ -136,9 +129,9 @@ def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
         repeated=_interval_time(work_log, np.where(is_repeated, weight, 0.0)),
         start=started,
         compile=compiled,
-        gap=idle["gap"],
-        lost=idle["lost"],
-        end_of_run=idle["end"],
+        gap=idle["search"],
+        lost=idle["lost attempts"],
+        end_of_run=idle["end of the run"],
         validation_flops=math.fsum((validation_flops * np.where(is_repeated, 0.0, inside_share)).tolist()),
     )
 
@@ -228,15 +221,18 @@ def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[WorkerSpan, ...]
         by_worker.setdefault(worker, []).append(WorkerSpan(start, end, "done again" if is_again else "epochs"))
     for preparation in work_log.preparations:
         by_worker.setdefault(preparation.worker, []).append(WorkerSpan(preparation.started, preparation.at, "start-up"))
-    for idle in work_log.idle_spans:
-        activity: Activity = "search" if idle.kind == "gap" else "lost attempts"
+    for idle, activity in _idle(work_log, inside.end):
         by_worker.setdefault(idle.worker, []).append(WorkerSpan(idle.start, idle.end, activity))
+    return {worker: _disjoint(listed) for worker, listed in by_worker.items()}
+
+
+def _idle(work_log: WorkLog, end: float) -> Iterator[tuple[IdleSpan, Activity]]:
+    for span in work_log.idle_spans:
+        yield span, "search" if span.kind == "gap" else "lost attempts"
     for presence in work_log.presences:
         if presence.left is None:
-            for idle in work_log.open_idle_spans(presence, inside.end):
-                activity = "search" if idle.kind == "gap" else "end of the run"
-                by_worker.setdefault(idle.worker, []).append(WorkerSpan(idle.start, idle.end, activity))
-    return {worker: _disjoint(listed) for worker, listed in by_worker.items()}
+            for span in work_log.open_idle_spans(presence, end):
+                yield span, "search" if span.kind == "gap" else "end of the run"
 
 
 def _stretches(work_log: WorkLog) -> tuple[list[int], list[float], list[float], list[bool]]:
@@ -288,12 +284,8 @@ def availability(work_log: WorkLog, inside: Window, end: float, flops_per_second
     whole = planned * inside.seconds
     share = None
     if whole > 0:
-        present = math.fsum(
-            ranks * max(0.0, min(inside.end, math.inf if left is None else left) - max(inside.start, joined))
-            for presence in work_log.presences
-            for joined, left, ranks in presence.spans()
-        )
-        share = present / whole
+        parts = (part for presence in work_log.presences for part in _parts(presence, inside.start, inside.end))
+        share = math.fsum(ranks * (last - first) for ranks, first, last in parts) / whole
     adjusted = None if not share or flops_per_second is None else flops_per_second / share
     return Availability(planned, declared is not None, share, adjusted, _steps(work_log, end))
 
@@ -326,12 +318,8 @@ def _steps(work_log: WorkLog, end: float) -> tuple[tuple[float, int], ...]:
                 changes.append((left, -ranks))
     steps: list[tuple[float, int]] = []
     count = 0
-    for at, of_then in groupby(sorted(changes), key=_when):
+    for at, of_then in groupby(sorted(changes), key=itemgetter(0)):
         count += sum(change for _, change in of_then)
         if not steps or steps[-1][1] != count:
             steps.append((at, count))
     return (*steps, (max(end, steps[-1][0]), count))
-
-
-def _when(change: tuple[float, Any]) -> float:
-    return change[0]

@@ -11,32 +11,10 @@ import numpy.typing as npt
 
 from aiperf.journal.events import Work
 
-_ROW = np.dtype(
-    [(name, "<i8") for name in ("worker", "ranks", "trial", "epoch", "training_images")]
-    + [
-        (name, "<f8")
-        for name in (
-            "start",
-            "end",
-            "flops",
-            "wasted",
-            "tensor_flops",
-            "busy",
-            "communication",
-            "validation",
-            "input",
-            "checkpoint",
-        )
-    ]
-)
 _PACKED = struct.Struct("<5q10d")
 _pack = _PACKED.pack
 _ROW_BYTES = _PACKED.size
 _FLOPS_AND_WASTED = struct.Struct("<2d")
-
-
-assert _ROW.fields is not None and _ROW.itemsize == _PACKED.size, "a row is written and read in one form"
-_FLOPS_AT: int = _ROW.fields["flops"][1]
 
 Real = npt.NDArray[np.float64]
 _Kind = TypeVar("_Kind", np.int64, np.float64)
@@ -46,14 +24,14 @@ class _Column(Generic[_Kind]):
     """Column of the table, by its name. A copy with shape (rows,)."""
 
     def __init__(self, kind: type[_Kind]) -> None:
-        self._kind: type[_Kind] = kind
+        self.kind: type[_Kind] = kind
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __get__(self, table: IntervalTable, owner: type) -> npt.NDArray[_Kind]:
         # A copy, because no row can be added while a view exists.
-        return np.array(np.frombuffer(table._rows, dtype=_ROW)[self._name], dtype=self._kind)
+        return np.array(np.frombuffer(table._rows, dtype=_ROW)[self._name], dtype=self.kind)
 
 
 @dataclass(slots=True)
@@ -117,6 +95,11 @@ class IntervalTable:
 
     def __len__(self) -> int:
         return len(self._rows) // _ROW_BYTES
+
+
+_ROW = np.dtype([(name, each.kind) for name, each in vars(IntervalTable).items() if isinstance(each, _Column)])
+assert _ROW.fields is not None and _ROW.itemsize == _ROW_BYTES, "a row is written and read in one form"
+_FLOPS_AT: int = _ROW.fields["flops"][1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,17 +28,10 @@ def interpret(run: Run, message: messages.Message, now: float) -> list[events.An
             | messages.CheckpointGone()
         ):
             trial = _current(run, message.trial, message.attempt)
-            return [] if trial is None else _of_attempt(run, trial, message, now)
         case _:
             return [msgspec.structs.replace(message, at=now)] if _is_news(run, message) else []
-
-
-def _of_attempt(
-    run: Run,
-    trial: Trial,
-    message: messages.EpochDone | messages.Advanced | messages.TrialDone | messages.Crashed | messages.CheckpointGone,
-    now: float,
-) -> list[events.AnyEvent]:
+    if trial is None:
+        return []
     match message:
         case messages.EpochDone():
             return _epoch_done(trial, message, now)

@@ -81,18 +81,8 @@ def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder:
             )
         is_c = file.suffix == ".c"
         preprocessed = folder / f"{number}-{file.stem}{'.i' if is_c else '.ii'}"
-        _output(
-            [
-                tools.clang if is_c else tools.clangxx,
-                "-E",
-                *flags,
-                "-include",
-                str(LIBRARY),
-                str(file),
-                "-o",
-                str(preprocessed),
-            ]
-        )
+        compiler = tools.clang if is_c else tools.clangxx
+        _output([compiler, "-E", *flags, "-include", str(LIBRARY), str(file), "-o", str(preprocessed)])
         texts.append(SourceText(preprocessed, is_preprocessed=True))
     program = folder / "program"
     driver = tools.clang if all(text.is_c for text in texts) else tools.clangxx

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Place = tuple[int, int]
@@ -81,7 +81,7 @@ class Coverage:
         unique: list[Record] = []
         for record in sorted(records, key=lambda each: -each.regions[0].count):
             if record.name in counted:  # an inline function of several files has one set of counters
-                record = Record(record.name, record.file, tuple(map(_uncounted, record.regions)), ())
+                record = replace(record, regions=tuple(replace(each, count=0) for each in record.regions), branches=())
             counted.setdefault(record.name, record)
             unique.append(record)
         for record in unique:
@@ -119,10 +119,6 @@ class Coverage:
         return sum(
             false for record in self.records(file, start) for place, _, false in record.branches if start <= place < end
         )
-
-
-def _uncounted(region: Region) -> Region:
-    return Region(region.start, region.end, 0, region.file, region.expanded_file, region.kind)
 
 
 def records_of(exported: Mapping[str, Any]) -> Iterator[Record]:

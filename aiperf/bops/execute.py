@@ -21,7 +21,6 @@ def execute(
     command: Sequence[str],
     *,
     environment: Mapping[str, str] | None = None,
-    folder: Path | None = None,
     output: Path | None = None,
     source: Path | None = None,
 ) -> float:
@@ -35,7 +34,7 @@ def execute(
     ):
         start = time.perf_counter()
         try:
-            process = subprocess.Popen(command, stdin=read, stdout=written, stderr=messages, env=variables, cwd=folder)
+            process = subprocess.Popen(command, stdin=read, stdout=written, stderr=messages, env=variables)
         except OSError as error:
             raise BadConfiguration(
                 f"a counted or measured program must be executable, but {command[0]!r} cannot be started "

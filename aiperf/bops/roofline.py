@@ -126,13 +126,6 @@ def labels(points: Sequence[RooflinePoint], roofs: Sequence[Roof]) -> tuple[Labe
         for roof in roofs:
             if not roof.is_memory:
                 bound = attainable(point.intensity, roof.figure, bandwidth)
-                judged.append(
-                    Label(
-                        point,
-                        roof.name,
-                        bottleneck(point.intensity, roof.figure, bandwidth),
-                        bound,
-                        point.rate / bound,
-                    )
-                )
+                limit = bottleneck(point.intensity, roof.figure, bandwidth)
+                judged.append(Label(point, roof.name, limit, bound, point.rate / bound))
     return tuple(judged)

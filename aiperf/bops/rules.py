@@ -46,15 +46,7 @@ INCREMENT = CountingRule("++", "add", 1, _DECIDED)
 _DECREMENT = CountingRule("−−", "subtract", 1, _DECIDED)
 _NEGATE = CountingRule("unary minus (on a literal: 0)", "negate", 1, _DECIDED)
 
-_ARITHMETIC = (
-    _MULTIPLY,
-    _DIVIDE,
-    _REMAINDER,
-    _ADD,
-    _SUBTRACT,
-    _BITWISE,
-    _BITWISE,
-)
+_ARITHMETIC = (_MULTIPLY, _DIVIDE, _REMAINDER, _ADD, _SUBTRACT, _BITWISE, _BITWISE)
 BINARY: dict[int, CountingRule] = {
     1: _NOT_ARITHMETIC,
     2: _NOT_ARITHMETIC,

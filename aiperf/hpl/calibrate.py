@@ -5,7 +5,6 @@ The best burst counts, since other programs only slow a burst down. A rate is th
 
 from __future__ import annotations
 
-import math
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -188,10 +187,14 @@ def _slowest_rate(series: Sequence[Series], figure: str, *, has_square: bool, nb
         overhead = np.sqrt(works / (2 * nb)) if has_square else np.ones(len(works))
         fit = least_squares(np.stack([works, overhead], axis=1), np.array([each.best for each in own]))
         _require_positive(fit.values[0], figure)
-        low, high = fit.intervals[0]
-        rate = 1 / fit.values[0]
-        rates.append((rate, (1 / high, 1 / low if low > 0 else rate + (rate - 1 / high))))
+        rates.append((1 / fit.values[0], _rate_interval(fit.values[0], fit.intervals[0])))
     return min(rates)
+
+
+def _rate_interval(slope: float, interval: Interval) -> Interval:
+    """Return the interval of 1 ÷ slope, symmetric if that of the slope reaches 0."""
+    low, high = interval
+    return 1 / high, 1 / low if low > 0 else 1 / slope + (1 / slope - 1 / high)
 
 
 def least_squares(columns: Real, seconds: Real) -> Fit:
@@ -228,11 +231,8 @@ def fit_link(sizes: Sequence[int], seconds: Sequence[float], name: str) -> LinkF
     alpha, beta = short.values[0], long.values[1]
     _require_positive(alpha, f"{name}.latency_seconds")
     _require_positive(beta, f"{name}.bytes_per_second")
-    low, high = long.intervals[1]
-    bandwidth = (1 / high, 1 / low if low > 0 else math.inf)
-    if not math.isfinite(bandwidth[1]):
-        bandwidth = (bandwidth[0], 1 / beta + (1 / beta - bandwidth[0]))
-    return LinkFit(alpha, (max(0.0, short.intervals[0][0]), short.intervals[0][1]), 1 / beta, bandwidth, sizes[at])
+    low, high = short.intervals[0]
+    return LinkFit(alpha, (max(0.0, low), high), 1 / beta, _rate_interval(beta, long.intervals[1]), sizes[at])
 
 
 def _require_positive(value: float, figure: str) -> None:

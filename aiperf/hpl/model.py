@@ -321,16 +321,9 @@ def predict(
     if len(known) != len(layers):
         return None
     order = n if reading == "placed" else padded(n, nb)
-    is_separate = system.panel_flops is not None
-    panel_gamma = 1 / (system.panel_flops if system.panel_flops is not None else system.gemm_flops)
+    panel_rate = "gemm_flops" if system.panel_flops is None else "panel_flops"
     parts = [
-        Part(
-            "panel",
-            "",
-            0.0,
-            panels_compute(order, nb, p, panel_gamma),
-            "panel_flops" if is_separate else "gemm_flops",
-        ),
+        Part("panel", "", 0.0, panels_compute(order, nb, p, 1 / getattr(system, panel_rate)), panel_rate),
         Part("update", "", 0.0, updates_compute(order, nb, p, q, 1 / system.gemm_flops), "gemm_flops"),
     ]
     if reading == "placed":

@@ -136,9 +136,7 @@ def read_prediction(folder: Path, measured: Scaling) -> tuple[PredictedPoint, ..
     efficiencies = {pair.accelerators: pair.efficiency for pair in measured.pairs}
     return tuple(
         PredictedPoint(
-            size,
-            rate / rows[base],
-            100 * (efficiencies[size] - rate / rows[base]) if size in efficiencies else None,
+            size, rate / rows[base], 100 * (efficiencies[size] - rate / rows[base]) if size in efficiencies else None
         )
         for size, rate in sorted(rows.items())
         if size >= base

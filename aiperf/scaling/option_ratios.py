@@ -74,12 +74,8 @@ def option_ratios(points: Sequence[Point], option: str, evaluation: Fraction) ->
             "these runs out, or add the missing ones"
         )
     groups = {value: tuple(point for point, each in ordered if each[option] == value) for value in values}
-    return OptionRatios(
-        option,
-        tuple(follows),
-        groups,
-        tuple(_value(value, values[0], blocks, groups, evaluation) for value in values),
-    )
+    compared = tuple(_value(value, values[0], blocks, groups, evaluation) for value in values)
+    return OptionRatios(option, tuple(follows), groups, compared)
 
 
 def _described(point: Point) -> dict[str, str]:

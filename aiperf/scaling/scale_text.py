@@ -39,19 +39,13 @@ def scale_json(found: ScalingStudy) -> dict[str, Any]:
                 "warnings": each.warnings,
             }
         )
-    pairs = (
-        []
-        if found.scaling is None
-        else [{"from": each.base, "to": each.accelerators, **asdict(each)} for each in found.scaling.pairs]
-    )
-    for pair in pairs:
-        del pair["base"], pair["accelerators"]
+    pairs = [] if found.scaling is None else [asdict(each) for each in found.scaling.pairs]
     ratios = found.ratios
     return {
         "scaling": None if found.scaling is None else found.scaling.form,
         "evaluation": float(found.evaluation),
         "points": points,
-        "pairs": pairs,
+        "pairs": [{"from": each.pop("base"), "to": each.pop("accelerators"), **each} for each in pairs],
         "by": None if ratios is None else {
             "option": ratios.option, "follows": ratios.follows, "values": [asdict(each) for each in ratios.values],
         },

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 
 from aiperf.accounting.accelerator_time import planned_accelerators
-from aiperf.errors import AiperfError, NoSuchRun
+from aiperf.errors import AiperfError
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.sealed_log import ends
@@ -395,12 +395,6 @@ def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], li
         found += [folder for folder, is_new in below if is_new]
         if not below:
             fruitless.append(UnreadableJournal(word, f"no {NAME} in this folder or below it"))
-    if not found:
-        raise NoSuchRun(
-            f"rank takes folders with a {NAME} in them or below them, but found none: "
-            + "; ".join(f"'{each.folder}': {each.reason}" for each in fruitless)
-            + ". Give the folder of a run, or a folder with runs"
-        )
     return found, fruitless
 
 

@@ -243,10 +243,6 @@ def _figure(picture: section.DrawnFigure) -> str:
     )
 
 
-_SIZE = re.compile(r'<svg ([^>]*?)\bwidth="[^"]*"', re.S)
-_HEIGHT = re.compile(r'<svg ([^>]*?)\bheight="[^"]*"', re.S)
-
-
 def without_prolog(svg: str) -> str:
     return svg[svg.index("<svg") :]
 
@@ -259,5 +255,5 @@ def inline(svg: str, name: str, label: str) -> str:
     svg = re.sub(r"url\(#", f"url(#{name}-", svg)
     for colour in palette.COLOURS:
         svg = re.sub(re.escape(colour.light), f"var(--{colour.role})", svg, flags=re.IGNORECASE)
-    svg = _HEIGHT.sub(r"<svg \1", _SIZE.sub(r"<svg \1", svg, count=1), count=1)
+    svg = re.sub("<svg [^>]*>", lambda tag: re.sub(r'\s(width|height)="[^"]*"', "", tag[0]), svg, count=1)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

@@ -120,11 +120,8 @@ def _parts(report: Report) -> str:
 
 
 def _per_sample(report: Report) -> list[tuple[str, str, str]]:
-    by_number = {trial.number: trial for trial in report.trials}
-    shown = [
-        ("starting network", next((each for each in report.trials if each.parent is None and not each.morphs), None))
-    ]
-    shown.append(("best network", None if report.best is None else by_number[report.best]))
+    start = next((each for each in report.trials if each.parent is None and not each.morphs), None)
+    best = next((each for each in report.trials if each.number == report.best), None)
     return [
         (
             f"operations per {phrases.noun(report).one}, {name}",
@@ -132,7 +129,7 @@ def _per_sample(report: Report) -> list[tuple[str, str, str]]:
             "" if trial is None
             else f"{units.operations(trial.forward_flops)} forward, {units.operations(trial.backward_flops)} backward",
         )
-        for name, trial in shown
+        for name, trial in (("starting network", start), ("best network", best))
     ]  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from aiperf import bounded_yaml
 from aiperf.errors import AiperfError
 from aiperf.files import given_path, what_is_wrong_with
 from aiperf.given_file import read_text
+from aiperf.nearest import nearest
 from aiperf.ranking.candidate import FACTS, IMAGES
 from aiperf.ranking.law import AllOf, AtMost, AtMostOption, Has, Law, NoLaw, fits, law_of
 from aiperf.ranking.levels import DIVISION
@@ -99,11 +99,10 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
         return _built_in(word)
     path = given_path(word)
     if (wrong := what_is_wrong_with(path)) is not None:
-        near = difflib.get_close_matches(word, BUILT_IN, n=1)
         raise BadDivision(
             f"--division takes {', '.join(BUILT_IN)} or the path of a YAML file of rules, but found {word!r}"
             + ("" if wrong == "not there" else f", which is {wrong}")
-            + (f" (did you mean {near[0]!r}?)" if near else "")
+            + nearest(word, BUILT_IN)
         )
     text = read_text(path, "a division is a YAML file", error=BadDivision, largest=bounded_yaml.LARGEST_FILE)
     found = parsed(text, word, known_options)
@@ -174,7 +173,7 @@ def _rule(read: _Rule, where: str, known_options: Collection[str] | None) -> Rul
     for option in (read.option, *_bounds(law)):
         if option is not None and known_options is not None and option not in known_options:
             raise BadDivision(
-                f"{at} names an unknown option: {option!r}{_near(option, known_options)}. "
+                f"{at} names an unknown option: {option!r}{nearest(option, known_options)}. "
                 "`python -m aiperf help options` lists all"
             )
     return Rule(read.id, read.text, tuple(read.source), law, read.remedy, read.fact, read.option)
@@ -182,14 +181,16 @@ def _rule(read: _Rule, where: str, known_options: Collection[str] | None) -> Rul
 
 def _check_fact(name: str, law: Law, at: str) -> None:
     if name not in FACTS:
-        raise BadDivision(f"the key fact takes one of {', '.join(FACTS)}. {at} has {name!r}{_near(name, FACTS)}")
+        raise BadDivision(f"the key fact takes one of {', '.join(FACTS)}. {at} has {name!r}{nearest(name, FACTS)}")
     if (why := fits(law, FACTS[name].kind)) is not None:
         raise BadDivision(
             f"{at}: the condition {str(law)!r} (key law) can never hold for {name}, {why}: change the condition"
         )
     wrong = [entry for entry, _ in law.values if entry not in IMAGES] if isinstance(law, Has) else []
     if wrong:
-        raise BadDivision(f"a rule on images takes {', '.join(IMAGES)}. {at} has {wrong[0]!r}{_near(wrong[0], IMAGES)}")
+        raise BadDivision(
+            f"a rule on images takes {', '.join(IMAGES)}. {at} has {wrong[0]!r}{nearest(wrong[0], IMAGES)}"
+        )
 
 
 def _bounds(law: Law) -> Iterator[str]:
@@ -213,8 +214,8 @@ def _check(division: Division, where: str, known_options: Collection[str] | None
     for option, id in division.judged.items():
         if id not in ids:
             raise BadDivision(
-                f"the key judged has the id of a rule for each option. {where}: {option} has {id!r}{_near(id, ids)}: give the "
-                "id of a rule in this file"
+                f"the key judged has the id of a rule for each option. {where}: {option} has {id!r}{nearest(id, ids)}: give "
+                "the id of a rule in this file"
             )
     options = Counter(division.options())
     both = [name for name, count in options.items() if count > 1]
@@ -225,11 +226,6 @@ def _check(division: Division, where: str, known_options: Collection[str] | None
     unknown = [name for name in options if known_options is not None and name not in known_options]
     if unknown:
         raise BadDivision(
-            f"{where} names an unknown option: {unknown[0]!r}{_near(unknown[0], known_options or ())}. "
+            f"{where} names an unknown option: {unknown[0]!r}{nearest(unknown[0], known_options or ())}. "
             "`python -m aiperf help options` lists all"
         )
-
-
-def _near(word: str, names: Collection[str]) -> str:
-    near = difflib.get_close_matches(word, names, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -128,14 +128,22 @@ class AllOf:
 
 
 Law = Equals | AtMost | AtMostOption | AtLeast | OneOf | Has | Empty | AllOf
-WORDS = ("equals", "at_most", "at_least", "one_of", "has", "empty", "all_of")
+_TAKES = {
+    "equals": "a text, a number, true, false, null or a list of them",
+    "at_most": "a number, or {option: NAME}",
+    "at_least": "a number",
+    "one_of": "a list of one value or more",
+    "has": "names, each with its value",
+    "empty": "true",
+    "all_of": "a list of two laws or more",
+}
 
 
 def law_of(mapping: Any) -> Law:
     """Return the condition that a mapping from a division file describes, such as {'at_most': 3}."""
-    if not isinstance(mapping, dict) or len(mapping) != 1 or next(iter(mapping)) not in WORDS:
+    if not isinstance(mapping, dict) or len(mapping) != 1 or next(iter(mapping)) not in _TAKES:
         raise NoLaw(
-            f"the key law takes one of {', '.join(WORDS)} with its value, such as {{at_most: 3}}, but found {mapping!r}"
+            f"the key law takes one of {', '.join(_TAKES)} with its value, such as {{at_most: 3}}, but found {mapping!r}"
         )
     ((word, value),) = mapping.items()
     match word, value:
@@ -156,17 +164,6 @@ def law_of(mapping: Any) -> Law:
         case "all_of", [_, _, *_]:
             return AllOf(tuple(map(law_of, value)))
     raise NoLaw(f"{word} takes {_TAKES[word]}, but found {value!r}")
-
-
-_TAKES = {
-    "equals": "a text, a number, true, false, null or a list of them",
-    "at_most": "a number, or {option: NAME}",
-    "at_least": "a number",
-    "one_of": "a list of one value or more",
-    "has": "names, each with its value",
-    "empty": "true",
-    "all_of": "a list of two laws or more",
-}
 
 
 def fits(law: Law, kind: Kind) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -206,30 +206,23 @@ def option_names() -> list[str]:
 @cache
 def _options() -> Options:
     parts = schemas_of_parts()
+    nested = [(part, schema) for part, schemas in parts.items() for schema in schemas]
     own = {each.name for each in fields(RunConf) if each.name not in parts}
-    nested = {f"{part}.{each.name}" for part, schemas in parts.items() for schema in schemas for each in fields(schema)}
+    of_parts = {f"{part}.{each.name}" for part, schema in nested for each in fields(schema)}
     return Options(
-        names=tuple(sorted({*own, *nested, *GROUPS})),
+        names=tuple(sorted({*own, *of_parts, *GROUPS})),
         choices={group: tuple(choices(group)) for group in GROUPS},
         absent=frozenset(each.name for each in fields(RunConf) if each.name in parts and each.default is None),
         set_by_choice=frozenset(
-            f"{part}.{fields(schema)[0].name}"
-            for part, schemas in parts.items()
-            for schema in schemas
-            if name_of_choice(schema) is not None
+            f"{part}.{fields(schema)[0].name}" for part, schema in nested if name_of_choice(schema) is not None
         ),
         texts=frozenset(
             f"{part}.{name}".lstrip(".")
-            for part, schema in _parts_with_schemas()
+            for part, schema in [("", RunConf), *nested]
             for name, limits in limits_of(schema).items()
             if limits.types == (str,) and not limits.of_list
         ),
     )
-
-
-def _parts_with_schemas() -> Iterator[tuple[str, type[Any]]]:
-    yield "", RunConf
-    yield from ((part, schema) for part, schemas in schemas_of_parts().items() for schema in schemas)
 
 
 def require_options(words: Sequence[str]) -> None:

@@ -295,18 +295,15 @@ def planned_accelerators(config: Mapping[str, Any], ranks: int | None = None) ->
     match config.get("cluster"):
         case {"kind": "simulated", "workers": int(workers), "accelerators": int(each)}:
             return workers * each
-        case {"kind": "kubernetes", "max_workers": int(nodes), "accelerators": int(each)}:
-            return _of_nodes(nodes, each, ranks)
-        case {"kind": "ray", "ask_nodes": int(nodes), "ask_accelerators": int(each)} if nodes:
-            return _of_nodes(nodes, each, ranks)
+        case {"kind": "kubernetes", "max_workers": int(nodes), "accelerators": int(each)} | {
+            "kind": "ray",
+            "ask_nodes": int(nodes),
+            "ask_accelerators": int(each),
+        } if nodes:
+            of_node = each or ranks
+            return None if of_node is None else nodes * of_node
         case _:
             return None
-
-
-def _of_nodes(nodes: int, each: int, ranks: int | None) -> int | None:
-    if each:
-        return nodes * each
-    return None if ranks is None else nodes * ranks
 
 
 def _steps(work_log: WorkLog, end: float) -> tuple[tuple[float, int], ...]:

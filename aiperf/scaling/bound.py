@@ -105,10 +105,9 @@ def bound_parts(points: Sequence[Point], evaluation: Fraction) -> BoundParts:
 
 def _machine_ratios(one: Point, old: Point) -> tuple[float, float] | None:
     new, former = one.machine, old.machine
-    if None in (new.memory_bytes_per_second, former.memory_bytes_per_second, new.peak_flops, former.peak_flops):
-        return None
-    assert new.memory_bytes_per_second and former.memory_bytes_per_second and new.peak_flops and former.peak_flops
-    return new.memory_bytes_per_second / former.memory_bytes_per_second, new.peak_flops / former.peak_flops
+    if new.memory_bytes_per_second and former.memory_bytes_per_second and new.peak_flops and former.peak_flops:
+        return new.memory_bytes_per_second / former.memory_bytes_per_second, new.peak_flops / former.peak_flops
+    return None
 
 
 def _parts(point: Point, evaluation: Fraction) -> tuple[float | None, float | None, float, dict[str, float]]:

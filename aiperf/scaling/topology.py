@@ -49,11 +49,6 @@ class LinkNetwork:
                 return self.nodes
 
     @property
-    def outgoing_links(self) -> int:
-        """Number of link directions in which the nodes send: one per link of a switch, two per link of other networks."""
-        return self.links if self.kind == "switch" else 2 * self.links
-
-    @property
     def diameter(self) -> int:
         """Largest number of links on a shortest path between two nodes."""
         match self.kind:
@@ -107,7 +102,8 @@ def links_seconds(network: LinkNetwork, size: float, bytes_per_second: float) ->
     """
     if network.nodes == 1:
         return 0.0
-    return 2 * (network.nodes - 1) * size / (network.outgoing_links * bytes_per_second)
+    outgoing = network.links * (1 if network.kind == "switch" else 2)  # nodes send in one direction of a switch's link
+    return 2 * (network.nodes - 1) * size / (outgoing * bytes_per_second)
 
 
 def ring_seconds(network: LinkNetwork, size: float, bytes_per_second: float, alpha: float) -> float:

@@ -29,6 +29,7 @@ WORDS = (
     "searcher=random",
     "hpo=off",
     "schedule.epochs=[2]",
+    "schedule.duration_seconds=3600",  # ends after a trial, also on a busy machine
 )
 NO_PREFLIGHT = "preflight.probes=none"
 

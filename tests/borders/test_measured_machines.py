@@ -127,7 +127,7 @@ from aiperf.native import _output as of_compilers
 from aiperf.submission.signatures import _ssh_keygen
 from aiperf.system.source import _git
 of_clang(["clang"]), _mpi_flags(), _look(["ssh"]), of_compilers(["cc"]), _ssh_keygen("sign"), _git(Path("/"), "status")
-launch("mpirun -np {ranks}", 1, ["xhpl"], 60.0, {})
+launch("mpirun -np {ranks}", 1, 1, ["xhpl"], 60.0, {})
 """
 
 

@@ -56,11 +56,11 @@ def near_processors(pci: str, allowed: Collection[int], least: int, sys: Path = 
 HOST = "host"
 
 
-def _busy_and_total() -> tuple[float, float]:
+def _busy_and_idle() -> tuple[float, float]:
     """Return processor seconds since the boot. I/O wait counts as idle, and user time already contains guest time (proc(5))."""
     times = psutil.cpu_times()
     busy = times.user + times.nice + times.system + times.irq + times.softirq + times.steal
-    return busy, busy + times.idle + times.iowait
+    return busy, times.idle + times.iowait
 
 
 def meminfo(text: str) -> dict[str, int]:
@@ -104,7 +104,7 @@ class HostSampler:
         self, powercap: Path = Path("/sys/class/powercap"), clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
-        self._last = _busy_and_total()
+        self._last = _busy_and_idle()
         self._rapl = RaplCounter(powercap)
         self._last_energy = (clock(), self._rapl.joules())
 
@@ -114,19 +114,20 @@ class HostSampler:
     def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
         if wanted is not None and HOST not in wanted:
             return []
-        (busy_before, total_before), self._last = self._last, _busy_and_total()
-        busy, total = self._last
+        before, self._last = self._last, _busy_and_idle()
+        # The kernel may count I/O wait backwards (proc(5)).
+        busy, idle = (max(0.0, to - since) for since, to in zip(before, self._last, strict=True))
         memory = psutil.virtual_memory()
-        (before, energy_before), self._last_energy = self._last_energy, (self._clock(), self._rapl.joules())
+        (then, energy_before), self._last_energy = self._last_energy, (self._clock(), self._rapl.joules())
         now, energy = self._last_energy
-        measured = energy is not None and energy_before is not None and now > before
+        measured = energy is not None and energy_before is not None and now > then
         return [
             DeviceSample(
                 device=HOST,
                 # The kernel's tick is up to 10 ms. Two samples within one tick have no utilization.
-                utilisation=(busy - busy_before) / (total - total_before) if total > total_before else None,
+                utilisation=busy / (busy + idle) if busy + idle > 0 else None,
                 memory_used_bytes=memory.total - memory.available,
-                power_watts=(energy - energy_before) / (now - before) if measured else None,  # type: ignore[operator]
+                power_watts=(energy - energy_before) / (now - then) if measured else None,  # type: ignore[operator]
                 energy_joules=energy,
             )
         ]

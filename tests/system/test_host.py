@@ -21,6 +21,10 @@ def test_disk_waits_are_idle_and_guests_count_once(tmp_path: Path, monkeypatch: 
     (sample,) = sampler.sample()
     assert sample.utilisation == pytest.approx(25 / 175)
 
+    (tmp_path / "stat").write_text("cpu  103 2 3 99 50 1 4 5 7 0\n")
+    (sample,) = sampler.sample()
+    assert sample.utilisation == 1.0, "idle time that the kernel counts backwards is none"
+
 
 def test_this_host_can_be_sampled() -> None:
     sampler = HostSampler()

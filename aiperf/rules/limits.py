@@ -88,7 +88,7 @@ class HpcAi500Conf(BenchmarkConf):
         if (dataset, start) != (published.dataset, published.start):
             raise BadConfiguration(
                 f"HPC AI500 publishes a target of {self.name} for dataset={published.dataset} start={published.start} only, "
-                f"but found dataset={dataset} start={'null' if start is None else start}: give benchmark.target_quality"
+                f"but found dataset={dataset} start={start or 'null'}: use them, or for such data give benchmark.target_quality"
             )
         return replace(self, target_quality=published.target_quality)
 

@@ -116,7 +116,7 @@ def compare(first: Side, second: Side, largest_regression: float | None = None, 
         warnings=(
             *_of_repeats(first.runs),
             *_of_repeats(second.runs),
-            *_of_few_runs(first, second),
+            *_of_assumption((first, figures[0].first), (second, figures[0].second)),
             *_of_unlike_tops(first.runs, second.runs),
             *_of_torn((*first.runs, *second.runs)),
         ),
@@ -136,7 +136,7 @@ def repeats(side: Side) -> Repeats:
     of_score = figures[0][1].spread
     return Repeats(
         runs=tuple(run.run.name for run in side.runs),
-        warnings=(*_of_repeats(side.runs), *_of_few_runs(side), *_of_torn(side.runs)),
+        warnings=(*_of_repeats(side.runs), *_of_assumption((side, figures[0][1])), *_of_torn(side.runs)),
         figures=figures,
         precisions=()
         if of_score is None
@@ -195,12 +195,15 @@ def _of_repeats(runs: Sequence[Report]) -> Iterator[RunWarning]:
         yield RunWarning(f"repeats with differences: {in_words(apart)}", "warning", remedy)
 
 
-def _of_few_runs(*sides: Side) -> Iterator[RunWarning]:
-    windows = [run.score.window_seconds for side in sides if len(side.runs) < ENOUGH for run in side.runs]
+def _of_assumption(*sides: tuple[Side, SideFigure]) -> Iterator[RunWarning]:
+    """Warn about an assumed spread of the score between runs, if the result uses it."""
+    if any(score.estimate is None for _, score in sides):
+        return  # nothing is tested
+    windows = [run.score.window_seconds for side, _ in sides if len(side.runs) < ENOUGH for run in side.runs]
     if windows:
         yield RunWarning(
             f"a side has fewer than {ENOUGH} runs. The interval of one run does not cover other runs, so the test of the score "
-            f"uses an {prior_of(min(windows)).text}",
+            f"uses an assumed spread between runs of one machine: {prior_of(min(windows)).text}",
             "warning",
             f"repeat each side {ENOUGH} times or more, and give them as A1 A2 A3 --with B1 B2 B3",
         )
@@ -268,9 +271,15 @@ def of_side(figure: Figure[Report], runs: Sequence[Report]) -> SideFigure:
     values = [value for value in found if value is not None]
     if len(values) < len(found):
         return SideFigure(None, None, None)
-    if figure.name == "score":
-        return SideFigure(fmean(values), over_runs(list(map(_scored, runs))), spread(values))
-    return SideFigure(fmean(values), of_repeats(values), spread(values))
+    estimate = score_estimate(runs) if figure.name == "score" else of_repeats(values)
+    return SideFigure(fmean(values), estimate, spread(values))
+
+
+def score_estimate(runs: Sequence[Report]) -> Estimate | None:
+    """Mean score with its uncertainty. None for one run without an interval: nothing is tested by the assumption alone."""
+    if len(runs) == 1 and runs[0].score.flops_per_second_interval is None:
+        return None
+    return over_runs(list(map(_scored, runs)))
 
 
 def _scored(run: Report) -> ScoredRun:

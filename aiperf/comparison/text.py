@@ -117,7 +117,10 @@ def _needed(found: Repeats) -> Paragraph:
         (each, str(each.more_runs) if each.more_runs <= MOST_RUNS else f"over {MOST_RUNS}") for each in found.precisions
     )
     needed = ", ".join(f"{runs} for ± {units.share(each.share)}" for each, runs in more)
-    return Paragraph(f"further runs needed for a 95 % interval of the mean score: {needed}")
+    of_score = found.figures[0][1].spread
+    assert of_score is not None, "there are no precisions without a spread"
+    first = f"s = {by_name('score').shown(of_score.deviation)} of these {len(found.runs)} runs"
+    return Paragraph(f"further runs needed for a 95 % interval of the mean score with {first}: {needed}")
 
 
 def _spreads(found: Repeats) -> Table:

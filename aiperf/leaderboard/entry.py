@@ -22,7 +22,7 @@ from aiperf.report.facts import Report, facts_of
 from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.run_warning import RunWarning
 from aiperf.sanitize import identity
-from aiperf.statistics.difference import ScoredRun, over_runs
+from aiperf.statistics.difference import ENOUGH, ListSpread, ScoredRun, over_runs, pooled, prior_of
 from aiperf.statistics.estimate import Estimate
 
 
@@ -258,7 +258,7 @@ def middle(values: Sequence[float | None], missing: int, *, is_less_better: bool
     return None if low is None or high is None else (low + high) / 2
 
 
-def of_system(runs: Sequence[Entry], missing: int) -> Entry:
+def of_system(runs: Sequence[Entry], missing: int, spread: ListSpread) -> Entry:
     """Return one entry for the runs of a system, with the median of each result. None if it depends on a missing one."""
     if len(runs) == 1 and not missing:
         return runs[0]
@@ -269,7 +269,7 @@ def of_system(runs: Sequence[Entry], missing: int) -> Entry:
     } | {"flops-per-watt": None if power is None else power.flops_per_watt}
     score = figures["score"]
     typical = min(runs, key=lambda run: (abs((run.score or 0.0) - (score or 0.0)), run.folder))
-    over = uncertainty(runs, score)
+    over = uncertainty(by_name("score"), runs, score, spread)
     return replace(
         typical,
         figures=figures,
@@ -285,18 +285,35 @@ def of_system(runs: Sequence[Entry], missing: int) -> Entry:
     )
 
 
-def uncertainty(runs: Sequence[Entry], score: float | None) -> Estimate | None:
-    """Return the uncertainty of a system's score over its runs, with its 95 % interval in FLOPS."""
-    found = over_runs(
+def spread_of(figure: Figure[Report], systems: Sequence[Sequence[Entry]]) -> ListSpread:
+    """Return the spread of a figure between runs of one system. Only the score has an assumed one."""
+    windows = [run.window_seconds for runs in systems for run in runs]
+    known = [[run.figures[figure.name] for run in runs] for runs in systems]
+    repeats = pooled([value for value in values if value is not None] for values in known)
+    return ListSpread(prior_of(min(windows)) if figure.name == "score" and windows else None, repeats)
+
+
+def uncertainty(
+    figure: Figure[Report], runs: Sequence[Entry], value: float | None, spread: ListSpread
+) -> Estimate | None:
+    """Return the uncertainty of a system's figure over its runs. None if the spread between runs is unknown."""
+    if value is None or (len(runs) < ENOUGH and spread.used is None):
+        return None
+    is_score = figure.name == "score"
+    estimate = over_runs(
         [
-            ScoredRun(run.score or 0.0, run.flops_per_second_interval, run.interval_freedom, run.window_seconds)
+            ScoredRun(
+                run.figures[figure.name] or 0.0,
+                run.flops_per_second_interval if is_score else None,
+                run.interval_freedom if is_score else None,
+                run.window_seconds,
+            )
             for run in runs
         ],
         of_median=True,
+        spread=spread.used,
     )
-    if found is None or score is None:
-        return None
-    return replace(found, value=score, standard_error=found.standard_error / found.value * score)
+    return estimate and replace(estimate, value=value, standard_error=estimate.standard_error / estimate.value * value)
 
 
 def _power_of_system(runs: Sequence[Entry], missing: int) -> Power | None:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 from aiperf.accounting.accelerator_time import planned_accelerators
@@ -29,6 +28,7 @@ from aiperf.leaderboard.entry import (
     bands,
     entry_of,
     of_system,
+    spread_of,
     system_key,
     uncertainty,
     why_unranked,
@@ -38,7 +38,7 @@ from aiperf.reader_processes import interrupts_held, side_processes
 from aiperf.report.facts import Report
 from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.report.write import report_of
-from aiperf.statistics.difference import ties
+from aiperf.statistics.difference import ListSpread, PlaceRange, ties
 from aiperf.submission.announced_run import Announced, announced, breaks_of, rivals
 from aiperf.submission.announcement_file import log_path, read_log
 from aiperf.submission.announcements import Announcements, RunAnnounced, SignedEntry
@@ -138,10 +138,14 @@ class ListedRow:
     """Reason for the missing place, or ''."""
     tied: tuple[int, int] | None
     """Best and worst place that the data allow. None if unknown, or without a place."""
+    is_tested: bool
+    """False if `tied` is unknown, or rests on an assumed spread between runs."""
     copies: tuple[str, ...]
     """Other folders with an identical journal."""
     places: Mapping[str, int | None]
     """Place by the name of each metric. None without the figure."""
+    ranges: Mapping[str, PlaceRange | None]
+    """Place and range of places by the name of each metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,8 @@ class BenchmarkRuns:
     """(option, value) that distinguish this benchmark from others with the same title."""
     rows: tuple[ListedRow, ...]
     """Rows with a place in order of the place, then rows without."""
+    spreads: Mapping[str, ListSpread]
+    """Spread between runs of one system by the name of each metric. The same for all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +195,8 @@ def leaderboard(
     listings: list[BenchmarkRuns] = []
     number = 1
     for benchmark in ordered:
-        rows = _rows(groups[benchmark], by, number, copies, why_not, missing)
-        listings.append(BenchmarkRuns(title(benchmark), benchmark, differs[benchmark], rows))
+        rows, spreads = _rows(groups[benchmark], by, number, copies, why_not, missing)
+        listings.append(BenchmarkRuns(title(benchmark), benchmark, differs[benchmark], rows, spreads))
         number += len(rows)
     return Leaderboard(by, tuple(listings), tuple(sorted(unread, key=lambda one: one.folder)), sites)
 
@@ -271,7 +277,7 @@ def _rows(
     copies: dict[str, tuple[str, ...]],
     why_not: dict[str, str],
     missing: dict[Purpose, list[int | None]],
-) -> tuple[ListedRow, ...]:
+) -> tuple[tuple[ListedRow, ...], dict[str, ListSpread]]:
     systems: dict[tuple[str, ...], list[Entry]] = {}
     found: list[tuple[Entry, tuple[Entry, ...], int, str]] = []
     for entry in entries:
@@ -279,36 +285,52 @@ def _rows(
             found.append((entry, (entry,), 0, reason))
         else:
             systems.setdefault(system_key(entry), []).append(entry)
-    for runs, absent in chain.from_iterable(_by_size(runs, missing) for runs in systems.values()):
-        entry = of_system(runs, absent)
+    counted = [each for runs in systems.values() for each in _by_size(runs, missing)]
+    figures = {name: by_name(name) for name in RANKED}
+    spreads = {name: spread_of(figure, [runs for runs, _ in counted]) for name, figure in figures.items()}
+    for runs, absent in counted:
+        entry = of_system(runs, absent, spreads["score"])
         found.append((entry, tuple(runs), absent, _why_no_figure(entry, runs, absent, by)))
-    by_figure = {
-        figure.name: places(
-            [_ranked(figure, entry) if not _why_not_counted(entry, why_not) else None for entry, *_ in found],
-            is_less_better=figure.better == "less",
-        )
-        for figure in map(by_name, RANKED)
-    }
+    placed = [(entry, None if _why_not_counted(entry, why_not) else runs) for entry, runs, *_ in found]
+    by_figure = {name: _ranges(figure, placed, spreads[name]) for name, figure in figures.items()}
     of_each = [{name: at[row] for name, at in by_figure.items()} for row in range(len(found))]
     ordered = sorted(
         zip(found, of_each, strict=True),
-        key=lambda each: (each[1][by.name] is None, each[1][by.name] or 0, each[0][0].run, each[0][0].folder),
+        key=lambda each: ((at := each[1][by.name]) is None, at.place if at else 0, each[0][0].run, each[0][0].folder),
     )
-    tied = _tied([(entry, runs) for (entry, runs, *_), at in ordered if at[by.name] is not None], by)
-    return tuple(
+    rows = tuple(
         ListedRow(
             number=first,
             entry=entry,
             runs=runs,
             missing=absent,
-            place=at[by.name],
+            place=None if (own := ranges[by.name]) is None else own.place,
             why_not=reason,
-            tied=tied.get(entry.folder),
+            tied=None if own is None else own.allowed,
+            is_tested=own is not None and own.is_tested,
             copies=tuple(folder for run in runs for folder in copies[run.folder]),
-            places=at,
+            places={name: None if one is None else one.place for name, one in ranges.items()},
+            ranges=ranges,
         )
-        for first, ((entry, runs, absent, reason), at) in enumerate(ordered, number)
+        for first, ((entry, runs, absent, reason), ranges) in enumerate(ordered, number)
     )
+    return rows, spreads
+
+
+def _ranges(
+    figure: Figure[Report], placed: Sequence[tuple[Entry, Sequence[Entry] | None]], spread: ListSpread
+) -> list[PlaceRange | None]:
+    """Return place and range of places of each entry. None without the figure, or without runs that count."""
+    known = [
+        (index, value, uncertainty(figure, runs, value, spread))
+        for index, (entry, runs) in enumerate(placed)
+        if runs is not None and (value := _ranked(figure, entry)) is not None
+    ]
+    standings = ties([each[1:] for each in known], more_is_better=figure.better != "less")
+    ranges: list[PlaceRange | None] = [None] * len(placed)
+    for (index, *_), standing in zip(known, standings, strict=True):
+        ranges[index] = standing
+    return ranges
 
 
 def _ranked(figure: Figure[Report], entry: Entry) -> float | None:
@@ -349,37 +371,6 @@ def _why_no_figure(entry: Entry, runs: Sequence[Entry], absent: int, by: Figure[
             "the lowest, and the median is one of them"
         )
     return f"{by.title}: {why_unranked(by, entry) or by.missing}"
-
-
-def _tied(placed: Sequence[tuple[Entry, Sequence[Entry]]], by: Figure[Report]) -> dict[str, tuple[int, int]]:
-    """Return the best and the worst possible place by folder. Only the score has an interval and so a range of places."""
-    if by.name != "score":
-        return {}
-    known = [
-        (score, uncertainty(runs, score))
-        for entry, runs in placed
-        if (score := entry.score) is not None  # true for each entry with a place
-    ]
-    return {
-        entry.folder: (one.best_place, one.worst_place)
-        for (entry, _), one in zip(placed, ties(known), strict=True)
-        if one.best_place is not None and one.worst_place is not None
-    }
-
-
-def places(values: Sequence[float | None], *, is_less_better: bool = False) -> list[int | None]:
-    """Return the place of each value, from 1. Equal values share a place. A missing value (None) has no place (None).
-
-    `is_less_better`: True if the smallest value has place 1.
-
-    >>> places([3.0, 1.0, None, 3.0])
-    [1, 3, None, 1]
-    """
-    known = sorted((value for value in values if value is not None), reverse=not is_less_better)
-    first: dict[float, int] = {}
-    for place, value in enumerate(known, 1):
-        first.setdefault(value, place)
-    return [None if value is None else first[value] for value in values]
 
 
 def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], list[UnreadableJournal]]:

@@ -77,6 +77,7 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
         "place": row.place,
         "best place that the data allow": best,
         "worst place that the data allow": worst,
+        "range is tested": "yes" if row.is_tested else "no",
         "no place because": row.why_not,
         "run": entry.run,
         "system": entry.system,

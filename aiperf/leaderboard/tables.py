@@ -15,7 +15,7 @@ from aiperf.page import section
 from aiperf.page.section import measured, numbers, rows, table, texts, warned
 from aiperf.report.facts import Report
 from aiperf.report.figures import RANKED, Figure, by_name
-from aiperf.statistics.difference import ENOUGH, prior_of
+from aiperf.statistics.difference import ENOUGH_FREEDOM, PlaceRange
 from aiperf.submission.announced_run import Announced, Missing
 from aiperf.units import count
 
@@ -81,6 +81,8 @@ def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: in
     of_systems = f"{_SCORE.meaning}; below it the 95 % interval over the runs. For one run: of its steadiness"
     lost = "share of attempts lost; below it the share of trials given up. At most 5 % together in a division"
     allowed = "below it: the places that the data allow"
+    is_alone = sum(row.place is not None for row in listing.rows) < 2
+    ranges = ["" if is_alone else _range(row.ranges[by.name]) for row in shown]
     at_once = "largest number at once; on machines without accelerators: processes"
     power = "mean in the valid window; below it the measured part"
     place = section.Column("place", True, allowed, is_less_first=True, sorted="ascending", on_terminal="both lines")
@@ -95,7 +97,7 @@ def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: in
         )
 
     columns = [
-        (place, tuple(measured(row.place, str, _tied(row)) for row in shown)),
+        (place, tuple(measured(row.place, str, text) for row, text in zip(shown, ranges, strict=True))),
         (section.Column("run", longest=36), tuple(map(_run, shown))),
         (section.Column("validity", explained="below it: warnings", longest=44), tuple(map(_validity, shown))),
         numbers("runs", [len(row.runs) for row in shown], units.count, "runs of this system; each figure is their median",
@@ -161,11 +163,12 @@ def _interval(entry: Entry) -> str:
     return f"± {units.share((high - low) / 2 / entry.score)}"
 
 
-def _tied(row: ListedRow) -> str:
-    """Return the range of places that the 95 % intervals allow, such as `2 to 4`. '' if it is unknown or only one place."""
-    if row.tied is None or row.tied[0] == row.tied[1]:
+def _range(of: PlaceRange | None) -> str:
+    """Return the range of places, such as `2 to 4`, or `2 to 4, not tested` under an assumed spread."""
+    if of is None:
         return ""
-    return f"{row.tied[0]} to {row.tied[1]}"
+    allowed = [f"{best} to {worst}" for best, worst in filter(None, [of.allowed])]
+    return ", ".join(allowed if of.is_tested else [*allowed, "not tested"])
 
 
 def _models_line(entry: Entry) -> str:
@@ -224,14 +227,19 @@ def _footnote(listing: BenchmarkRuns, by: Figure[Report], left_out: Sequence[str
 
 
 def _basis(listing: BenchmarkRuns, by: Figure[Report]) -> str:
-    """Return a sentence about the source of the ranges of places (the places that the 95 % intervals allow)."""
+    """Return sentences about the spread between runs on which the ranges of places rest."""
     placed = [row for row in listing.rows if row.place is not None]
     if len(placed) < 2:
         return ""
-    if by is not _SCORE:
-        return f"The {by.title} has no known uncertainty, so its differences are not tested."
-    few = [run.window_seconds for row in placed if len(row.runs) < ENOUGH for run in row.runs]
-    return f"Ranges of places rest on an {prior_of(min(few)).text}." if few else ""
+    spread = listing.spreads[by.name]
+    assumed = "" if spread.assumed is None else f"assumed spread between runs of one machine: {spread.assumed.text}. "
+    measured = "none"
+    if spread.pooled is not None:
+        use = "used" if spread.used is spread.pooled else f"used from {ENOUGH_FREEDOM} on"
+        measured = f"{spread.pooled.text}, {use}"
+    where = "the range rests on the assumed spread" if spread.assumed else "the entry has fewer than three runs"
+    untested = "" if all(row.is_tested for row in placed) else f" Not tested: {where}."
+    return f"Ranges of places: {assumed}Spread of the repeats in this list: {measured}.{untested}"
 
 
 def _every_place(listing: BenchmarkRuns, number: int) -> section.Table:
@@ -239,7 +247,8 @@ def _every_place(listing: BenchmarkRuns, number: int) -> section.Table:
     columns = [texts("run", runs)]
     for each in map(by_name, RANKED):
         places = [row.places[each.name] for row in listing.rows]
-        columns.append(numbers(each.title, places, str, each.meaning, is_less_first=True))
+        ranges = [_range(row.ranges[each.name]) for row in listing.rows]
+        columns.append(numbers(each.title, places, str, each.meaning, ranges, is_less_first=True))
     return table(f"places-{number}", "Places by every figure", columns, is_sortable=True)
 
 

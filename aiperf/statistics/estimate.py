@@ -11,8 +11,8 @@ from typing import Literal
 LEVEL = 0.95
 """Confidence level of every interval."""
 
-Basis = Literal["repeats", "evenness", "prior"]
-"""Source of an uncertainty: several equal runs, the batches of one run, or an assumed spread between runs."""
+Basis = Literal["repeats", "pooled", "evenness", "prior"]
+"""Source of an uncertainty: several equal runs, all repeats of a list, the batches of one run, or an assumed spread."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ def test_two_single_short_runs_are_not_distinguished(aiperf: User, runs: Path) -
     assert answer.status == 2
     printed = " ".join(answer.out.split())
     assert "cannot be determined: score" in printed and "has neither for score: repeat the runs" in printed
+    assert "assumed spread" not in printed, "nothing is tested by it"
 
 
 def test_copies_of_one_run_are_no_repeats(aiperf: User, runs: Path, tmp_path: Path) -> None:
@@ -99,6 +101,7 @@ def test_repeats_show_their_spread(aiperf: User, runs: Path) -> None:
     answer = aiperf("compare", "--repeats", str(runs / "fast"))
 
     assert answer.status == 0 and "further runs needed for a 95 % interval of the" in answer.out
+    assert re.search(r"with s = [\d.]+ \w?FLOPS of these 3 runs: ", " ".join(answer.out.split()))
     found = json.loads(aiperf("compare", "--repeats", str(runs / "fast"), "--json").out)
     of_score = dict(map(tuple, found["figures"]))["score"]["spread"]
     assert len(of_score["values"]) == 3 and 0 < of_score["variation"] < 0.05

@@ -214,15 +214,52 @@ def test_one_machine_is_not_separated_from_itself() -> None:
     assert separated <= 0.05 * 400
 
 
-def test_an_entry_without_an_interval_supports_no_claim() -> None:
+def test_an_assumed_spread_never_separates_a_tested_entry() -> None:
     known = of("a", 0, 2e12, flops_per_second_interval=(1.99e12, 2.01e12), interval_freedom=38)
-    repeats = [of("c", number, 0.5e12 * (1 + 0.001 * number)) for number in range(3)]
+    repeats = [
+        of(name, number, 1e12 * (scale + 0.001 * number))
+        for name, scale in (("c", 1), ("d", 0.5))
+        for number in range(3)
+    ]
 
-    rows = {row.entry.system: row for row in ranked(known, of("b", 0, 1e12), *repeats).listings[0].rows}
+    rows = {row.entry.system: row for row in ranked(known, of("b", 0, 1.5e12), *repeats).listings[0].rows}
 
-    assert [rows[name].place for name in "abc"] == [1, 2, 3]
-    assert rows["b"].tied is None
-    assert rows["a"].tied == (1, 2) and rows["c"].tied == (2, 3)
+    assert [rows[name].place for name in "abcd"] == [1, 2, 3, 4]
+    assert [rows[name].is_tested for name in "abcd"] == [False, False, True, True]
+    assert [rows[name].tied for name in "abcd"] == [(1, 1), (2, 2), (1, 3), (2, 4)]
+
+
+def test_two_single_runs_of_one_machine_share_a_range() -> None:
+    found = ranked(of("A1", 0, 1.02e12), of("B1", 0, 1.0e12))
+
+    assert [(row.place, row.tied, row.is_tested) for row in found.listings[0].rows] == [
+        (1, (1, 2), False),
+        (2, (1, 2), False),
+    ]
+    assert "(1 to 2, not tested)" in "\n".join(lines(found))
+
+
+@pytest.mark.parametrize("by", ["score", "regulated", "error", "mfu"])
+def test_every_figure_has_ranges_from_repeats_alone(by: str) -> None:
+    def run(system: str, number: int, scale: float) -> Entry:
+        value = scale * (1 + 0.001 * number)
+        return of(system, number, 1e12 * value, error=0.3 / value, mfu=0.3 * value)
+
+    single = [run("single", 0, 1.5)]
+    repeats = [run(name, number, scale) for name, scale in (("a", 2.0), ("b", 1.0)) for number in range(3)]
+    many = [run(f"m{system}", number, 0.1 + 0.01 * system) for system in range(5) for number in range(3)]
+
+    few, enough = (
+        {row.entry.system: row for row in ranked(*single, *others, by=by).listings[0].rows}
+        for others in (repeats, (*repeats, *many))
+    )
+
+    assert [few[name].tied for name in ("a", "b")] == [(1, 2), (2, 3)]
+    assert few["single"].tied == ((2, 2) if by == "score" else None) and not few["single"].is_tested
+    assert [enough[name].tied for name in ("a", "single", "b")] == [(1, 1), (2, 2), (3, 3)]
+    assert all(row.is_tested for row in enough.values())
+    printed = "\n".join(lines(ranked(*single, *repeats, *many, by=by)))
+    assert "(14 degrees of freedom), used" in printed and "2 to 2" in printed
 
 
 def test_every_form_shows_runs_losses_and_the_assumption() -> None:
@@ -233,7 +270,7 @@ def test_every_form_shows_runs_losses_and_the_assumption() -> None:
 
     sentence = "assumed spread between runs of one machine: 2 % (4 degrees of freedom)"
     printed = "\n".join(lines(found))
-    assert sentence in printed and "(1 to 2)" in printed and "3.1 % (0.0 %)" in printed
+    assert sentence in printed and "(1 to 2, not tested)" in printed and "3.1 % (0.0 %)" in printed
     assert sentence in page(found)
     (first, *_) = csv.DictReader(io.StringIO(csv_text(found), newline=""))
     assert (first["runs"], first["attempts lost [share]"]) == ("2", "0.031")
@@ -241,7 +278,9 @@ def test_every_form_shows_runs_losses_and_the_assumption() -> None:
     assert [each["run"] for each in row["runs"]] == ["a-0", "a-1"]
 
 
-def test_an_order_without_uncertainty_is_named() -> None:
-    printed = "\n".join(lines(ranked(of("a", 0, 1e12), of("b", 0, 2e12), by="mfu")))
+def test_an_order_without_uncertainty_says_not_tested() -> None:
+    found = ranked(of("a", 0, 1e12), of("b", 0, 2e12), by="mfu")
 
-    assert "The MFU has no known uncertainty" in printed
+    printed = "\n".join(lines(found))
+    assert "(not tested)" in printed and "Spread of the repeats in this list: none" in printed
+    assert [row["tied"] for row in json.loads(json_text(found))["lists"][0]["rows"]] == [None, None]

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import fmean
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from aiperf.statistics.difference import LONG, ScoredRun, change, over_runs, prior_of, ties
+from aiperf.statistics.difference import (
+    LONG,
+    BetweenRuns,
+    ListSpread,
+    ScoredRun,
+    change,
+    over_runs,
+    pooled,
+    prior_of,
+    ties,
+)
 from aiperf.statistics.estimate import quantile
+from benchmarks.places import rates
 
 PAIRS = 1000
 BATCHES = 20
@@ -76,9 +90,48 @@ def test_a_single_run_adds_the_prior_to_its_own_interval() -> None:
     assert found.standard_error == pytest.approx(100 * math.hypot(LONG.variation, own))
 
 
-def test_a_single_run_without_an_interval_supports_no_claim() -> None:
-    assert over_runs([ScoredRun(100.0, None, None, 39_600.0)]) is None
-    assert over_runs([ScoredRun(100.0, None, None, 39_600.0)] * 2) is not None
+def test_a_single_run_without_an_interval_has_the_assumed_spread_alone() -> None:
+    found = over_runs([ScoredRun(100.0, None, None, 39_600.0)])
+
+    assert found is not None and (found.basis, found.freedom) == ("prior", LONG.freedom)
+    assert found.standard_error == pytest.approx(100 * LONG.variation)
+
+
+@given(st.lists(st.lists(st.floats(0.5, 2.0), max_size=5), max_size=6), st.floats(1e3, 1e15))
+def test_a_pooled_spread_ignores_scale_and_single_runs(systems: list[list[float]], unit: float) -> None:
+    found = pooled(systems)
+
+    scaled = pooled([*([unit * number * value for value in one] for number, one in enumerate(systems, 1)), [7.0]])
+    spread = [one for one in systems if len(set(one)) > 1]
+    assert (found is None) == (not spread)
+    if found is not None and scaled is not None:
+        assert found.freedom == sum(len(one) - 1 for one in systems if len(one) > 1)
+        logs = [[math.log(value) for value in one] for one in systems if one]
+        squares = sum((value - fmean(one)) ** 2 for one in logs for value in one)
+        assert found.variation == pytest.approx(math.sqrt(squares / found.freedom))
+        assert scaled.variation == pytest.approx(found.variation, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("freedom", [9, 10])
+def test_a_pooled_spread_is_used_from_10_degrees_of_freedom_on(freedom: int) -> None:
+    spread = ListSpread(LONG, BetweenRuns(0.08, freedom, is_pooled=True))
+    run = ScoredRun(100.0, (99.0, 101.0), 19, 39_600.0)
+
+    found = over_runs([run], spread=spread.used)
+
+    assert found is not None and found.basis == ("prior" if freedom < 10 else "pooled")
+    assert freedom < 10 or (round(found.standard_error, 9), found.freedom) == (8.0, 10)
+
+
+@pytest.mark.parametrize("variation", [0.05, 0.1])
+@pytest.mark.parametrize("runs", [1, 2, 3])
+def test_equal_machines_are_apart_in_5_of_100_lists_at_most(variation: float, runs: int) -> None:
+    """Without repeats the assumed spread would be wrong, so nothing is tested. With them, all is."""
+    lists = 300
+    alone, beside = (rates(variation, runs, repeats, lists, seed=1) for repeats in (0, 5))
+
+    assert max(alone.apart, beside.apart) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / lists)
+    assert (alone.not_tested, beside.not_tested) == (1.0 if runs < 3 else 0.0, 0.0)
 
 
 def test_two_runs_far_apart_are_as_uncertain_as_they_show() -> None:

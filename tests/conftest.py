@@ -45,7 +45,7 @@ for _name in (
     os.environ.pop(_name, None)
 os.environ["HOME"] = _HOME.name
 
-RENDERED = ("tests/report/", "tests/comparison/test_repeats_plot", "tests/bops/test_roofline")
+RENDERED = ("tests/report/", "tests/comparison/test_scaling", "tests/bops/test_roofline")
 """Tests for which matplotlib renders a report's figures. With them a report takes a processor second.
 Other tests that write a report (end of a run, submission, comparison) check only its text."""
 UNRENDERED = {

@@ -186,18 +186,26 @@ def quality_over_epochs(report: Report, result: FixedNetworkResult) -> DrawnFigu
     return drawing(name, title, caption, 3.0, source(report), draw, described)
 
 
+def on_error_axis(axes: Axes, low: float, high: float) -> None:
+    """Make the y axis logarithmic, from `low` to `high`, with ticks in percent."""
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    coarse = [tick for tick in ERROR_TICKS if low <= tick <= high]
+    ticks = coarse if high / low > 6 else [tick for tick in FINE_ERROR_TICKS if low <= tick <= high]
+    axes.set_yticks(ticks, [f"{100 * tick:g} %" for tick in ticks])
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
 def _errors(figure: Figure, report: Report) -> None:
     axes = figure.subplots()
     run, points = report.run, report.errors
     own = accent(is_simulated=run.is_simulated)
     best = points[-1].best
     divisor = on_time_axis(axes, run.end)
-    axes.set_yscale("log")
     shade_warmup(axes, run.warmup_seconds, run.end, divisor, label="bottom")
     high = min(1.0, max(point.error for point in points) * 1.2)
     bound = largest_error()
-    low = min(points[-1].best, bound) / 1.35
-    axes.set_ylim(low, high)
+    on_error_axis(axes, min(points[-1].best, bound) / 1.35, high)
     at = [point.at / divisor for point in points]
     axes.plot(at, [point.error for point in points], ".", color=own.pale.light, markersize=3.5, alpha=0.8, zorder=2)
     axes.step(
@@ -208,10 +216,6 @@ def _errors(figure: Figure, report: Report) -> None:
         linewidth=2.2,
         zorder=3,
     )
-    coarse = [tick for tick in ERROR_TICKS if low <= tick <= high]
-    ticks = coarse if high / low > 6 else [tick for tick in FINE_ERROR_TICKS if low <= tick <= high]
-    axes.set_yticks(ticks, [f"{100 * tick:g} %" for tick in ticks])
-    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("top-1 error (log)")
     # Labels in the right margin, on opposite sides, so that they never overlap.
     if 0.75 * high > bound:  # Closer to the top, the label would overlap the legend.

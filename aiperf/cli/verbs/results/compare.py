@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from aiperf.cli.output import print_result
 from aiperf.errors import CannotCompare
+from aiperf.files import given_path
 from aiperf.report.figures import COMPARED, by_name
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ EXAMPLES = (
     "runs/before runs/after --max-regression 2%",
     "A1 A2 A3 --with B1 B2 B3 --max-regression 1% --json",
     "--repeats runs/A1 runs/A2 runs/A3",
-    "--scaling runs/1node runs/2nodes runs/4nodes",
+    "--scaling runs/1node runs/2nodes runs/4nodes --out scaling",
 )
 WIDTH = 80
 STATUS = {"no regression": 0, "regression": 1, "cannot be determined": 2}
@@ -38,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", action="store_true", help="all are repeats of one run: print their spread")
     parser.add_argument(
         "--scaling", action="store_true", help="weak scaling: print score and efficiency by number of accelerators"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        type=given_path,
+        help="with --scaling: write scaling.html and its figures into this folder",
     )
     parser.add_argument(
         "--max-regression", metavar="SHARE", help="largest accepted regression of the second side: 2%% or 0.02"
@@ -54,10 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     margin = None if arguments.max_regression is None else share(arguments.max_regression)
-    if arguments.repeats:
-        return _repeats(arguments)
     if arguments.scaling:
         return _scaling(arguments)
+    if arguments.out is not None:
+        raise CannotCompare("--out belongs to --scaling, but found it without --scaling: leave it out")
+    if arguments.repeats:
+        return _repeats(arguments)
     from aiperf.comparison.comparability import side
     from aiperf.comparison.compare import compare
     from aiperf.comparison.text import comparison
@@ -106,8 +116,12 @@ def _scaling(arguments: argparse.Namespace) -> int:
 
     if arguments.others is not None or arguments.max_regression is not None:
         raise CannotCompare("--scaling takes neither --with nor --max-regression: leave these out")
-    sizes = cluster_sizes(arguments.runs)
-    print_result([asdict(size) for size in sizes], [size_table(sizes)], as_json=arguments.json)
+    found = cluster_sizes(arguments.runs)
+    print_result([asdict(size) for size in found.sizes], [size_table(found)], as_json=arguments.json)
+    if arguments.out is not None:
+        from aiperf.comparison.scaling_page import write
+
+        print(f"wrote {write(found, arguments.out)}", file=sys.stderr)
     return 0
 
 

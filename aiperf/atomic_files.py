@@ -35,6 +35,15 @@ def draft_of(path: Path, mode: int = 0o666) -> Iterator[Path]:
         raise
 
 
+def require_writable(path: Path) -> None:
+    """Raise OSError if `write_named` cannot write `path`: a check before hours of work."""
+    target = path.resolve()
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if target.is_file() or not target.exists():
+        new_draft(target).unlink()
+
+
 def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write `content` to the file `path` atomically."""
     with draft_of(path, mode) as draft:

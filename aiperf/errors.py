@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from aiperf.files import shown
 from aiperf.shell_command import resuming
 
 
@@ -134,3 +137,12 @@ class SideProcessLost(AiperfError):
 
 class BadPower(AiperfError):
     """A form (YAML) or a table (CSV) of an external power meter that cannot be read or has wrong fields."""
+
+
+@contextmanager
+def explained(path: object, failed: str, fix: str, error: type[AiperfError] = BadConfiguration) -> Iterator[None]:
+    """Context manager that raises an OSError of its block as PATH FAILED (REASON). FIX: 'x' cannot be read (Is a directory)."""
+    try:
+        yield
+    except OSError as cause:
+        raise error(f"{shown(path)} {failed} ({cause.strerror or cause}). {fix}") from cause

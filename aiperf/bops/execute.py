@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, explained
 from aiperf.files import open_regular
 from aiperf.programs import own_messages
 
@@ -33,13 +33,8 @@ def execute(
         tempfile.TemporaryFile() as messages,
     ):
         start = time.perf_counter()
-        try:
+        with explained(command[0], "cannot be started", "Name an executable file"):
             process = subprocess.Popen(command, stdin=read, stdout=written, stderr=messages, env=variables)
-        except OSError as error:
-            raise BadConfiguration(
-                f"a counted or measured program must be executable, but {command[0]!r} cannot be started "
-                f"({error.strerror}): name an executable file"
-            ) from error
         try:
             status = process.wait()
         except BaseException:

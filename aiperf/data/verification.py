@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 
-from aiperf.atomic_files import replace_file
+from aiperf.atomic_files import replace_file, require_writable
 from aiperf.data.dataset_config import DataSetConf, ImagesConf
 from aiperf.data.decode import Corrupt, check
 from aiperf.data.description import PrepareReport
@@ -35,6 +35,7 @@ from aiperf.data.files import index
 from aiperf.data.files.samples import Samples, index_shards
 from aiperf.data.survey import index_path, listing, module_of, root_of
 from aiperf.data.visiting_order import shuffled
+from aiperf.errors import explained
 from aiperf.files import lock, name_of, name_text, require_file
 from aiperf.system.control_groups import usable_processors
 
@@ -57,7 +58,8 @@ def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums:
     root = root_of(conf)
     found = listing(conf, ignore_index=True)
     if not found.training.is_sharded:
-        index.require_writable(index_path(conf))  # checked before hours of reading
+        with index.writing(index_path(conf)):  # checked before hours of reading
+            require_writable(index_path(conf))
     splits = {"train": found.training, "val": found.validation}
     files = [file for split, samples in splits.items() for file in _files(root, split, samples)]
     with opened(checksums or root / FILE) as held:
@@ -179,14 +181,10 @@ class Checksums:
 @contextmanager
 def opened(path: Path) -> Iterator[Checksums]:
     """Open `path` for appending by this process alone. An incomplete last line is removed. Raise DataError or DamagedData."""
-    try:
+    fix = "Allow writing during the check, or name another file for the checksums: --checksums FILE"
+    with explained(path, "cannot be written", fix, DataError):
         require_file(path)
         out = path.open("a+b")  # never truncated here: another process may be writing it
-    except OSError as error:
-        raise DataError(
-            f"the checksums {str(path)!r} cannot be written in the set's folder ({error.strerror}): "
-            "allow writing during the check, or name another file with --checksums FILE"
-        ) from error
     with out:
         _require_alone(out, path)
         yield Checksums(path, _known(out, path), out)

@@ -7,7 +7,7 @@ import shutil
 from importlib import import_module
 from pathlib import Path
 
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, explained
 from aiperf.export.record import record_of
 from aiperf.files import shown
 from aiperf.nearest import nearest
@@ -39,19 +39,15 @@ def export(run_folder: Path, name: str, out: Path) -> Path:
     (module, opened), record = TOOLS[name], record_of(run_folder)
     unfinished = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.mkdir()
-        try:
-            import_module(module).write(record, unfinished, out)
-            unfinished.rename(out)
-        except BaseException:
-            shutil.rmtree(unfinished)
-            raise
-    except OSError as error:
-        raise BadConfiguration(
-            f"an export is written below the run's folder or to --out, but {shown(out)} could not be written "
-            f"({error.strerror}). Choose a writable folder with enough space: --out DIR"
-        ) from error
+        with explained(out, "could not be written", "Choose a writable folder with enough space: --out DIR"):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.mkdir()
+            try:
+                import_module(module).write(record, unfinished, out)
+                unfinished.rename(out)
+            except BaseException:
+                shutil.rmtree(unfinished)
+                raise
     except ImportError as error:
         raise BadConfiguration(
             f"an export to {name} needs that tool's library, but it cannot be imported ({error}). Install it: "

@@ -404,17 +404,14 @@ _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPN
 
 def locked(file: IO[bytes], path: Path) -> bool:
     """Lock an open file until it is closed. False without locks. Raise JournalInUse, or JournalNotLocked if it failed."""
-    try:
-        return lock(file)
-    except BlockingIOError as error:
-        raise errors.JournalInUse(
-            f"a journal has one driver. Another driver is writing '{path}': end that run first"
-        ) from error
-    except OSError as error:
-        raise errors.JournalNotLocked(
-            f"the journal must be locked against a second driver. '{path}' could not be locked ({error.strerror}). "
-            "Fix that, or use a folder on another file system: runs=FOLDER"
-        ) from error
+    fix = "A second driver must be kept out: use a folder on a file system with locks, runs=FOLDER"
+    with errors.explained(path, "could not be locked", fix, errors.JournalNotLocked):
+        try:
+            return lock(file)
+        except BlockingIOError as error:
+            raise errors.JournalInUse(
+                f"a journal has one driver. Another driver is writing '{path}': end that run first"
+            ) from error
 
 
 def keep(path: Path, content: bytes) -> Path:

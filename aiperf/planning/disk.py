@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aiperf.config import RunConf
 from aiperf.data.description import DataSet
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, explained
 from aiperf.files import shown, what_is_wrong_with
 from aiperf.rules.changes import RETAINED
 from aiperf.units import count, size
@@ -83,21 +83,15 @@ def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators
 
 def require_place(runs: str) -> Path:
     at = _nearest(Path(runs).absolute(), runs)
-    tried: str | None = None
-    try:
-        tried = tempfile.mkdtemp(prefix=".aiperf-tried-", dir=at)
-        with (Path(tried) / "file").open("wb") as file:
-            file.write(bytes(TRIED))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise BadConfiguration(
-            f"runs must be a writable folder, which is created if needed. {shown(at)} cannot be written "
-            f"({error.strerror}): free space, grant this user write access, or choose another folder (runs=FOLDER)"
-        ) from error
-    finally:
-        if tried is not None:
-            shutil.rmtree(tried, ignore_errors=True)
+    fix = "Free space, grant this user write access, or choose another folder: runs=FOLDER"
+    with (
+        explained(at, "cannot be written", fix),
+        tempfile.TemporaryDirectory(prefix=".aiperf-tried-", dir=at, ignore_cleanup_errors=True) as tried,
+        (Path(tried) / "file").open("wb") as file,
+    ):
+        file.write(bytes(TRIED))
+        file.flush()
+        os.fsync(file.fileno())
     return at
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from aiperf.atomic_files import sync_folder
-from aiperf.errors import AnnouncementsNotWritten, NotAsAnnounced
+from aiperf.errors import AnnouncementsNotWritten, NotAsAnnounced, explained
 from aiperf.files import lock, read_bounded, require_file
 from aiperf.journal.journal import keep
 from aiperf.submission.announcements import Announcements, AnyEntry, SignedEntry, content_of, line_of, parse
@@ -32,24 +32,16 @@ def log_path(word: str | Path) -> Path:
 
 def make_folder(word: str) -> None:
     """Create the folder that `word` (option --log) names, if it ends with '/'. Nothing otherwise, or if it exists."""
-    try:
+    with explained(word, "cannot be created", "Name another folder: --log FOLDER/", AnnouncementsNotWritten):
         if word.endswith("/"):
             Path(word).mkdir(exist_ok=True)
-    except OSError as error:
-        raise AnnouncementsNotWritten(
-            f"--log names a file or a folder. '{word}' cannot be created ({error.strerror}). Name another folder"
-        ) from error
 
 
 def read_log(path: Path) -> Announcements:
     """Return the content of the log of announcements in the file `path`, after a check of all its lines."""
-    try:
+    fix = "Begin a log of announcements: python -m aiperf announce --key KEY --log FILE"
+    with explained(path, "cannot be read", fix, NotAsAnnounced):
         return parse(read_bounded(path, LARGEST), str(path))
-    except OSError as error:
-        raise NotAsAnnounced(
-            f"a site's announcements are one file. '{path}' cannot be read ({error.strerror}). "
-            "Begin one: python -m aiperf announce --key KEY --log FILE"
-        ) from error
 
 
 def add(path: Path, key: Path | None, entry_of: Callable[[Announcements], AnyEntry]) -> tuple[SignedEntry, Path | None]:
@@ -76,22 +68,21 @@ def add(path: Path, key: Path | None, entry_of: Callable[[Announcements], AnyEnt
 
 
 def _write(file: IO[bytes], path: Path, end: int, line: bytes) -> None:
-    try:
-        file.truncate(end)
-        file.seek(end)
-        rest = memoryview(line)
-        while rest:
-            rest = rest[file.write(rest) :]
-        os.fsync(file.fileno())
-        if not end:
-            sync_folder(path.absolute().parent)  # the file itself may be new
-    except OSError as error:
-        with suppress(OSError):  # on failure, the next writer moves the torn line to another file
+    fix = "Nothing was announced. Make room, then try again"
+    with explained(path, "could not be written", fix, AnnouncementsNotWritten):
+        try:
             file.truncate(end)
-        raise AnnouncementsNotWritten(
-            f"an entry is on disk before a run relies on it. '{path}' could not be written ({error.strerror}). "
-            "Nothing was announced. Make room, then try again"
-        ) from error
+            file.seek(end)
+            rest = memoryview(line)
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+            if not end:
+                sync_folder(path.absolute().parent)  # the file itself may be new
+        except OSError:
+            with suppress(OSError):  # on failure, the next writer moves the torn line to another file
+                file.truncate(end)
+            raise
 
 
 @contextmanager
@@ -113,14 +104,10 @@ def _locked(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    try:
+    fix = "Create its folder, or name another file for the log of announcements"
+    with explained(path, "cannot be opened", fix, AnnouncementsNotWritten):
         require_file(path)
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise AnnouncementsNotWritten(
-            f"a log of announcements is a file in an existing folder. '{path}' cannot be opened ({error.strerror}). "
-            "Create its folder, or name another file"
-        ) from error
     return open(number, "r+b", buffering=0)  # noqa: PTH123  # a descriptor, not a path
 
 

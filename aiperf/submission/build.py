@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, explained
 from aiperf.files import require_file
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME as JOURNAL
@@ -107,11 +107,8 @@ def _log(given: str | None, firsts: Sequence[RunStarted]) -> bytes | None:
         path = log_path(str(named[0].config.get("announcement_log")))
     if path is None:
         return None
-    try:
+    with explained(
+        path, "cannot be read", "A submission of an announced run holds the site's log: name it by --log FILE"
+    ):
         require_file(path)
         return path.read_bytes()
-    except OSError as error:
-        raise BadConfiguration(
-            f"a submission of an announced run holds the site's log of announcements, but '{path}' cannot be read "
-            f"({error.strerror}): name it by --log FILE"
-        ) from error

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from aiperf.errors import KeyUnusable
+from aiperf.errors import KeyUnusable, explained
 from aiperf.files import require_file
 from aiperf.given_file import read_text
 from aiperf.programs import c_locale
@@ -34,14 +34,10 @@ z8KaisNDYAy4VK2Cw2d+XJjwU=
 
 def sign(key: Path, content: bytes) -> str:
     """Return a signature of `content`, as the text of a signature file of ssh-keygen."""
-    try:
+    with explained(key, "cannot be read", _MAKE_ONE, KeyUnusable):
         require_file(key)
         with key.open("rb") as file:
             is_key = file.read(11).startswith((b"-----BEGIN ", b"ssh-ed25519"))
-    except OSError as error:
-        raise KeyUnusable(
-            f"--key is a file with an Ed25519 key. '{key}' cannot be read ({error.strerror}). {_MAKE_ONE}"
-        ) from error
     if not is_key:  # its content is not shown: it may be a secret
         raise KeyUnusable(
             f"--key is an Ed25519 key of OpenSSH, private or public. '{key}' is another file. {_MAKE_ONE}"

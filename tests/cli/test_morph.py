@@ -74,4 +74,4 @@ def test_an_unwritable_path_gives_no_traceback(aiperf: User) -> None:
     answer = aiperf("morph", "resnet20", "--steps", "1", "--json", "nowhere/grown.json")
 
     assert answer.status == 2
-    assert "'nowhere/grown.json' cannot be written: No such file or directory" in answer.err
+    assert "'nowhere/grown.json' cannot be written (No such file or directory)" in answer.err

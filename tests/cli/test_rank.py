@@ -56,7 +56,7 @@ def test_nothing_to_rank_or_a_wrong_argument_gives_status_2(aiperf: User, tmp_pa
         (("nowhere",), "found none: 'nowhere'"),
         (("bad",), "found none: 'bad': journal damaged"),
         (("good", "--by", "regluated"), "did you mean 'regulated'?"),
-        (("good", "--out", "file"), "--out is a folder that can be written, but found 'file'"),
+        (("good", "--out", "file"), "'file' cannot be written ("),
     ):
         answer = aiperf("rank", *words)
         assert answer.status == 2

@@ -204,7 +204,7 @@ def _announce(folder: Path, times: int) -> None:
 
 
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(AnnouncementsNotWritten, match="in an existing folder"):
+    with pytest.raises(AnnouncementsNotWritten, match=r"cannot be opened \(.*\)\. Create its folder"):
         add(tmp_path / "none" / "log", key_file(tmp_path), witness)
 
 

@@ -16,6 +16,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,11 +25,12 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from aiperf.atomic_files import draft_of, new_draft
+from aiperf.atomic_files import draft_of
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.errors import DamagedData, DataError, StaleIndex
 from aiperf.data.files.class_folders import ClassFolders
 from aiperf.data.files.samples import Samples, class_names, image_names
+from aiperf.errors import explained
 from aiperf.files import name_of, name_text, require_file, shown
 
 FILE = "aiperf-folders.index"
@@ -117,12 +119,10 @@ class Index:
                 list(pool.map(lambda label, of=samples, split=header: _check_class(of, split, label), some))
 
 
-def require_writable(path: Path) -> None:
-    """Raise DataError if no file can be created in the folder of `path`."""
-    try:
-        new_draft(path).unlink()
-    except OSError as error:
-        raise _not_written(path, error) from error
+def writing(path: Path) -> AbstractContextManager[None]:
+    """Context manager that raises DataError if its block cannot write the index file `path`."""
+    fix = "Set dataset.index=FILE on a file system that the workers share, here and in the run"
+    return explained(path, "cannot be written", fix, DataError)
 
 
 def write(path: Path, root: Path, training: Samples, validation: Samples, contents: str | None = None) -> Header:
@@ -137,22 +137,12 @@ def write(path: Path, root: Path, training: Samples, validation: Samples, conten
     digest = hashlib.sha256(second)
     for column in columns:
         digest.update(column)
-    try:
-        with draft_of(path) as draft, draft.open("wb") as file:
-            file.write(b"%s %d %s\n" % (_MARK, VERSION, digest.hexdigest().encode()))
-            file.write(second)
-            for column in columns:
-                file.write(column)
-    except OSError as error:
-        raise _not_written(path, error) from error
+    with writing(path), draft_of(path) as draft, draft.open("wb") as file:
+        file.write(b"%s %d %s\n" % (_MARK, VERSION, digest.hexdigest().encode()))
+        file.write(second)
+        for column in columns:
+            file.write(column)
     return header
-
-
-def _not_written(path: Path, error: OSError) -> DataError:
-    return DataError(
-        f"the index of a data set must be writable, but {str(path)!r} cannot be written ({error.strerror}): set "
-        "dataset.index=FILE on a file system that the workers share, here and in the run"
-    )
 
 
 def read(path: Path, root: Path) -> Index:
@@ -228,10 +218,8 @@ def _columns(splits: Sequence[Samples]) -> Iterator[bytes]:
 
 
 def _changed(folder: Path) -> int:
-    try:
+    with explained(folder, "cannot be read", "Mount it, or grant this user the permission", StaleIndex):
         return folder.stat().st_mtime_ns
-    except OSError as error:
-        raise StaleIndex(f"{shown(folder)} cannot be read: {error.strerror}") from error
 
 
 def _check_class(samples: Samples, header: SplitHeader, label: int) -> None:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from aiperf.atomic_files import replace_file
 from aiperf.data.errors import DamagedData, DataError, MissingData, StaleIndex
 from aiperf.data.files.class_folders import ClassFolders
+from aiperf.errors import explained
 from aiperf.files import name_of, name_text, open_regular, shown, what_is_wrong_with
 from aiperf.shell_command import command
 
@@ -295,13 +296,9 @@ def index_shards(splits: Sequence[Sequence[Path]]) -> dict[Path, int]:
             + b"\n"
             for path in shards
         ]
-        try:
+        fix = "Allow writing during `prepare`, or pack the set into another folder"
+        with explained(folder / INDEX, "cannot be written", fix, DataError):
             replace_file(folder / INDEX, b"".join(lines))
-        except OSError as error:
-            raise DataError(
-                f"the index {str(folder / INDEX)!r} cannot be written in the folder of the shards ({error.strerror}): "
-                "allow writing during `prepare`, or pack the set into another folder"
-            ) from error
     return {folder / INDEX: len(shards) for folder, shards in of_folder.items()}
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from aiperf.atomic_files import draft_of, replace_file
 from aiperf.data.errors import DamagedData, MissingData, StaleIndex
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, explained
 from aiperf.files import open_regular
 from aiperf.given_file import read_json
 
@@ -172,12 +172,8 @@ class YearFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with explained(path, "cannot be opened", "Replace it, or grant this user the permission", DamagedData):
             open_regular(path).close()
-        except OSError as error:
-            raise DamagedData(
-                f"{str(path)!r} cannot be opened ({error.strerror}): replace it, or grant this user the permission"
-            ) from error
         with _named(path):
             # A set that is only read needs no lock, which many file servers lack.
             self._file = h5py_module().File(path, "r", locking=False)

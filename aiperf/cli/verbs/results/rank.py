@@ -40,7 +40,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from pathlib import Path
 
     from aiperf.cli.output import print_lines
-    from aiperf.errors import BadConfiguration, NoSuchRun
+    from aiperf.errors import NoSuchRun, explained
     from aiperf.leaderboard.entry import ranking_figure
     from aiperf.leaderboard.leaderboard import (
         first_lines,
@@ -65,12 +65,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     else:
         print_lines(lines(ranking))
     if arguments.out is not None:
-        try:
+        with explained(arguments.out, "cannot be written", "Choose another folder: --out DIR"):
             written = write(ranking, Path(arguments.out))
-        except OSError as error:
-            raise BadConfiguration(
-                f"--out is a folder that can be written, but found '{arguments.out}' ({error.strerror}): choose another"
-            ) from error
         if not arguments.json:
             print("\n" + "\n".join(f"written: {path}" for path in written))
     return 1 if ranking.unread else 0

@@ -11,7 +11,7 @@ from aiperf.atomic_files import write_named
 from aiperf.cli.arguments import add_number
 from aiperf.cli.output import print_parts
 from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
-from aiperf.errors import AiperfError
+from aiperf.errors import explained
 from aiperf.page.section import rows
 from aiperf.rng import derive
 from aiperf.units import change, operations
@@ -101,8 +101,6 @@ def _described(morph: Morph) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with explained(path, "cannot be written", "Choose another file"):
         write_named(path, text.encode())
-    except OSError as error:
-        raise AiperfError(f"'{path}' cannot be written: {error.strerror}. Choose another file") from error
     print(f"written: {path}")

@@ -15,7 +15,7 @@ _ENDS = {
     "interrupted": "was interrupted",
     "trials": "finished as many trials as limits.trials allows",
     "no proposals": "had nothing left to propose",
-    "corrupt images": "found more corrupt images than dataset.corrupt_limit allows",
+    "corrupt images": "found more corrupt {samples} than dataset.corrupt_limit allows",
     "followed": "trained all trials of the followed run",
     "no workers": "ended without a worker",
 }
@@ -59,7 +59,13 @@ def _end(work_log: WorkLog) -> str | None:
         return "the run has not ended: it continues, or its driver was killed"
     if ended.reason == "duration":
         return None
-    return f"the run {_ENDS.get(ended.reason, f'ended ({ended.reason})')}, after {duration(ended.at)}"
+    text = _ENDS.get(ended.reason, "ended ({reason})").format(reason=ended.reason, samples=_samples(work_log))
+    return f"the run {text}, after {duration(ended.at)}"
+
+
+def _samples(work_log: WorkLog) -> str:
+    assert work_log.started is not None
+    return noun(work_log.started.dataset).many
 
 
 def _no_trial(work_log: WorkLog) -> str | None:
@@ -101,7 +107,7 @@ def _remedy(work_log: WorkLog) -> str:
     if reason is None:
         return f"check its state: python -m aiperf status {run}. If its driver has ended, {again}"
     if reason == "corrupt images":
-        return "fix the data set (python -m aiperf prepare names its corrupt images), then begin another run"
+        return f"fix the data set (python -m aiperf prepare names its corrupt {_samples(work_log)}), then begin another run"
     if not work_log.finished and work_log.failed:
         return f"{_FIX} begin another run"
     return (
@@ -115,7 +121,9 @@ def score_warnings(work_log: WorkLog, result: Score) -> tuple[RunWarning, ...]:
     warnings = [RunWarning(text, "warning", remedy) for text, remedy in _warning_texts(work_log, result)]
     if missing := work_log.missing_regions:
         text = f"training sampled {count(missing)} regions fewer than are counted, so its operations are overstated"
-        remedy = "do not use these FLOPS: images so small have too few regions, use larger ones or another start="
+        remedy = (
+            f"do not use these FLOPS: {_samples(work_log)} so small have too few regions, use others or another start="
+        )
         warnings.insert(0, RunWarning(text, "critical", remedy))
     return tuple(warnings)
 

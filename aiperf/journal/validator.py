@@ -332,7 +332,7 @@ class Validator:
         validated = trial.validation_images = trial.validation_images + validation
         if training < 0 or validation < 0 or trained > self._training_images or validated > self._validation_images:
             raise IllegalLine(
-                f"an epoch has at most {self._training_images} training and {self._validation_images} validation images. "
+                f"an epoch has at most {self._training_images} training and {self._validation_images} validation samples. "
                 f"This line has {training!r} and {validation!r}, the epoch {trained} and {validated}"
             )
         length = end - start

@@ -346,7 +346,7 @@ def remarks(found: Leaderboard) -> tuple[section.Note, ...]:
         (
             "One order for each benchmark",
             "Runs with another data set, start, schedule or option belong to another benchmark, with a table of its own. "
-            "Valid runs of a division belong to one benchmark if their lengths and image files are the same.",
+            "Valid runs of a division belong to one benchmark if their lengths and the files of their data sets are the same.",
         ),
         (
             "One entry for each system",

@@ -188,11 +188,11 @@ def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
     reads = graph.nodes[0].op
     assert isinstance(reads, morphism.Input)
     wanted = morphism.Map(dataset.channels, dataset.image, dataset.image)
-    found = morphism.Map(reads.channels, reads.height, reads.width)
-    if found != wanted or graph.shapes[-1] != morphism.Vector(dataset.classes):
+    read = morphism.Map(reads.channels, reads.height, reads.width)
+    if read != wanted or graph.shapes[-1] != morphism.Vector(dataset.classes):
         raise BadConfiguration(
-            f"a starting graph must fit the data set's images and number of classes: {wanted} and {dataset.classes}. "
-            f"'{path}' reads {reads} and ends in {graph.shapes[-1]}: choose another start or dataset"
+            f"a starting graph must fit the data set's {dataset.noun.many} and number of classes: {wanted} and "
+            f"{dataset.classes}. '{path}' reads {reads} and ends in {graph.shapes[-1]}: choose another start or dataset"
         )
     return graph
 

@@ -199,7 +199,7 @@ def _seed(run: Candidate) -> str:
 def _fingerprint(run: Candidate) -> str:
     fingerprint = run.images.get("fingerprint")
     if fingerprint is None:
-        return "the journal has no fingerprint of the images"
+        return "the journal has no fingerprint of the data set"
     return f"fingerprint {fingerprint} is not in {KNOWN_IMAGES}"
 
 

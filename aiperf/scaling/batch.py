@@ -208,7 +208,7 @@ def _learning_rates(groups: Sequence[Sequence[Point]]) -> str:
     if all(each.options.get("trainer.scale_learning_rate") == "yes" for group in groups for each in group):
         return (
             f"in proportion to the global batch, {rates[groups[0][0].global_batch]} at "
-            f"{first.get('trainer.reference_batch', 'unknown')} images, with warm-up and {decay}"
+            f"{first.get('trainer.reference_batch', 'unknown')} {groups[0][0].samples}, with warm-up and {decay}"
         )
     if len(set(rates.values())) == 1:
         return f"{next(iter(rates.values()))} at every batch, {decay}"

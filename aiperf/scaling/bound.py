@@ -67,14 +67,14 @@ def core_share(m: float, k: float, s: float) -> tuple[float | None, str]:
     if abs(m / k - 1) <= LEAST_DIFFERENCE:
         return None, f"memory ({m:.2f}) and matrix product ({k:.2f}) changed alike, within {share(LEAST_DIFFERENCE, 0)}"
     if not min(m, k) <= s <= max(m, k):
-        return None, f"images per second ({s:.2f}) changed outside of memory ({m:.2f}) and matrix product ({k:.2f})"
+        return None, f"speed ({s:.2f}) changed outside of memory ({m:.2f}) and matrix product ({k:.2f})"
     return (1 / m - 1 / s) / (1 / m - 1 / k), ""
 
 
 def core_shares(groups: dict[str, tuple[Point, ...]], evaluation: Fraction) -> list[CoreShare]:
     """Return for each group of runs but the first the share of the first group's time that was bound by the cores, 0..1."""
     (first, base), *others = groups.items()
-    found = []
+    shares = []
     for other, group in others:
         ratios = [_machine_ratios(one, old) for one, old in zip(group, base, strict=False)]
         known = [each for each in ratios if each is not None]
@@ -86,8 +86,8 @@ def core_shares(groups: dict[str, tuple[Point, ...]], evaluation: Fraction) -> l
         value, lacks = core_share(m, k, s)
         rounds = [(1 / m - 1 / each) / (1 / m - 1 / k) for each in speeds] if value is not None else []
         interval = interval_of_median(rounds) if len(rounds) >= FEWEST_PAIRS else None
-        found.append(CoreShare(first, other, m, k, s, value, interval, lacks))
-    return found
+        shares.append(CoreShare(first, other, m, k, s, value, interval, lacks))
+    return shares
 
 
 def bound_parts(points: Sequence[Point], evaluation: Fraction) -> BoundParts:

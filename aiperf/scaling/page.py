@@ -21,38 +21,38 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def write(found: ScalingStudy, folder: Path) -> Path:
-    source = f"reported by {', '.join(dict.fromkeys(each.label for each in found.reported))}"
-    if found.points:
-        first = found.points[0]
+def write(study: ScalingStudy, folder: Path) -> Path:
+    source = f"reported by {', '.join(dict.fromkeys(each.label for each in study.reported))}"
+    if study.points:
+        first = study.points[0]
         simulated = ", simulated" if first.is_simulated else ""
-        precisions = " and ".join(dict.fromkeys(each.precision for each in found.points))
-        source = f"{len(found.points)} runs, {first.machine.device}, {precisions}{simulated}"
+        precisions = " and ".join(dict.fromkeys(each.precision for each in study.points))
+        source = f"{len(study.points)} runs, {first.machine.device}, {precisions}{simulated}"
     drawings: list[Part] = []
-    if found.scaling is not None or not found.points:
-        drawings.append(_linear(found, source))
-    if found.scaling is not None:
-        drawings.append(_lost(found.scaling, source))
-    if found.batch is not None:
-        drawings.append(_seconds(found.batch, source))
-    if found.ratios is not None:
-        drawings.append(_epochs(found.ratios, source))
-    conclusions = [*sentences(found), *warnings(found)]
+    if study.scaling is not None or not study.points:
+        drawings.append(_linear(study, source))
+    if study.scaling is not None:
+        drawings.append(_lost(study.scaling, source))
+    if study.batch is not None:
+        drawings.append(_seconds(study.batch, study.samples, source))
+    if study.ratios is not None:
+        drawings.append(_epochs(study.ratios, source))
+    conclusions = [*sentences(study), *warnings(study)]
     concluded = Section("conclusions", "Conclusions", tuple(map(Paragraph, conclusions)))
     sections = (
         *([concluded] if conclusions else []),
         Section("figures", "Figures", tuple(drawings)),
-        Section("results", "All results", results(found)),
+        Section("results", "All results", results(study)),
     )
     footer = "Definitions: docs/scaling.md. All values: scale.json."
-    return write_figures_page(folder, "scale", "scaling of a worker", source, sections, footer, scale_json(found))
+    return write_figures_page(folder, "scale", "scaling of a worker", source, sections, footer, scale_json(study))
 
 
-def _linear(found: ScalingStudy, source: str) -> DrawnFigure:
+def _linear(study: ScalingStudy, source: str) -> DrawnFigure:
     from aiperf.page.figure import drawing, on_axes
     from aiperf.page.palette import BLUE, GREEN, MUTED, PURPLE
 
-    pairs = () if found.scaling is None else found.scaling.pairs
+    pairs = () if study.scaling is None else study.scaling.pairs
     sizes = [*(pair.base for pair in pairs[:1]), *(pair.accelerators for pair in pairs)]
 
     def draw(axes: Axes) -> None:
@@ -66,10 +66,10 @@ def _linear(found: ScalingStudy, source: str) -> DrawnFigure:
             if pair.interval is not None:
                 low, high = pair.interval
                 axes.vlines(pair.accelerators, 100 * low, 100 * high, color=BLUE.light)
-        if found.predicted:
-            line = [(each.accelerators, 100 * each.efficiency) for each in found.predicted]
+        if study.predicted:
+            line = [(each.accelerators, 100 * each.efficiency) for each in study.predicted]
             axes.plot(*zip(*line, strict=True), "-", color=PURPLE.light, label="predicted")
-        pale = [each for each in found.reported if each.efficiency is not None]
+        pale = [each for each in study.reported if each.efficiency is not None]
         if pale:
             dots = [(each.accelerators, 100 * (each.efficiency or 0.0)) for each in pale]
             axes.plot(*zip(*dots, strict=True), "D", color=MUTED.light, alpha=0.45, label="reported")
@@ -100,12 +100,12 @@ def _lost(scaling: Scaling, source: str) -> DrawnFigure:
     return drawing("scale-lost", "Points lost by line", caption, 1.2 + 0.4 * len(scaling.pairs), source, on_axes(draw))
 
 
-def _seconds(found: BatchStudy, source: str) -> DrawnFigure:
+def _seconds(batches: BatchStudy, samples: str, source: str) -> DrawnFigure:
     from aiperf.page.figure import drawing, on_axes
     from aiperf.page.palette import BLUE, VERMILION
 
-    timed = [(each.global_batch, each.seconds, each.next_run_seconds) for each in found.points if each.seconds]
-    missed = [each.global_batch for each in found.points if not each.seconds]
+    timed = [(each.global_batch, each.seconds, each.next_run_seconds) for each in batches.points if each.seconds]
+    missed = [each.global_batch for each in batches.points if not each.seconds]
 
     def draw(axes: Axes) -> None:
         axes.plot(
@@ -121,14 +121,14 @@ def _seconds(found: BatchStudy, source: str) -> DrawnFigure:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda value, _: count(round(value)))
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("global batch in images")
-        axes.set_ylabel(f"seconds to a quality of {found.target:g}")
+        axes.set_xlabel(f"global batch in {samples}")
+        axes.set_ylabel(f"seconds to a quality of {batches.target:g}")
 
-    caption = "Steps to the target · batch ÷ images/s. Lines: 95 % interval of another run."
+    caption = f"Steps to the target · batch ÷ {samples}/s. Lines: 95 % interval of another run."
     return drawing("scale-batch", "Seconds to the target over the batch", caption, 3.2, source, on_axes(draw))
 
 
-def _epochs(found: OptionRatios, source: str) -> DrawnFigure:
+def _epochs(ratios: OptionRatios, source: str) -> DrawnFigure:
     from aiperf.page.figure import drawing
     from aiperf.page.palette import AMBER, BLUE, GREEN, PURPLE, VERMILION
 
@@ -136,7 +136,7 @@ def _epochs(found: OptionRatios, source: str) -> DrawnFigure:
 
     def draw_both(figure: Figure) -> None:
         for axes, field in zip(figure.subplots(1, 2), ("training_loss", "accuracy"), strict=True):
-            for number, (value, runs) in enumerate(found.groups.items()):
+            for number, (value, runs) in enumerate(ratios.groups.items()):
                 for run in runs:
                     curve = [(each.epoch, getattr(each, field)) for each in run.epochs]
                     label = value if run is runs[0] else None
@@ -147,9 +147,9 @@ def _epochs(found: OptionRatios, source: str) -> DrawnFigure:
 
     changes = [
         f"{each.value}: p = {each.quality_change.p_value:.2g}"
-        for each in found.values
+        for each in ratios.values
         if each.quality_change is not None and each.quality_change.p_value is not None
     ]
-    test = f"Welch's test of the last quality against {found.values[0].value}: {', '.join(changes) or NOT_MEASURED}."
+    test = f"Welch's test of the last quality against {ratios.values[0].value}: {', '.join(changes) or NOT_MEASURED}."
     caption = f"One line per run. {test}"
-    return drawing("scale-epochs", f"Loss and quality by {found.option}", caption, 3.2, source, draw_both)
+    return drawing("scale-epochs", f"Loss and quality by {ratios.option}", caption, 3.2, source, draw_both)

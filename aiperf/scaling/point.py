@@ -16,6 +16,7 @@ from aiperf.journal.options import OF_ONE_RUN, without
 from aiperf.report.fold import all_reduce_seconds, gradient_bytes
 from aiperf.report.phrases import flattened
 from aiperf.system.peaks import DataType, declared_peak, memory_bandwidth, worker_peak
+from aiperf.units import noun
 
 LINES = ("arithmetic", "exchange", "waiting", "input", "checkpoint", "unexplained", "evaluation")
 """Lines of a run's time. All but the evaluation are in the time per image."""
@@ -69,6 +70,8 @@ class Point:
     epochs: tuple[events.EpochFinished, ...]
     training_images: int
     """Number of images in the training set."""
+    samples: str
+    """Noun of the training set's samples."""
     target: float | None
     """Target quality of the benchmark. None for the AutoML benchmark."""
     watts: float | None = None
@@ -189,6 +192,7 @@ def point_of_events(run_events: Iterable[events.AnyEvent], name: str, folder: Pa
         options=dict(flattened(without(first.config, OF_ONE_RUN | {"system"}))),
         epochs=tuple(event for _, event in sorted(epochs.items())),
         training_images=int(dataset["training_images"]),
+        samples=noun(dataset).many,
         target=(first.config.get("benchmark") or {}).get("target_quality"),
     )
     return point if folder is None else _with_telemetry(point, folder, first, worker, work)
@@ -254,8 +258,8 @@ def _with_telemetry(
     telemetry, warnings = None, tuple[str, ...]()
     if (folder / "telemetry").is_dir():
         telemetry = summarise(log.read(folder / "telemetry"), window)
-        found = telemetry_warnings(telemetry)
-        warnings = tuple(each.text for each in found if each.severity != "note")
+        all_warnings = telemetry_warnings(telemetry)
+        warnings = tuple(each.text for each in all_warnings if each.severity != "note")
     meters = read_meters(folder, first.started_unix, window)
     seconds = window[1] - window[0]
     nodes = worker.hosts or (worker.host,)

@@ -21,66 +21,68 @@ from aiperf.scaling.study import ScalingStudy
 from aiperf.units import NOT_MEASURED, change, change_interval, duration, share
 
 
-def scale_json(found: ScalingStudy) -> dict[str, Any]:
+def scale_json(study: ScalingStudy) -> dict[str, Any]:
     """Return the results of `scale` as the JSON object of --json. `seconds_per_image` is in accelerator-seconds."""
     points = []
-    for each in found.points:
-        lines = each.seconds_per_image(found.evaluation)
+    for each in study.points:
+        lines = each.seconds_per_image(study.evaluation)
         points.append(
             {
                 **{name: getattr(each, name) for name in ("run", "network", "data", "precision", "threads")},
                 **{name: getattr(each, name) for name in ("is_simulated", "accelerators", "hosts", "batch")},
                 **{name: getattr(each, name) for name in ("global_batch", "quality", "steps_to_target")},
                 **asdict(each.machine),
-                "images_per_second": each.images_per_second(found.evaluation),
+                "images_per_second": each.images_per_second(study.evaluation),
                 "seconds_per_image": {line: float(seconds) for line, seconds in lines.items()},
-                "mfu": each.mfu(found.evaluation),
-                "images_per_joule": each.images_per_joule(found.evaluation),
+                "mfu": each.mfu(study.evaluation),
+                "images_per_joule": each.images_per_joule(study.evaluation),
                 "warnings": each.warnings,
             }
         )
-    pairs = [] if found.scaling is None else [asdict(each) for each in found.scaling.pairs]
-    ratios = found.ratios
+    pairs = [] if study.scaling is None else [asdict(each) for each in study.scaling.pairs]
+    ratios = study.ratios
     return {
-        "scaling": None if found.scaling is None else found.scaling.form,
-        "evaluation": float(found.evaluation),
+        "scaling": None if study.scaling is None else study.scaling.form,
+        "evaluation": float(study.evaluation),
         "points": points,
         "pairs": [{"from": each.pop("base"), "to": each.pop("accelerators"), **each} for each in pairs],
         "by": None if ratios is None else {
             "option": ratios.option, "follows": ratios.follows, "values": [asdict(each) for each in ratios.values],
         },
-        "batch": None if found.batch is None else asdict(found.batch),
+        "batch": None if study.batch is None else asdict(study.batch),
         "bound": {
-            "parts": {value: asdict(each) for value, each in found.parts.items()},
-            "core_shares": [asdict(each) for each in found.core_shares],
+            "parts": {value: asdict(each) for value, each in study.parts.items()},
+            "core_shares": [asdict(each) for each in study.core_shares],
         },
-        "reported": [{**msgspec.structs.asdict(each), "step_seconds": each.step_seconds} for each in found.reported],
-        "reported_curves": {label: asdict(curve) for label, curve in found.reported_curves.items()},
-        "predicted": [asdict(each) for each in found.predicted],
-        "sentences": sentences(found),
-        "warnings": warnings(found),
+        "reported": [{**msgspec.structs.asdict(each), "step_seconds": each.step_seconds} for each in study.reported],
+        "reported_curves": {label: asdict(curve) for label, curve in study.reported_curves.items()},
+        "predicted": [asdict(each) for each in study.predicted],
+        "sentences": sentences(study),
+        "warnings": warnings(study),
     }  # fmt: skip
 
 
-def parts(found: ScalingStudy) -> tuple[Part, ...]:
+def parts(study: ScalingStudy) -> tuple[Part, ...]:
     """Return the results of `scale` without its conclusions and warnings, as tables and texts."""
-    compared = "" if found.ratios is None else found.ratios.option
-    if found.scaling is not None:
-        compared = f"{found.scaling.form} scaling"
+    compared = "" if study.ratios is None else study.ratios.option
+    if study.scaling is not None:
+        compared = f"{study.scaling.form} scaling"
     counted = {Fraction(0): "out", Fraction(1): "in"}
-    evaluation = counted.get(found.evaluation) or f"every {1 / found.evaluation} epochs"
-    curves = [f"{label} (reported): {_curve(curve)}" for label, curve in found.reported_curves.items()]
-    groups = _groups(found, f"{compared} of {len(found.points)} runs, evaluation {evaluation}")
+    evaluation = counted.get(study.evaluation) or f"every {1 / study.evaluation} epochs"
+    curves = [f"{label} (reported): {_curve(curve)}" for label, curve in study.reported_curves.items()]
+    groups = _groups(study, f"{compared} of {len(study.points)} runs, evaluation {evaluation}")
     return (
-        *([groups] if found.points else []),
-        *(() if found.scaling is None else map(_pair, found.scaling.pairs)),
+        *([groups] if study.points else []),
+        *(() if study.scaling is None else map(_pair, study.scaling.pairs)),
         *(
             ()
-            if found.ratios is None
-            else [_value(each, found.ratios.values[0].value) for each in found.ratios.values[1:]]
+            if study.ratios is None
+            else [_value(each, study.ratios.values[0].value, study.samples) for each in study.ratios.values[1:]]
         ),
-        *(() if found.batch is None else [_batches(found.batch)]),
-        Items((*map(_predicted, found.predicted), *map(_reported, found.reported), *curves)),
+        *(() if study.batch is None else [_batches(study.batch, study.samples)]),
+        Items(
+            (*map(_predicted, study.predicted), *(_reported(each, study.samples) for each in study.reported), *curves)
+        ),
     )
 
 
@@ -89,41 +91,41 @@ def _predicted(each: PredictedPoint) -> str:
     return f"{each.accelerators} accelerators: predicted {share(each.efficiency)} of linear{gap}"
 
 
-def _reported(each: ReportedPoint) -> str:
+def _reported(each: ReportedPoint, samples: str) -> str:
     efficiency = "" if each.efficiency is None else f", {share(each.efficiency)} of linear"
     if each.serial_fraction is not None:
         efficiency += f", serial fraction {each.serial_fraction:.2e}"
     steps = each.steps_to_target
     seconds = "" if steps is None else f", {duration(steps * each.step_seconds)} to its target"
     return (
-        f"{each.accelerators} accelerators ({each.label}, reported): {each.images_per_second / each.accelerators:.0f} images/s "
-        f"of each, a step {each.step_seconds * 1e3:.1f} ms{efficiency}{seconds}. Its lines are unknown"
+        f"{each.accelerators} accelerators ({each.label}, reported): {each.images_per_second / each.accelerators:.0f} {samples}"
+        f"/s of each, a step {each.step_seconds * 1e3:.1f} ms{efficiency}{seconds}. Its lines are unknown"
     )
 
 
-def sentences(found: ScalingStudy) -> list[str]:
+def sentences(study: ScalingStudy) -> list[str]:
     """Return the five conclusions of `scale` as sentences: remaining efficiency, largest loss, best batch, precision, bound.
 
     Empty for reported points alone, whose lines are unknown.
     """
-    if not found.points:
+    if not study.points:
         return []
-    return [*_left(found), _best_batch(found.batch), _precision(found), _bound(found)]
+    return [*_left(study), _best_batch(study.batch, study.samples), _precision(study), _bound(study)]
 
 
-def warnings(found: ScalingStudy) -> list[str]:
+def warnings(study: ScalingStudy) -> list[str]:
     """Return warnings about doubtful results of `scale`, one sentence each. Empty if there are none."""
-    if found.ratios is not None and found.ratios.follows:
+    if study.ratios is not None and study.ratios.follows:
         return [
-            f"Warning: {', '.join(found.ratios.follows)} changed together with {found.ratios.option}. Their effects are not "
+            f"Warning: {', '.join(study.ratios.follows)} changed together with {study.ratios.option}. Their effects are not "
             "separated."
         ]
-    if found.scaling is None:
+    if study.scaling is None:
         return []
     lines = []
-    if found.scaling.is_amdahl_refuted:
+    if study.scaling.is_amdahl_refuted:
         lines.append("The serial fraction falls with more accelerators, which does not follow Amdahl's law.")
-    above = [each.accelerators for each in found.scaling.pairs if each.efficiency > ABOVE_LINEAR]
+    above = [each.accelerators for each in study.scaling.pairs if each.efficiency > ABOVE_LINEAR]
     if above:
         lines.append(
             f"Warning: above 105 % of linear with {', '.join(map(str, above))} accelerators. Causes are a cache that holds "
@@ -142,13 +144,16 @@ def _pair(pair: ScalingPair) -> Table:
     return rows(f"lost-{pair.accelerators}", caption, ("", ">"), lost)
 
 
-def _groups(found: ScalingStudy, caption: str) -> Table:
-    groups, of = found.groups.values(), found.evaluation
+def _groups(study: ScalingStudy, caption: str) -> Table:
+    groups, of = study.groups.values(), study.evaluation
     columns = (
-        texts("runs", [Cell(value, unfolds=_warned(runs)) for value, runs in found.groups.items()]),
-        numbers("images/s", [images_per_second(runs, of) for runs in groups], "{:.1f}".format),
+        texts("runs", [Cell(value, unfolds=_warned(runs)) for value, runs in study.groups.items()]),
+        numbers(f"{study.samples}/s", [images_per_second(runs, of) for runs in groups], "{:.1f}".format),
         texts("MFU", [_mfu(runs, of) for runs in groups]),
-        texts("images/J", [_mean([each.images_per_joule(of) for each in runs], "{:.3g}".format) for runs in groups]),
+        texts(
+            f"{study.samples}/J",
+            [_mean([each.images_per_joule(of) for each in runs], "{:.3g}".format) for runs in groups],
+        ),
         numbers("quality", [fmean(each.quality for each in runs) for runs in groups], "{:.4f}".format),
     )
     return table("groups", caption, columns)
@@ -168,9 +173,9 @@ def _mean(values: Sequence[float | None], shown: Callable[[float], str]) -> str:
     return shown(fmean(known)) if len(known) == len(values) else NOT_MEASURED
 
 
-def _value(value: OptionValue, first: str) -> Table:
+def _value(value: OptionValue, first: str, samples: str) -> Table:
     quality = NOT_MEASURED if value.quality_change is None else _change(value)
-    caption = f"{value.value}: {value.ratio:.3f} times the images/s of {first}{_of_rounds(value)}, quality {quality}"
+    caption = f"{value.value}: {value.ratio:.3f} times the {samples}/s of {first}{_of_rounds(value)}, quality {quality}"
     blocks = value.block_ratios if len(value.block_ratios) > 1 else {}
     return rows(
         f"value-{value.value}", caption, ("", ">"), [(block, f"{ratio:.3f}") for block, ratio in blocks.items()]
@@ -178,26 +183,28 @@ def _value(value: OptionValue, first: str) -> Table:
 
 
 def _change(value: OptionValue) -> str:
-    found = value.quality_change
-    assert found is not None, "the caller has asked"
-    if found.interval is None or found.p_value is None:
-        return f"{change(found.relative)}, not tested: it needs two runs of each"
-    return f"{change(found.relative)}, 95 % interval {change_interval(*found.interval)}, p = {found.p_value:.2g}"
+    compared = value.quality_change
+    assert compared is not None, "the caller has asked"
+    if compared.interval is None or compared.p_value is None:
+        return f"{change(compared.relative)}, not tested: it needs two runs of each"
+    return (
+        f"{change(compared.relative)}, 95 % interval {change_interval(*compared.interval)}, p = {compared.p_value:.2g}"
+    )
 
 
-def _batches(found: BatchStudy) -> Table:
-    footnote = "" if found.curve is None else _curve(found.curve)
-    points, ends = found.points, [each.next_run_seconds for each in found.points]
+def _batches(batches: BatchStudy, samples: str) -> Table:
+    footnote = "" if batches.curve is None else _curve(batches.curve)
+    points, ends = batches.points, [each.next_run_seconds for each in batches.points]
     columns = (
-        numbers("images", [each.global_batch for each in points], str),
-        numbers("images/s", [each.images_per_second for each in points], "{:.0f}".format),
+        numbers(samples, [each.global_batch for each in points], str),
+        numbers(f"{samples}/s", [each.images_per_second for each in points], "{:.0f}".format),
         texts("steps", [", ".join(map(str, each.steps)) or "none" for each in points]),
         texts("not reached", [f"{each.not_reached} of {each.not_reached + len(each.steps)} runs" for each in points]),
         numbers("to the target", [each.seconds for each in points], duration),
         texts("another run", ["—" if each is None else " to ".join(map(duration, each)) for each in ends]),
         texts("region", [each.region or "—" for each in points]),
     )
-    caption = f"batches to a quality of {found.target:g}, learning rate {found.learning_rates}"
+    caption = f"batches to a quality of {batches.target:g}, learning rate {batches.learning_rates}"
     return table("batches", caption, columns, footnote)
 
 
@@ -206,13 +213,13 @@ def _curve(curve: BatchCurve) -> str:
     return f"S = {curve.least_steps:.1f}·(1 + {curve.critical_batch:.0f}/B), 95 % interval of B_c from {low} to {high}"
 
 
-def _left(found: ScalingStudy) -> list[str]:
-    if found.scaling is None:
+def _left(study: ScalingStudy) -> list[str]:
+    if study.scaling is None:
         return [
             "How much is left with more accelerators was not measured. Runs with several trainer.ranks show it.",
             "What takes the rest was not measured.",
         ]
-    last = found.scaling.pairs[-1]
+    last = study.scaling.pairs[-1]
     worst = max(last.points_lost, key=lambda line: last.points_lost[line])
     return [
         f"With {last.accelerators} accelerators {share(last.efficiency)} of linear is left{_of_rounds(last)}.",
@@ -222,31 +229,33 @@ def _left(found: ScalingStudy) -> list[str]:
     ]
 
 
-def _best_batch(found: BatchStudy | None) -> str:
-    if found is None:
+def _best_batch(batches: BatchStudy | None, samples: str) -> str:
+    if batches is None:
         return "The best batch was not measured. A sweep over batch.default with benchmark.target_quality shows it."
-    if found.best is None:
-        return f"No batch reached a quality of {found.target:g} in every run."
-    best = next(each for each in found.points if each.global_batch == found.best)
+    if batches.best is None:
+        return f"No batch reached a quality of {batches.target:g} in every run."
+    best = next(each for each in batches.points if each.global_batch == batches.best)
     assert best.seconds is not None, "the best batch has seconds"
     between = (
         "no interval: one run"
         if best.next_run_seconds is None
         else "another run: " + " to ".join(map(duration, best.next_run_seconds))
     )
-    equal = f" Not significantly slower: {', '.join(map(str, found.equal_to_best))}." if found.equal_to_best else ""
-    gains = ", ".join(f"{factor:.2f} with {times} times the accelerators" for times, factor in found.doublings)
+    equal = f" Not significantly slower: {', '.join(map(str, batches.equal_to_best))}." if batches.equal_to_best else ""
+    gains = ", ".join(f"{factor:.2f} with {times} times the accelerators" for times, factor in batches.doublings)
     more = (
         f" From there a run would be faster by a factor of {gains}, if every step took the same time." if gains else ""
     )
-    return f"The best batch is {found.best} images, {duration(best.seconds)} to the target ({between}).{equal}{more}"
+    return (
+        f"The best batch is {batches.best} {samples}, {duration(best.seconds)} to the target ({between}).{equal}{more}"
+    )
 
 
-def _precision(found: ScalingStudy) -> str:
-    if found.ratios is None or found.ratios.option != "trainer.precision":
-        precisions = ", ".join(sorted({each.precision for each in found.points}))
+def _precision(study: ScalingStudy) -> str:
+    if study.ratios is None or study.ratios.option != "trainer.precision":
+        precisions = ", ".join(sorted({each.precision for each in study.points}))
         return f"Precisions were not compared. All runs: {precisions}."
-    first, *others = found.ratios.values
+    first, *others = study.ratios.values
     compared = [
         f"{each.value} trains {each.ratio:.2f} times as fast as {first.value}{_of_rounds(each)}, quality "
         f"{_change(each) if each.quality_change else NOT_MEASURED}"
@@ -255,20 +264,19 @@ def _precision(found: ScalingStudy) -> str:
     return f"Precision: {'. '.join(compared)}."
 
 
-def _bound(found: ScalingStudy) -> str:
-    value, parts = list(found.parts.items())[-1]
-    runs = f"{value} accelerators" if found.ratios is None else f"{found.ratios.option}={value}"
+def _bound(study: ScalingStudy) -> str:
+    value, parts = list(study.parts.items())[-1]
+    runs = f"{value} accelerators" if study.ratios is None else f"{study.ratios.option}={value}"
     one = f"Time with {runs}: {_parts(parts)}."
     texts = []
-    for each in found.core_shares:
-        ratios = (
-            f"memory {each.memory_ratio:.2f}, matrix product {each.product_ratio:.2f}, images/s {each.speed_ratio:.2f}"
-        )
+    for each in study.core_shares:
+        speed = f"{study.samples}/s {each.speed_ratio:.2f}"
+        ratios = f"memory {each.memory_ratio:.2f}, matrix product {each.product_ratio:.2f}, {speed}"
         if each.share is None:
             texts.append(f"From {each.first} to {each.other} no share of the cores is given: {each.lacks}.")
             continue
         between = "" if each.interval is None else f" ({share(each.interval[0])} to {share(each.interval[1])})"
-        least = found.parts[each.first].least_arithmetic
+        least = study.parts[each.first].least_arithmetic
         other = "" if least is None else f", {100 * (each.share - least):+.1f} points from its least arithmetic"
         texts.append(
             f"From {each.first} to {each.other} ({ratios}) {share(each.share)}{between} of the old time was bound by the "

@@ -14,6 +14,7 @@ from aiperf.scaling.efficiency import Scaling, scaling
 from aiperf.scaling.elsewhere import PredictedPoint, ReportedPoint, read_points, read_prediction, reported_curves
 from aiperf.scaling.option_ratios import MACHINE, OptionRatios, option_ratios
 from aiperf.scaling.point import Point
+from aiperf.units import IMAGE
 
 OF_MACHINE = (MACHINE, "trainer.threads")
 """Options that change the memory bandwidth and the matrix product of a rank, but not its work."""
@@ -42,6 +43,11 @@ class ScalingStudy:
     """Steps to the target over the batch, by label of the reported points."""
     predicted: tuple[PredictedPoint, ...]
 
+    @property
+    def samples(self) -> str:
+        """Noun of the samples, 'images' of reported points alone."""
+        return self.points[0].samples if self.points else IMAGE.many
+
 
 def study(
     points: Sequence[Point],
@@ -59,7 +65,7 @@ def study(
         raise CannotCompare(
             "scale takes RUN…, or --points FILE alone, but found no run: name runs, or leave the rest out"
         )
-    found = scaling(points, evaluation) if by is None and points else None
+    scaled = scaling(points, evaluation) if by is None and points else None
     ratios = None if by is None else option_ratios(points, by, evaluation)
     ordered = tuple(sorted(points, key=lambda each: (each.accelerators, each.started_unix)))
     elsewhere = () if reported is None else read_points(reported)
@@ -71,14 +77,14 @@ def study(
         evaluation=evaluation,
         points=ordered,
         groups=groups,
-        scaling=found,
+        scaling=scaled,
         ratios=ratios,
         batch=batch_study(points, evaluation) if _is_of_batches(ratios) else None,
         parts={value: bound_parts(group, evaluation) for value, group in groups.items()},
         core_shares=tuple(core_shares(groups, evaluation)) if by in OF_MACHINE else (),
         reported=elsewhere,
         reported_curves=reported_curves(elsewhere),
-        predicted=() if predicted is None or found is None else read_prediction(predicted, found),
+        predicted=() if predicted is None or scaled is None else read_prediction(predicted, scaled),
     )
 
 

@@ -23,6 +23,7 @@ from aiperf.rules.search_space import space_of
 from aiperf.train.checkpoints.checkpoint import NoCheckpoint
 from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, CheckpointFolder
 from aiperf.train.trained_network import evaluate
+from aiperf.units import IMAGE, noun
 from morphism import decode_morph, rebuilt
 
 TOLERATED_IMAGES = 1
@@ -53,6 +54,8 @@ class QualityAudit:
     regions_in_journal: int = 0
     """Regions that a detector evaluated."""
     regions_again: int = 0
+    samples: str = IMAGE.many
+    """Noun of what was evaluated."""
 
     @property
     def differing_images(self) -> int | None:
@@ -125,6 +128,7 @@ def audit(folder: Path, root: str | None = None, detections: Path | None = None)
         loss_again=again.quality.loss,
         regions_in_journal=checkpoint.regions,
         regions_again=again.quality.regions,
+        samples=noun(run.started.dataset).many,
     )
 
 

@@ -37,8 +37,8 @@ LATE_DECISION_SECONDS = 120.0
 PAUSE_SECONDS = 60.0
 """Time without a line after which the driver may have been stopped."""
 GENERATOR = "a proposal is lost with its generator, whose loss has a line of its own"
-IMAGES = "an epoch has all training images that fill whole steps, and all validation images"
-ACCURACY = "an accuracy is a whole number of correct images, divided by all validation images"
+SAMPLES = "an epoch has all training samples that fill whole steps, and all validation samples"
+ACCURACY = "an accuracy is a whole number of correct samples, divided by all validation samples"
 SMALLEST_LOSS = (
     "cross-entropy is at least (1 - accuracy) · ln 2: a wrong answer gives the right class a probability of at most 1/2"
 )
@@ -291,10 +291,9 @@ class Images(Check):
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
-        self._notes = CheckResult("images", IMAGES, "epochs")
+        self._notes = CheckResult("images", SAMPLES, "epochs")
         self._training = self._validation = self._classes = 0
         self._simulated = False
-        self._samples = ""
         self._detector: Detector | None = None
 
     def checked(self) -> CheckResult:
@@ -306,7 +305,7 @@ class Images(Check):
     def _started(self, line: int, event: RunStarted) -> None:
         data = event.dataset
         self._training, self._validation = data["training_images"], data["validation_images"]
-        self._samples = noun(data).many
+        self._notes.name = noun(data).many
         classes = data.get("classes")
         self._classes = classes if isinstance(classes, int) else 0
         self._simulated = event.simulated
@@ -342,7 +341,7 @@ class Images(Check):
             self._notes.add(
                 line,
                 f"epoch {event.epoch} of trial {event.trial}, batch {attempt.batch_size} on {attempt.ranks} ranks: {done[0]} "
-                f"training and {done[1]} validation {self._samples}, expected {' or '.join(map(str, sorted(wholes)))} and "
+                f"training and {done[1]} validation {self._notes.name}, expected {' or '.join(map(str, sorted(wholes)))} and "
                 f"{self._validation}" + (f", less at most {skipped} corrupt ones" if skipped else ""),
             )
 
@@ -368,8 +367,8 @@ class Images(Check):
             abs(accuracy * images - round(accuracy * images)) > ACCURACY_ROUNDING
             for images in range(max(1, least), self._validation + 1)
         ):
-            found = f"accuracy {accuracy!r} of {self._validation} {self._samples} is {accuracy * self._validation!r}"
-            self._notes.add(line, f"{where}: {found} {self._samples}", law=ACCURACY)
+            found = f"accuracy {accuracy!r} of {self._validation} {self._notes.name} is {accuracy * self._validation!r}"
+            self._notes.add(line, f"{where}: {found} {self._notes.name}", law=ACCURACY)
         if loss < (1.0 - accuracy) * math.log(2.0) * (1.0 - LOSS_ROUNDING):
             self._notes.add(line, f"{where}: loss {loss!r} at accuracy {accuracy!r}", law=SMALLEST_LOSS)
         if accuracy == 1.0 and self._classes and loss > math.log(self._classes) * (1.0 + LOSS_ROUNDING):

@@ -39,6 +39,7 @@ def a_point(
         "options": {},
         "epochs": (evaluated(0, 10.0, 0.5), evaluated(0, 20.0, 0.9, epoch=2)),
         "training_images": 1000,
+        "samples": "images",
         "target": None,
     }
     return Point(**{**fields, **changes})

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from aiperf.cli.arguments import VERB_GROUPS, VERBS
-from aiperf.cli.output import in_users_form
+from aiperf.cli.output import in_users_form, print_parts
 from aiperf.config import (
     GROUPS,
     MAIN,
@@ -30,6 +30,8 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.options import flat_options
 from aiperf.nearest import nearest_option
 from aiperf.option_limits import limits_of
+from aiperf.page.section import rows
+from aiperf.page.terminal import table_lines
 from aiperf.ranking.law import written
 
 USAGE = """AIPerf: an AutoML benchmark for AI clusters. The score is floating-point work done per second.
@@ -71,17 +73,20 @@ def main(names: Sequence[str] = ()) -> int:
 
 def _screen() -> Iterator[str]:
     yield USAGE
-    yield "verbs:"
-    for group, verbs in VERB_GROUPS.items():
-        yield f"  {group}"
-        yield from (f"    {verb:<10} {meaning}" for verb, meaning in verbs.items())
-    yield "\ncommon options, with the defaults of a run:"
-    values = usual_values()
+    named = [
+        row
+        for group, verbs in VERB_GROUPS.items()
+        for row in ((group, ""), *((f"  {verb}", meaning) for verb, meaning in verbs.items()))
+    ]
+    yield from table_lines(rows("verbs", "verbs:", ("", ""), named))
+    values, common = usual_values(), []
     for name, meaning in COMMON.items():
         group = name.lstrip("+")
         value = written(values[name]) if values.get(name) is not None else ""
         listed = ", ".join(choices(group)) if group in GROUPS else ""
-        yield f"  {f'{name}={value}':<30} {meaning.format(choices=listed)}"
+        common.append((f"{name}={value}", meaning.format(choices=listed)))
+    yield ""
+    yield from table_lines(rows("options", "common options, with the defaults of a run:", ("", ""), common))
     yield EXAMPLES
 
 
@@ -249,8 +254,7 @@ def version() -> int:
         "python": platform.python_version(),
     }
     shown |= {name: _installed(name) for name in LIBRARIES}
-    for name, value in shown.items():
-        print(f"{name:<14}  {value}")
+    print_parts((rows("versions", "", ("", ""), shown.items()),))
     return 0
 
 

@@ -9,14 +9,12 @@ import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from aiperf.files import escaped
-from aiperf.page.terminal import folded, parts_lines
+from aiperf.page.section import Items, Part
+from aiperf.page.terminal import parts_lines
 from aiperf.sanitize import sanitize_stream
-
-if TYPE_CHECKING:
-    from aiperf.page.section import Part
 
 MODULE = "python -m aiperf"
 SCRIPT = "aiperf-cluster"
@@ -42,11 +40,8 @@ def in_users_form(text: str) -> str:
     return text if program() == MODULE else text.replace(MODULE, program())
 
 
-def print_folded(lines: Iterable[str], indent: int = 2) -> None:
-    width = _width()
-    for line in lines:
-        for part in folded(in_users_form(line), width, indent):
-            print(part, flush=True)
+def print_folded(lines: Iterable[str]) -> None:
+    print_parts((Items(tuple(lines)),))
 
 
 def _width() -> int:

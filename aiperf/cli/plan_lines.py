@@ -1,4 +1,4 @@
-"""Text of the plan of a run (data set, time, workers, first network, budget, disk), printed before the run starts."""
+"""Table of the plan of a run (data set, time, workers, first network, budget, disk), printed before the run starts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from aiperf.config import RunConf, as_plain
 from aiperf.data.description import DataSet
 from aiperf.journal.events import FollowedRun
+from aiperf.page.section import Table, rows
 from aiperf.planning.declared_nodes import LEARNT, Preview
 from aiperf.planning.disk import disk_needs
 from aiperf.planning.disk import in_words as needs_text
@@ -19,18 +20,15 @@ from aiperf.units import count, duration, noise, operations, size
 from cluster.place import Simulated, place_of
 from morphism import Architecture, Budget, cost_of
 
-INDENT = 13
-"""Column of the values."""
-
 Line = tuple[str, str]
 
 
-def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
-    return _joined([*_data_set(plan.dataset), _time(plan.conf), ("workers", workers), *_planned(plan, number)])
+def plan_table(plan: Plan, workers: str, number: int = 1) -> Table:
+    return _table([*_data_set(plan.dataset), _time(plan.conf), ("workers", workers), *_planned(plan, number)])
 
 
-def preview_text(preview: Preview, conf: RunConf, requested: Sequence[Line], workers: str) -> str:
-    """Return the plan of a run before its nodes exist, as text of several lines, each with a name and a value."""
+def preview_table(preview: Preview, conf: RunConf, requested: Sequence[Line], workers: str) -> Table:
+    """Return the plan of a run before its nodes exist."""
     data, network, plan = preview.dataset, preview.network, preview.plan
     described: list[Line] = [("data set", f"{conf.dataset.name}: {preview.dataset_source}")]
     if data is not None:
@@ -38,9 +36,9 @@ def preview_text(preview: Preview, conf: RunConf, requested: Sequence[Line], wor
         described = [(name, f"{about} ({preview.dataset_source})"), *notes]
     lines = [*requested, *described, _time(conf), ("workers", workers)]
     if plan is not None:
-        return _joined([*lines, *_planned(plan, 1)])
+        return _table([*lines, *_planned(plan, 1)])
     about_network = [] if data is None or network is None else _network(conf, network, data)
-    return _joined([*lines, ("a worker", f"ranks, batch, memory and budget: {LEARNT}"), *about_network, *_search(conf)])
+    return _table([*lines, ("a worker", f"ranks, batch, memory and budget: {LEARNT}"), *about_network, *_search(conf)])
 
 
 def _planned(plan: Plan, number: int) -> Iterator[Line]:
@@ -55,8 +53,8 @@ def _planned(plan: Plan, number: int) -> Iterator[Line]:
     yield _disk(plan, number)
 
 
-def _joined(lines: Sequence[Line]) -> str:
-    return "\n".join(f"{name:<{INDENT - 1}} {value}" for name, value in lines)
+def _table(lines: Sequence[Line]) -> Table:
+    return rows("plan", "", ("", ""), lines)
 
 
 def _data_set(data: DataSet) -> Iterator[Line]:

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiperf import interrupts
 from aiperf.cli import batch
-from aiperf.cli.output import print_folded
+from aiperf.cli.output import print_folded, print_parts
 from aiperf.cli.phases import Phases
-from aiperf.cli.plan_lines import INDENT as PLAN_INDENT
-from aiperf.cli.plan_lines import plan_text, preview_text
+from aiperf.cli.plan_lines import plan_table, preview_table
 from aiperf.config import RunConf, as_plain, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
@@ -25,6 +24,7 @@ from aiperf.errors import BadConfiguration, HostNotReached, ReportNotWritten, Ru
 from aiperf.files import escaped, shown
 from aiperf.journal.journal import NAME
 from aiperf.journal.options import option_differences
+from aiperf.page.section import Table
 from aiperf.planning.declared_nodes import preview, require_declared, require_index, workers_expected
 from aiperf.planning.disk import disk_needs, require_place, require_room
 from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan, require_batches
@@ -85,7 +85,7 @@ def _execute(words: Sequence[str]) -> int:
     if conf.dry_run:
         plan = _plan_here(conf, words)
         _require_room(plan, Path(conf.runs))
-        print_folded(describe_plan(plan).splitlines(), PLAN_INDENT)
+        print_parts((describe_plan(plan),))
         return 0
     check_options(conf)
     with Phases().phase("reading data set and machine"):
@@ -112,7 +112,7 @@ def _print_preview(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) ->
         require_batches(previewed.plan, words)
     requested = cluster.requested_resources(conf.schedule.duration_seconds)
     workers = workers_expected(conf, cluster.requested_nodes()) or cluster.workers_text()
-    print(preview_text(previewed, conf, requested, workers))
+    print_parts((preview_table(previewed, conf, requested, workers),))
     return 0
 
 
@@ -151,7 +151,7 @@ def _run_simulated(conf: RunConf, words: Sequence[str]) -> int:
 
     opening = open_run(conf)
     require_batches(opening.plan, words)
-    print_folded(describe_plan(opening.plan).splitlines(), PLAN_INDENT)
+    print_parts((describe_plan(opening.plan),))
     if conf.dry_run:
         return 0
     phases = Phases()
@@ -206,7 +206,7 @@ def _start(conf: RunConf, dataset: DataSet, words: Sequence[str], folder: Path |
         plan = make_plan(conf, shape, dataset)
         require_batches(plan, words)
         _require_room(plan, Path(conf.runs) if folder is None else folder)
-        print_folded(describe_plan(plan).splitlines(), PLAN_INDENT)
+        print_parts((describe_plan(plan),))
         phases.begin("requesting workers")
         interrupts.note()
         return run_session(plan, partial(executor_of, checked=checked), show, folder, checked.events)
@@ -290,12 +290,12 @@ def _finish(folder: Path) -> int:
     return 0 if report.score.valid else 1
 
 
-def describe_plan(plan: Plan) -> str:
+def describe_plan(plan: Plan) -> Table:
     cluster = plan.conf.cluster
     if cluster is not None:
-        return plan_text(plan, cluster.workers_text())
+        return plan_table(plan, cluster.workers_text())
     workers = _workers_here(plan)
-    return plan_text(plan, f"{workers} on this machine", workers)
+    return plan_table(plan, f"{workers} on this machine", workers)
 
 
 def _require_room(plan: Plan, place: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aiperf import units
 from aiperf.hpl.cases import Case, as_json
 from aiperf.hpl.listing import half_width, prediction_as_json
-from aiperf.hpl.model import PARTS, Prediction, predict
+from aiperf.hpl.model import PARTS, Prediction, guideline, padded, predict
 from aiperf.hpl.system_file import SystemFile, figures
 from aiperf.page.html import write_figures_page
 from aiperf.page.section import Cell, Column, DrawnFigure, Section, Steps, Table, numbers, rows, table, texts
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 POINTS = 40
 """Points of a predicted curve."""
+GRIDS_SHOWN = 12
 
 
 def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[float], remarks: Sequence[str]) -> Path:
@@ -41,9 +42,7 @@ def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[f
         Section("runs", "Predicted and measured", (_table(cases), drawings[0])),
         Section("parts", "Seconds by part", (drawings[1],)),
         Section("elasticities", "Gain from better figures", (drawings[2],)),
-        Section(
-            "about", "Measurement", (rows("about", "System and load", ("name", "value"), about), _figure_table(of))
-        ),
+        Section("about", "Measurement", (rows("about", "System and load", ("name", "value"), about), figure_table(of))),
     )
     values = {"system": of.system.name, "loads": list(loads), "remarks": list(remarks), "cases": as_json(cases)}
     footer = "Model, readings and errata: docs/hpl.md. All values: hpl.json."
@@ -54,29 +53,63 @@ def write_predictions(of: SystemFile, made: Sequence[Prediction], folder: Path) 
     """Write predictions of one grid by order of the matrix as hpl.html, hpl.json and plots/, and return the page's path."""
     source = f"{of.system.name}, {units.count(of.system.ranks)} ranks, predicted"
     best = made[-1]
-    columns = (
-        numbers("N", [each.n for each in made], units.count),
-        numbers("predicted GFLOPS", [each.flops / 1e9 for each in made], "{:.1f}".format),
-        numbers("share of the peak", [each.efficiency for each in made], units.share),
-        numbers("time", [each.seconds for each in made], units.duration),
-    )
-    name = f"N {best.n}, {best.p} x {best.q} {best.pmap}-major"
-    curve = (_curves(of, made, [], source), table("orders", "Predicted", columns))
+    name = f"N {best.n}, {grid(best)}"
+    curve = (_curves(of, made, [], source), predicted(of, made, "orders", "Predicted"))
     sections = (
         Section("curve", "GFLOPS over N", curve),
         Section("elasticities", "Gain from better figures", (_elasticities(best, name, source),)),
-        Section("about", "Figures", (_figure_table(of),)),
+        Section("about", "Figures", (figure_table(of),)),
     )
     footer = "Model, readings and errata: docs/hpl.md. All values: hpl.json."
     values = {"system": of.system.name, "predictions": [{"n": each.n, **prediction_as_json(each)} for each in made]}
     return write_figures_page(folder, "hpl", "HPL by layers", source, sections, footer, values)
 
 
+def prediction_parts(of: SystemFile, made: Sequence[Prediction]) -> tuple[Table, ...]:
+    """Tables of predictions on several grids, the fastest first: the grids, and parts and elasticities of the first."""
+    first, more = made[0], len(made) - GRIDS_SHOWN
+    title = (
+        f"{of.system.name}: N {first.n} (padded {padded(first.n, first.nb)}), NB {first.nb}, reading '{first.reading}'"
+    )
+    left = f"{more} slower grids are left out (--json lists all)" if more > 0 else ""
+    parts = [(part.part, part.layer or "compute", f"{part.seconds:.4f}") for part in first.parts]
+    shares = [(name, f"{value:+.4f}") for name, value in _by_size(first)]
+    return (
+        predicted(of, made[:GRIDS_SHOWN], "grids", title, left),
+        rows("parts", f"Parts on {first.p} x {first.q}", ("part", "layer", ">seconds"), parts),
+        rows("elasticities", "Elasticities: per cent of GFLOPS for one per cent of the figure", ("", ">"), shares),
+    )
+
+
+def predicted(of: SystemFile, made: Sequence[Prediction], name: str, caption: str, footnote: str = "") -> Table:
+    known, square = figures(of.system), guideline(of.system.ranks)
+    columns = (
+        numbers("N", [each.n for each in made], units.count),
+        texts("grid", map(grid, made)),
+        numbers("predicted GFLOPS", [each.flops / 1e9 for each in made], "{:,.1f}".format),
+        numbers(
+            "± 95 %", [half_width(each, known, of.intervals) if of.intervals else None for each in made], units.share
+        ),
+        numbers("share of the peak", [each.efficiency for each in made], units.share),
+        numbers("time", [each.seconds for each in made], units.duration),
+        texts("", ["the paper's guideline" if (each.p, each.q) == square else "" for each in made]),
+    )
+    return table(name, caption, columns, footnote)
+
+
+def grid(of: Prediction) -> str:
+    return f"{of.p} x {of.q} {of.pmap}-major"
+
+
+def _by_size(of: Prediction) -> list[tuple[str, float]]:
+    return sorted(of.elasticities().items(), key=lambda each: -abs(each[1]))
+
+
 def _table(cases: Sequence[Case]) -> Table:
     made = [case.prediction for case in cases]
     columns = (
         numbers("N", [each.n for each in made], units.count),
-        texts("grid", [f"{each.p} × {each.q} {each.pmap}-major" for each in made]),
+        texts("grid", map(grid, made)),
         (Column("predicted GFLOPS", True), tuple(map(_predicted, cases))),
         (Column("measured GFLOPS", True), tuple(map(_measured, cases))),
         numbers("runs", [len(case.runs) for case in cases], str),
@@ -102,7 +135,7 @@ def _gap(case: Case) -> str:
     return f"{gap[0]} ({gap[1]:.2g} s, measured {gap[2]:.2g} s)"
 
 
-def _figure_table(of: SystemFile) -> Table:
+def figure_table(of: SystemFile) -> Table:
     values = figures(of.system)
     ends = (of.intervals.get(name) for name in values)
     columns = (
@@ -177,7 +210,7 @@ def _elasticities(of: Prediction, name: str, source: str) -> DrawnFigure:
     from aiperf.page.figure import bars, drawing
     from aiperf.page.palette import BLUE, VERMILION
 
-    shares = sorted(of.elasticities().items(), key=lambda each: -abs(each[1]))
+    shares = _by_size(of)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()

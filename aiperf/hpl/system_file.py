@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import math
-import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -13,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from aiperf.atomic_files import new_draft, write_named
+from aiperf.atomic_files import write_named
 from aiperf.errors import BadConfiguration
 from aiperf.given_file import read_yaml
 from aiperf.hpl.model import WORD_BYTES, Accelerator, HplLayer, System, accelerator_link, peak
@@ -156,19 +154,6 @@ def changed(system: System, figure: str, value: float) -> System:
         for each in system.layers
     ]
     return replace(system, layers=tuple(layers))
-
-
-def require_writable(path: Path) -> None:
-    """Raise BadConfiguration if SYSTEM.yaml cannot be written to `path`, before a measurement."""
-    try:
-        if path.is_file() or not path.exists():
-            new_draft(path.resolve()).unlink()
-        elif path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    except OSError as error:
-        raise BadConfiguration(
-            f"--out is a file that can be written, but found {str(path)!r} ({error.strerror}): name a file in a folder of yours"
-        ) from error
 
 
 def write(path: Path, of: SystemFile) -> None:

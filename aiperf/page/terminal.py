@@ -11,6 +11,7 @@ from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize
 
 NARROWEST = 40
+INDENT = "  "
 
 
 def section_lines(shown: section.Section, width: int = 0) -> Iterator[str]:
@@ -61,12 +62,14 @@ def table_lines(shown: section.Table, width: int = 0) -> Iterator[str]:
     ]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for line, row in zip(texts, ((), *shown.rows), strict=True):
-        cells = (
+        cells = [
             text.rjust(wide) if column.is_number else text.ljust(wide)
             for text, wide, (_, column) in zip(line, widths, kept, strict=True)
-        )
-        if any(line):
-            yield f"{'  ' if shown.caption else ''}{'  '.join(cells)}".rstrip()
+        ]
+        *first, last = cells
+        start = "".join([INDENT if shown.caption else "", *(f"{text}{INDENT}" for text in first)])
+        for number, piece in enumerate(folded(last, width - len(start), 0) if any(line) else ()):
+            yield f"{' ' * len(start) if number else start}{piece}".rstrip()
         for unfolded in (unfolded for cell in row for unfolded in cell.unfolds):
             yield from folded(f"    {sanitize(unfolded)}", width)
     if shown.footnote:

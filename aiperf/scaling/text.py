@@ -6,37 +6,39 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from aiperf.page.section import Items, Paragraph, rows
 from aiperf.scaling.arrays import ArrayLayer, array_share, most_wasteful
 from aiperf.units import count, operations, share, si, size
 
 if TYPE_CHECKING:
+    from aiperf.page.section import Part, Table
     from aiperf.scaling.standing import ListedSystem, Place, Standing
 
 NO_FORM = "not in closed form"
+_TIMES = (
+    ("ring", "ring", NO_FORM),
+    ("torus", "torus, by dimensions", "for tori alone"),
+    ("tree", "double binary tree", NO_FORM),
+    ("bound_links", "bound of the links", NO_FORM),
+    ("bound_bisection", "bound of the bisection", NO_FORM),
+)
+"""Key in the JSON object, meaning, and text of a missing time."""
 
 
-def topology_lines(name: str, figures: dict[str, Any]) -> list[str]:
+def topology_parts(name: str, figures: dict[str, Any]) -> tuple[Part, ...]:
     links, one_way = figures["bisection_links"], figures["bisection_bytes_per_second"]
-    lines = [
+    lines = (
         f"{name}: {count(figures['nodes'])} nodes, {count(figures['links'])} links, diameter {figures['diameter']}",
         f"bisection: {NO_FORM if links is None else f'{count(links)} links'}"
         + ("" if one_way is None else f", {si(one_way, 'B/s')} one way, {si(2 * one_way, 'B/s')} both ways"),
-    ]
+    )
     times = figures["all_reduce_seconds"]
     if times is None:
-        return [*lines, "all-reduce: needs --link, and --bytes or --network"]
-    lines.append(f"all-reduce of {size(figures['bytes'])}, modelled:")
-    for key, meaning in (
-        ("ring", "ring"),
-        ("torus", "torus, by dimensions"),
-        ("tree", "double binary tree"),
-        ("bound_links", "bound of the links"),
-        ("bound_bisection", "bound of the bisection"),
-    ):
-        seconds = times[key]
-        missing = "for tori alone" if key == "torus" else NO_FORM
-        lines.append(f"  {meaning:<23} {missing if seconds is None else f'{seconds * 1e3:.3f} ms'}")
-    return lines
+        return (Items((*lines, "all-reduce: needs --link, and --bytes or --network")),)
+    cells = [
+        (meaning, missing if times[key] is None else f"{times[key] * 1e3:.3f} ms") for key, meaning, missing in _TIMES
+    ]
+    return Items(lines), rows("all-reduce", f"all-reduce of {size(figures['bytes'])}, modelled:", ("", ""), cells)
 
 
 def array_json(layers: tuple[ArrayLayer, ...], array: int | None) -> dict[str, Any]:
@@ -50,20 +52,24 @@ def array_json(layers: tuple[ArrayLayer, ...], array: int | None) -> dict[str, A
     }
 
 
-def array_lines(layers: tuple[ArrayLayer, ...], array: int | None) -> list[str]:
-    """Return the lines of text that --array adds: share of the matrix unit that is filled, and the layers with most waste."""
+def array_table(layers: tuple[ArrayLayer, ...], array: int | None) -> Table | None:
+    """Return the table that --array adds: share of the matrix unit that is filled, and the layers with most waste."""
     if array is None:
-        return []
-    lines = [
-        f"array of {array} × {array}: {share(array_share(layers), 2)} of it filled in the forward pass, by shapes alone"
-    ]
-    for each in most_wasteful(layers):
-        unused = each.occupied_flops - each.flops
-        lines.append(
-            f"  {each.layer:<24} {f'{each.rows} × {each.columns}':>13} {share(each.share):>8}, "
-            f"{operations(unused)} unused per image"
-        )
-    return lines
+        return None
+    return rows(
+        "array",
+        f"array of {array} × {array}: {share(array_share(layers), 2)} of it filled in the forward pass, by shapes alone",
+        ("layer", ">matrix", ">filled", ">unused per image"),
+        [
+            (
+                each.layer,
+                f"{each.rows} × {each.columns}",
+                share(each.share),
+                operations(each.occupied_flops - each.flops),
+            )
+            for each in most_wasteful(layers)
+        ],
+    )
 
 
 def note(precision: str | None) -> str:
@@ -86,21 +92,20 @@ def standing_json(path: str, entries: Sequence[ListedSystem], runs: Sequence[Sta
     }
 
 
-def standing_lines(found: Standing, to: str | None) -> list[str]:
+def standing_part(placed: Standing, to: str | None) -> Part:
     """`to`: name of the system to which a ratio is given, None for no ratio."""
-    if found.lacks or found.place is None or found.flops_per_second is None:
-        return [f"{found.run}: no place, because {found.lacks}"]
-    lines = [f"{found.run}: {si(found.flops_per_second, 'FLOPS')}, {_place(found.place)}"]
-    if found.precision is not None and found.flops_per_watt is None:
-        lines.append("  FLOPS/W: not given, since power was not measured")
-    elif found.flops_per_watt is not None:
-        place = "the list has no power" if found.efficiency_place is None else _place(found.efficiency_place)
-        lines.append(
-            f"  {si(found.flops_per_watt, 'FLOPS/W')}, {place}. Power of {found.power_scope}, EEHPC level {found.eehpc_level}"
-        )
-    if found.ratio is not None:
-        lines.append(f"  {found.ratio:.3g} times {to}")
-    return [*lines, f"  {note(found.precision)}"]
+    if placed.lacks or placed.place is None or placed.flops_per_second is None:
+        return Paragraph(f"{placed.run}: no place, because {placed.lacks}")
+    cells = [(si(placed.flops_per_second, "FLOPS"), _place(placed.place))]
+    if placed.flops_per_watt is not None:
+        place = "the list has no power" if placed.efficiency_place is None else _place(placed.efficiency_place)
+        power = f"{place}. Power of {placed.power_scope}, EEHPC level {placed.eehpc_level}"
+        cells.append((si(placed.flops_per_watt, "FLOPS/W"), power))
+    elif placed.precision is not None:
+        cells.append(("FLOPS/W", "not given, since power was not measured"))
+    if placed.ratio is not None:
+        cells.append(("", f"{placed.ratio:.3g} times {to}"))
+    return rows("standing", placed.run, ("", ""), cells, note(placed.precision))
 
 
 def _place(place: Place) -> str:

@@ -33,7 +33,7 @@ def test_predict_lists_grids_and_elasticities(capsys: pytest.CaptureFixture[str]
     assert "3 x 4 column-major" in printed
     assert "the paper's guideline" in printed
     assert "gemm_flops" in printed
-    assert "with PCIe.bytes_per_second=1.2e+10" in printed
+    assert "Predicted with other values of PCIe.bytes_per_second" in printed and "1.2e+10" in printed
     assert (tmp_path / "HPL.dat").read_text().count("\n") == 31
 
 
@@ -46,9 +46,9 @@ def test_predict_draws_the_curve_of_several_orders(capsys: pytest.CaptureFixture
     curve = json.loads(capsys.readouterr().out)["curve"]
 
     assert [each["n"] for each in curve] == [40_000, 80_000, 130_000]
-    assert all(f"N {each['n']}: 2 x 6 row-major: {each['gflops']:,.1f} GFLOPS" in printed for each in curve)
+    assert all(f"{each['n'] // 1000} 000 2 x 6 row-major {each['gflops']:,.1f} " in printed for each in curve)
     # without effect on the best grid, but not on the best grid after the change
-    assert "Its elasticity on this grid: +0.1231" in printed
+    assert "elasticity on this grid" in printed and "+0.1231" in printed
     page = (tmp_path / "hpl.html").read_text()
     assert page.count("<svg") == 2 and "80 000" in page.replace("\u202f", " ")
     assert "130000" in (tmp_path / "HPL.dat").read_text()
@@ -84,7 +84,7 @@ def test_a_vendors_hpl_runs_with_its_arguments(capsys: pytest.CaptureFixture[str
 def test_calibrate_checks_its_target_before_it_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for target in (tmp_path, tmp_path / "none" / "here.yaml"):
         assert main(["hpl", "calibrate", "--out", str(target), "--launch", "no-such-mpirun"]) == 2
-        assert "--out is a file that can be written" in capsys.readouterr().err
+        assert "cannot be written (" in capsys.readouterr().err
 
 
 def test_predict_as_json(capsys: pytest.CaptureFixture[str]) -> None:

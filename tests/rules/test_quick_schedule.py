@@ -14,6 +14,7 @@ from aiperf.cli.run import describe_plan
 from aiperf.config import as_plain, configure, from_plain
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.journal.journal import Journal
+from aiperf.page.terminal import table_lines
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.worker_shape import this_machine
 from aiperf.report.write import closing_lines, report_of, write
@@ -73,7 +74,7 @@ def test_noise_of_the_default_task_is_shown_everywhere(tmp_path: Path) -> None:
     page = write(report, tmp_path).page.read_text("utf-8")
 
     assert line.dataset["noise"] == conf.dataset.noise
-    assert said in describe_plan(plan)
+    assert any(said in line for line in table_lines(describe_plan(plan)))
     assert any(said in line for line in closing_lines(report))
     assert page.count(said) == 2, "beside the data set's name, and in the table of the run"
 
@@ -81,7 +82,7 @@ def test_noise_of_the_default_task_is_shown_everywhere(tmp_path: Path) -> None:
 def test_no_noise_is_reported_if_there_is_none(tmp_path: Path) -> None:
     conf = configure(["dataset.noise=0"])
 
-    assert "noise" not in describe_plan(make_plan(conf, this_machine(conf)))
+    assert "noise" not in "\n".join(table_lines(describe_plan(make_plan(conf, this_machine(conf)))))
     with Journal(tmp_path / "journal.jsonl") as journal:
         journal.append(invented(Shape(duration=60.0, warmup=10.0)))
     assert "added noise" not in write(report_of(tmp_path), tmp_path).page.read_text("utf-8")

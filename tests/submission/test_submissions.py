@@ -17,10 +17,11 @@ import msgspec
 import pytest
 
 from aiperf.__main__ import main
-from aiperf.cli.verbs.rules.inspect import lines
+from aiperf.cli.verbs.rules.inspect import parts
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
+from aiperf.page.terminal import parts_lines
 from aiperf.ranking.candidate import announced_seed
 from aiperf.report.write import report_of
 from aiperf.submission.announcement_file import read_log
@@ -379,7 +380,7 @@ def test_a_hostile_member_is_a_finding_and_no_traceback(site: Site, name: str) -
 
     assert not found.is_good
     json.dumps([asdict(found)], ensure_ascii=True)
-    "\n".join(lines(found)).encode()
+    "\n".join(parts_lines(parts(found))).encode()
 
 
 @pytest.mark.parametrize("name", ["runs/1/checkpoints/kept.json", "runs/1/telemetry/x.sh", "runs/1/notes", "a.sh"])

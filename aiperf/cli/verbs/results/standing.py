@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Collection, Sequence
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json
+from aiperf.cli.output import print_result
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 
@@ -45,35 +45,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.cli.output import print_folded
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of
     from aiperf.scaling.standing import COLUMNS, named_entry, read_list, standing, standing_of_figure
-    from aiperf.scaling.text import standing_json, standing_lines
+    from aiperf.scaling.text import standing_json, standing_part
 
     headers = _by_column("--column", arguments.column, COLUMNS, "rmax='Rmax [TFlop/s]'")
     units = _by_column("--unit", arguments.unit, ("rmax", "power"), "rmax=TFlop/s")
     entries = read_list(arguments.list, headers, units)
     to = None if arguments.to is None else named_entry(entries, arguments.to)
-    found = [standing(report_of(run_folder(run)), entries, to) for run in arguments.runs]
+    placed = [standing(report_of(run_folder(run)), entries, to) for run in arguments.runs]
     if arguments.flops is not None:
-        found.append(standing_of_figure(arguments.flops, entries, to))
-    if not found:
-        raise BadConfiguration("standing places runs or a figure, but found neither: name a RUN, or give --flops")
-    if arguments.json:
-        print_json(standing_json(str(arguments.list), entries, found))
-    else:
-        print_folded(line for each in found for line in standing_lines(each, None if to is None else to.name))
-    return 1 if any(each.lacks for each in found) else 0
+        placed.append(standing_of_figure(arguments.flops, entries, to))
+    if not placed:
+        raise BadConfiguration("standing needs a run or a figure. Name a RUN, or give --flops")
+    facts = standing_json(str(arguments.list), entries, placed)
+    parts = [standing_part(each, None if to is None else to.name) for each in placed]
+    print_result(facts, parts, as_json=arguments.json)
+    return 1 if any(each.lacks for each in placed) else 0
 
 
 def _by_column(option: str, words: Sequence[str], columns: Collection[str], example: str) -> dict[str, str]:
-    found = {}
+    given = {}
     for word in words:
         column, _, value = word.partition("=")
         if column not in columns or not value:
             raise BadConfiguration(
                 f"{option} is one of {', '.join(columns)} with =VALUE, but found {word!r}: write {example}"
             )
-        found[column] = value
-    return found
+        given[column] = value
+    return given

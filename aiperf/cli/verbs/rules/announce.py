@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.cli.output import print_json, program
-from aiperf.sanitize import sanitize
+from aiperf.cli.output import print_result, program
+from aiperf.page.section import Paragraph, rows
 
 if TYPE_CHECKING:
     from aiperf.submission.announcements import Announcements, SignedEntry
@@ -88,17 +88,17 @@ def _add(arguments: argparse.Namespace, options: list[str]) -> int:
 
     make_folder(arguments.log)
     signed, torn = add(path, arguments.key, entry)
-    if arguments.json:
-        print_json(_as_json(signed))
-        return 0
-    if torn is not None:
-        print(f"an incomplete last line (its writer was killed) was moved to '{torn}'; its id was never printed")
-    print(f"{signed.entry.__struct_config__.tag}  {signed.id}")
-    print(f"log        {path}, entry {signed.entry.number}, signed by {signed.key}")
+    moved = f"an incomplete last line (its writer was killed) was moved to '{torn}'; its id was never printed"
+    lines = [
+        (str(signed.entry.__struct_config__.tag), signed.id),
+        ("log", f"{path}, entry {signed.entry.number}, signed by {signed.key}"),
+    ]
     if conf is not None:
         given = [word for word in options if not word.startswith("seed=")]
         words = [*given, f"seed={announced_seed(signed.id)}", f"announcement={signed.id}", f"announcement_log={path}"]
-        print(f"start it   {program()} {shlex.join(words)}")
+        lines.append(("start it", f"{program()} {shlex.join(words)}"))
+    parts = (None if torn is None else Paragraph(moved), rows("entry", "", ("", ""), lines))
+    print_result(_as_json(signed), parts, as_json=arguments.json, width=0)
     return 0
 
 
@@ -109,27 +109,25 @@ def _show(arguments: argparse.Namespace) -> int:
 
     log = read_log(log_path(arguments.log))
     signers = None if arguments.allowed is None else signers_of(log, read_allowed(arguments.allowed))
-    rows = [(each, None if signers is None else signers.get(each.id)) for each in log.entries]
-    is_known = all(owners != () for _, owners in rows)
-    if arguments.json:
-        entries = [_as_json(each) | {"signers": owners} for each, owners in rows]
-        print_json({"head": log.head, "torn_bytes": len(log.torn), "entries": entries})
-        return 0 if is_known else 1
-    withdrawn = log.withdrawn()
-    for each, owners in rows:
+    listed = [(each, None if signers is None else signers.get(each.id)) for each in log.entries]
+    is_known = all(owners != () for _, owners in listed)
+    entries = [_as_json(each) | {"signers": owners} for each, owners in listed]
+    withdrawn, cells = log.withdrawn(), []
+    for each, owners in listed:
         who = each.key or "unsigned" if owners is None else ", ".join(owners) or f"UNKNOWN KEY {each.key}"
         if isinstance(each.entry, RunBegun):
             who = f"run {each.entry.run!r} of {each.entry.announcement[:12]}…"
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each.entry.at_unix))
         withdrawal = f"  withdrawn: {withdrawn[each.id].reason}" if each.id in withdrawn else ""
-        print(
-            sanitize(
-                f"{each.entry.number:>4}  {stamp}  {each.entry.__struct_config__.tag:<9}  {each.id}  {who}{withdrawal}"
-            )
+        cells.append(
+            (str(each.entry.number), stamp, str(each.entry.__struct_config__.tag), each.id, f"{who}{withdrawal}")
         )
-    print(f"chain and signatures of {len(log.entries)} entries are valid; head {log.head}")
-    if log.torn:
-        print(f"the last line is incomplete ({len(log.torn)} bytes)")
+    parts = (
+        rows("entries", "", (">", "", "", "", ""), cells),
+        Paragraph(f"chain and signatures of {len(log.entries)} entries are valid; head {log.head}"),
+        Paragraph(f"the last line is incomplete ({len(log.torn)} bytes)") if log.torn else None,
+    )
+    print_result({"head": log.head, "torn_bytes": len(log.torn), "entries": entries}, parts, as_json=arguments.json)
     return 0 if is_known else 1
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json, print_lines
-from aiperf.sanitize import sanitize
+from aiperf.cli.output import print_result
+from aiperf.page.section import Paragraph, Part, rows
 
 if TYPE_CHECKING:
     from aiperf.submission.inspect_run import Inspection
@@ -69,19 +68,20 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         raise BadConfiguration(
             f"a submission is a file that can be read and unpacked, but found: {error}. Correct the name, or copy it again"
         ) from error
-    if arguments.json:
-        print_json([asdict(each) | {"is_good": each.is_good} for each in inspections])
-    else:
-        print_lines(line for each in inspections for line in lines(each))
+    facts = [asdict(each) | {"is_good": each.is_good} for each in inspections]
+    print_result(facts, [part for each in inspections for part in parts(each)], as_json=arguments.json)
     return 0 if all(each.is_good for each in inspections) else 1
 
 
-def lines(inspection: Inspection) -> Iterator[str]:
-    """Yield one line of text for each finding of an inspection, then a line with the verdict."""
-    for finding in inspection.findings:
-        of = f"{finding.run}: " if finding.run is not None and len(inspection.runs) > 1 else ""
-        yield sanitize(f"  {finding.outcome:<4}  {finding.check:<13}  {of}{finding.text}")
+def parts(inspection: Inspection) -> tuple[Part, ...]:
+    """Return the findings of an inspection and its verdict."""
+    is_one = len(inspection.runs) <= 1
+    findings = [
+        (each.outcome, each.check, each.text if each.run is None or is_one else f"{each.run}: {each.text}")
+        for each in inspection.findings
+    ]
     bad = sum(finding.outcome == "bad" for finding in inspection.findings)
     runs = f"{len(inspection.runs)} run{'' if len(inspection.runs) == 1 else 's'}"
     verdict = "nothing bad found" if inspection.is_good else f"BAD: {bad} finding{'' if bad == 1 else 's'}"
-    yield sanitize(f"{inspection.path}: {runs}; {verdict}")
+    text = Paragraph(f"{inspection.path}: {runs}; {verdict}")
+    return rows("findings", "", ("", "check", "finding"), findings), text

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.cli.output import print_json
+from aiperf.cli.output import print_result
 from aiperf.errors import BadConfiguration
+from aiperf.page.section import Paragraph, Part, rows
 
 if TYPE_CHECKING:
     from aiperf.verify.quality import QualityAudit
 
-DESCRIPTION = """Evaluates a checkpoint of a run again on the validation images and compares the quality with the journal.
+DESCRIPTION = """Evaluates a checkpoint of a run again on the validation set and compares the quality with the journal.
 It takes the last epoch of the journal whose checkpoint exists. After a run with storage.checkpoints=best this
 is the best epoch. It needs torch and the run's data set, and uses one accelerator, or else the processor.
 Of a detector it also writes the boxes to the new file of --detections. Without a RUN it computes the mAP
@@ -43,35 +43,39 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.verify.quality import audit
 
     audited = audit(run_folder(arguments.run), _root(options), arguments.detections)
-    if arguments.json:
-        result = asdict(audited) | {"differing_images": audited.differing_images, "is_confirmed": audited.is_confirmed}
-        print_json(result)
-    else:
-        for line in lines(audited):
-            print(line)
+    facts = asdict(audited) | {"differing_images": audited.differing_images, "is_confirmed": audited.is_confirmed}
+    print_result(facts, parts(audited), as_json=arguments.json)
     return 0 if audited.is_confirmed else 1
 
 
-def lines(audited: QualityAudit) -> Iterator[str]:
-    """Yield the result of a second evaluation as lines of text: the checkpoint, both qualities and `confirmed` or not."""
-    from aiperf.sanitize import sanitize
-
-    yield f"{sanitize(audited.run)}: checkpoint of trial {audited.trial} after epoch {audited.epoch}"
-    yield f"  evaluated  {audited.images} validation images, {audited.precision} on {audited.device}"
-    for place, value, regions in (
-        ("journal", audited.quality_in_journal, audited.regions_in_journal),
-        ("again", audited.quality_again, audited.regions_again),
-    ):
-        detail = f"{value * audited.images:.0f} images correct" if audited.metric == "top1" else f"{regions} regions"
-        yield f"  {place:<9}  {audited.metric} {value:.6f}, {detail}"
-    confirmed = "confirmed" if audited.is_confirmed else "not confirmed"
+def parts(audited: QualityAudit) -> tuple[Part, ...]:
+    """Return the checkpoint, both qualities, and `confirmed` or not."""
+    cells = [
+        (
+            place,
+            f"{audited.metric} {value:.6f}",
+            f"{value * audited.images:.0f} {audited.samples} correct"
+            if audited.metric == "top1"
+            else f"{regions} regions",
+        )
+        for place, value, regions in (
+            ("journal", audited.quality_in_journal, audited.regions_in_journal),
+            ("again", audited.quality_again, audited.regions_again),
+        )
+    ]
+    caption = f"{audited.run}: checkpoint of trial {audited.trial} after epoch {audited.epoch}"
+    footnote = f"evaluated: {audited.images} validation {audited.samples}, {audited.precision} on {audited.device}"
     if audited.differing_images is not None:
-        yield f"{confirmed}: the numbers of correct images differ by {audited.differing_images} (at most 1 is allowed)"
-        return
-    yield (
-        f"{confirmed}: mAP differs by {abs(audited.quality_again - audited.quality_in_journal):.6f} "
-        f"(at most 0.001 is allowed), regions by {abs(audited.regions_again - audited.regions_in_journal)} (at most 1 %)"
-    )
+        difference = (
+            f"the numbers of correct {audited.samples} differ by {audited.differing_images} (at most 1 is allowed)"
+        )
+    else:
+        difference = (
+            f"mAP differs by {abs(audited.quality_again - audited.quality_in_journal):.6f} (at most 0.001 is allowed), "
+            f"regions by {abs(audited.regions_again - audited.regions_in_journal)} (at most 1 %)"
+        )
+    verdict = Paragraph(f"{'confirmed' if audited.is_confirmed else 'not confirmed'}: {difference}")
+    return rows("quality", caption, ("", "", ""), cells, footnote), verdict
 
 
 def _print_precision(path: Path | None, options: list[str], *, as_json: bool) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from aiperf.cli.output import print_lines
+from aiperf.cli.output import print_parts
 
 DESCRIPTION = """Bundles runs into one file: journals, telemetry, recomputed reports, the site's announcements, checksums and a
 signature. The file is created only if `inspect` finds nothing bad in it. docs/ranking.md lists what the file
@@ -40,15 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.cli.verbs.rules.inspect import lines
-    from aiperf.errors import BadConfiguration
+    from aiperf.cli.verbs.rules.inspect import parts
+    from aiperf.errors import explained
     from aiperf.journal.run_folder import run_folder
     from aiperf.submission.build import build
     from aiperf.submission.signatures import read_allowed
 
     folders = [run_folder(word) for word in arguments.runs]
     path = arguments.out or Path(f"{folders[0].resolve().name}.aiperf.tar.gz")
-    try:
+    with explained(path, "could not be written", "Name another file: --out FILE"):
         inspection = build(
             folders,
             path,
@@ -57,13 +57,9 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             with_telemetry=not arguments.no_telemetry,
             signers=None if arguments.allowed is None else read_allowed(arguments.allowed),
         )
-        print_lines(lines(inspection))
+        print_parts(parts(inspection))
         if inspection.is_good:
             print(f"submission  {path}, {path.stat().st_size} bytes, SHA-256 {inspection.sha256}")
-    except OSError as error:
-        raise BadConfiguration(
-            f"the submission '{path}' could not be written ({error}). Name another file: --out"
-        ) from error
     if not inspection.is_good:
         print(f"no submission was created: the inspection of '{path}' found faults")
     return 0 if inspection.is_good else 1

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json
+from aiperf.cli.output import print_result
+from aiperf.page.section import Cell, Paragraph, Part, rows
 
 if TYPE_CHECKING:
     from aiperf.verify import CheckResult, Verification
@@ -44,40 +45,40 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     followed = None if arguments.followed is None else run_folder(arguments.followed)
     run = path if path.is_file() else run_folder(arguments.run)
     verification = verify(run, None if arguments.all else sample, followed)
-    if arguments.json:
-        print_json(asdict(verification) | {"is_sound": verification.is_sound})
-    else:
-        for line in lines(verification):
-            print(line)
+    facts = asdict(verification) | {"is_sound": verification.is_sound}
+    print_result(facts, parts(verification), as_json=arguments.json)
     return 0 if verification.is_sound else 1
 
 
-def lines(verification: Verification) -> Iterator[str]:
-    """Yield each check with its counts and at most 5 findings, and what was not checked."""
-    from aiperf.sanitize import sanitize
+def parts(verification: Verification) -> tuple[Part, ...]:
+    """Return the checks with their counts and at most 5 findings each, what was not checked, and the verdict."""
     from aiperf.units import flops_per_second
 
     figure = verification.score.flops_per_second if verification.score is not None else None
     named = "" if figure is None else f" · score {flops_per_second(figure)}"
-    yield f"{sanitize(verification.run or verification.path)}: {verification.lines} lines{named}"
-    for check in verification.checks:
-        yield f"  {_mark(check)}  {check.name:<14} {_counted(check)}"
-        for finding in check.findings[:SHOWN]:
-            where = "" if finding.line is None else f"line {finding.line}: "
-            unsure = "" if finding.certainty == "contradiction" else " (cannot be determined)"
-            yield f"      {sanitize(where + finding.found)}{unsure}"
-            yield f"        rule: {finding.law}"
-        more = check.contradictions + check.untold - min(SHOWN, len(check.findings))
-        if more > 0:
-            yield f"      and {more} more"
-        if check.not_checked is not None:
-            yield f"      not checked: {sanitize(check.not_checked)}"
-    if verification.sample and any(check.name == "proposals" and check.examined for check in verification.checks):
-        yield f"  sample of proposals recomputed, chosen by the journal's last hash, {verification.chain[:16]}…"
-    if verification.is_sound:
-        yield "no contradictions; docs/ranking.md explains what this proves and what it does not"
-    else:
-        yield f"contradictions: {verification.contradictions}"
+    sampled = verification.sample and any(each.name == "proposals" and each.examined for each in verification.checks)
+    sample = f"sample of proposals recomputed, chosen by the journal's last hash, {verification.chain[:16]}…"
+    sound = "no contradictions; docs/ranking.md explains what this proves and what it does not"
+    checks = [
+        (_mark(each), each.name, Cell(_counted(each), unfolds=tuple(_findings(each)))) for each in verification.checks
+    ]
+    caption = f"{verification.run or verification.path}: {verification.lines} lines{named}"
+    return (
+        rows("checks", caption, ("", "check", "examined"), checks, sample if sampled else ""),
+        Paragraph(sound if verification.is_sound else f"contradictions: {verification.contradictions}"),
+    )
+
+
+def _findings(check: CheckResult) -> Iterator[str]:
+    for finding in check.findings[:SHOWN]:
+        where = "" if finding.line is None else f"line {finding.line}: "
+        unsure = "" if finding.certainty == "contradiction" else " (cannot be determined)"
+        yield f"{where}{finding.found}{unsure}. Rule: {finding.law}"
+    more = check.contradictions + check.untold - min(SHOWN, len(check.findings))
+    if more > 0:
+        yield f"and {more} more"
+    if check.not_checked is not None:
+        yield f"not checked: {check.not_checked}"
 
 
 def _mark(check: CheckResult) -> str:

@@ -13,10 +13,10 @@ from msgspec import to_builtins
 
 from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json, print_parts
+from aiperf.cli.output import print_result
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
-from aiperf.page.section import Items
+from aiperf.page.section import Items, Paragraph
 from aiperf.units import duration, share, si, size
 
 if TYPE_CHECKING:
@@ -98,10 +98,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             from aiperf.bops.peak import measure_peak
 
             measured = measure_peak(with_memory=not arguments.no_memory)
-            if arguments.json:
-                print_json(to_builtins(measured))
-            else:
-                print(_peak_text(measured))
+            print_result(to_builtins(measured), (_peak_part(measured),), as_json=arguments.json)
         case "run":
             _run(arguments)
         case _:
@@ -127,15 +124,11 @@ def _count(arguments: argparse.Namespace) -> None:
         counted = count_binary(given_path(str(arguments.binary)).resolve(), arguments.commands, **shared)
     else:
         counted = count_sources(arguments.files, flags=shlex.split(arguments.flags), **shared)
-    if arguments.json:
-        print_json(to_builtins(counted))
-        return
-    print("\n".join(_count_lines(counted)))
-    if arguments.annotate:
-        print_parts((annotated(counted),))
+    parts = (Items(_count_lines(counted)), annotated(counted) if arguments.annotate else None)
+    print_result(to_builtins(counted), parts, as_json=arguments.json)
 
 
-def _count_lines(counted: SourceCount) -> list[str]:
+def _count_lines(counted: SourceCount) -> tuple[str, ...]:
     from aiperf.bops.page import flops_text
 
     least = "at least " if counted.at_least else ""
@@ -153,10 +146,10 @@ def _count_lines(counted: SourceCount) -> list[str]:
         lines.append(
             f"upper bound: operations after these were counted although they may not have been executed: {places}"
         )
-    return [*lines, f"counted with {counted.compiler}"]
+    return *lines, f"counted with {counted.compiler}"
 
 
-def _peak_text(measured: MachinePeak) -> str:
+def _peak_part(measured: MachinePeak) -> Items:
     nominal = "not known" if measured.nominal is None else si(measured.nominal, "BOPS")
     part = "" if measured.nominal is None else f" ({share(measured.measured / measured.nominal)} of nominal)"
     lines = [
@@ -173,7 +166,7 @@ def _peak_text(measured: MachinePeak) -> str:
             f"STREAM triad: {si(measured.memory_bytes_per_second, 'B/s')} with arrays of {size(measured.array_bytes)}, under a "
             f"load of {measured.load:.1f}"
         )
-    return "\n".join([*lines, *(f"note: {note}" for note in measured.notes)])
+    return Items((*lines, *(f"note: {note}" for note in measured.notes)))
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -216,9 +209,7 @@ def _show(arguments: argparse.Namespace, name: str, measured: ProgramResult) -> 
     folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / f"{name}.json", json.dumps(to_builtins(measured), indent=2).encode())
     replace_file(folder / f"{name}.html", program_page(programs, []).encode())
-    if arguments.json:
-        print_json(to_builtins(measured))
-        return
-    print_parts([Items(tuple(program_lines(measured))), label_table(programs.labels, "BOP")])
     median = duration(measured.seconds.median)
-    print(f"wrote {folder / f'{name}.json'} and {folder / f'{name}.html'} (median time {median})")
+    written = f"wrote {folder / f'{name}.json'} and {folder / f'{name}.html'} (median time {median})"
+    parts = (Items(tuple(program_lines(measured))), label_table(programs.labels, "BOP"), Paragraph(written))
+    print_result(to_builtins(measured), parts, as_json=arguments.json)

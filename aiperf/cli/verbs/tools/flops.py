@@ -15,7 +15,7 @@ from aiperf.files import given_path, what_is_wrong_with
 from aiperf.nearest import nearest
 from aiperf.page.section import Items, Part, Table, rows
 from aiperf.scaling.arrays import array_layers
-from aiperf.scaling.text import array_json, array_lines
+from aiperf.scaling.text import array_json, array_table
 from aiperf.units import operations, size
 from morphism import (
     DETECTORS,
@@ -81,7 +81,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     batch = arguments.batch or DEFAULT_BATCH
     layers = () if arguments.array is None else array_layers(graph, arguments.array)
     figures = as_json(counted, batch) | array_json(layers, arguments.array)
-    parts = (*_parts(arguments.graph, counted, batch), Items(tuple(array_lines(layers, arguments.array))))
+    parts = (*_parts(arguments.graph, counted, batch), array_table(layers, arguments.array))
     print_result(figures, parts, as_json=arguments.json)
     return 0
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_folded, print_json
-from aiperf.errors import BadConfiguration
+from aiperf.cli.output import print_folded, print_parts, print_result
+from aiperf.errors import BadConfiguration, explained
 from aiperf.files import given_path, host_name
+from aiperf.page.section import Items, rows
 
 if TYPE_CHECKING:
-    from aiperf.hpl.model import Prediction
     from aiperf.hpl.system_file import SystemFile
+    from aiperf.page.section import Part
 
 DESCRIPTION = """Predicts HPL by layers of communication and compares the prediction with HPL as measured. Without an action it
 calibrates this machine, predicts, runs HPL, names the part that missed, and writes hpl.html."""
@@ -26,7 +27,6 @@ EXAMPLES = (
     "measure --system here.yaml --n 4000,8000",
     "explain HPL.out --system here.yaml --fit node",
 )
-GRIDS_SHOWN = 12
 READINGS = ("placed", "panels", "printed")
 
 
@@ -168,28 +168,27 @@ def _predict(arguments: argparse.Namespace) -> None:
         replace_file(arguments.out / "HPL.dat", text.encode())
         if len(curve) > 1:
             page.write_predictions(of, curve, arguments.out)
-    if arguments.json:
-        content: dict[str, Any] = listing.as_json(made)
-        if varied:
-            content["varied"] = [
-                {"value": value, **listing.prediction_as_json(each), "elasticities": each.elasticities()}
-                for value, each in varied
-            ]
-        if len(curve) > 1:
-            content["curve"] = [{"n": each.n, **listing.prediction_as_json(each)} for each in curve]
-        print_json(content)
-        return
-    print_folded(_prediction_lines(of, made))
+    content: dict[str, Any] = listing.as_json(made)
+    parts: list[Part] = [*page.prediction_parts(of, made)]
     if len(curve) > 1:
-        print_folded([f"on {best.p} x {best.q}:", *(f"  N {each.n}: {_one_line(each, of)}" for each in curve)])
-    for value, each in varied:
-        there = each.elasticities().get(figure, 0.0)
-        line = f"with {figure}={value:g}: {_one_line(each, of)}, {change(each.flops / best.flops - 1)}"
-        print_folded([f"{line}. Its elasticity on this grid: {there:+.4f}"])
+        content["curve"] = [{"n": each.n, **listing.prediction_as_json(each)} for each in curve]
+        parts.append(page.predicted(of, curve, "orders", f"Predicted on {best.p} x {best.q}"))
+    if varied:
+        shares = [(value, each, each.elasticities()) for value, each in varied]
+        content["varied"] = [
+            {"value": value, **listing.prediction_as_json(each), "elasticities": there} for value, each, there in shares
+        ]
+        cells = [
+            (f"{value:g}", page.grid(each), f"{each.flops / 1e9:,.1f}", change(each.flops / best.flops - 1),
+             f"{there.get(figure, 0.0):+.4f}")
+            for value, each, there in shares
+        ]  # fmt: skip
+        heads = (f">{figure}", "grid", ">predicted GFLOPS", ">change", ">elasticity on this grid")
+        parts.append(rows("varied", f"Predicted with other values of {figure}", heads, cells))
     if arguments.out is not None:
-        print_folded([f"HPL.dat of the best grid: {arguments.out / 'HPL.dat'}"])
-        if len(curve) > 1:
-            print_folded([f"curve: {arguments.out / 'hpl.html'}"])
+        drawn = [f"curve: {arguments.out / 'hpl.html'}"] if len(curve) > 1 else []
+        parts.append(Items((f"HPL.dat of the best grid: {arguments.out / 'HPL.dat'}", *drawn)))
+    print_result(content, parts, as_json=arguments.json)
 
 
 def _varied(word: str) -> tuple[str, list[float]]:
@@ -202,52 +201,17 @@ def _varied(word: str) -> tuple[str, list[float]]:
         ) from None
 
 
-def _one_line(each: Prediction, of: SystemFile) -> str:
-    from aiperf.hpl.listing import half_width
-    from aiperf.hpl.system_file import figures
-    from aiperf.units import duration, share
-
-    of_peak = "no peak_flops" if each.efficiency is None else f"{share(each.efficiency)} of the peak"
-    half = half_width(each, figures(of.system), of.intervals)
-    between = f" ± {share(half)}" if of.intervals else ""
-    took = duration(each.seconds)
-    return f"{each.p} x {each.q} {each.pmap}-major: {each.flops / 1e9:,.1f} GFLOPS{between}, {of_peak}, {took}"
-
-
-def _prediction_lines(of: SystemFile, made: Sequence[Prediction]) -> list[str]:
-    from aiperf.hpl.model import guideline, padded
-
-    first = made[0]
-    square = guideline(of.system.ranks)
-    lines = [
-        f"{of.system.name}: N {first.n} (padded {padded(first.n, first.nb)}), NB {first.nb}, reading '{first.reading}'"
-    ]
-    for each in made[:GRIDS_SHOWN]:
-        mark = "   <- the paper's guideline" if (each.p, each.q) == square else ""
-        lines.append(f"  {_one_line(each, of)}{mark}")
-    if len(made) > GRIDS_SHOWN:
-        lines.append(f"  … and {len(made) - GRIDS_SHOWN} slower ones (--json lists all)")
-    lines.append(f"seconds on {first.p} x {first.q}:")
-    lines += [f"  {part.part:<10}{part.layer or 'compute':<20}{part.seconds:14.4f}" for part in first.parts]
-    lines.append("elasticities, per cent of GFLOPS for one per cent of the figure:")
-    ordered = sorted(first.elasticities().items(), key=lambda each: -abs(each[1]))
-    return [*lines, *(f"  {name:<36}{value:+.4f}" for name, value in ordered)]
-
-
 def _calibrate(arguments: argparse.Namespace) -> None:
+    from aiperf.atomic_files import require_writable
     from aiperf.hpl import system_file
     from aiperf.hpl.calibrate import remarks
+    from aiperf.hpl.page import figure_table
 
-    system_file.require_writable(arguments.out)
+    with explained(arguments.out, "cannot be written", "Name a file in a folder of yours: --out FILE"):
+        require_writable(arguments.out)
     of = _calibration(arguments)
     system_file.write(arguments.out, of)
-    print_folded(
-        [
-            *(f"{name:<34}{value:.4g}" for name, value in system_file.figures(of.system).items()),
-            *remarks(of),
-            str(arguments.out),
-        ]
-    )
+    print_parts((figure_table(of), Items((*remarks(of), str(arguments.out)))))
 
 
 def _calibration(arguments: argparse.Namespace) -> SystemFile:

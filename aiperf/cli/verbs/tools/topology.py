@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json
+from aiperf.cli.output import print_result
 from aiperf.errors import BadConfiguration
 
 DESCRIPTION = """Computes links, diameter and bisection of a network, and the time of an all-reduce on it with its two bounds.
@@ -28,15 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    from aiperf.scaling.text import topology_parts
     from aiperf.scaling.topology import as_json, network_of
 
     figures = as_json(network_of(arguments.topology), arguments.link, arguments.alpha, _size(arguments))
-    if arguments.json:
-        print_json(figures)
-    else:
-        from aiperf.scaling.text import topology_lines
-
-        print("\n".join(topology_lines(arguments.topology, figures)))
+    print_result(figures, topology_parts(arguments.topology, figures), as_json=arguments.json)
     return 0
 
 

@@ -76,7 +76,7 @@ def publisher(clock: Callable[[], float] = time.monotonic) -> Callable[[Driver],
 
     with_state = {name for name, (description, _) in METRICS.items() if "state" in description}
     gauges = {
-        name: Gauge(name, description, tag_keys=(RUN, STATE) if name in with_state else (RUN,))
+        name: Gauge(name, _ascii(description), tag_keys=(RUN, STATE) if name in with_state else (RUN,))
         for name, (description, _) in METRICS.items()
     }
     due = 0.0
@@ -86,8 +86,13 @@ def publisher(clock: Callable[[], float] = time.monotonic) -> Callable[[Driver],
         if (now := clock()) < due:
             return
         due = now + EVERY_SECONDS
-        run = driver.run.started.run
+        run = _ascii(driver.run.started.run)
         for (name, state), value in figures(driver).items():
             gauges[name].set(value, tags={RUN: run, STATE: state} if state else {RUN: run})
 
     return publish
+
+
+def _ascii(text: str) -> str:
+    """Return a text that Ray's metrics accept: ASCII. (Ray 2.60)."""
+    return text.replace("÷", "/").encode("ascii", "backslashreplace").decode()

@@ -46,17 +46,18 @@ def test_the_figures_are_those_of_the_journal(tmp_path: Path) -> None:
 
 
 class Recorded:
-    """A gauge that keeps what it was set to."""
+    """A gauge that keeps what it was set to. Ray takes ASCII alone."""
 
     made: ClassVar[dict[str, Recorded]] = {}
 
     def __init__(self, name: str, description: str, tag_keys: tuple[str, ...]) -> None:
+        assert (name + description).isascii()
         self.tag_keys = tag_keys
         self.values: list[float] = []
         Recorded.made[name] = self
 
     def set(self, value: float, tags: dict[str, str]) -> None:
-        assert set(tags) == set(self.tag_keys)
+        assert set(tags) == set(self.tag_keys) and "".join(tags.values()).isascii()
         self.values.append(value)
 
 
@@ -74,7 +75,14 @@ def test_they_are_set_every_few_seconds_and_not_before(tmp_path: Path, monkeypat
         turns.append(now)
         publish(driver)
 
-    conf = configure(["+cluster=simulated", "cluster.workers=2", f"runs={tmp_path}", "schedule.duration_seconds=600"])
+    words = [
+        "+cluster=simulated",
+        "cluster.workers=2",
+        f"runs={tmp_path}",
+        "schedule.duration_seconds=600",
+        "name=größe",
+    ]
+    conf = configure(words)
     simulate(open_run(conf), after_turn)
 
     assert set(Recorded.made) == set(METRICS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,10 +20,11 @@ import pytest
 
 from aiperf.__main__ import main
 from aiperf.drive.ray.cluster.head import own_address
-from aiperf.journal.events import RunEnded, WorkerJoined
+from aiperf.journal.events import RunEnded, RunStarted, WorkerJoined
 from aiperf.journal.journal import read
 from tests.rigs import namespaces as hosts_rig
 from tests.rigs.namespaces import REPOSITORY
+from tests.rigs.real_run import small
 
 SHORT = ("schedule.duration_seconds=45", "schedule.warmup_seconds=5")
 
@@ -40,6 +43,12 @@ def somebodys_ray(host: str | None = None) -> Iterator[tuple[str, dict[str, str]
     options = [f"--node-ip-address={host}", f"--temp-dir={folder}", "--num-cpus=2", "--include-dashboard=false"]
     process = subprocess.Popen([*start, *options], env=environment, stdout=subprocess.DEVNULL)
     try:
+        while True:
+            with socket.socket() as visitor:
+                if visitor.connect_ex((host, port)) == 0:
+                    break
+            assert process.poll() is None, "it starts"
+            time.sleep(0.5)
         yield f"{host}:{port}", environment
     finally:
         process.terminate()
@@ -54,7 +63,7 @@ def run(environment: dict[str, str], folder: Path, *words: str) -> subprocess.Co
         env=environment | {"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1800,
     )
 
 
@@ -83,6 +92,31 @@ def test_a_run_joins_it_and_leaves_it_as_it_was(tmp_path: Path) -> None:
     assert "the token given is not its token" in stranger.stderr
     assert again.returncode == 2
     assert "1 of 2 have joined after 0 s" in again.stderr, "it still stands, and lacks a node"
+
+
+@pytest.mark.slow
+def test_runs_that_begin_at_once_take_turns(tmp_path: Path) -> None:
+    with somebodys_ray() as (address, environment), ThreadPoolExecutor(2) as pool:
+        words = small(f"cluster.address={address}", "schedule.duration_seconds=3600", "limits.trials=1")
+        patient = (*words, "cluster.patience_seconds=1200")
+        both = [pool.submit(run, environment, tmp_path, *patient, f"name={name}") for name in ("one", "two")]
+        while not list(tmp_path.glob("*/journal.jsonl")) and not any(each.done() for each in both):
+            time.sleep(0.2)
+        third = run(environment, tmp_path, *words, "cluster.patience_seconds=0", "name=three")
+        done = [each.result() for each in both]
+
+    turns = []
+    for folder in tmp_path.iterdir():
+        events = list(read(folder))
+        began, last = events[0], events[-1]
+        assert isinstance(began, RunStarted) and isinstance(last, RunEnded) and last.reason == "trials", done
+        assert (folder / "report.html").is_file()
+        turns.append((began.started_unix, began.started_unix + last.at))
+    first, second = sorted(turns)
+    assert first[1] <= second[0]
+    assert third.returncode == 2 and re.search(
+        "others use 1 of 1 after 0 s|another run holds that Ray", third.stderr
+    ), third
 
 
 @pytest.mark.slow

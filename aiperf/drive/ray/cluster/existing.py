@@ -10,11 +10,13 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import ray
 from ray._private import services
 from ray._private.state import available_resources_per_node
 from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled, without stubs
+from ray.actor import ActorHandle
 from ray.core.generated.gcs_pb2 import GcsNodeInfo  # type: ignore[attr-defined]  # likewise
 from ray.exceptions import RayError
 
@@ -52,27 +54,39 @@ def existing_ray(place: Existing) -> Iterator[None]:
         with requested_nodes(place.demand):
             began = time.monotonic()
             await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
-            await_free_nodes(place.nodes, place.patience_seconds - (time.monotonic() - began))
+            _turn = await_free_nodes(place.nodes, place.patience_seconds - (time.monotonic() - began))
             yield
     finally:
         ray.shutdown()
 
 
-def await_free_nodes(number: int, patience_seconds: float) -> None:
-    """Wait until `number` nodes that can hold a worker are free. A run takes whole nodes."""
+@ray.remote(num_cpus=0)
+class _Turn:
+    """Held by the run whose turn it is. Ray ends it with the process that holds it."""
+
+
+def await_free_nodes(number: int, patience_seconds: float) -> ActorHandle[Any]:
+    """Wait until `number` nodes that can hold a worker are free, and no other run holds the Ray. A run takes whole nodes.
+
+    The result holds the Ray for this run, as long as it is kept.
+    """
     deadline = time.monotonic() + patience_seconds
     while True:
         available = available_resources_per_node()  # type: ignore[no-untyped-call]
         places = slots(ray.nodes(), None).wanted  # type: ignore[no-untyped-call]
         taken = {slot.address: used for slot in places if (used := _used(slot, available.get(slot.node, {})))}
-        if len(places) - len(taken) >= min(number, len(places)):
-            return
+        is_free = len(places) - len(taken) >= min(number, len(places))
+        if is_free:
+            with suppress(ValueError):  # the name exists
+                turn: ActorHandle[Any] = _Turn.options(name="turn", namespace="aiperf").remote()  # type: ignore[attr-defined]
+                return turn
         if time.monotonic() >= deadline:
             named = "; ".join(f"{address}: {used}" for address, used in sorted(taken.items())[:MOST_NAMED])
+            others = "another run holds that Ray" if is_free else f"others use {len(taken)} of {len(places)}"
             raise NoWorkers(
-                f"a run takes whole nodes of an existing Ray, and needs {number}, but others use {len(taken)} of "
-                f"{len(places)} after {max(0.0, patience_seconds):.0f} s ({named}). End that work (`ray list actors`), or wait "
-                "longer: cluster.patience_seconds"
+                f"a run takes whole nodes of an existing Ray, and needs {number}, but {others} after "
+                f"{max(0.0, patience_seconds):.0f} s ({named or 'it has no worker now'}). End that work "
+                "(`ray list actors`), or wait longer: cluster.patience_seconds"
             )
         time.sleep(LOOK_SECONDS)
 

@@ -70,3 +70,13 @@ def test_a_node_that_others_use_is_named_and_waited_for(cluster: SmallCluster) -
     threading.Timer(1.0, lambda: ray.kill(filler)).start()
     await_free_nodes(2, 60.0)
     assert other != node
+
+
+def test_one_run_at_a_time_holds_a_ray(cluster: SmallCluster) -> None:
+    cluster.add()
+    held = await_free_nodes(1, 60.0)
+
+    with pytest.raises(NoWorkers, match="but another run holds that Ray after 1 s"):
+        await_free_nodes(1, 1.0)
+    threading.Timer(1.0, lambda: ray.kill(held)).start()
+    await_free_nodes(1, 60.0)

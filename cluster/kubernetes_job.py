@@ -119,10 +119,10 @@ class KubernetesJob:
         api = self._api()
         pod = self._reader()
         name: str = pod["metadata"]["name"]
-        api.delete("Pod", name)
-        api.await_deletion("Pod", name)
-        api.create(pod)
         try:
+            api.delete("Pod", name)
+            api.await_deletion("Pod", name)
+            api.create(pod)
             api.await_running(name)
             journal = f"{self.run.folder}/{NAME}"
             if (
@@ -132,8 +132,8 @@ class KubernetesJob:
                 raise NoReport("\n".join([f"'{journal}' does not exist", *self._reasons(api, job)]))
             api.copy_folder(name, "reader", self.run.folder, LEFT_BEHIND, self.folder)
         finally:
-            api.delete("Pod", name)
             self._end_workers(api)
+            api.delete("Pod", name)
 
     def _end_workers(self, api: Api) -> None:
         """Delete the Job of the workers if the head failed for good. Its pods would wait for another head, for hours."""

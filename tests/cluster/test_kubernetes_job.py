@@ -328,10 +328,11 @@ def test_a_quota_that_admits_only_the_head_is_reported(job: dict[str, Any]) -> N
     assert job_state(job, [*running, pod("worker")], [quota], 2).reason == "", "all are there"
 
 
-@pytest.mark.parametrize(("condition", "is_left"), [("Complete", True), ("Failed", False)])
+@pytest.mark.parametrize(("condition", "refused"), [("Complete", ""), ("Failed", ""), ("Failed", "exceeded quota")])
 def test_a_head_that_failed_for_good_ends_its_workers(
-    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str, is_left: bool
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str, refused: str
 ) -> None:
+    """Also if a quota that the workers fill refuses the pod that would fetch the report."""
     job = job_of(KubernetesConf(image="a", operator="none"), [])
     number = job.submit(tmp_path)
     head, workers = (server.of("jobs")[f"{number}-{part}"] for part in ("head", "work"))
@@ -339,11 +340,13 @@ def test_a_head_that_failed_for_good_ends_its_workers(
     head["status"] = {"conditions": [{"type": condition, "status": "True"}]}
     monkeypatch.setattr(Api, "await_running", lambda *_: None)
     monkeypatch.setattr(Api, "run_command", lambda *_: "no\n")
+    if refused:
+        server.refused["pods"] = 403, refused
 
-    with pytest.raises(NoReport):
+    with pytest.raises((NoReport, ClusterError), match=refused or "does not exist"):
         job.fetch(number)
 
-    assert (f"{number}-work" in server.of("jobs")) == is_left
+    assert (f"{number}-work" in server.of("jobs")) == (condition == "Complete")
 
 
 def test_a_past_event_of_a_pod_is_not_its_reason_to_wait() -> None:

@@ -7,6 +7,7 @@ import importlib
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import NoReturn, Protocol, cast
 
 from aiperf.cli.output import in_users_form, program
@@ -145,6 +146,19 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
 
 def _nearest(word: str, parser: argparse.ArgumentParser) -> str:
     return nearest(word.partition("=")[0], [option for action in parser._actions for option in action.option_strings])
+
+
+def add_allowed(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Add --allowed to a parser: a file of allowed signers, which is checked."""
+    parser.add_argument(
+        "--allowed", type=allowed_signers, metavar="FILE", help=f"allowed_signers file of OpenSSH: {meaning}"
+    )
+
+
+def allowed_signers(word: str) -> Path:
+    from aiperf.submission.signatures import read_allowed
+
+    return read_allowed(Path(word))
 
 
 def add_number(

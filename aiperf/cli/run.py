@@ -30,7 +30,7 @@ from aiperf.planning.disk import disk_needs, require_place, require_room
 from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan, require_batches
 from aiperf.planning.worker_shape import require_owned, this_machine
 from aiperf.ranking.law import written
-from aiperf.submission.announced_run import require_announced
+from aiperf.submission.announced_run import as_announced
 from aiperf.system.describe import describe_usable
 from cluster.place import ClusterConf, HeadPlace, JoinedConf, SchedulerConf, Simulated, place_of
 
@@ -65,7 +65,7 @@ def _execute(words: Sequence[str]) -> int:
     if conf.cluster is not None:
         check_cluster(conf.cluster)
     if conf.resume is None:
-        require_announced(conf)
+        conf = as_announced(conf)
     has_jobs = isinstance(conf.cluster, SchedulerConf)
     if conf.resume is None and not has_jobs:  # the folder of a job may be on other hosts
         require_place(conf.runs)
@@ -142,7 +142,7 @@ def drive(words: Sequence[str], folder: Path) -> int:
         raise BadConfiguration(
             f"drive starts the run of a folder, but found {shlex.join(words)}: leave dry_run and resume out"
         )
-    require_announced(conf)
+    conf = as_announced(conf)
     return _start(conf, _describe_data_set(conf), words, folder)
 
 

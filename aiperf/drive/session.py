@@ -91,12 +91,12 @@ def run_session(
     sealed: list[AnyEvent] = [*checks, *_sealed_prediction(plan.conf, checks)]
     began = host_time()
     folder = folder or make_folder(folder_of(plan.conf, began.unix))
-    use_announcement(plan.conf, folder, (folder.name, began.unix))
     first = msgspec.structs.replace(
         first_event(plan, folder.name, began.unix, versions=versions() | revision(), machine=_driver_host(plan.conf)),
         boot_id=began.boot_id,
         boot_seconds=began.boot_seconds,
     )
+    first = use_announcement(plan.conf, folder, first)
     with Journal(folder / NAME) as journal:
         state = SessionState.at(first, plan.follows)
         for event in sealed:

@@ -170,6 +170,9 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Metric of the trials' quality."""
     follows: FollowedRun | None = None
     """Earlier run whose trials are trained instead of searching. None if the run searches."""
+    nonce: str | None = None
+    """Signature of another principal over the id of the run's announcement, from which the seed follows (docs/ranking.md). None
+    for a run that was not announced, and for announcements without a nonce."""
 
 
 class RunResumed(Event, frozen=True, kw_only=True):

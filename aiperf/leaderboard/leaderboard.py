@@ -39,9 +39,9 @@ from aiperf.report.facts import Report
 from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.report.write import report_of
 from aiperf.statistics.difference import ListSpread, PlaceRange, ties
-from aiperf.submission.announced_run import Announced, announced, breaks_of, rivals
+from aiperf.submission.announced_run import Announced, announced, breaks_of, nonce_fault, rivals
 from aiperf.submission.announcement_file import log_path, read_log
-from aiperf.submission.announcements import Announcements, RunAnnounced, SignedEntry
+from aiperf.submission.announcements import Announcements, RunAnnounced, SignedEntry, signers_of
 from aiperf.system.control_groups import available_bytes, usable_processors
 from aiperf.units import count
 
@@ -75,7 +75,10 @@ def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
 
 
 def with_announcements(
-    entries: Sequence[Entry], firsts: Sequence[RunStarted], logs: Mapping[str, Announcements]
+    entries: Sequence[Entry],
+    firsts: Sequence[RunStarted],
+    logs: Mapping[str, Announcements],
+    allowed: Path | None = None,
 ) -> tuple[list[Entry], tuple[SiteAnnouncements, ...]]:
     # Of two states of one log the longer counts.
     logs = dict(sorted(logs.items(), key=lambda each: len(each[1].entries)))
@@ -84,10 +87,11 @@ def with_announcements(
         SiteAnnouncements(name, announced(log, firsts), tuple(_purposes(log)), faults.get(name, ""))
         for name, log in logs.items()
     )
+    signers = {name: None if allowed is None else signers_of(log, allowed) for name, log in logs.items()}
     of_site = {
-        each.id: (log, each, AnnouncedCounts(site.announced.published, site.announced.announced), site.fault)
-        for site, log in zip(sites, logs.values(), strict=True)
-        for each in log.entries
+        each.id: (site, each, AnnouncedCounts(site.announced.published, site.announced.announced))
+        for site in sites
+        for each in logs[site.log].entries
     }
     found = []
     for entry, first in zip(entries, firsts, strict=True):
@@ -96,8 +100,15 @@ def with_announcements(
         elif entry.announcement is not None and not logs and entry.benchmark.is_announced:
             entry = replace(entry, announcement_fault=UNCHECKED)
         elif entry.announcement is not None and logs:
-            log, signed, counts, fault = of_site.get(entry.announcement, (None, None, None, ""))
-            entry = replace(entry, announced=counts, announcement_fault=fault or _fault(log, signed, first))
+            site, signed, counts = of_site.get(entry.announcement, (None, None, None))
+            if site is None or signed is None or not isinstance(signed.entry, RunAnnounced):
+                fault = "its announcement is in none of the given logs"
+            else:
+                log = logs[site.log]
+                fault = site.fault or _fault(log, signed, first)
+                if not fault and entry.benchmark.is_announced:
+                    fault = nonce_fault(log, signed, signers[site.log])
+            entry = replace(entry, announced=counts, announcement_fault=fault)
         found.append(entry)
     return found, sites
 
@@ -108,10 +119,8 @@ def _purposes(log: Announcements) -> Iterator[tuple[str, tuple[str, ...], int | 
             yield each.id, purpose_of(each.entry.config), planned_accelerators(each.entry.config)
 
 
-def _fault(log: Announcements | None, signed: SignedEntry | None, first: RunStarted) -> str:
-    """Return the fault of a run's announcement, or '' without a fault."""
-    if log is None or signed is None or not isinstance(signed.entry, RunAnnounced):
-        return "its announcement is in none of the given logs"
+def _fault(log: Announcements, signed: SignedEntry, first: RunStarted) -> str:
+    """Return the difference of a run from its announcement, or '' without one."""
     differing = breaks_of(log, signed, first)
     return f"not as announced: {'; '.join(differing)}" if differing else ""
 

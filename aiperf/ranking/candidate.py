@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -46,16 +47,18 @@ def parsed(text: bytes) -> dict[str, str]:
     return {each.fingerprint: name for name, entries in listed.items() for each in entries}
 
 
-def announced_seed(announcement: str) -> int:
-    """Return the only permitted seed of an announced run: the first 8 hexadecimal digits of `announcement` as a number.
+def announced_seed(announcement: str, nonce: str | None) -> int:
+    """Return the only permitted seed of an announced run: the first 8 hexadecimal digits of SHA-256(id, nonce) as a number.
 
-    `announcement` is the id of the run's announcement, the SHA-256 of its signed text. Nobody knows the seed before the
-    announcement is signed, and nobody can choose the best of several seeds.
+    `announcement` is the id of the run's announcement, the SHA-256 of its signed text. `nonce`: signature of this id by another
+    principal, unknown to the announcer before. None for journals from before nonces existed: the digits of the id, of which the
+    announcer could choose the best by signing again.
 
-    >>> announced_seed("0000002a" + 56 * "f")
-    42
+    >>> announced_seed("0000002a" + 56 * "f", None), announced_seed("0000002a" + 56 * "f", "nonce")
+    (42, 1775509038)
     """
-    return int(announcement[:8], 16)
+    drawn = announcement if nonce is None else hashlib.sha256((announcement + nonce).encode()).hexdigest()
+    return int(drawn[:8], 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ class Candidate:
     seed: int
     announcement: str | None
     """Id of the announcement in the configuration. None if the run was not announced."""
+    nonce: str | None
+    """RunStarted.nonce: signature of this id by another principal. None if the journal has none."""
     known_images: str | None
     """Data set with the published fingerprint of RunStarted.dataset. None if the fingerprint is not published."""
     attempts: int
@@ -163,10 +168,12 @@ class Candidate:
 
     @property
     def seed_source(self) -> str:
-        """Origin of the seed: 'announcement' if it follows from the announcement's id, 'another seed' or 'no announcement'."""
+        """Origin of the seed: 'announcement' (id and nonce), 'announcer' (id alone), 'another seed' or 'no announcement'."""
         if self.announcement is None:
             return "no announcement"
-        return "announcement" if self.seed == announced_seed(self.announcement) else "another seed"
+        if self.seed != announced_seed(self.announcement, self.nonce):
+            return "another seed"
+        return "announcer" if self.nonce is None else "announcement"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +200,9 @@ def losses(run: Candidate) -> str:
 def _seed(run: Candidate) -> str:
     if run.announcement is None:
         return "the configuration names no announcement"
-    return f"seed {run.seed}. Seed {announced_seed(run.announcement)} follows from the announcement"
+    if run.seed_source == "announcer":
+        return "the seed follows from the announcement alone, so its announcer could choose it"
+    return f"seed {run.seed}. Seed {announced_seed(run.announcement, run.nonce)} follows from the announcement"
 
 
 def _fingerprint(run: Candidate) -> str:

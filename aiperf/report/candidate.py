@@ -63,6 +63,7 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
         beside_master=_beside_master(run, inside),
         space_differences=None if network is None else _space_differences(started, network),
         announcement=_announcement(config),
+        nonce=started.nonce,
         known_images=known_images(started.dataset.get("fingerprint")),
         attempts=len(run.begun_worker),
         attempts_lost=work_log.lost_attempts + work_log.attempts_lost_with_workers,

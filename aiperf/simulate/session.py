@@ -117,9 +117,9 @@ class Opening:
 def simulate(opening: Opening, after_turn: Callable[[Driver], None]) -> Path:
     """Simulate a whole run, print its processor time, and return the new folder with its journal."""
     folder = make_folder(folder_of(opening.plan.conf, time.time()))
-    use_announcement(opening.plan.conf, folder, (opening.first.run, opening.first.started_unix))
+    first = use_announcement(opening.plan.conf, folder, opening.first)
     world = world_of(opening)
-    effort = drive(world, opening.first, folder / NAME, after_turn, ending_on_interrupt)
+    effort = drive(world, first, folder / NAME, after_turn, ending_on_interrupt)
     # The time of the clock, because a user may have ended the run before its time.
     print(
         f"simulated {duration(world.clock.now())} in {duration(effort.seconds)} of one processor: "

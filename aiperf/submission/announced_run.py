@@ -6,10 +6,12 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from aiperf.config import RunConf, as_plain
 from aiperf.errors import BadConfiguration, NotAsAnnounced
@@ -18,9 +20,8 @@ from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.options import OF_ONE_RUN, option_differences, without
 from aiperf.planning.plan import check_options
-from aiperf.ranking.candidate import announced_seed
 from aiperf.submission.announcement_file import add, log_path, read_log
-from aiperf.submission.announcements import Announcements, HeadWitnessed, RunAnnounced, RunBegun, SignedEntry
+from aiperf.submission.announcements import Announcements, RunAnnounced, RunBegun, SignedEntry
 from aiperf.system.describe import versions
 from searchers.propose import RULES
 
@@ -36,10 +37,11 @@ def announced_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return without(config, NOT_ANNOUNCED)
 
 
-def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnounced:
+def announcement(conf: RunConf, log: Announcements, now_unix: float, nonce_by: str) -> RunAnnounced:
     """Return the next entry for a log of announcements, not yet signed and not yet written: a future run with options `conf`.
 
-    `log`: present content of the log. `now_unix`: time of the entry in seconds since 1970.
+    `log`: present content of the log. `now_unix`: time of the entry in seconds since 1970. `nonce_by`: fingerprint (SHA256:…)
+    of the key of another principal, who will sign the nonce.
 
     Raises:
         BadConfiguration: no run can begin with these options, or they contain the seed, another announcement, resume=,
@@ -55,7 +57,7 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnou
         )
     if conf.seed:
         raise BadConfiguration(
-            f"the seed of an announced run follows from its announcement. Leave seed={conf.seed} out, and start the run by the "
+            f"the seed of an announced run follows from its nonce. Leave seed={conf.seed} out, and start the run by the "
             "command that `announce` prints"
         )
     config = announced_config(json.loads(json.dumps(as_plain(conf))))
@@ -67,17 +69,20 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnou
         config_hash=config_hash(config),
         proposal_rules=RULES,
         release=versions().get("aiperf-cluster", "unknown"),
+        nonce_by=nonce_by,
     )
 
 
-def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, started_unix: float | None) -> list[str]:
+def breaks(
+    log: Announcements, announced: SignedEntry, config: Mapping[str, Any], rules: int, started_unix: float | None
+) -> list[str]:
     entry = announced.entry
     assert isinstance(entry, RunAnnounced)
     differences = [
         f"{each.name} is {each.second!r}, and {each.first!r} was announced"
         for each in option_differences(entry.config, announced_config(config))
     ]
-    if config.get("seed") != (seed := announced_seed(announced.id)):
+    if (seed := log.seed(announced)) is not None and config.get("seed") != seed:
         differences.append(f"seed is {config.get('seed')!r}, and seed {seed} follows from the announcement")
     if rules != entry.proposal_rules:
         differences.append(f"its proposals follow rules {rules}, and rules {entry.proposal_rules} were announced")
@@ -88,7 +93,10 @@ def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, starte
 
 def breaks_of(log: Announcements, announced: SignedEntry, first: RunStarted) -> list[str]:
     """Return the differences of a run from its announcement and from the log's entry about its start, one text each."""
-    differences = breaks(announced, first.config, first.proposal_rules, None if first.simulated else first.started_unix)
+    began_unix = None if first.simulated else first.started_unix
+    differences = breaks(log, announced, first.config, first.proposal_rules, began_unix)
+    if log.seed(announced) is None:
+        differences.append("the log has no nonce for its seed")
     begun, withdrawn = log.begun().get(announced.id), log.withdrawn().get(announced.id)
     if begun is None:
         differences.append("the log has no entry that a run began with this announcement")
@@ -101,36 +109,41 @@ def breaks_of(log: Announcements, announced: SignedEntry, first: RunStarted) -> 
     return differences
 
 
-def require_announced(conf: RunConf, now_unix: float | None = None) -> None:
-    """Check that a run with options `conf` may begin as announced."""
-    named = _named(conf)
-    if named is not None:
-        wanted, path = named
-        _require_same(_free(read_log(path), wanted, path), conf, time.time() if now_unix is None else now_unix)
-
-
-def use_announcement(conf: RunConf, folder: Path, first: tuple[str, float]) -> None:
-    """Add an entry to the log of announcements that the run in `folder` begins."""
+def as_announced(conf: RunConf, now_unix: float | None = None) -> RunConf:
+    """Return the options with the seed of the announcement, if the run may begin as announced. dry_run=true needs no nonce."""
     named = _named(conf)
     if named is None:
-        return
+        return conf
+    wanted, path = named
+    log = read_log(path)
+    announced = _free(log, wanted, path, needs_nonce=not conf.dry_run)
+    seeded = replace(conf, seed=conf.seed or log.seed(announced) or 0)
+    _require_same(log, announced, seeded, time.time() if now_unix is None else now_unix)
+    return seeded
+
+
+def use_announcement(conf: RunConf, folder: Path, first: RunStarted) -> RunStarted:
+    """Add an entry to the log of announcements that the run in `folder` begins. Return its first line with the nonce."""
+    named = _named(conf)
+    if named is None:
+        return first
     wanted, path = named
 
     def begun(log: Announcements) -> RunBegun:
         _free(log, wanted, path)
-        run, started_unix = first
         return RunBegun(
             number=len(log.entries) + 1,
             previous=log.head,
             at_unix=time.time(),
             announcement=wanted,
-            run=run,
-            started_unix=started_unix,
+            run=first.run,
+            started_unix=first.started_unix,
             folder=str(folder.absolute()),
             host=host_name(),
         )
 
     add(path, None, begun)
+    return msgspec.structs.replace(first, nonce=read_log(path).nonces()[wanted][0])
 
 
 def _named(conf: RunConf) -> tuple[str, Path] | None:
@@ -148,8 +161,8 @@ def _named(conf: RunConf) -> tuple[str, Path] | None:
     return conf.announcement, log_path(conf.announcement_log)
 
 
-def _require_same(announced: SignedEntry, conf: RunConf, now_unix: float) -> None:
-    differing = breaks(announced, json.loads(json.dumps(as_plain(conf))), RULES, now_unix)
+def _require_same(log: Announcements, announced: SignedEntry, conf: RunConf, now_unix: float) -> None:
+    differing = breaks(log, announced, json.loads(json.dumps(as_plain(conf))), RULES, now_unix)
     if differing:
         more = f", and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
         raise NotAsAnnounced(
@@ -158,7 +171,7 @@ def _require_same(announced: SignedEntry, conf: RunConf, now_unix: float) -> Non
         )
 
 
-def _free(log: Announcements, wanted: str, path: Path) -> SignedEntry:
+def _free(log: Announcements, wanted: str, path: Path, *, needs_nonce: bool = True) -> SignedEntry:
     entry = log.by_id(wanted)
     if entry is None or not isinstance(entry.entry, RunAnnounced):
         raise NotAsAnnounced(
@@ -171,6 +184,12 @@ def _free(log: Announcements, wanted: str, path: Path) -> SignedEntry:
         raise NotAsAnnounced(
             f"an announcement serves one run. {wanted[:12]}… was used by run {Path(begun.folder).name!r} (in '{begun.folder}', "
             f"on host {begun.host!r}): announce this run. If that run never wrote a journal, also withdraw its announcement"
+        )
+    if needs_nonce and wanted not in log.nonces():
+        raise NotAsAnnounced(
+            f"the seed of an announced run follows from a nonce, but announcement {wanted[:12]}… has none. The holder of the "
+            f"key that it names gives it: python -m aiperf announce --nonce {wanted} --key THEIR_KEY --log '{path}'. "
+            "An announcement of an earlier release names no key: withdraw it, and announce the run again"
         )
     return entry
 
@@ -249,10 +268,26 @@ def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
 
 def witnessed_unix(log: Announcements, wanted: SignedEntry, signers: Mapping[str, Sequence[str]]) -> float | None:
     """Earliest Unix time at which another person's signature confirmed an entry. None without one, or for an unknown signer."""
-    own = set(signers.get(wanted.id, ()))
-    witnesses = (each for each in log.entries[wanted.entry.number :] if isinstance(each.entry, HeadWitnessed))
-    others = [each.entry.at_unix for each in witnesses if (by := set(signers.get(each.id, ()))) and own.isdisjoint(by)]
-    return min(others, default=None) if own else None
+    others = [
+        each.entry.at_unix for each in log.entries[wanted.entry.number :] if is_of_another(each.id, wanted, signers)
+    ]
+    return min(others, default=None)
+
+
+def nonce_fault(log: Announcements, announced: SignedEntry, signers: Mapping[str, Sequence[str]] | None) -> str:
+    """Return why the announcer may have chosen the seed, or '' if another known principal signed the nonce."""
+    if announced.id not in log.nonces():
+        return "its seed follows from its announcement alone, so the announcer could choose it"
+    if signers is None:
+        return "it is not checked whose nonce gave its seed: name the principals with --allowed FILE"
+    _, entry = log.nonces()[announced.id]
+    return "" if is_of_another(entry, announced, signers) else "its nonce is not signed by another known principal"
+
+
+def is_of_another(entry: str, announced: SignedEntry, signers: Mapping[str, Sequence[str]]) -> bool:
+    """Return True if another known principal than that of the announcement signed an entry (its id)."""
+    own, by = set(signers.get(announced.id, ())), set(signers.get(entry, ()))
+    return bool(own and by) and own.isdisjoint(by)
 
 
 def rivals(logs: Mapping[str, tuple[Announcements, float]]) -> dict[str, str]:

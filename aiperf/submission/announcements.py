@@ -22,6 +22,7 @@ import msgspec
 from aiperf.errors import AnnouncementsDamaged
 from aiperf.journal.legality import YEAR_10000, must
 from aiperf.journal.sealed_log import ORIGIN, LineRefused, SealedLines, sealed
+from aiperf.ranking.candidate import announced_seed
 from aiperf.submission.signatures import principals, signing_key
 
 FORMAT = 1
@@ -41,7 +42,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class RunAnnounced(_Entry, frozen=True, kw_only=True, tag="announced"):
-    """A future run. It may begin once, with this configuration and the seed that follows from this entry's id."""
+    """A future run. It may begin once, with this configuration and the seed that follows from this entry's id and its nonce."""
 
     config: dict[str, Any]
     """All options except those of aiperf.submission.announced_run.OWN."""
@@ -50,6 +51,17 @@ class RunAnnounced(_Entry, frozen=True, kw_only=True, tag="announced"):
     proposal_rules: int
     """Version of the rules by which proposals follow from the history."""
     release: str
+    nonce_by: str | msgspec.UnsetType = msgspec.UNSET
+    """Fingerprint (SHA256:…) of the key of another principal who signs the nonce. It is fixed here, since the announcer could
+    choose among the nonces of several. Unset in logs from before nonces existed."""
+
+
+class NonceSigned(_Entry, frozen=True, kw_only=True, tag="nonce"):
+    """Number by another principal from which, with the announcement's id, the seed follows. Signed before the run begins."""
+
+    announcement: str
+    nonce: str
+    """Signature of the announcement's id. Ed25519 signatures are deterministic, so a second request gives the same nonce."""
 
 
 class RunBegun(_Entry, frozen=True, kw_only=True, tag="begun"):
@@ -71,10 +83,10 @@ class RunWithdrawn(_Entry, frozen=True, kw_only=True, tag="withdrawn"):
 
 
 class HeadWitnessed(_Entry, frozen=True, kw_only=True, tag="witnessed"):
-    """Confirmation by another principal that the previous entries existed at this time."""
+    """Confirmation by another principal that the previous entries existed at this time. A nonce confirms it too."""
 
 
-AnyEntry = RunAnnounced | RunBegun | RunWithdrawn | HeadWitnessed
+AnyEntry = RunAnnounced | NonceSigned | RunBegun | RunWithdrawn | HeadWitnessed
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,6 +132,17 @@ class Announcements:
         withdrawals = [each.entry for each in self.entries if isinstance(each.entry, RunWithdrawn)]
         return {each.announcement: each for each in reversed(withdrawals)}
 
+    def nonces(self) -> dict[str, tuple[str, str]]:
+        """Return the nonce of each announcement that has one, with the id of its entry, by the announcement's id."""
+        entries = ((each.id, each.entry) for each in self.entries)
+        return {entry.announcement: (entry.nonce, id) for id, entry in entries if isinstance(entry, NonceSigned)}
+
+    def seed(self, announced: SignedEntry) -> int | None:
+        """Return the seed of an announced run. None before its nonce."""
+        nonce, _ = self.nonces().get(announced.id, (None, None))
+        is_former = isinstance(announced.entry, RunAnnounced) and announced.entry.nonce_by is msgspec.UNSET
+        return None if nonce is None and not is_former else announced_seed(announced.id, nonce)
+
     def begun(self) -> dict[str, RunBegun]:
         """Return the entry about the run that began with an announcement, by the announcement's id."""
         return {each.entry.announcement: each.entry for each in self.entries if isinstance(each.entry, RunBegun)}
@@ -139,26 +162,27 @@ def line_of(log: Announcements, content: bytes, signature: str) -> bytes:
 def parse(content: bytes, name: str) -> Announcements:
     """Return the content of a log of announcements after a check of its hashes, its sequence and its signatures."""
     entries: list[SignedEntry] = []
-    unused: dict[str, bool] = {}
+    about: dict[str, set[type[AnyEntry]]] = {}
     of = (f"entry of format {FORMAT}", "site")
     log = SealedLines(
         BytesIO(content),
         _decoded,
         lambda _: None,
-        lambda each: _check(each, unused, log.lines + 1, log.chain.decode()),
+        lambda each: _check(each, about, log.lines + 1, log.chain.decode()),
         of=of,
     )
     try:
         for each in log:
             entries.append(replace(each, id=log.chain.decode()))
             if isinstance(each.entry, RunAnnounced):
-                unused[entries[-1].id] = True
+                about[entries[-1].id] = set()
     except LineRefused as error:
         raise _damaged(name, error.before + 1, str(error)) from error
     if not entries and log.torn[: len(_BEGINNING)] != _BEGINNING[: len(log.torn)]:
         raise _damaged(name, 1, "it does not begin as `announce` writes it: this is another file")
     with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
         keys = list(pool.map(lambda each: signing_key(each.signature, each.content), entries))
+    givers = {each.id: each.entry.nonce_by for each in entries if isinstance(each.entry, RunAnnounced)}
     for each, key in zip(entries, keys, strict=True):
         if key is None and not isinstance(each.entry, RunBegun):
             raise _damaged(
@@ -166,6 +190,13 @@ def parse(content: bytes, name: str) -> Announcements:
                 each.entry.number,
                 "its signature is not valid: the entry was changed after signing, or the key is no Ed25519 key",
             )
+        if givers.get(each.id, "") == key or (
+            isinstance(each.entry, NonceSigned)
+            and {key, signing_key(each.entry.nonce, each.entry.announcement.encode())}
+            != {givers[each.entry.announcement]}
+        ):
+            why = "a nonce is signed by the key that its announcement names, which is not the key of the announcement"
+            raise _damaged(name, each.entry.number, why)
     signed = tuple(replace(each, key=key) for each, key in zip(entries, keys, strict=True))
     return Announcements(signed, log.end, log.torn)
 
@@ -192,7 +223,7 @@ def _decoded(body: bytes) -> SignedEntry:
     return SignedEntry("", entry, bytes(line.entry), line.signature, None)
 
 
-def _check(each: SignedEntry, unused: dict[str, bool], number: int, head: str) -> None:
+def _check(each: SignedEntry, about: dict[str, set[type[AnyEntry]]], number: int, head: str) -> None:
     entry = each.entry
     must(entry.format == FORMAT, f"this release reads format {FORMAT}", f"format {entry.format}")
     must(content_of(entry) == each.content, "an entry is written as `announce` writes it", "other JSON")
@@ -203,9 +234,13 @@ def _check(each: SignedEntry, unused: dict[str, bool], number: int, head: str) -
         f"entry {entry.number}, after {entry.previous[:12]!r}: a line was removed, moved or put in",
     )
     must(0 <= entry.at_unix < YEAR_10000, "at_unix is a date before the year 10000", repr(entry.at_unix))
-    if isinstance(entry, RunBegun | RunWithdrawn):
-        must(entry.announcement in unused, "the run was announced before it", repr(entry.announcement[:12]))
+    if isinstance(entry, RunAnnounced | HeadWitnessed):
+        return
+    must(entry.announcement in about, "the run was announced before it", repr(entry.announcement[:12]))
+    before = about[entry.announcement]
+    if isinstance(entry, NonceSigned):
+        must(not before & {NonceSigned, RunBegun}, "an announcement has one nonce, before its run begins", "another")
     if isinstance(entry, RunBegun):
-        must(unused[entry.announcement], "an announcement serves one run", f"a second one, {entry.run!r}")
-        unused[entry.announcement] = False
+        must(RunBegun not in before, "an announcement serves one run", f"a second one, {entry.run!r}")
         must(not each.signature, "an entry that a run began carries no signature", "one")
+    before.add(type(entry))

@@ -12,7 +12,7 @@ from pathlib import Path
 from aiperf.errors import AnnouncementsDamaged, BundleRefused
 from aiperf.files import require_file
 from aiperf.journal.events import RunStarted
-from aiperf.submission.announced_run import Announced, announced, rivals, witnessed_unix
+from aiperf.submission.announced_run import Announced, announced, nonce_fault, rivals, witnessed_unix
 from aiperf.submission.announcements import Announcements, parse, signers_of
 from aiperf.submission.archive import (
     ANNOUNCEMENTS,
@@ -228,22 +228,18 @@ def _of_announcements(
 def _of_witnesses(
     firsts: list[RunStarted], log: Announcements, by: Mapping[str, Sequence[str]] | None
 ) -> Iterator[InspectionFinding]:
-    """Yield the confirmations by other principals that an announcement existed before its run began."""
+    """Yield whether another principal signed the nonce of an announcement, and when one first confirmed the announcement."""
     for first in firsts:
         entry = log.by_id(str(first.config.get("announcement")))
-        if entry is None or first.simulated:
+        if entry is None:
             continue
-        seen = None if by is None else witnessed_unix(log, entry, by)
-        if by is None:
-            text = (
-                "the time of its announcement is the site's own claim. --allowed FILE shows whether others witnessed it"
-            )
-        elif seen is None:
-            text = "the time of its announcement is the site's own claim: no other principal has witnessed it"
-        else:
+        if fault := nonce_fault(log, entry, by):
+            is_bad = by is not None and entry.id in log.nonces()
+            yield InspectionFinding("announced", "bad" if is_bad else "note", fault, first.run)
+        elif by is not None and (seen := witnessed_unix(log, entry, by)) is not None and not first.simulated:
             when = "before" if seen <= first.started_unix else "AFTER"
             text = f"another principal saw its announcement {abs(first.started_unix - seen):.0f} s {when} the run began"
-        yield InspectionFinding("announced", "note", text, first.run)
+            yield InspectionFinding("announced", "note", text, first.run)
 
 
 def _of_equal_runs(runs: list[RunInspection]) -> Iterator[InspectionFinding]:

@@ -15,8 +15,8 @@ _SYSTEM = _TESTS.parent / "examples" / "hpl" / "p100.yaml"
 _HPL = _TESTS / "borders" / "data" / "hpl23_plain.out"
 
 FILES = {
-    "announce --key": "announce --log new.jsonl --key {FILE}",
-    "announce --log": "announce --log {FILE} --key {FILE}",
+    "announce --key": f"announce --log new.jsonl --key {{FILE}} --nonce-by SHA256:{43 * 'A'}",
+    "announce --log": f"announce --log {{FILE}} --key {{FILE}} --nonce-by SHA256:{43 * 'A'}",
     "bops count": "bops count {FILE}",
     "bops count --commands": "bops count --binary /bin/true --commands {FILE}",
     "bops count --input": "bops count --binary /bin/true --commands {FILE} --input {FILE}",

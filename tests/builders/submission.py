@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from aiperf.journal.journal import Journal, read
+from aiperf.submission.announcement_file import add
+from aiperf.submission.announcements import Announcements, NonceSigned
 from aiperf.submission.archive import Content, manifest_of, pack, unpack
-from aiperf.submission.signatures import sign
+from aiperf.submission.signatures import sign, signing_key
 
 
 def key_file(folder: Path, name: str = "key") -> Path:
@@ -35,6 +37,25 @@ def allowed_file(folder: Path, **keys: Path) -> Path:
     path = folder / "allowed_signers"
     path.write_text("".join(f"{name} {key.with_suffix('.pub').read_text()}" for name, key in keys.items()))
     return path
+
+
+def fingerprint(key: Path) -> str:
+    """Return the fingerprint of a private key, as `--nonce-by` takes it."""
+    found = signing_key(sign(key, b""), b"")
+    assert found is not None
+    return found
+
+
+def give_nonce(log: Path, wanted: str, key: Path, at_unix: float = 0.0) -> None:
+    """Add the entry that `announce --nonce` adds."""
+
+    def nonce(log: Announcements) -> NonceSigned:
+        signed = sign(key, wanted.encode())
+        return NonceSigned(
+            number=len(log.entries) + 1, previous=log.head, at_unix=at_unix, announcement=wanted, nonce=signed
+        )
+
+    add(log, key, nonce)
 
 
 Members = dict[str, bytes]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.cli.arguments import VERBS, parser_of
+from aiperf.cli.arguments import VERBS, allowed_signers, parser_of
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 from aiperf.option_limits import WIDEST
@@ -20,7 +20,7 @@ NUMBERS = [
     (verb, action.option_strings[0])
     for verb in VERBS
     for action in parser_of(verb)._actions
-    if action.type not in (None, Path, given_path) and action.choices is None
+    if action.type not in (None, Path, given_path, allowed_signers) and action.choices is None
 ]
 
 

@@ -23,23 +23,23 @@ from aiperf.drive.session import resumable, resume, run_session
 from aiperf.errors import NotAsAnnounced
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import this_machine
-from aiperf.ranking.candidate import announced_seed
-from aiperf.submission.announced_run import announcement, require_announced
+from aiperf.submission.announced_run import announcement, as_announced
 from aiperf.submission.announcement_file import add
 from aiperf.submission.inspect_run import Requirements
 from aiperf.submission.inspect_submission import inspect
 from aiperf.submission.signatures import read_allowed
 from morphism import encode
 from tests.builders.order import plain_graph
-from tests.builders.submission import allowed_file, key_file
+from tests.builders.submission import allowed_file, fingerprint, give_nonce, key_file
 from tests.rigs.executors import TINY
 
 
 def announced(words: Sequence[str], folder: Path, now: float) -> RunConf:
     """The configuration of a run that names its announcement."""
-    signed, _ = add(folder / "log", key_file(folder), lambda log: announcement(configure(words), log, now))
-    own = [f"seed={announced_seed(signed.id)}", f"announcement={signed.id}", f"announcement_log={folder / 'log'}"]
-    return configure([*words, *own])
+    by = fingerprint(other := key_file(folder, "other"))
+    signed, _ = add(folder / "log", key_file(folder), lambda log: announcement(configure(words), log, now, by))
+    give_nonce(folder / "log", signed.id, other, now)
+    return as_announced(configure([*words, f"announcement={signed.id}", f"announcement_log={folder / 'log'}"]))
 
 
 @pytest.mark.slow
@@ -81,16 +81,15 @@ def test_a_real_run_is_announced_resumed_submitted_and_valid(tmp_path: Path) -> 
     def end_after(trials: int, driver: Driver) -> None:
         driver.interrupted = driver.run.finished >= trials
 
-    require_announced(conf)
     with machines(conf) as executor_of:
         folder = run_session(make_plan(conf, this_machine(conf)), executor_of, lambda driver: end_after(1, driver))
         with pytest.raises(NotAsAnnounced, match=f"was used by run '{folder.name}'"):
-            require_announced(conf)
+            as_announced(conf)
         with pytest.raises(NotAsAnnounced, match=f"was used by run '{folder.name}'"):  # one that came in between
             run_session(make_plan(conf, this_machine(conf)), executor_of, lambda _: None, tmp_path / "second")
         resume(resumable(replace(conf, resume=str(folder))), executor_of, lambda driver: end_after(2, driver))
     status = main(["submit", str(folder), "--key", str(tmp_path / "key"), "--out", str(tmp_path / "bundle")])
-    signers = read_allowed(allowed_file(tmp_path, site=tmp_path / "key"))
+    signers = read_allowed(allowed_file(tmp_path, site=tmp_path / "key", other=tmp_path / "other"))
     found = inspect(tmp_path / "bundle", Requirements(signers))
 
     told = {(finding.check, finding.outcome) for finding in found.findings}

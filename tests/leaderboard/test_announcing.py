@@ -14,7 +14,7 @@ from aiperf.submission.announced_run import announcement
 from aiperf.submission.announcement_file import add, read_log
 from tests.builders.leaderboard_entry import FIXED, QUICK, entry
 from tests.builders.listed_runs import golden
-from tests.builders.submission import key_file
+from tests.builders.submission import allowed_file, key_file
 from tests.rigs.user import User, write_run
 from tests.submission.test_published import announce, begin, run_of
 
@@ -57,12 +57,14 @@ def test_a_second_log_of_a_key_gives_its_runs_no_place(tmp_path: Path) -> None:
         shutil.copy(paths["log"], paths[name])
     begin(paths["log"], 1)
     begin(paths["copy"], 2)
-    add(paths["new"], key, lambda log: announcement(configure(["name=new"]), log, 0.0))
+    add(paths["new"], key, lambda log: announcement(configure(["name=new"]), log, 0.0, f"SHA256:{43 * 'A'}"))
     logs = {name: read_log(path) for name, path in paths.items()}
     run = entry("a", announcement=logs["log"].entries[0].id)
+    allowed = allowed_file(tmp_path, site=key, other=tmp_path / "nonce-key")
 
     def fault(*names: str) -> tuple[str, list[str]]:
-        (judged,), sites = with_announcements([run], [run_of(logs["log"], 1)], {name: logs[name] for name in names})
+        given = {name: logs[name] for name in names}
+        (judged,), sites = with_announcements([run], [run_of(logs["log"], 1)], given, allowed)
         return judged.announcement_fault, [site.log for site in sites if site.fault]
 
     assert fault("log") == ("", [])
@@ -75,7 +77,8 @@ def test_a_second_log_of_a_key_gives_its_runs_no_place(tmp_path: Path) -> None:
 
 def test_runs_of_a_fixed_network_are_announced_with_site_and_system(tmp_path: Path) -> None:
     """The best of ten runs that nobody announced gained 1 to 2 %."""
-    announce(tmp_path / "log", 1, key_file(tmp_path, "site"))
+    site = key_file(tmp_path, "site")
+    announce(tmp_path / "log", 1, site)
     begin(tmp_path / "log", 1)
     log = read_log(tmp_path / "log")
     id = log.entries[0].id
@@ -86,9 +89,13 @@ def test_runs_of_a_fixed_network_are_announced_with_site_and_system(tmp_path: Pa
     ]
     firsts = [run_of(log, 1)] * 3
 
-    entries, _ = with_announcements(runs, firsts, {"log": log})
+    def faults(**signers: Path) -> list[str]:
+        allowed = allowed_file(tmp_path, **signers) if signers else None
+        return [each.announcement_fault for each in with_announcements(runs, firsts, {"log": log}, allowed)[0]]
 
-    assert [each.announcement_fault for each in entries] == ["", NOT_ANNOUNCED, NOT_ANNOUNCED]
+    assert faults(site=site, other=tmp_path / "nonce-key") == ["", NOT_ANNOUNCED, NOT_ANNOUNCED]
+    assert faults(site=site)[0] == "its nonce is not signed by another known principal"
+    assert faults()[0].startswith("it is not checked whose nonce gave its seed")
     assert with_announcements(runs[:1], firsts[:1], {})[0][0].announcement_fault == UNCHECKED
 
 

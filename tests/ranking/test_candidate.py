@@ -241,7 +241,10 @@ def test_the_seed_that_follows_is_recognised() -> None:
     line = changed("announcement", "0000002a" + 56 * "f")
 
     assert candidate_of([line]).seed_source == "another seed"
-    assert candidate_of([msgspec.structs.replace(line, seed=42)]).seed_source == "announcement"
+    drawn = msgspec.structs.replace(line, nonce="nonce")
+    assert candidate_of([msgspec.structs.replace(line, seed=42)]).seed_source == "announcer"
+    assert candidate_of([msgspec.structs.replace(drawn, seed=42)]).seed_source == "another seed"
+    assert candidate_of([msgspec.structs.replace(drawn, seed=1775509038)]).seed_source == "announcement"
 
 
 def test_a_worker_that_was_let_go_is_no_loss() -> None:

@@ -54,7 +54,7 @@ IMAGES: dict[str, dict[str, Any]] = {
 }
 """Written out here: taken from the law, they would follow it wherever it went."""
 ANNOUNCEMENT = "0000002a" + 56 * "f"
-"""Seed 42 follows from it."""
+"""Seed 1775509038 follows from it."""
 CONFIG = {name: recorded(configure(words)) for name, words in WORDS.items()}
 RANKED = Candidate(
     is_simulated=False,
@@ -80,8 +80,9 @@ RANKED = Candidate(
     beside_master=frozenset(),
     space_differences=frozenset(),
     proposal_rules=RULES,
-    seed=42,
+    seed=1775509038,
     announcement=ANNOUNCEMENT,
+    nonce="nonce",
     known_images="imagenet",
     attempts=2000,
     attempts_lost=60,
@@ -180,6 +181,7 @@ CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("rules", {"proposal_rules": RULES - 1}),
         ("announced", {"announcement": None}),
         ("announced", {"seed": 43}),
+        ("announced", {"seed": 42, "nonce": None}),
         ("named", {"config": having(CONFIG["ranking"], "system.name", None)}),
         ("named", {"config": having(CONFIG["ranking"], "system.site", " ")}),
         ("proposals", {"proposals_ended": 10}),
@@ -378,7 +380,7 @@ def test_an_unpublished_fingerprint_is_unknown_and_no_pass() -> None:
 def test_a_seed_that_does_not_follow_is_named_with_the_right_one() -> None:
     (found,) = breaches(replace(RANKED, seed=7))
 
-    assert found.found == "seed 7. Seed 42 follows from the announcement"
+    assert found.found == "seed 7. Seed 1775509038 follows from the announcement"
 
 
 def test_all_breaches_are_listed_at_once() -> None:

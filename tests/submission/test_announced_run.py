@@ -6,15 +6,19 @@ import json
 import shlex
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from aiperf.config import configure
 from aiperf.journal.events import RunEnded, RunStarted
 from aiperf.journal.journal import read
 from aiperf.ranking.candidate import announced_seed
 from aiperf.report.candidate import candidate_of
-from aiperf.submission.announcement_file import read_log
-from aiperf.submission.announcements import RunBegun
-from tests.builders.submission import allowed_file, key_file
+from aiperf.submission.announced_run import announcement, nonce_fault
+from aiperf.submission.announcement_file import add, read_log
+from aiperf.submission.announcements import Announcements, RunAnnounced, RunBegun
+from aiperf.submission.signatures import sign
+from tests.builders.submission import allowed_file, fingerprint, key_file
 from tests.rigs.user import Answer, User
 
 WORDS = (
@@ -25,18 +29,28 @@ WORDS = (
     "searcher=random",
     "hpo=off",
 )
+NONCE_BY = ("--nonce-by", f"SHA256:{43 * 'A'}")
 
 
-def announced(user: User, *words: str, key: str = "key") -> str:
-    """The id of a new announcement."""
-    answer: Answer = user("announce", *words, "--key", key, "--log", "log", "--json")
+def unseeded(user: User, *words: str) -> str:
+    """The id of a new announcement, without its nonce."""
+    other = Path("other") if Path("other").exists() else key_file(Path(), "other")
+    by = ["--nonce-by", fingerprint(other)]
+    answer: Answer = user("announce", *words, *by, "--key", "key", "--log", "log", "--json")
     assert answer.status == 0, answer.err
     return str(json.loads(answer.out)["id"])
 
 
+def announced(user: User, *words: str) -> str:
+    """The id of a new announcement with its nonce."""
+    wanted = unseeded(user, *words)
+    answer: Answer = user("announce", "--nonce", wanted, "--key", "other", "--log", "log")
+    assert answer.status == 0, answer.err
+    return wanted
+
+
 def begun(user: User, wanted: str, *words: str) -> Answer:
-    seed = announced_seed(wanted) if len(wanted) == 64 else 0
-    return user(f"seed={seed}", *words, f"announcement={wanted}", "announcement_log=log")
+    return user(*words, f"announcement={wanted}", "announcement_log=log")
 
 
 def runs(folder: Path) -> list[Path]:
@@ -61,33 +75,69 @@ def test_an_announced_run_begins_once_and_names_its_announcement(aiperf: User, t
     assert (last_entry.entry.announcement, last_entry.entry.run) == (wanted, started.run)
 
 
-def test_the_seed_of_an_announced_run_follows_from_its_id(aiperf: User, tmp_path: Path) -> None:
+def test_the_seed_follows_from_the_nonce_of_another_key(aiperf: User, tmp_path: Path) -> None:
+    """The forgery: its announcer signed entries until the seed that followed from the id alone pleased."""
     key_file(tmp_path)
-    chosen = aiperf("announce", *WORDS, "seed=7", "--key", "key", "--log", "log")
-    lines = aiperf("announce", *WORDS, "--key", "key", "--log", "log").out.splitlines()
-    wanted = lines[0].split()[1]
+    wanted = unseeded(aiperf, *WORDS)
+    give = ["announce", "--nonce", wanted, "--log", "log", "--key"]
 
-    other = aiperf(*WORDS, f"announcement={wanted}", "announcement_log=log", "seed=7")
+    early, plan = begun(aiperf, wanted, *WORDS), begun(aiperf, wanted, *WORDS, "dry_run=true")
+    own, given, again = aiperf(*give, "key"), aiperf(*give, "other"), aiperf(*give, "other")
+    log = read_log(tmp_path / "log")
+    chosen = begun(aiperf, wanted, *WORDS, f"seed={int(wanted[:8], 16)}")
 
-    assert "Leave seed=7 out" in chosen.err
-    assert f" seed={announced_seed(wanted)} announcement={wanted}" in lines[-1]
-    assert f"seed is 7, and seed {announced_seed(wanted)} follows from the announcement" in other.err
+    assert (early.status, plan.status, own.status, given.status, again.status) == (2, 0, 2, 0, 2), plan.err
+    assert (
+        f"has none. The holder of the key that it names gives it: python -m aiperf announce --nonce {wanted}"
+        in early.err
+    )
+    assert "a nonce is signed by the key that its announcement names" in own.err
+    assert "an announcement has one nonce, before its run begins" in again.err
+    seed = announced_seed(wanted, sign(tmp_path / "other", wanted.encode()))  # a second request would give no other
+    assert log.seed(log.entries[0]) == seed != int(wanted[:8], 16)
+    assert f"and seed {seed} follows from the announcement" in chosen.err
+    assert runs(tmp_path) == []
+
+
+def test_an_announcement_without_a_nonce_is_read_and_begins_no_run(aiperf: User, tmp_path: Path) -> None:
+    """Logs of earlier releases stay readable. Their announcers could choose the seed."""
+    key = key_file(tmp_path)
+
+    def former(log: Announcements) -> RunAnnounced:
+        return msgspec.structs.replace(announcement(configure(WORDS), log, 1.0, ""), nonce_by=msgspec.UNSET)
+
+    signed, _ = add(tmp_path / "log", key, former)
+
+    assert b"nonce" not in signed.content
+    assert aiperf("announce", "--show", "--log", "log").status == 0
+    assert "withdraw it, and announce the run again" in begun(aiperf, signed.id, *WORDS).err
+    assert nonce_fault(read_log(tmp_path / "log"), signed, {}).endswith("so the announcer could choose it")
+
+
+def test_no_key_gives_its_own_announcement_a_nonce(aiperf: User, tmp_path: Path) -> None:
+    own = fingerprint(key_file(tmp_path))
+
+    answer = aiperf("announce", *WORDS, "--key", "key", "--log", "log", "--nonce-by", own)
+
+    assert "which is not the key of the announcement" in answer.err
+    assert not (tmp_path / "log").exists()
 
 
 def test_a_log_in_a_folder_with_a_slash_gets_the_folder(aiperf: User, tmp_path: Path) -> None:
     key_file(tmp_path)
 
-    answer = aiperf("announce", *WORDS, "--key", "key", "--log", "site/")
+    by = ["--nonce-by", fingerprint(key_file(tmp_path, "other"))]
+    answer = aiperf("announce", *WORDS, *by, "--key", "key", "--log", "site/")
 
     assert answer.status == 0, answer.err
     assert [path.name for path in (tmp_path / "site").iterdir()] == ["announcements.jsonl"]
-    assert aiperf("announce", *WORDS, "--key", "key", "--log", "no/site/").status == 2
+    assert aiperf("announce", *WORDS, *by, "--key", "key", "--log", "no/site/").status == 2
 
 
 def test_a_wrong_key_file_is_refused_without_its_content(aiperf: User, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("swordfish" * 1000)
 
-    answer = aiperf("announce", *WORDS, "--key", "secret", "--log", "log")
+    answer = aiperf("announce", *WORDS, "--key", "secret", "--log", "log", "--nonce-by", f"SHA256:{43 * 'A'}")
 
     assert answer.status == 2
     assert "'secret' is another file" in answer.err
@@ -96,18 +146,24 @@ def test_a_wrong_key_file_is_refused_without_its_content(aiperf: User, tmp_path:
 
 def test_a_run_with_the_seed_of_its_announcement_is_as_announced(aiperf: User, tmp_path: Path) -> None:
     key_file(tmp_path)
-    printed = aiperf("announce", *WORDS, "--key", "key", "--log", "log")
-    (command,) = [line for line in printed.out.splitlines() if line.startswith("start it")]
-    words = shlex.split(command)
-    begin = next(at for at, word in enumerate(words) if "=" in word)
+    by = fingerprint(key_file(tmp_path, "other"))
+    printed = aiperf("announce", *WORDS, "--key", "key", "--log", "log", "--nonce-by", by)
+    nonce, start = [shlex.split(line) for line in printed.out.splitlines()[-2:]]
 
-    answer = aiperf(*words[begin:])
+    given = aiperf(*("other" if word == "THEIR_KEY" else word for word in nonce[nonce.index("announce") :]))
+    answer = aiperf(*start[next(at for at, word in enumerate(start) if "=" in word) :])
+
+    assert given.status == 0, given.err
 
     assert answer.status != 2, answer.err
     (run,) = runs(tmp_path)
     started = next(iter(read(run)))
     assert isinstance(started, RunStarted)
-    assert started.seed == int(str(started.config["announcement"])[:8], 16)
+    assert started.seed == announced_seed(str(started.config["announcement"]), started.nonce)
+    assert (started.nonce, started.config["seed"]) == (
+        sign(tmp_path / "other", str(started.config["announcement"]).encode()),
+        started.seed,
+    )
     assert candidate_of(read(run)).seed_source == "announcement"
 
 
@@ -135,9 +191,7 @@ def test_a_differing_run_is_rejected_before_anything_is_created(
     assert answer.status == 2
     assert expected in answer.err
     assert runs(tmp_path) == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "key.pub", "log"], (
-        "the announcement is still free"
-    )
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()], "the announcement is still free"
 
 
 def test_other_rules_or_an_early_start_are_rejected(
@@ -171,12 +225,15 @@ def test_a_withdrawn_or_missing_announcement_is_rejected(aiperf: User, tmp_path:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--key", "key"], "--log"),
-        (["--log", "log"], "--key KEY"),
-        (["--log", "log", "--key", "nokey"], "'nokey' cannot be read"),
-        (["--log", "log", "--key", "key", "dry_run=true"], "Leave dry_run out"),
-        (["--log", "log", "--key", "key", "seed=-1"], "seed is at least 0"),
-        (["--log", "log", "--key", "key", "sead=1"], "did you mean"),
+        (["--key", "key", *NONCE_BY], "--log"),
+        (["--log", "log", *NONCE_BY], "--key KEY"),
+        (["--log", "log", "--key", "nokey", *NONCE_BY], "'nokey' cannot be read"),
+        (["--log", "log", "--key", "key"], "one of the arguments --nonce-by --nonce --show --withdraw is required"),
+        (["--log", "log", "--key", "key", "--nonce-by", "site-b"], "ssh-keygen -lf THEIR_KEY.pub prints it"),
+        (["--log", "log", "--key", "key", *NONCE_BY, "dry_run=true"], "Leave dry_run out"),
+        (["--log", "log", "--key", "key", *NONCE_BY, "seed=7"], "Leave seed=7 out"),
+        (["--log", "log", "--key", "key", *NONCE_BY, "seed=-1"], "seed is at least 0"),
+        (["--log", "log", "--key", "key", *NONCE_BY, "sead=1"], "did you mean"),
         (["--log", "log", "--key", "key", "--withdraw", "0"], "go together"),
         (["--log", "log", "--show", "seed=1"], "found seed=1: leave them out"),
         (["--log", "log", "--show"], "'log' cannot be read"),
@@ -198,16 +255,16 @@ def test_an_invalid_announcement_is_rejected_and_not_written(
 
 
 def test_a_log_is_shown_with_whose_key_it_was(aiperf: User, tmp_path: Path) -> None:
-    site, other = key_file(tmp_path), key_file(tmp_path, "other")
+    site = key_file(tmp_path)
     allowed_file(tmp_path, site=site)
-    wanted = announced(aiperf, *WORDS)
+    wanted = unseeded(aiperf, *WORDS)
     known = aiperf("announce", "--show", "--log", "log", "--allowed", "allowed_signers")
-    aiperf("announce", "--witness", "--key", str(other), "--log", "log")
+    aiperf("announce", "--nonce", wanted, "--key", "other", "--log", "log")
     unknown = aiperf("announce", "--show", "--log", "log", "--allowed", "allowed_signers")
     shown = json.loads(aiperf("announce", "--show", "--log", "log", "--json").out)
 
     assert (known.status, unknown.status) == (0, 1)
     assert f"{wanted}  site" in known.out
-    assert "witnessed" in unknown.out and "UNKNOWN KEY SHA256:" in unknown.out
-    assert [entry["entry"] for entry in shown["entries"]] == ["announced", "witnessed"]
+    assert "nonce" in unknown.out and "UNKNOWN KEY SHA256:" in unknown.out
+    assert [entry["entry"] for entry in shown["entries"]] == ["announced", "nonce"]
     assert shown["head"] == shown["entries"][1]["id"]

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from aiperf.config import configure
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
-from aiperf.ranking.candidate import announced_seed
 from aiperf.submission.announced_run import announced, announcement, rivals, witnessed_unix
 from aiperf.submission.announcement_file import add, read_log
 from aiperf.submission.announcements import (
@@ -26,7 +25,7 @@ from aiperf.submission.announcements import (
     signers_of,
 )
 from tests.builders.journal import started
-from tests.builders.submission import key_file
+from tests.builders.submission import fingerprint, give_nonce, key_file
 
 ANNOUNCED_UNIX = 1_790_000_000.0
 
@@ -45,8 +44,10 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Announcements:
 
 
 def announce(log: Path, runs: int, key: Path) -> None:
+    giver = log.with_name("nonce-key")
+    by = fingerprint(giver if giver.exists() else key_file(log.parent, giver.name))
     for _ in range(runs):
-        add(log, key, lambda log: announcement(configure([]), log, ANNOUNCED_UNIX))
+        add(log, key, lambda log: announcement(configure([]), log, ANNOUNCED_UNIX, by))
 
 
 def witness(log: Announcements) -> HeadWitnessed:
@@ -54,7 +55,9 @@ def witness(log: Announcements) -> HeadWitnessed:
 
 
 def begin(path: Path, number: int) -> None:
-    """Add the entry that the driver of `run_of(log, number)` adds."""
+    """Add the nonce of an announcement, and the entry that the driver of `run_of(log, number)` adds."""
+    wanted = read_log(path).entries[number - 1].id
+    give_nonce(path, wanted, path.with_name("nonce-key"), ANNOUNCED_UNIX + 100.0 * number)
 
     def begun(log: Announcements) -> RunBegun:
         first = run_of(log, number)
@@ -76,14 +79,16 @@ def run_of(log: Announcements, number: int) -> RunStarted:
     """The first line of a run as entry `number` announced it."""
     signed = log.entries[number - 1]
     assert isinstance(signed.entry, RunAnnounced)
-    seed = announced_seed(signed.id)
+    seed = log.seed(signed)
+    nonce, _ = log.nonces().get(signed.id, (None, ""))
     own = {"announcement": signed.id, "announcement_log": "log", "runs": "elsewhere", "seed": seed}
     config = signed.entry.config | own
     return started(
         run=f"run-{number}",
         config=config,
         config_hash=config_hash(config),
-        seed=seed,
+        seed=seed or 0,
+        nonce=nonce,
         proposal_rules=signed.entry.proposal_rules,
         started_unix=ANNOUNCED_UNIX + 100.0 * number,
     )
@@ -127,12 +132,13 @@ def test_a_log_has_all_entries_from_before_the_end_of_its_runs(log: Announcement
     assert lacks(ANNOUNCED_UNIX + 60) == rivals({"a": (log, math.inf), "b": (log, math.inf)}) == {}
     text = "a log has all its entries, but entries 5 to {} are in 'log' alone"
     assert lacks(ANNOUNCED_UNIX + 61) == {"early": text.format(5)}
-    assert lacks(math.inf) == {"early": text.format(9)}
+    assert lacks(math.inf) == {"early": text.format(13)}
 
 
 def test_a_withdrawn_run_stays_announced_with_its_reason(log: Announcements, tmp_path: Path) -> None:
     key = key_file(tmp_path)
-    signed, _ = add(tmp_path / "log", key, lambda log: announcement(configure([]), log, ANNOUNCED_UNIX))
+    announce(tmp_path / "log", 1, key)
+    (signed,) = read_log(tmp_path / "log").entries
     add(
         tmp_path / "log",
         key,
@@ -184,7 +190,10 @@ def test_a_run_without_a_begun_entry_is_broken(tmp_path: Path) -> None:
     log = read_log(tmp_path / "log")
 
     assert announced(log, [run_of(log, 1)]).broken == (
-        ("run-1", ("the log has no entry that a run began with this announcement",)),
+        (
+            "run-1",
+            ("the log has no nonce for its seed", "the log has no entry that a run began with this announcement"),
+        ),
     )
 
 

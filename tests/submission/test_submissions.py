@@ -22,7 +22,6 @@ from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
 from aiperf.page.terminal import parts_lines
-from aiperf.ranking.candidate import announced_seed
 from aiperf.report.write import report_of
 from aiperf.submission.announcement_file import read_log
 from aiperf.submission.announcements import Announcements, RunBegun, content_of, line_of, parse
@@ -31,7 +30,16 @@ from aiperf.submission.inspect_submission import inspect, inspect_all
 from aiperf.submission.signatures import read_allowed, sign
 from aiperf.system.source import CONFIGURATION, PACKAGES, installed, revision
 from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, KeptCheckpoints
-from tests.builders.submission import Members, allowed_file, edited, key_file, members_of, repacked, rewritten
+from tests.builders.submission import (
+    Members,
+    allowed_file,
+    edited,
+    fingerprint,
+    key_file,
+    members_of,
+    repacked,
+    rewritten,
+)
 from tests.rigs.user import User
 from tests.system.test_energy import metered
 
@@ -65,15 +73,17 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     folder = tmp_path_factory.mktemp("site")
-    allowed_file(folder, site=key_file(folder))
+    allowed_file(folder, site=key_file(folder), other=key_file(folder, "other"))
     key_file(folder, "stranger")
     log, key = str(folder / "log"), str(folder / "key")
+    signed = ["--key", key, "--log", log, "--nonce-by", fingerprint(folder / "other")]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert main(["announce", *SIMULATED, "--key", key, "--log", log]) == 0
-        assert main(["announce", *SIMULATED, "name=other", "--key", key, "--log", log]) == 0
+        assert main(["announce", *SIMULATED, *signed]) == 0
+        assert main(["announce", *SIMULATED, "name=other", *signed]) == 0
         wanted = read_log(folder / "log").entries[0].id
-        main([*SIMULATED, f"seed={announced_seed(wanted)}", f"announcement={wanted}", f"announcement_log={log}"])
+        assert main(["announce", "--nonce", wanted, "--key", str(folder / "other"), "--log", log]) == 0
+        main([*SIMULATED, f"announcement={wanted}", f"announcement_log={log}"])
         (run,) = (folder / "runs").iterdir()
         assert main(["submit", str(run), "--key", key, "--allowed", "allowed_signers", "--out", "bundle"]) == 0
     return Site(folder, run, folder / "bundle")
@@ -283,11 +293,11 @@ def test_a_submission_that_does_not_say_what_it_holds_is_refused(site: Site, con
 
 
 def test_an_announcement_by_a_stranger_is_reported(site: Site, tmp_path: Path) -> None:
-    allowed_file(tmp_path, other=site.folder / "stranger")
+    allowed_file(tmp_path, stranger=site.folder / "stranger")
 
     found = inspect(site.bundle, Requirements(read_allowed(tmp_path / "allowed_signers")))
 
-    assert sum(text.startswith("announcements: entry ") for text in bad(found)) == 2
+    assert sum(text.startswith("announcements: entry ") for text in bad(found)) == 3
 
 
 def test_the_verbs_answer_in_json_and_by_their_status(aiperf: User, site: Site, tmp_path: Path) -> None:

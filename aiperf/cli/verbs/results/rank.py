@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
+from aiperf.cli.arguments import add_allowed
 from aiperf.report.figures import RANKED
 
 DESCRIPTION = """Ranks runs by a figure, with one order for each benchmark. The figures are computed from the journals, and
@@ -13,7 +15,7 @@ EXAMPLES = (
     "runs",
     "runs/20261121-120000-digits runs/20261122-090000-digits --by regulated",
     "submissions --out list",
-    "submissions --announcements site-a/announcements.jsonl --json",
+    "submissions --announcements site-a/announcements.jsonl --allowed allowed_signers --json",
 )
 
 
@@ -32,13 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="announcement log of a site. A run of the ranking has no place without it; may be repeated",
     )
+    add_allowed(parser, "a run of the ranking has no place without it, since another site must have given its nonce")
     parser.add_argument("--out", metavar="DIR", help="write rank.html, rank.csv and rank.json there")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from pathlib import Path
-
     from aiperf.cli.output import print_lines
     from aiperf.errors import NoSuchRun, explained
     from aiperf.leaderboard.entry import ranking_figure
@@ -58,7 +59,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if not entries:
         reasons = "; ".join(f"'{each.folder}': {each.reason}" for each in [*fruitless, *unread])
         raise NoSuchRun(f"a list needs at least one readable run, but found none: {reasons}. Name the folder of a run")
-    entries, sites = with_announcements(entries, first_lines(entries), logs)
+    entries, sites = with_announcements(entries, first_lines(entries), logs, arguments.allowed)
     ranking = leaderboard(entries, [*fruitless, *unread], by, sites)
     if arguments.json:
         print(json_text(ranking), end="")

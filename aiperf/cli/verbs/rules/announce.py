@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from aiperf.cli.arguments import add_allowed
 from aiperf.cli.output import print_result, program
 from aiperf.page.section import Paragraph, rows
 
@@ -15,13 +19,14 @@ if TYPE_CHECKING:
     from aiperf.submission.announcements import Announcements, SignedEntry
 
 DESCRIPTION = """Announces a run in the site's log before it starts: configuration and time, signed with an Ed25519 key.
-Start the run with the printed command. It runs once, and only as announced. Its seed is derived from the
-announcement. The inspection of a submission counts announced runs that were never published."""
+The holder of another key gives a nonce, from which the seed follows. Then start the run with the printed
+command. It runs once, and only as announced. The inspection of a submission counts announced runs that
+were never published."""
 EXAMPLES = (
-    "schedule=ranking dataset=imagenet --key ~/.ssh/id_ed25519 --log site/",
+    "schedule=ranking dataset=imagenet --key ~/.ssh/id_ed25519 --log site/ --nonce-by SHA256:…",
+    "--nonce ID --key ~/.ssh/id_ed25519 --log site/",
     "--show --log site/ --allowed allowed_signers",
     "--withdraw ID --why 'node 7 burnt' --key ~/.ssh/id_ed25519 --log site/",
-    "--witness --key ~/.ssh/id_ed25519 --log site/",
 )
 OPTIONS = "[OPTION=VALUE …]"
 
@@ -36,17 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         help="file of an Ed25519 private key, or the .pub file of a key in ssh-agent",
     )
-    what = parser.add_mutually_exclusive_group()
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--nonce-by",
+        metavar="SHA256:…",
+        help="announce a run. Fingerprint of the key of another site, which will give the nonce (ssh-keygen -lf KEY.pub)",
+    )
+    what.add_argument("--nonce", metavar="ID", help="give the nonce of another site's announcement, once, by --key")
     what.add_argument("--show", action="store_true", help="check the log and print its entries; nothing is added")
     what.add_argument("--withdraw", metavar="ID", help="withdraw an announced run; needs --why")
-    what.add_argument("--witness", action="store_true", help="sign the last entry with the key of another principal")
     parser.add_argument("--why", metavar="TEXT", help="reason of the withdrawal")
-    parser.add_argument(
-        "--allowed",
-        type=Path,
-        metavar="FILE",
-        help="with --show: allowed_signers file of OpenSSH, which names the owners of keys",
-    )
+    add_allowed(parser, "with --show: names the owners of keys")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -55,7 +60,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     if (arguments.withdraw is None) != (arguments.why is None):
         raise BadConfiguration("--withdraw ID and --why TEXT go together, but found only one of them: give both")
-    if options and (arguments.show or arguments.withdraw or arguments.witness):
+    if options and arguments.nonce_by is None:
         raise BadConfiguration(
             f"options of a run go with an announcement only, but found {shlex.join(options)}: leave them out, or the flag"
         )
@@ -63,25 +68,31 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         return _show(arguments)
     if arguments.key is None:
         raise BadConfiguration("every entry of a log is signed: add --key KEY (create one: ssh-keygen -t ed25519)")
+    if arguments.nonce_by and re.fullmatch("SHA256:[A-Za-z0-9+/]{43}", arguments.nonce_by) is None:
+        raise BadConfiguration(
+            f"--nonce-by is the fingerprint of a key, SHA256:…, but found {arguments.nonce_by!r}. "
+            "ssh-keygen -lf THEIR_KEY.pub prints it"
+        )
     return _add(arguments, options)
 
 
 def _add(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.config import configure
-    from aiperf.ranking.candidate import announced_seed
     from aiperf.submission.announced_run import announcement
     from aiperf.submission.announcement_file import add, log_path, make_folder
-    from aiperf.submission.announcements import AnyEntry, HeadWitnessed, RunWithdrawn
+    from aiperf.submission.announcements import AnyEntry, NonceSigned, RunWithdrawn
+    from aiperf.submission.signatures import sign
 
     path = log_path(arguments.log)
-    conf = None if arguments.withdraw or arguments.witness else configure(options)
+    conf = None if arguments.nonce_by is None else configure(options)
 
     def entry(log: Announcements) -> AnyEntry:
         now, number = time.time(), len(log.entries) + 1
         if conf is not None:
-            return announcement(conf, log, now)
-        if arguments.witness:
-            return HeadWitnessed(number=number, previous=log.head, at_unix=now)
+            return announcement(conf, log, now, arguments.nonce_by)
+        if arguments.nonce:
+            nonce = sign(arguments.key, arguments.nonce.encode())
+            return NonceSigned(number=number, previous=log.head, at_unix=now, announcement=arguments.nonce, nonce=nonce)
         return RunWithdrawn(
             number=number, previous=log.head, at_unix=now, announcement=arguments.withdraw, reason=arguments.why
         )
@@ -94,9 +105,9 @@ def _add(arguments: argparse.Namespace, options: list[str]) -> int:
         ("log", f"{path}, entry {signed.entry.number}, signed by {signed.key}"),
     ]
     if conf is not None:
-        given = [word for word in options if not word.startswith("seed=")]
-        words = [*given, f"seed={announced_seed(signed.id)}", f"announcement={signed.id}", f"announcement_log={path}"]
-        lines.append(("start it", f"{program()} {shlex.join(words)}"))
+        words = [*options, f"announcement={signed.id}", f"announcement_log={path}"]
+        nonce = f"{program()} announce --nonce {signed.id} --key THEIR_KEY --log {shlex.quote(str(path))}"
+        lines += [("nonce by", nonce), ("start it", f"{program()} {shlex.join(words)}")]
     parts = (None if torn is None else Paragraph(moved), rows("entry", "", ("", ""), lines))
     print_result(_as_json(signed), parts, as_json=arguments.json, width=0)
     return 0
@@ -105,10 +116,9 @@ def _add(arguments: argparse.Namespace, options: list[str]) -> int:
 def _show(arguments: argparse.Namespace) -> int:
     from aiperf.submission.announcement_file import log_path, read_log
     from aiperf.submission.announcements import RunBegun, signers_of
-    from aiperf.submission.signatures import read_allowed
 
     log = read_log(log_path(arguments.log))
-    signers = None if arguments.allowed is None else signers_of(log, read_allowed(arguments.allowed))
+    signers = None if arguments.allowed is None else signers_of(log, arguments.allowed)
     listed = [(each, None if signers is None else signers.get(each.id)) for each in log.entries]
     is_known = all(owners != () for _, owners in listed)
     entries = [_as_json(each) | {"signers": owners} for each, owners in listed]
@@ -132,15 +142,5 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _as_json(signed: SignedEntry) -> dict[str, object]:
-    from aiperf.ranking.candidate import announced_seed
-    from aiperf.submission.announcements import RunAnnounced
-
-    entry = signed.entry
-    values: dict[str, object] = {
-        "id": signed.id,
-        "fingerprint": signed.key,
-        "entry": entry.__struct_config__.tag,
-    }
-    if isinstance(entry, RunAnnounced):
-        values["seed"] = announced_seed(signed.id)
-    return values | {name: getattr(entry, name) for name in entry.__struct_fields__ if name != "config"}
+    entry = {name: value for name, value in msgspec.to_builtins(signed.entry).items() if name != "config"}
+    return {"id": signed.id, "fingerprint": signed.key, **entry}

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.cli.arguments import add_number
+from aiperf.cli.arguments import add_allowed, add_number
 from aiperf.cli.output import print_result
 from aiperf.page.section import Paragraph, Part, rows
 
@@ -25,12 +25,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundles", metavar="BUNDLE", nargs="+", help="file of a submission")
-    parser.add_argument(
-        "--allowed",
-        type=Path,
-        metavar="FILE",
-        help="allowed signers (OpenSSH's allowed_signers); an unsigned submission is then bad",
-    )
+    add_allowed(parser, "an unsigned submission is then bad")
     parser.add_argument(
         "--source", type=Path, metavar="FOLDER", help="checkout of the sources that the runs name (default: this one)"
     )
@@ -51,12 +46,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.submission.archive import MOST_BYTES
     from aiperf.submission.inspect_run import Requirements
     from aiperf.submission.inspect_submission import inspect_all
-    from aiperf.submission.signatures import read_allowed
     from aiperf.verify.verification import DEFAULT
 
-    signers = None if arguments.allowed is None else read_allowed(arguments.allowed)
     requirements = Requirements(
-        signers=signers,
+        signers=arguments.allowed,
         source=arguments.source,
         division=None if arguments.division is None else division(arguments.division, known_options()),
         sample=None if arguments.all else DEFAULT,

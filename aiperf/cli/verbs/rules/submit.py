@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from aiperf.cli.arguments import add_allowed
 from aiperf.cli.output import print_parts
 
 DESCRIPTION = """Bundles runs into one file: journals, telemetry, recomputed reports, the site's announcements, checksums and a
@@ -31,12 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-telemetry", action="store_true", help="leave the telemetry out; the submission records this"
     )
-    parser.add_argument(
-        "--allowed",
-        type=Path,
-        metavar="FILE",
-        help="inspect with these allowed signers (OpenSSH), like the receiver",
-    )
+    add_allowed(parser, "inspect with it, like the receiver")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -44,7 +40,6 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.errors import explained
     from aiperf.journal.run_folder import run_folder
     from aiperf.submission.build import build
-    from aiperf.submission.signatures import read_allowed
 
     folders = [run_folder(word) for word in arguments.runs]
     path = arguments.out or Path(f"{folders[0].resolve().name}.aiperf.tar.gz")
@@ -55,7 +50,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             key=arguments.key,
             log=arguments.log,
             with_telemetry=not arguments.no_telemetry,
-            signers=None if arguments.allowed is None else read_allowed(arguments.allowed),
+            signers=arguments.allowed,
         )
         print_parts(parts(inspection))
         if inspection.is_good:

@@ -119,6 +119,15 @@ def counted_by_perf(command: Sequence[str], source: Path | None = None) -> Instr
     )
 
 
+def floating_point_operations(command: Sequence[str], source: Path | None = None) -> int:
+    """Run a command and return its floating-point operations by hardware counters."""
+    operations: dict[str, int] = events()["floating_point"]
+    if not operations:
+        raise NotMeasured("events.json lists no floating-point events for this processor")
+    counts, _ = _perf(command, {event: event for event in operations}, source)
+    return sum(count * operations[event] for event, count in counts.items())
+
+
 def controller_bytes(command: Sequence[str], controllers: Sequence[str], source: Path | None = None) -> int:
     """Run a command and return the bytes that the memory controllers moved meanwhile, including those of other programs."""
     if not controllers:
@@ -189,6 +198,8 @@ def _reason(words: str) -> str:
     level = paranoid.read_text().strip() if paranoid.exists() else "unknown"
     if "not supported" in words:
         return f"{words} (a virtual machine without counters: use the host, or --simulate)"
+    if "event syntax error" in words:
+        return "this perf, or this processor, does not know the events (perf list)"
     if "paranoid" in words or "permission" in words.lower() or "access" in words.lower():
         return (
             f"{words[:200]} (kernel.perf_event_paranoid is {level}: sysctl kernel.perf_event_paranoid=2, in a container add "

@@ -7,13 +7,20 @@ import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from aiperf.bops import instructions
 from aiperf.bops.execute import execute
-from aiperf.bops.instructions import NotMeasured, controller_bytes, counted_by_callgrind, counted_by_perf
+from aiperf.bops.instructions import (
+    NotMeasured,
+    controller_bytes,
+    counted_by_callgrind,
+    counted_by_perf,
+    floating_point_operations,
+)
 from aiperf.bops.peak import DOUBTFUL, NATIVE, measure_peak, own_peak
 from aiperf.bops.result import Times
 from aiperf.bops.run import LEAST_REPEATS, Tool, ratio, result, times, tool
@@ -196,6 +203,11 @@ def test_forbidden_counters_name_the_setting(tmp_path: Path, monkeypatch: pytest
         counted_by_perf(["true"])
 
 
+def row_of(vendor: str) -> dict[str, Any]:
+    rows = json.loads((Path(instructions.__file__).parent / "events.json").read_text())
+    return next(row for row in rows if row["vendor"] == vendor)
+
+
 COPY_IN_MIB = (
     'for last; do :; done; case "$last" in 0) n=100;; 10) n=%s;; *) n=512.5;; esac; echo "$n;MiB;r;1;100" > "$8"'
 )
@@ -227,14 +239,40 @@ def test_traffic_names_the_misses_that_it_lacks(
         f"for last; do :; done; [ $last = true ] && last=0; case $5 in *instr*) printf '%s;;e;1;100\\n' {counts} $7;;"
     )
     fake_perf(tmp_path, f"{script} *) printf '%s;;e;1;100\\n' 30 12 > $7; esac", monkeypatch)
-    rows = json.loads((Path(instructions.__file__).parent / "events.json").read_text())
-    row = next(row for row in rows if row["vendor"] == vendor)
+    row = row_of(vendor)
     monkeypatch.setattr(instructions, "events", lambda: {**row, "controllers": []})
 
     found = counted_by_perf(["true", "7"])
 
     assert (found.instructions, found.cycles, found.traffic_bytes) == (28, 14, traffic)
     assert row["misses_lack"] in f"{found.traffic_origin} {found.notes}"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "lines", "operations"),
+    [
+        ("GenuineIntel", "10 20 30 40", 10 + 4 * 20 + 8 * 30 + 16 * 40),
+        ("AuthenticAMD", "70", 70),
+    ],
+)
+def test_floating_point_operations_are_weighted_counts(
+    vendor: str, lines: str, operations: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instructions, "events", lambda: row_of(vendor))
+    fake_perf(tmp_path, f"printf '%s;;e;1;100\\n' {lines} > $7", monkeypatch)
+
+    assert floating_point_operations(["true"]) == operations
+
+
+def test_a_missing_floating_point_counter_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instructions, "events", lambda: row_of(""))
+    with pytest.raises(NotMeasured, match="lists no floating-point events"):
+        floating_point_operations(["true"])
+
+    monkeypatch.setattr(instructions, "events", lambda: row_of("AuthenticAMD"))
+    fake_perf(tmp_path, """echo "event syntax error: '..avx_ops.all:u}'" >&2; exit 129""", monkeypatch)
+    with pytest.raises(NotMeasured, match="does not know the events"):
+        floating_point_operations(["true"])
 
 
 @needs("aarch64-linux-gnu-gcc", "qemu-aarch64")

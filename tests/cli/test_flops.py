@@ -150,9 +150,29 @@ def test_detector_table_separates_the_papers_figure(aiperf: User) -> None:
     assert "691 GFLOP per image for training. They belong to another network" in shown
 
 
+def test_measured_holds_the_count_to_those_of_others(
+    aiperf: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A perf in place of the real one: it executes nothing, and counts 1000 operations a step after a start of 50."""
+    perf = tmp_path / "perf"
+    perf.write_text("#!/bin/sh\nfor last; do :; done\nprintf '%s;;e;1;100\\n' $((50 + 1000 * last)) > $7\n")
+    perf.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("aiperf.bops.instructions.events", lambda: {"floating_point": {"e": 2}})
+
+    answer = aiperf("flops", "resnet20", "--measured", "--json")
+
+    found = json.loads(answer.out)
+    assert found["measured"]["torch"] == found["tensor"]
+    assert (found["measured"]["hardware_flops"], found["measured"]["not_measured"]) == (1000, "")
+    monkeypatch.setattr("aiperf.bops.instructions.events", lambda: {"floating_point": {}})
+    assert "Hardware was not counted: events.json lists no" in aiperf("flops", "resnet20", "--measured").out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("faster_rcnn_r50", "--measured"), "found --measured with faster_rcnn_r50: leave it out"),
         (
             ("faster_rcnn_r50", "--width", "100"),
             "width of a detector's image is a multiple of 32, at most 16384, but found 100: use 96",

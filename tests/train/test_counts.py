@@ -1,14 +1,14 @@
 """The tensor-only operation count against torch's own counter, and the errors of that counter."""
 
+import subprocess
+import sys
 from random import Random
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.flop_counter import FlopCounterMode
 
-from aiperf.train.torch_network import build, initialise
+from aiperf.train.counted_step import counted_by_torch
 from morphism import (
     STARTS,
     BatchNormalisation,
@@ -20,26 +20,10 @@ from morphism import (
     Node,
     Softmax,
     cost,
+    encode,
     start,
 )
-from tests.builders.network import images_for, random_graph, random_morphs, small_start
-
-
-def torchs_count(graph: Graph, batch: int, device: str = "meta") -> tuple[int, int]:
-    """Return the forward and backward operations of one step, as torch counts the operations that it executes.
-
-    The images need no gradient, as in training. On the meta device nothing is computed, but all operations are counted.
-    """
-    with torch.device(device):
-        module = build(graph).train()
-    if device != "meta":
-        initialise(module, seed=0)
-    images = images_for(graph, batch, seed=0, dtype=torch.float32).to(device)
-    with FlopCounterMode(display=False) as forward:
-        loss = module(images).sum()
-    with FlopCounterMode(display=False) as backward:
-        loss.backward()
-    return forward.get_total_flops(), backward.get_total_flops()
+from tests.builders.network import random_graph, random_morphs, small_start
 
 
 def our_count(graph: Graph, batch: int) -> tuple[int, int]:
@@ -47,12 +31,20 @@ def our_count(graph: Graph, batch: int) -> tuple[int, int]:
     return counted.tensor_forward_flops * batch, counted.tensor_backward_flops * batch
 
 
+def test_a_step_runs_alone_for_the_counters_of_a_processor() -> None:
+    words = [sys.executable, "-m", "aiperf.train.counted_step", "2", "1"]
+
+    done = subprocess.run(words, input=encode(small_start("digits_small")), text=True, capture_output=True, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @settings(deadline=None, max_examples=100)
 @given(st.randoms(use_true_random=False), st.integers(2, 4))
 def test_the_tensor_only_count_of_any_graph_equals_that_of_torch(random: Random, batch: int) -> None:
     graph = random_graph(random)
 
-    assert our_count(graph, batch) == torchs_count(graph, batch)
+    assert our_count(graph, batch) == counted_by_torch(graph, batch)
 
 
 @pytest.mark.parametrize(
@@ -63,13 +55,13 @@ def test_the_tensor_only_count_equals_the_count_of_torch(seed: int) -> None:
     steps = random_morphs(start(STARTS[seed % len(STARTS)]), Random(seed), length=12)
 
     for _, graph, _ in steps[::4]:
-        assert our_count(graph, 2) == torchs_count(graph, 2)
+        assert our_count(graph, 2) == counted_by_torch(graph, 2)
 
 
 def test_what_torch_asks_for_is_what_it_runs() -> None:
     graph = random_morphs(small_start("digits_small"), Random(1), length=8)[-1][1]
 
-    assert our_count(graph, 3) == torchs_count(graph, 3, "meta") == torchs_count(graph, 3, "cpu")
+    assert our_count(graph, 3) == counted_by_torch(graph, 3, "meta") == counted_by_torch(graph, 3, "cpu")
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
@@ -92,7 +84,7 @@ def test_torch_multiplies_the_weight_gradient_by_the_groups(groups: int) -> None
     )
     one_pass = 2 * 3 * 3 * (8 // groups) * 12 * 9 * 9
 
-    ours, torchs = our_count(graph, 1), torchs_count(graph, 1)
+    ours, torchs = our_count(graph, 1), counted_by_torch(graph, 1)
 
     assert ours[0] == torchs[0]
     assert torchs[1] - ours[1] == (groups - 1) * one_pass

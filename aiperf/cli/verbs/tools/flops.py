@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from aiperf.cli.arguments import add_number
@@ -28,6 +31,7 @@ from morphism import (
     IllegalGraph,
     UnknownStart,
     cost,
+    encode,
     load,
     start,
 )
@@ -39,11 +43,13 @@ and per region."""
 EXAMPLES = (
     "resnet50_v1",
     "resnet20 --json",
+    "resnet20 --measured",
     "grown.json --batch 64",
     "resnet50_v1_5 --array 128",
     f"{FASTER_RCNN_R50} --height 768 --width 1152",
 )
 DEFAULT_BATCH = 32
+MEASURED_BATCH = 2
 PAPERS_GFLOP = 691
 """Training operations of an image in Table 5 of HPC AI500. Its network is not published."""
 
@@ -62,15 +68,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         meaning = f"{option[2:]} of the images of a detector in pixels"
         add_number(parser, option, meaning, least=32, most=16384, default_in_words=str(usual))
     add_number(parser, "--array", "edge of a matrix unit: print the share that the layers fill", least=1, most=65536)
+    parser.add_argument("--measured", action="store_true", help="compare with the counts of torch and of the processor")
     parser.add_argument("--json", action="store_true", help="print JSON: exact figures per image")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     is_detector = arguments.graph in DETECTORS
-    foreign = ("image", "batch", "array") if is_detector else ("height", "width")
-    if wrong := [f"--{option}" for option in foreign if getattr(arguments, option) is not None]:
+    foreign = ("image", "batch", "array", "measured") if is_detector else ("height", "width")
+    if wrong := [f"--{option}" for option in foreign if getattr(arguments, option) not in (None, False)]:
         raise BadConfiguration(
-            f"--height and --width go with {' and '.join(DETECTORS)}, --image, --batch and --array with other networks, "
+            f"--height and --width go with {' and '.join(DETECTORS)}, --image, --batch, --array and --measured with others, "
             f"but found {wrong[0]} with {arguments.graph}: leave it out"
         )
     if is_detector:
@@ -81,7 +88,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     batch = arguments.batch or DEFAULT_BATCH
     layers = () if arguments.array is None else array_layers(graph, arguments.array)
     figures = as_json(counted, batch) | array_json(layers, arguments.array)
-    parts = (*_parts(arguments.graph, counted, batch), array_table(layers, arguments.array))
+    compared = None
+    if arguments.measured:
+        figures["measured"], compared = _measured(graph, counted)
+    parts = (*_parts(arguments.graph, counted, batch), array_table(layers, arguments.array), compared)
     print_result(figures, parts, as_json=arguments.json)
     return 0
 
@@ -126,6 +136,38 @@ def _parts(name: str, counted: Cost, batch: int) -> tuple[Part, ...]:
         f"in FP32, {size(counted.training_memory(batch, 2))} in 16 bit",
     )
     return _table(f"{name}: operations per image", "layer", counts), Items(texts)
+
+
+def _measured(graph: Graph, counted: Cost) -> tuple[dict[str, Any], Table]:
+    """Return the operations of one training step per image by torch and by the processor's counters, as JSON and as a table."""
+    from aiperf.bops.instructions import NotMeasured, floating_point_operations
+    from aiperf.train.counted_step import counted_by_torch
+
+    forward, backward = (each // MEASURED_BATCH for each in counted_by_torch(graph, MEASURED_BATCH))
+    command = (sys.executable, "-m", "aiperf.train.counted_step", str(MEASURED_BATCH))
+    hardware, reason = None, ""
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(encode(graph))
+        file.flush()
+        try:
+            # The difference leaves out the start of the process.
+            one, three = (floating_point_operations([*command, steps], Path(file.name)) for steps in ("1", "3"))
+            hardware = (three - one) // (2 * MEASURED_BATCH)
+        except NotMeasured as error:
+            reason = f"Hardware was not counted: {error}"
+    tensor = counted.tensor_forward_flops + counted.tensor_backward_flops
+    counts = (
+        ("tensor only", tensor, "torch's counter", forward + backward),
+        ("total", counted.forward_flops + counted.backward_flops, "hardware, FP32 step", hardware),
+    )
+    cells = [
+        (name, f"{ours:.4e}", by, *(("none", "") if other is None else (f"{other:.4e}", f"{other / ours:.4f}")))
+        for name, ours, by, other in counts
+    ]
+    heads = ("this count", ">operations", "counted by", ">operations", ">ratio")
+    compared = rows("measured", "a training step, per image", heads, cells, reason)
+    by_torch = {"forward_flops": forward, "backward_flops": backward}
+    return {"torch": by_torch, "hardware_flops": hardware, "not_measured": reason}, compared
 
 
 def _table(caption: str, of: str, counts: Mapping[str, tuple[int, int]]) -> Table:

@@ -240,7 +240,7 @@ CHANGES = {
             "from __future__ import annotations\n",
             "from __future__ import annotations\nfrom aiperf.toy.probe import Toy\n",
         ),
-        ("Accelerators(), Data())", "Accelerators(), Data(), Toy())"),
+        ("Accelerators(), Data(nodes))", "Accelerators(), Data(nodes), Toy())"),
     ],
     "aiperf/report/sections/__init__.py": [
         (

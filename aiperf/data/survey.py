@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aiperf.data.dataset_config import DATA_SETS, Cifar10Conf, DataSetConf, FilesConf, FolderConf, ImagesConf
-from aiperf.data.description import DataSet, PrepareReport
-from aiperf.data.errors import DamagedData, MissingData, OtherData
+from aiperf.data.description import SAMPLE, DataSet, HashedFiles, PrepareReport
+from aiperf.data.errors import DamagedData, MissingData, OtherData, StaleIndex
 from aiperf.data.files import cifar10, index, samples
 from aiperf.data.files.index import Index
 from aiperf.errors import BadConfiguration
@@ -72,6 +75,14 @@ class ImageFileList:
                 "repair or remove it"
             ) from error
 
+    def contents(self) -> str:
+        """Return the SHA-256 that follows from the hashes of the index. ImageNet takes seconds."""
+        return samples.contents_of((*self.training.lines("train"), *self.validation.lines("val")))
+
+    @property
+    def seal(self) -> samples.Seal:
+        return self.training.seal if self.training.seal == self.validation.seal else samples.Seal()
+
     def describe(self, conf: ImagesConf) -> DataSet:
         classes = len(self.training.classes)
         return DataSet(
@@ -84,6 +95,8 @@ class ImageFileList:
             tuple(conf.mean),
             tuple(conf.std),
             fingerprint=self.fingerprint,
+            contents=self.seal.contents,
+            archives=self.seal.archives,
             note=samples.left_out_text((self.training, self.validation)),
         )
 
@@ -100,6 +113,34 @@ def describe(conf: DataSetConf) -> DataSet:
 def data_fingerprint(conf: DataSetConf) -> str:
     """Return the fingerprint of a data set, after a check of all class folders if it has an index."""
     return describe(conf).fingerprint or index.of_options(conf)
+
+
+def hashed_files(conf: DataSetConf, seed: int, files: int = SAMPLE) -> HashedFiles | None:
+    """Hash files of an indexed set, drawn by a seed. None for sets without hashes of single files."""
+    if getattr(conf, "format", "folder") == "folder" and as_folders(conf) is None:
+        return None
+    assert isinstance(conf, FilesConf)
+    found = listing(conf.as_images())
+    if (contents := found.seal.contents) is None:
+        return None
+    if found.contents() != contents:
+        raise DamagedData(
+            f"the contents in the index of {conf.root!r} must follow from its hashes: run `prepare` again"
+        )
+    cut, total = len(found.training), len(found.training) + len(found.validation)
+
+    def changed(number: int) -> str | None:
+        split, index = (found.training, number) if number < cut else (found.validation, number - cut)
+        try:
+            is_equal = hashlib.sha256(split.read(index)).digest() == split.digests[index].tobytes()
+        except (OSError, StaleIndex):
+            is_equal = False
+        return None if is_equal else split.name(index)
+
+    drawn = random.Random(seed).sample(range(total), min(files, total))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        names = sorted(name for name in pool.map(changed, drawn) if name is not None)
+    return HashedFiles(contents, len(drawn), total, seed, changed=names)
 
 
 def held_to(conf: DataSetConf, meant: str | None) -> DataSetConf:
@@ -210,15 +251,17 @@ def _indexed(conf: ImagesConf, root: Path, host: str | None) -> Index | None:
     return indexed
 
 
+_THREADS = 16
+
+
 def write_index(conf: DataSetConf) -> tuple[str, ...]:
     """Write the index of a set, one in each folder of shards. Return lines of text for the user."""
     if getattr(conf, "format", "folder") == "webdataset":
         assert isinstance(conf, FilesConf)
         root = root_of(conf)
         describe(conf)  # report faults of the shards first
-        return tuple(
-            f"index of {number} shards: {path}" for path, number in samples.index_shards(_shards(root)).items()
-        )
+        written = samples.index_shards(_shards(root), {}, samples.Seal())
+        return tuple(f"index of {number} shards: {path}" for path, number in written.items())
     folders = as_folders(conf)
     if folders is None:
         raise BadConfiguration(
@@ -233,6 +276,7 @@ def write_index(conf: DataSetConf) -> tuple[str, ...]:
         about.counts,
         f"fingerprint {header.fingerprint}; index of the class folders, which runs read: {path} "
         f"({path.stat().st_size / 2**20:.1f} MiB)",
+        "contents not shown: no image was read. `prepare` without --index-only hashes them",
         *([] if about.note is None else [about.note]),
     )
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tarfile
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from dataclasses import replace as with_fields
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -32,11 +32,12 @@ from aiperf.data.decode import Corrupt, check
 from aiperf.data.description import PrepareReport
 from aiperf.data.errors import DamagedData, DataError
 from aiperf.data.files import index
-from aiperf.data.files.samples import Samples, index_shards
-from aiperf.data.survey import index_path, listing, module_of, root_of
+from aiperf.data.files.archives import unpack
+from aiperf.data.files.samples import Samples, Seal, index_shards
+from aiperf.data.survey import ImageFileList, index_path, listing, module_of, root_of
 from aiperf.data.visiting_order import shuffled
 from aiperf.errors import explained
-from aiperf.files import lock, name_of, name_text, require_file
+from aiperf.files import lock, name_text, require_file
 from aiperf.system.control_groups import usable_processors
 
 # Enough that no thread waits, few enough that Ctrl-C takes effect at once.
@@ -53,13 +54,22 @@ def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Pa
     return module_of(conf).prepare(conf, pack, out, checksums)
 
 
-def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Read, hash and decode every image. Unchanged files of an earlier check are not read again."""
+def prepare_images(
+    conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None, archives: Path | None = None
+) -> PrepareReport:
+    """Read, hash and decode every image. Unchanged files of an earlier check are not read again.
+
+    `archives`: folder of the original archives of ImageNet, which are unpacked into the set's folder first.
+    """
     root = root_of(conf)
+    sums = None if archives is None else unpack(archives, root)
     found = listing(conf, ignore_index=True)
+    former = found.seal
     if not found.training.is_sharded:
         with index.writing(index_path(conf)):  # checked before hours of reading
             require_writable(index_path(conf))
+        with suppress(FileNotFoundError, DamagedData):
+            former = index.read(index_path(conf), root).header.seal
     splits = {"train": found.training, "val": found.validation}
     files = [file for split, samples in splits.items() for file in _files(root, split, samples)]
     with opened(checksums or root / FILE) as held:
@@ -69,6 +79,8 @@ def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums:
             held.add(line)
     lines = [held.known[file.expected.file] for file in files]
     corrupt = tuple((line.file, line.corrupt) for line in lines if line.corrupt is not None)
+    found = _sealed(found, lines, sums, former)
+    splits = {"train": found.training, "val": found.validation}
     shards = 0
     if pack is not None:
         left_out = {file.name for file, line in zip(files, lines, strict=True) if line.corrupt is not None}
@@ -77,7 +89,14 @@ def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums:
     written = None
     if not found.training.is_sharded:
         written = index_path(conf)
-        index.write(written, found.root, found.training, found.validation, set_checksum(lines))
+        index.write(written, found.root, found.training, found.validation)
+    else:
+        digests = {
+            path: each.digests[each.shard == number].tobytes()
+            for each in splits.values()
+            for number, path in enumerate(each.paths)
+        }
+        index_shards([[*each.paths] for each in splits.values()], digests, found.seal)
     return PrepareReport(
         found.describe(conf),
         len(files),
@@ -85,11 +104,24 @@ def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums:
         size,
         corrupt,
         conf.corrupt_limit,
-        set_checksum(lines),
         held.path,
         shards,
         written,
     )
+
+
+def _sealed(
+    found: ImageFileList, lines: Iterable[FileCheck], archives: dict[str, dict[str, str]] | None, former: Seal
+) -> ImageFileList:
+    """Add the contents. A file that cannot be read has 64 zeros. Archives of an earlier check count for equal contents."""
+    text, cut = "".join(line.sha256 or "0" * 64 for line in lines), len(found.training)
+    hashes = np.frombuffer(bytes.fromhex(text), np.uint8).reshape(-1, 32)
+    training = with_fields(found.training, digests=hashes[:cut])
+    validation = with_fields(found.validation, digests=hashes[cut:])
+    seal = Seal(ImageFileList(found.root, training, validation).contents(), archives or {})
+    if archives is None and former.contents == seal.contents:
+        seal = former
+    return ImageFileList(found.root, with_fields(training, seal=seal), with_fields(validation, seal=seal))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +188,6 @@ class FileCheck(msgspec.Struct, frozen=True, omit_defaults=True):
     """'' if the file could not be read."""
     split: str
     corrupt: str | None = None
-
-
-def set_checksum(lines: Iterable[FileCheck]) -> str:
-    """Return the SHA-256 of a data set over "SHA256 FILE" lines (as sha256sum prints them), sorted by file name."""
-    digest = hashlib.sha256()
-    for name, sha256 in sorted((name_of(line.file), line.sha256) for line in lines):
-        digest.update(os.fsencode(f"{sha256}  {name}\n"))
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +260,9 @@ def pack_shards(
             "folder"
         )
     shards: list[Path] = []
+    digests: dict[Path, bytes] = {}
+    first = next(iter(samples.values()))
+    seal = Seal() if corrupt else first.seal
     for split, listed in samples.items():
         order = [int(i) for i in shuffled(len(listed), _SEED, 0) if listed.name(int(i)) not in corrupt]
         starts = range(0, len(order), images_of_a_shard)
@@ -243,9 +270,10 @@ def pack_shards(
             members = order[start : start + images_of_a_shard]
             shards.append(folder / f"{split}-{number:06d}.tar")
             _write(shards[-1], listed, np.array(members, np.int64), len(str(len(listed))))
-    classes = next(iter(samples.values())).classes
-    replace_file(folder / CLASSES, msgspec.json.format(msgspec.json.encode([*map(name_text, classes)])) + b"\n")
-    index_shards([shards])
+            if seal.contents is not None:
+                digests[shards[-1]] = listed.digests[members].tobytes()
+    replace_file(folder / CLASSES, msgspec.json.format(msgspec.json.encode([*map(name_text, first.classes)])) + b"\n")
+    index_shards([shards], digests, seal)
     return len(shards)
 
 

@@ -12,7 +12,7 @@ from aiperf.config import RunConf
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
-from aiperf.drive.preflight import PreflightResult, check_here, depth, nobody_left, node_checks
+from aiperf.drive.preflight import PreflightResult, changed_files, check_here, depth, nobody_left, node_checks
 from aiperf.drive.session import SessionState
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.worker_shape import terms_of, this_machine
@@ -86,7 +86,8 @@ def check(conf: RunConf, folder: Path | None, show: Callable[[str], None]) -> Pr
         here = check_here(conf, parent, is_full=deep == "full")
         events = node_checks([here], [here], conf.preflight)
         excluded = [here.node] if events[0].excluded else []
-        if (error := nobody_left({here.node: here.address}, excluded, events)) is not None:
+        error = changed_files(events) or nobody_left({here.node: here.address}, excluded, events)
+        if error is not None:
             raise error
         return PreflightResult(events)
     from aiperf.drive.ray.node_admission import check_nodes

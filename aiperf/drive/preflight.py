@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 
 from aiperf.config import RunConf
+from aiperf.data.errors import OtherData
 from aiperf.errors import NoWorkers
 from aiperf.files import host_name
 from aiperf.journal.events import NodeChecked
-from aiperf.measure.all_probes import full, quick
+from aiperf.measure.all_probes import Data, full, quick
 from aiperf.measure.probe import CLOCK, NodeReadings, Setting, clock_offset, meeting
 from aiperf.measure.prober import Prober
 from aiperf.preflight.node_faults import NodeVerdict, PreflightConf, judge
@@ -97,6 +98,16 @@ def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, describ
         is_head=one.is_head,
         boot_id=one.boot_id,
     )
+
+
+def changed_files(events: Sequence[NodeChecked]) -> OtherData | None:
+    """Return the error to raise if the files of a copy differ from the index. A shared copy is no fault of one node."""
+    faults = [
+        f"{event.host} ({event.address}): {'; '.join(event.faults)}"
+        for event in events
+        if event.readings.get(Data.name, {}).get("facts", {}).get("changed")
+    ]
+    return OtherData(f"no run begins on changed files: {'; '.join(faults)}") if faults else None
 
 
 def nobody_left(

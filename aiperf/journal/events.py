@@ -145,9 +145,10 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Description of the data set: name, training_images, validation_images, classes, image, channels, is_full_imagenet,
     noise and fingerprint. `noise`: standard deviation of the noise added to real images, as a share of a pixel's range
     (missing: 0). `fingerprint`: SHA-256 of the paths, labels and sizes of its files, or of the options that generate it.
-    It is null if no files were read. Each worker's data set must have the same fingerprint. Sets with boxes also have targets
-    ('boxes') and width, weather images in files have validation_years, and samples that are no images have their noun
-    (sample, samples)."""
+    It is null if no files were read. Each worker's data set must have the same fingerprint. `contents`: SHA-256 of the
+    contents (missing: not shown). `archives`: MD5 and SHA-256 by name of the archives with the published sums from which the
+    set was made (missing: not shown). Sets with boxes also have targets ('boxes') and width, weather images in files have
+    validation_years, and samples that are no images have their noun (sample, samples)."""
     duration_seconds: float
     """Declared length of the run."""
     warmup_seconds: float

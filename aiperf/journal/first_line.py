@@ -25,6 +25,8 @@ class DataSetFacts(msgspec.Struct, frozen=True, gc=False):
     is_full_imagenet: bool | None = None
     noise: _Figure | None = None
     fingerprint: str | None = None
+    contents: str | None = None
+    archives: dict[str, dict[str, str]] = {}
 
 
 class _Accelerator(msgspec.Struct, frozen=True, gc=False):

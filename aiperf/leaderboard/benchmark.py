@@ -68,27 +68,27 @@ class Benchmark:
 
 
 def of_division(
-    name: str, duration_seconds: float | None = None, fingerprint: str | None = None, worker: str | None = None
+    name: str, duration_seconds: float | None = None, files: str | None = None, worker: str | None = None
 ) -> Benchmark:
     """Return the benchmark of all valid runs of a division, which is a set of rules for comparable runs.
 
-    `fingerprint`: None for generated images. `worker`: class of its workers, None if the division has no classes.
+    `files`: None for generated images. `worker`: class of its workers, None if the division has no classes.
     """
-    images = () if fingerprint is None else (("fingerprint", fingerprint),)
+    images = () if files is None else (("files", files),)
     options = () if worker is None else (("a worker", WORKER_CLASSES[worker]),)
     return Benchmark("division", name, "", images, "", None, None, duration_seconds, None, options)
 
 
 def benchmark_of(report: Report) -> Benchmark:
     run = report.run
-    fingerprint = _fingerprint(run.config, run.dataset)
+    files = _files(run.config, run.dataset)
     if report.divisions:
         name = report.divisions[0]
         has_classes = "accelerators_per_worker" in division(name).judged
-        return of_division(name, run.duration_seconds, fingerprint, report.worker_class if has_classes else None)
+        return of_division(name, run.duration_seconds, files, report.worker_class if has_classes else None)
     is_fixed = target_of(run.config) is not None
     images = {name: run.dataset[name] for name in IMAGES if name in run.dataset}
-    images |= {} if fingerprint is None else {"fingerprint": fingerprint}
+    images |= {} if files is None else {"files": files}
     noise = phrases.noise(run.dataset)
     name = str(run.dataset.get("name", "unknown data set"))
     return Benchmark(
@@ -105,9 +105,9 @@ def benchmark_of(report: Report) -> Benchmark:
     )
 
 
-def _fingerprint(config: Mapping[str, Any], images: Mapping[str, Any]) -> str | None:
-    """Return the fingerprint of image files. None for generated images, which their options identify."""
-    dataset, found = config.get("dataset"), images.get("fingerprint")
+def _files(config: Mapping[str, Any], images: Mapping[str, Any]) -> str | None:
+    """Return the contents of image files, else their fingerprint. None for generated images, which their options identify."""
+    dataset, found = config.get("dataset"), images.get("contents") or images.get("fingerprint")
     has_files = isinstance(dataset, Mapping) and dataset.get("root") is not None
     return str(found) if found is not None and has_files else None
 

@@ -74,6 +74,10 @@ class Entry:
     events: int
     journal: JournalHashes
     benchmark: Benchmark
+    contents: str | None
+    """Hash of the contents of the images. None if not shown."""
+    archives: Mapping[str, Mapping[str, str]]
+    """MD5 and SHA-256 by name of the archives with the published sums from which the site made the images."""
     is_simulated: bool
     lacks: str
     """Reason for the missing score, or '' for a run with a score."""
@@ -148,6 +152,8 @@ def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
         release=run.versions.get("aiperf-cluster"),
         journal=journal,
         benchmark=benchmark_of(report),
+        contents=_text(run.dataset.get("contents")),
+        archives=run.dataset.get("archives", {}),
         lacks=_lacks(report),
         figures={name: by_name(name).of(report) for name in RANKED},
         valid_flops_5=_valid_flops(report, 5),

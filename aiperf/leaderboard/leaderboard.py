@@ -74,6 +74,14 @@ def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
     return [line for line in lines if isinstance(line, RunStarted)]  # true for each valid journal
 
 
+def pinned(entries: Sequence[Entry], contents: str | None) -> list[Entry]:
+    """Take the place from each run on images with other contents. None: from no run."""
+    other = "its images have other contents than --images"
+    return [
+        entry if contents in (None, entry.contents) else replace(entry, lacks=entry.lacks or other) for entry in entries
+    ]
+
+
 def with_announcements(
     entries: Sequence[Entry],
     firsts: Sequence[RunStarted],

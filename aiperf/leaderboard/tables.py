@@ -15,6 +15,7 @@ from aiperf.page import section
 from aiperf.page.section import measured, numbers, rows, table, texts, warned
 from aiperf.report.facts import Report
 from aiperf.report.figures import RANKED, Figure, by_name
+from aiperf.sanitize import identity
 from aiperf.statistics.difference import ENOUGH_FREEDOM, PlaceRange
 from aiperf.submission.announced_run import Announced, Missing
 from aiperf.units import count
@@ -59,7 +60,9 @@ def _listing(found: Leaderboard, listing: BenchmarkRuns, number: int, most_rows:
         if len(listing.rows) > 1
         else None,
         section.Collapsed(
-            "Rules, warnings and origin of each run", tuple(map(_details, listing.rows)), is_printed=False
+            "Rules, warnings and origin of each run",
+            tuple(_details(row, listing) for row in listing.rows),
+            is_printed=False,
         ),
     )
     link = f"{listing.title} ({len(listing.rows)})"
@@ -252,7 +255,7 @@ def _every_place(listing: BenchmarkRuns, number: int) -> section.Table:
     return table(f"places-{number}", "Places by every figure", columns, is_sortable=True)
 
 
-def _details(row: ListedRow) -> section.Group:
+def _details(row: ListedRow, listing: BenchmarkRuns) -> section.Group:
     """Return what the order does not show of a row: runs, start, interval, seed, release, rules, warnings and others."""
     entry = row.entry
     began = "never: virtual clock"
@@ -267,6 +270,7 @@ def _details(row: ListedRow) -> section.Group:
         ("valid window", units.duration(entry.window_seconds)),
         ("runs", _runs(row)),
         ("95 % interval of the score", "none" if between is None else units.interval(*between, "FLOPS")),
+        ("images", _images(entry, listing)),
         ("peak of the MFU", entry.peak_source or "no peak is known"),
         ("proposals ended while their worker lived", units.share(entry.proposals_ended_share)),
         ("seed", str(entry.seed)),
@@ -285,6 +289,16 @@ def _details(row: ListedRow) -> section.Group:
         warned("Warnings", entry.warnings) if entry.warnings else None,
     )
     return section.Group(parts, "entry", details_of(row))
+
+
+def _images(entry: Entry, listing: BenchmarkRuns) -> str:
+    if entry.contents is None:
+        return "not shown"
+    runs = [run for row in listing.rows for run in row.runs if run.contents == entry.contents]
+    sites = len({identity(run.site or "") for run in runs})
+    sums = ", ".join(f"{name} (SHA-256 {each.get('sha256')})" for name, each in entry.archives.items())
+    origin = f"from archives with the published sums: {sums}" if sums else "origin not shown"
+    return f"contents {entry.contents}, reported by {count(sites)} site{'' if sites == 1 else 's'}; {origin}"
 
 
 def _runs(row: ListedRow) -> str:

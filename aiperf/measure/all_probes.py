@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
+import secrets
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 
-from aiperf.data.survey import data_fingerprint
+from aiperf.data.description import SAMPLE
+from aiperf.data.survey import data_fingerprint, hashed_files
 from aiperf.measure.disk import AT_ONCE, DiskRead, DiskWrite, FreeSpace
 from aiperf.measure.matrix_product import MatrixProduct
 from aiperf.measure.memory_bandwidth import MemoryBandwidth
 from aiperf.measure.probe import Probe, ProbeReading, Setting
-from aiperf.system.describe import describe_node, folders_of, hash_of, versions
+from aiperf.system.describe import describe_node, folders_of, hash_of, storage, versions
 from aiperf.system.processes import name as process_name
 from aiperf.system.sampler import Device
 from aiperf.system.samplers import accelerator_samplers, attach, sampled_accelerators, slices, visible
@@ -26,18 +29,18 @@ SMALL, LARGE = 2**22, 2**26
 
 def quick(nodes: int = 1) -> tuple[Probe, ...]:
     """Probes that do not import torch and usually take less than a second."""
-    return _without_torch(SMALL, SMALL)
+    return _without_torch(SMALL, SMALL, nodes)
 
 
 def full(nodes: int = 1) -> tuple[Probe, ...]:
     """More than 16 nodes write files of 4 MiB to their shared folder: a file server of 100 MB/s takes 1 s for four nodes."""
     shared = LARGE if nodes <= AT_ONCE else SMALL
-    return (*_without_torch(LARGE, shared), MatrixProduct(), MemoryBandwidth())
+    return (*_without_torch(LARGE, shared, nodes), MatrixProduct(), MemoryBandwidth())
 
 
-def _without_torch(own_bytes: int, shared_bytes: int) -> tuple[Probe, ...]:
+def _without_torch(own_bytes: int, shared_bytes: int, nodes: int) -> tuple[Probe, ...]:
     sizes = own_bytes, shared_bytes
-    return (Versions(), SystemProbe(), FreeSpace(), DiskWrite(*sizes), DiskRead(*sizes), Accelerators(), Data())
+    return (Versions(), SystemProbe(), FreeSpace(), DiskWrite(*sizes), DiskRead(*sizes), Accelerators(), Data(nodes))
 
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -106,12 +109,27 @@ class Versions:
         )
 
 
+SHARED = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "panfs", "wekafs", "9p", "virtiofs")
+"""File systems of which all nodes usually see one copy. An unknown one counts as a node's own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Data:
+    """Probe of the data set: its fingerprint, and files hashed again. The nodes share the files of a shared copy."""
+
+    nodes: int = 1
     name: ClassVar[str] = "data"
     unit: ClassVar[str] = "text"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        return ProbeReading(probe=self.name, unit=self.unit, facts={"fingerprint": data_fingerprint(setting.dataset)})
+        facts = {"fingerprint": data_fingerprint(setting.dataset)}
+        root = getattr(setting.dataset, "root", None)
+        is_shared = root is not None and storage({"root": Path(root)})[0].file_system in SHARED
+        # twice the sample in all, since some nodes may fail
+        files = min(SAMPLE, -(-2 * SAMPLE // self.nodes)) if is_shared else SAMPLE
+        if (hashed := hashed_files(setting.dataset, secrets.randbits(32), files)) is not None:
+            facts |= msgspec.to_builtins(msgspec.structs.replace(hashed, is_shared=is_shared))
+        return ProbeReading(probe=self.name, unit=self.unit, facts=facts)
 
 
 class SystemProbe:

@@ -19,6 +19,7 @@ PAIRS, ALL = "pairs", "all nodes"
 """Readings of exchanges: with each partner, and among all nodes."""
 FAILED_WITH = "failed_with"
 """Fact of PAIRS: partners of failed exchanges that are blamed on the node, address → reason."""
+FILES_SHOWN = 5
 _SPEEDS = ("matrix product", "memory")
 DEPTHS = ("auto", "full", "quick", "none")
 BROKEN = ("exclude", "keep", "stop")
@@ -140,6 +141,13 @@ def _data(case: _Case) -> Iterator[str]:
     norm, whose = _norm(case.head, case.nodes, "data", lambda facts: facts["fingerprint"])
     if case.reading.facts["fingerprint"] != norm:
         yield f"the data set's fingerprint is {_shortened(case.reading.facts['fingerprint'])}, {whose} {_shortened(norm)}"
+    contents = case.reading.facts.get("contents")
+    norm, whose = _norm(case.head, case.nodes, "data", lambda facts: facts.get("contents"))
+    if None not in (contents, norm) and contents != norm:
+        yield f"the data set's contents are {_shortened(contents)}, {whose} {_shortened(norm)}"
+    if changed := case.reading.facts.get("changed"):
+        some = f"{len(changed)} of {case.reading.facts['hashed']} files ({', '.join(map(repr, changed[:FILES_SHOWN]))})"
+        yield f"other contents than in the index, {some}: restore them, or run `prepare` again"
 
 
 def _norm(

@@ -5,11 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
-from typing import Annotated, Any, Literal
-
-import msgspec
+from typing import Any
 
 from aiperf.ranking.law import Kind, written
 from aiperf.units import duration, error, share
@@ -19,32 +15,6 @@ IMAGES = ("name", "training_images", "validation_images", "classes", "image", "c
 NO_END = "no end in the journal"
 FEW_PROPOSALS = 3
 """Ended proposals that no rule counts."""
-KNOWN_IMAGES = "aiperf/ranking/known_images.yaml"
-
-
-class _Published(msgspec.Struct, forbid_unknown_fields=True):
-    fingerprint: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-    of: Literal["original files", "shards"]
-    command: str
-    date: str
-    holder: str
-
-
-def known_images(fingerprint: object) -> str | None:
-    """Return the name of the data set with this published fingerprint (SHA-256 of its file list). None if not published."""
-    return published().get(fingerprint) if isinstance(fingerprint, str) else None
-
-
-@cache
-def published() -> dict[str, str]:
-    """Return the names of all published data sets by fingerprint (SHA-256 of the list of files, 64 hexadecimal digits)."""
-    return parsed(files("aiperf.ranking").joinpath("known_images.yaml").read_bytes())
-
-
-def parsed(text: bytes) -> dict[str, str]:
-    """Return the names of data sets by fingerprint, from a text in the form of known_images.yaml."""
-    listed = msgspec.yaml.decode(text, type=dict[str, list[_Published]])
-    return {each.fingerprint: name for name, entries in listed.items() for each in entries}
 
 
 def announced_seed(announcement: str, nonce: str | None) -> int:
@@ -110,8 +80,9 @@ class Candidate:
     """Id of the announcement in the configuration. None if the run was not announced."""
     nonce: str | None
     """RunStarted.nonce: signature of this id by another principal. None if the journal has none."""
-    known_images: str | None
-    """Data set with the published fingerprint of RunStarted.dataset. None if the fingerprint is not published."""
+    contents: str | None
+    """'shown' if the journal has the hash of the images' contents, and each copy was hashed again at the start. 'changed' if
+    that found other contents. None if one of the two is missing."""
     attempts: int
     """Started attempts."""
     attempts_lost: int
@@ -205,11 +176,10 @@ def _seed(run: Candidate) -> str:
     return f"seed {run.seed}. Seed {announced_seed(run.announcement, run.nonce)} follows from the announcement"
 
 
-def _fingerprint(run: Candidate) -> str:
-    fingerprint = run.images.get("fingerprint")
-    if fingerprint is None:
-        return "the journal has no fingerprint of the data set"
-    return f"fingerprint {fingerprint} is not in {KNOWN_IMAGES}"
+def _contents(run: Candidate) -> str:
+    if run.images.get("contents") is None:
+        return "the journal has no hash of the data set's contents"
+    return "not all copies of the data set were hashed at the start of the run"
 
 
 def _peak(run: Candidate) -> str:
@@ -273,7 +243,7 @@ FACTS: dict[str, Fact] = {
     "proposal_rules": Fact("number", lambda run: f"rules {run.proposal_rules} of proposing"),
     "seed_source": Fact("word", _seed),
     "is_system_named": Fact("truth", lambda run: "system.site or system.name is not given"),
-    "known_images": Fact("word", lambda run: f"the fingerprint is that of {run.known_images}"),
+    "contents": Fact("word", lambda run: "files on a node differ from the contents in the journal"),
     "proposals_ended_share": Fact(
         "number", lambda run: f"{run.proposals_ended} of {run.proposals_requested}", of_result=True
     ),
@@ -299,5 +269,5 @@ def value_of(run: Candidate, name: str) -> Any:
 
 def why_missing(run: Candidate, name: str) -> str:
     """Return the reason why a value of a run is unknown, as text. `name`: key of FACTS, such as 'largest_mfu'."""
-    of_run = {"largest_mfu": _peak, "known_images": _fingerprint}.get(name)
+    of_run = {"largest_mfu": _peak, "contents": _contents}.get(name)
     return of_run(run) if of_run is not None else FACTS[name].missing or "not in the journal"

@@ -8,13 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from aiperf.accounting.intervals import Window, share_inside
 from aiperf.accounting.score import Score, score
 from aiperf.accounting.work_log import window
+from aiperf.data.description import SAMPLE, HashedFiles
 from aiperf.journal.events import AnyEvent, RunStarted
-from aiperf.ranking.candidate import NO_END, Candidate, chosen, known_images
+from aiperf.ranking.candidate import NO_END, Candidate, chosen
 from aiperf.report.architecture import starting_network
 from aiperf.report.facts import facts_of
 from aiperf.report.fold import Collected, collect
@@ -64,7 +66,7 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
         space_differences=None if network is None else _space_differences(started, network),
         announcement=_announcement(config),
         nonce=started.nonce,
-        known_images=known_images(started.dataset.get("fingerprint")),
+        contents=_contents(run),
         attempts=len(run.begun_worker),
         attempts_lost=work_log.lost_attempts + work_log.attempts_lost_with_workers,
         trials_settled=len(work_log.finished) + work_log.failed,
@@ -80,6 +82,25 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
 def _excluded(run: Collected) -> int | None:
     excluded = [check for check in run.checks if check.excluded]
     return None if any(check.kind is None for check in excluded) else len({check.address for check in excluded})
+
+
+def _contents(run: Collected) -> str | None:
+    contents, copies = run.started.dataset.get("contents"), []
+    for check in run.checks:
+        try:
+            copy = msgspec.convert(check.readings.get("data", {}).get("facts"), HashedFiles)
+        except msgspec.ValidationError:
+            copy = None
+        if not check.excluded or (copy is not None and copy.is_shared):
+            copies.append(copy)
+    known = [copy for copy in copies if copy is not None]
+    if contents is None or not known or None in copies:
+        return None
+    if any(copy.changed or copy.contents != contents for copy in known):
+        return "changed"
+    together = sum(copy.hashed for copy in known if copy.is_shared)
+    hashed = ((together if copy.is_shared else copy.hashed, min(SAMPLE, copy.files)) for copy in known)
+    return "shown" if all(number >= wanted for number, wanted in hashed) else None
 
 
 def _worker_class(run: Collected) -> str:
@@ -100,7 +121,7 @@ _USUAL = {"searcher": "morphism", "hpo": "tpe"}
 """Assumed choices of a configuration without these options. Rules on options report the missing options."""
 _OF_THE_FIRST_LINE = (
     "is_simulated", "images", "start_network", "duration_seconds", "warmup_seconds", "window_seconds", "space_differences",
-    "proposal_rules", "seed_source", "known_images", "is_system_named",
+    "proposal_rules", "seed_source", "contents", "is_system_named",
 )  # fmt: skip
 
 

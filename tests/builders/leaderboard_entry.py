@@ -30,6 +30,8 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "events": 1000,
         "journal": JournalHashes(f"first of {run}", f"last of {run}"),
         "benchmark": benchmark,
+        "contents": None,
+        "archives": {},
         "is_simulated": benchmark.standing == "simulated",
         "lacks": "",
         "flops_per_second_interval": None,

@@ -49,8 +49,9 @@ def versions(
     return ProbeReading(probe="versions", unit="text", facts=facts)
 
 
-def data(fingerprint: str) -> ProbeReading:
-    return ProbeReading(probe="data", unit="text", facts={"fingerprint": fingerprint})
+def data(fingerprint: str, **hashed: Any) -> ProbeReading:
+    facts = {"fingerprint": fingerprint, "contents": "c" * 64, **hashed}
+    return ProbeReading(probe="data", unit="text", facts=facts)
 
 
 def space(free: float = 1e12, *, is_shared: bool = True) -> ProbeReading:

@@ -237,7 +237,7 @@ def test_prepare_writes_the_index_with_the_checksum(root: Path, capsys: pytest.C
 
     found = listing(ImagesConf(root=str(root))).index
     assert found is not None
-    assert found.header.contents is not None and f"SHA-256 of the set {found.header.contents}" in said
+    assert found.header.seal.contents is not None and f"contents {found.header.seal.contents}" in said
     assert said.count(f"fingerprint {found.header.fingerprint}") == 2
 
 

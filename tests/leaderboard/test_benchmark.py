@@ -97,8 +97,8 @@ def test_other_data_start_length_or_kind_is_another_benchmark(report: Report, fa
         assert title(benchmark_of(other)).endswith("following earlier (dddddddddddd)")
 
 
-def ranked(report: Report, seconds: float = 43_200.0, fingerprint: str = "a" * 64) -> Report:
-    images = {"name": "imagenet", "fingerprint": fingerprint}
+def ranked(report: Report, seconds: float = 43_200.0, contents: str = "a" * 64) -> Report:
+    images = {"name": "imagenet", "fingerprint": "of folders or of shards", "contents": contents}
     run = replace(report.run, duration_seconds=seconds, dataset=images)
     return having(replace(report, divisions=("ranking",), run=run), dataset__root="images")
 
@@ -116,7 +116,7 @@ def test_other_length_class_or_files_are_another_benchmark(report: Report) -> No
     ]
 
     assert len({*benchmarks, benchmark_of(replace(ranked(report), worker_class="node"))}) == 4
-    assert differing(benchmarks)[benchmarks[2]] == (("fingerprint", "b" * 64),)
+    assert differing(benchmarks)[benchmarks[2]] == (("files", "b" * 64),)
 
 
 def test_other_files_of_the_same_counts_are_another_benchmark(report: Report) -> None:

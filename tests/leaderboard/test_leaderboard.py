@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.journal.sealed_log import JournalHashes
 from aiperf.leaderboard.entry import Entry, Power, ranking_figure
-from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
+from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard, pinned
+from aiperf.leaderboard.list_files import page
 from tests.builders.leaderboard_entry import QUICK, entry
 
 
@@ -133,3 +135,36 @@ def test_the_list_does_not_depend_on_the_order_of_runs(figures: list[tuple[int, 
     shuffled = chance.sample(runs, len(runs))
 
     assert leaderboard(shuffled, [], ranking_figure("score")) == leaderboard(runs, [], ranking_figure("score"))
+
+
+def test_sites_confirm_the_contents_and_a_pinned_hash_takes_places() -> None:
+    one, other = "1" * 64, "2" * 64
+    runs = [
+        entry("a", 3e12, contents=one, site="Site A", archives={"train.tar": {"sha256": "0"}}),
+        entry("b", 2e12, contents=one, site="site b"),
+        entry("again", 1e12, contents=one, site="SITE B"),
+        entry("forged", 9e12, contents=other, site="C"),
+        entry("old", 8e12),
+    ]
+
+    found = leaderboard(pinned(runs, one), [], ranking_figure("score"))
+
+    rows = {row.entry.run: row for listing in found.listings for row in listing.rows}
+    assert {name: row.place for name, row in rows.items()} == {"a": 1, "b": 2, "again": 3, "forged": None, "old": None}
+    assert page(found).count(f"contents {one}, reported by 2 sites") == 3
+    assert rows["forged"].why_not == "its images have other contents than --images"
+    assert pinned(runs, None) == runs
+
+
+def test_an_entry_says_where_its_images_are_from() -> None:
+    texts: dict[str, dict[str, Any]] = {
+        "not shown": {},
+        "from archives with the published sums: val.tar": {
+            "contents": "1" * 64,
+            "archives": {"val.tar": {"sha256": "0"}},
+        },
+        "reported by 1 site; origin not shown": {"contents": "1" * 64},
+    }
+    for expected, facts in texts.items():
+        found = leaderboard([entry("a", site="S", **facts)], [], ranking_figure("score"))
+        assert expected in page(found)

@@ -23,6 +23,14 @@ WRONG: dict[str, tuple[dict[str, ProbeReading], str]] = {
         "the accelerators' driver is 530, most nodes have 550.1",
     ),
     "other data": ({"data": data("0" * 64)}, f"the data set's fingerprint is {'0' * 12}, the head's {'f' * 12}"),
+    "other images": (
+        {"data": data("f" * 64, contents="0" * 64)},
+        f"the data set's contents are {'0' * 12}, the head's {'c' * 12}",
+    ),
+    "changed images": (
+        {"data": data("f" * 64, hashed=1000, changed=["/set/train/a/1.jpg"])},
+        "data: other contents than in the index, 1 of 1000 files ('/set/train/a/1.jpg')",
+    ),
     "no data": ({"data": reading("data", failed="there is no folder '/data'")}, "data: there is no folder '/data'"),
     "no space": ({"space": space(free=1e6)}, "are free in /tmp"),
     "a folder of its own": ({"space": space(is_shared=False)}, "/shared/runs is not the driver's folder"),

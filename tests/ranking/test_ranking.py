@@ -83,7 +83,7 @@ RANKED = Candidate(
     seed=1775509038,
     announcement=ANNOUNCEMENT,
     nonce="nonce",
-    known_images="imagenet",
+    contents="shown",
     attempts=2000,
     attempts_lost=60,
     trials_settled=1000,
@@ -170,8 +170,8 @@ CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("start", {"start_network": None}),
         ("search", {"searchers": frozenset({"random", "morphism"})}),
         ("tuning", {"is_tuned": False}),
-        ("fingerprint", {"known_images": None}),
-        ("fingerprint", {"known_images": "another set"}),
+        ("contents", {"contents": None}),
+        ("contents", {"contents": "changed"}),
         ("warmup", {"warmup_seconds": 3599.0}),
         ("warmup", {"warmup_seconds": 39_600.0}),
         ("length-class", {"duration_seconds": 43_201.0}),
@@ -370,11 +370,11 @@ def test_a_peak_that_is_unknown_names_what_it_is_missing_for() -> None:
     assert "peaks.json" in found.remedy
 
 
-def test_an_unpublished_fingerprint_is_unknown_and_no_pass() -> None:
-    (found,) = breaches(replace(RANKED, known_images=None, images={**IMAGES["ranking"], "fingerprint": "f" * 64}))
+@pytest.mark.parametrize(("hashed", "words"), [({}, "no hash"), ({"contents": "f" * 64}, "not all copies")])
+def test_contents_that_are_not_shown_are_unknown_and_no_pass(hashed: dict[str, str], words: str) -> None:
+    (found,) = breaches(replace(RANKED, contents=None, images={**IMAGES["ranking"], **hashed}))
 
-    assert found.is_unknown
-    assert "f" * 64 in found.found and "known_images.yaml" in found.found
+    assert found.is_unknown and words in found.found
 
 
 def test_a_seed_that_does_not_follow_is_named_with_the_right_one() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from aiperf.journal.events import AnyEvent, NodeChecked, RunStarted
+from aiperf.report.candidate import candidate_of
 from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.nodes import beside_kept, clock_offsets
@@ -59,6 +61,48 @@ def with_checks(*checks: NodeChecked) -> list[AnyEvent]:
     assert isinstance(first, RunStarted)
     config = first.config | {"preflight": {"most_excluded": 0.1, "probes": "full"}}
     return [msgspec.structs.replace(first, config=config), *checks, *rest]
+
+
+def copy(host: str, hashed: int = 1000, **facts: Any) -> NodeChecked:
+    is_excluded = facts.pop("excluded", False)
+    found = {"contents": "c" * 64, "hashed": hashed, "files": 1_331_167, "seed": 7, **facts}
+    readings = {"data": {"probe": "data", "unit": "text", "facts": found}}
+    return msgspec.structs.replace(checked(host), readings=readings, excluded=is_excluded)
+
+
+BROKEN = msgspec.structs.replace(checked("n9"), excluded=True)
+COPIES: dict[str, tuple[list[NodeChecked], str | None]] = {
+    "two own copies": ([copy("n1"), copy("n2")], "shown"),
+    "one copy hashed by all": ([copy(f"n{at}", 500, is_shared=True) for at in range(2)], "shown"),
+    "one of three nodes excluded": ([*(copy(f"n{at}", 667, is_shared=True) for at in range(2)), BROKEN], "shown"),
+    "a set of 28 files": ([copy("n1", 28, files=28)], "shown"),
+    "too few of a copy of its own": ([copy("n1"), copy("n2", 500)], None),
+    "too few of a shared copy": ([copy("n1", 400, is_shared=True)], None),
+    "a node without a hash": ([copy("n1"), checked("n2")], None),
+    "no preflight": ([], None),
+    "hostile facts": ([copy("n1", files="many")], None),
+    "other contents": ([copy("n1"), copy("n2", contents="d" * 64)], "changed"),
+    "changed files": ([copy("n1"), copy("n2", changed=["a.jpg"])], "changed"),
+    "changed files of an excluded node": ([copy("n1"), copy("n2", changed=["a.jpg"], excluded=True)], "shown"),
+    "changed files of a shared copy": (
+        [copy("n1", is_shared=True), copy("n2", is_shared=True, changed=["a.jpg"], excluded=True)],
+        "changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_contents_are_shown_if_every_copy_was_hashed(name: str) -> None:
+    checks, expected = COPIES[name]
+    first, *rest = with_checks(*checks)
+    assert isinstance(first, RunStarted)
+
+    hashed, former = (
+        msgspec.structs.replace(first, dataset=first.dataset | {"contents": contents}) for contents in ("c" * 64, None)
+    )
+
+    assert candidate_of([hashed, *rest]).contents == expected
+    assert candidate_of([former, *rest]).contents is None
 
 
 def test_the_last_check_of_a_host_gives_its_clock_offset() -> None:

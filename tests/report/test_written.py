@@ -405,7 +405,7 @@ def test_ranking_options_break_no_rule_about_an_option() -> None:
 def test_rules_of_a_real_run_are_listed_apart_for_a_simulation(tmp_path: Path) -> None:
     report = gather(invented(Shape(workers=2, end=60.0, ends="interrupted", simulated=True)))
     broken = [each for each in report.breaches if each.id != REAL_MACHINE]
-    unknown = sum(each.is_unknown for each in broken)  # no fingerprint of images is published
+    unknown = sum(each.is_unknown for each in broken)  # a simulated run reads no images
     heading = (
         f"A real run of this configuration could not be ranked either: {len(broken) - unknown} rules of a ranked run are not "
         f"met, {unknown} rule could not be checked."

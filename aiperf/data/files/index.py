@@ -6,7 +6,7 @@ A file with another size is rejected when it is read (`Samples.read`).
 
 The fingerprint of a data set is a SHA-256 by which two hosts can check that their sets are equal, over a line per image,
 "PATH LABEL BYTES" separated by tabs, in the order of splits, classes and names. Paths are relative to the set's root.
-`set_checksum` covers the contents of files.
+If `prepare` has read the files, the SHA-256 of each (32 bytes) follows the columns, and the header has their `Seal`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from dataclasses import replace as with_fields
 from pathlib import Path
 
 import msgspec
@@ -29,7 +30,7 @@ from aiperf.atomic_files import draft_of
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.errors import DamagedData, DataError, StaleIndex
 from aiperf.data.files.class_folders import ClassFolders
-from aiperf.data.files.samples import Samples, class_names, image_names
+from aiperf.data.files.samples import Samples, Seal, class_names, image_names
 from aiperf.errors import explained
 from aiperf.files import name_of, name_text, require_file, shown
 
@@ -89,7 +90,8 @@ class Header(msgspec.Struct, frozen=True):
 
     fingerprint: str
     splits: list[SplitHeader]
-    contents: str | None = None
+    seal: Seal = Seal()
+    """Indexes of former releases have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +127,10 @@ def writing(path: Path) -> AbstractContextManager[None]:
     return explained(path, "cannot be written", fix, DataError)
 
 
-def write(path: Path, root: Path, training: Samples, validation: Samples, contents: str | None = None) -> Header:
+def write(path: Path, root: Path, training: Samples, validation: Samples) -> Header:
     """Write the index atomically. Raise StaleIndex if the folders changed after the listing."""
     splits = (training, validation)
-    header = Header(of_splits(root, splits), [_split_header(root, samples) for samples in splits], contents)
+    header = Header(of_splits(root, splits), [_split_header(root, samples) for samples in splits], training.seal)
     for samples, split in zip(splits, header.splits, strict=True):
         for label in range(len(split.classes)):
             _check_names(samples, split, label)  # files that were added after the listing are not in its times
@@ -163,10 +165,12 @@ def read(path: Path, root: Path) -> Index:
     start = content.index(b"\n", len(first) + 1) + 1
     header = _with_classes(msgspec.json.decode(held[len(first) + 1 : start], type=Header), name_of)
     body = np.frombuffer(content, np.uint8)[start:]
-    samples = []
+    samples, digests = [], body[sum(split.bytes for split in header.splits) :]
     for split in header.splits:
-        samples.append(_split(root, split, body[: split.bytes], checksum.decode()))
-        body = body[split.bytes :]
+        size = 32 * sum(split.images)
+        found = _split(root, split, body[: split.bytes], checksum.decode())
+        samples.append(with_fields(found, digests=digests[:size].reshape(-1, 32), seal=header.seal))
+        body, digests = body[split.bytes :], digests[size:]
     training, validation = samples
     return Index(path, root, header, training, validation)
 
@@ -215,6 +219,8 @@ def _columns(splits: Sequence[Samples]) -> Iterator[bytes]:
         yield samples.sizes().astype("<i8").tobytes()
         yield files.ends.astype("<i8").tobytes()
         yield files.names.tobytes()
+    for samples in splits:
+        yield samples.digests.tobytes()
 
 
 def _changed(folder: Path) -> int:

@@ -5,12 +5,13 @@ Both are read at random positions. Every epoch is therefore shuffled completely,
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import stat
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,16 +46,38 @@ _THREADS = 16
 INDEX = "aiperf-index.jsonl"
 
 Member = tuple[str, int, int, int]
+Hashes = bytes
+"""SHA-256 of several files, 32 bytes each."""
 
 SPLITS: dict[str, tuple[str, ...]] = {"train": ("train",), "val": ("val", "validation", "test")}
 
 
-class ShardIndex(msgspec.Struct, frozen=True):
+class Seal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Contents of a whole set as `prepare` hashed them, and the archives from which it made the set."""
+
+    contents: str | None = None
+    """SHA-256 (`contents_of`). None if no image was read."""
+    archives: dict[str, dict[str, str]] = {}
+    """{"md5": …, "sha256": …} by name."""
+
+
+class ShardIndex(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of a shard index: positions of the images in one shard. Valid while the shard has this number of bytes."""
 
     shard: str
     bytes: int
     members: list[Member]
+    digests: Hashes = b""
+    """Empty if no image was read."""
+    seal: Seal = Seal()
+
+
+def contents_of(lines: Iterable[tuple[object, ...]]) -> str:
+    """Return the SHA-256 over the sorted lines of a set. A line has the words of one piece, separated by spaces.
+
+    An image has the line "SPLIT LABEL SHA256". It has neither name nor place, so that files and shards are equal.
+    """
+    return hashlib.sha256("".join(sorted(" ".join(map(str, words)) + "\n" for words in lines)).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -75,6 +98,10 @@ class Samples:
     """Entries of the class folders that are no images, by suffix ('' without one, '/' for folders)."""
     checksum: str | None = None
     """Checksum of the index from which the files were read. None if folders were listed."""
+    digests: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 32), np.uint8))
+    """SHA-256 of each image by the index (images, 32). Empty if no image was read for it."""
+    seal: Seal = field(default_factory=Seal)
+    """Contents of the whole set by the index."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -117,6 +144,11 @@ class Samples:
         if len(value) < length:
             raise OSError(f"ends after {len(value)} of {length} bytes")
         return value
+
+    def lines(self, split: str) -> Iterator[tuple[object, ...]]:
+        """Return the lines of the images for `contents_of`."""
+        text = self.digests.tobytes().hex()
+        return ((split, label, text[64 * at : 64 * at + 64]) for at, label in enumerate(self.labels.tolist()))
 
     def sizes(self) -> NDArray[np.int64]:
         """Return bytes of each image. Files are examined only if neither an index nor headers of shards give the sizes."""
@@ -258,21 +290,21 @@ def list_shards(root: Path, split: str) -> Samples:
             )
     known = _read_index(shards[0].parent / INDEX)
 
-    def members_of(shard: Path) -> Sequence[Member]:
-        entry = known.get(shard.name)
-        if entry is not None and entry.bytes == shard.stat().st_size:
-            return entry.members
-        return scan(shard)
+    def entry_of(shard: Path) -> ShardIndex:
+        entry, size = known.get(shard.name), shard.stat().st_size
+        return entry if entry is not None and entry.bytes == size else ShardIndex(shard.name, size, scan(shard))
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        members = list(pool.map(members_of, shards))
-    rows = [(number, *member) for number, found in enumerate(members) for member in found]
+        entries = list(pool.map(entry_of, shards))
+    rows = [(number, *member) for number, entry in enumerate(entries) for member in entry.members]
     if not rows:
         raise DamagedData(
             f"the shards of {str(root)!r} contain no pair of an image and a .cls file (first shard: {shards[0].name!r}): pack "
             "them again with `python -m aiperf prepare`"
         )
     labels = np.array([row[4] for row in rows], np.int64)
+    digests, seal = b"".join(entry.digests for entry in entries), entries[0].seal
+    is_sealed = len(digests) == 32 * len(rows) and all(entry.seal == seal for entry in entries)
     return Samples(
         tuple(str(label) for label in range(int(labels.max()) + 1)),
         labels,
@@ -281,21 +313,28 @@ def list_shards(root: Path, split: str) -> Samples:
         np.array([row[0] for row in rows], np.int64),
         np.array([row[2] for row in rows], np.int64),
         np.array([row[3] for row in rows], np.int64),
+        digests=np.frombuffer(digests if is_sealed else b"", np.uint8).reshape(-1, 32),
+        seal=seal if is_sealed else Seal(),
     )
 
 
-def index_shards(splits: Sequence[Sequence[Path]]) -> dict[Path, int]:
-    """Write an index into each folder of shards. Return the number of shards by path of the index."""
+def index_shards(splits: Sequence[Sequence[Path]], digests: Mapping[Path, Hashes], seal: Seal) -> dict[Path, int]:
+    """Write an index into each folder of shards. Return the number of shards by path of the index.
+
+    `digests`: of the images of each shard in sequence, by path of the shard.
+    """
     of_folder: dict[Path, list[Path]] = {}
     for shards in splits:
         for shard in shards:
             of_folder.setdefault(shard.parent, []).append(shard)
     for folder, shards in of_folder.items():
-        lines = [
-            msgspec.json.encode(ShardIndex(name_text(path.name), path.stat().st_size, _named(scan(path), name_text)))
-            + b"\n"
+        entries = (
+            ShardIndex(
+                name_text(path.name), path.stat().st_size, _named(scan(path), name_text), digests.get(path, b""), seal
+            )
             for path in shards
-        ]
+        )
+        lines = [msgspec.json.encode(entry) + b"\n" for entry in entries]
         fix = "Allow writing during `prepare`, or pack the set into another folder"
         with explained(folder / INDEX, "cannot be written", fix, DataError):
             replace_file(folder / INDEX, b"".join(lines))

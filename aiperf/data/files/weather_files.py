@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from aiperf.atomic_files import draft_of, replace_file
 from aiperf.data.errors import DamagedData, MissingData, StaleIndex
+from aiperf.data.files.samples import contents_of
 from aiperf.errors import BadConfiguration, explained
 from aiperf.files import open_regular
 from aiperf.given_file import read_json
@@ -55,6 +56,8 @@ class YearRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deviation: list[float]
     boxes: str
     bytes: int
+    pixels: str = ""
+    """SHA-256 of all images. Empty in records of former releases."""
 
 
 class WeatherRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +71,13 @@ class WeatherRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """SHA-256 of the statistics. Equal for both layouts of one set."""
         known = [(year, one.images, one.mean, one.deviation, one.boxes) for year, one in sorted(self.years.items())]
         return hashlib.sha256(msgspec.json.encode((self.height, self.width, known))).hexdigest()
+
+    @property
+    def contents(self) -> str | None:
+        """SHA-256 of pixels and boxes, equal for both layouts. None if the pixels of a year were not hashed."""
+        years = self.years.items()
+        hashed = contents_of((year, one.pixels, one.boxes) for year, one in years)
+        return hashed if all(one.pixels for _, one in years) else None
 
     def images(self, years: Sequence[int]) -> int:
         return sum(self.years[year].images for year in years)
@@ -312,8 +322,10 @@ def written_year(path: Path, shape: YearShape, *, is_published_layout: bool = Fa
 class ChannelMoments:
     def __init__(self) -> None:
         self._parts: list[Moments] = []
+        self._pixels = hashlib.sha256()
 
     def add(self, image: Floats) -> None:
+        self._pixels.update(np.ascontiguousarray(image, "<f4").tobytes())
         values = np.ascontiguousarray(image, np.float64).reshape(len(image), -1)
         with np.errstate(all="ignore"):  # `image_faults` names values that are not finite
             self._parts.append((1.0, values.mean(1), values.std(1)))
@@ -321,7 +333,8 @@ class ChannelMoments:
     def record(self, boxes: Boxes, path: Path) -> YearRecord:
         mean, deviation = pooled(self._parts)
         digest = hashlib.sha256(np.ascontiguousarray(boxes, "<i4").tobytes()).hexdigest()
-        return YearRecord(len(self._parts), mean.tolist(), deviation.tolist(), digest, path.stat().st_size)
+        size, pixels = path.stat().st_size, self._pixels.hexdigest()
+        return YearRecord(len(self._parts), mean.tolist(), deviation.tolist(), digest, size, pixels)
 
 
 def image_faults(image: Floats) -> Iterator[str]:

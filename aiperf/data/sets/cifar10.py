@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from aiperf.data.dataset_config import Cifar10Conf
 from aiperf.data.description import DataSet, PrepareReport, require_images
 from aiperf.data.files import cifar10
 from aiperf.data.files.index import of_files
+from aiperf.data.files.samples import contents_of
 from aiperf.data.sets import images
 from aiperf.data.survey import require_fingerprint, root_of
 
@@ -29,7 +31,8 @@ def describe(conf: Cifar10Conf) -> DataSet:
         return images.describe(conf)
     fingerprint = of_files(root, [folder / name for name in FILES])
     require_fingerprint(conf, fingerprint)
-    return replace(conf.published(), fingerprint=fingerprint)
+    contents = contents_of((name, hashlib.sha256((folder / name).read_bytes()).hexdigest()) for name in FILES)
+    return replace(conf.published(), fingerprint=fingerprint, contents=contents)
 
 
 def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ from aiperf.data.dataset_config import DigitsConf
 from aiperf.data.description import DIGITS, DataSet, PrepareReport, require_images
 from aiperf.data.errors import MissingData
 from aiperf.data.files.index import of_options
+from aiperf.data.files.samples import contents_of
 from aiperf.data.visiting_order import draws
 
 if TYPE_CHECKING:
@@ -43,16 +45,22 @@ def split(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return images (1797, 8, 8) and labels from scikit-learn's own file: importing the package takes a rank over a second."""
-    package = find_spec("sklearn")
-    if package is None or package.origin is None:
-        raise MissingData("the digits are part of scikit-learn, which is not installed: run `make setup`")
-    with gzip.open(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", "rt") as lines:
+    with gzip.open(_file(), "rt") as lines:
         table = np.loadtxt(lines, delimiter=",")
     return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64)
 
 
+def _file() -> Path:
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise MissingData("the digits are part of scikit-learn, which is not installed: run `make setup`")
+    return Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+
+
 def describe(conf: DigitsConf) -> DataSet:
-    return replace(DIGITS, noise=conf.noise, fingerprint=of_options(conf))
+    table = hashlib.sha256(gzip.decompress(_file().read_bytes())).hexdigest()
+    contents = contents_of([("digits.csv", table)])
+    return replace(DIGITS, noise=conf.noise, fingerprint=of_options(conf), contents=contents)
 
 
 def open_data(conf: DigitsConf, cores: int | None) -> OpenData:

@@ -52,6 +52,7 @@ def _described(conf: WeatherConf, record: weather_files.WeatherRecord, years: Se
         tuple(mean.tolist()),
         tuple(deviation.tolist()),
         fingerprint=record.fingerprint,
+        contents=record.contents,
         width=record.width,
         targets="boxes",
         validation_years=tuple(validation),

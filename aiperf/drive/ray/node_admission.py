@@ -14,7 +14,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.config import ALL, RunConf
-from aiperf.drive.preflight import PreflightResult, nobody_left, node_checks
+from aiperf.drive.preflight import PreflightResult, changed_files, nobody_left, node_checks
 from aiperf.drive.ray.cluster.daemons import Runtime, in_background
 from aiperf.drive.ray.inspection import START, NodeInspection, Show, silent
 from aiperf.drive.ray.ray_worker import last_line
@@ -57,7 +57,7 @@ def checked_by(
     excluded = frozenset(one.node for one, event in zip(measured, events, strict=True) if event.excluded)
     wanted = slots(nodes, accelerators_per_worker).wanted
     places = {share.node: share.address for slot in wanted for share in slot.shares}
-    if (error := nobody_left(places, excluded, events)) is not None:
+    if (error := changed_files(events) or nobody_left(places, excluded, events)) is not None:
         raise error
     # a node that joins later must not stop the run
     late = replace(conf, broken="exclude") if conf.broken == "stop" else conf

@@ -16,6 +16,7 @@ EXAMPLES = (
     "runs/20261121-120000-digits runs/20261122-090000-digits --by regulated",
     "submissions --out list",
     "submissions --announcements site-a/announcements.jsonl --allowed allowed_signers --json",
+    "submissions --images 1f0c…  (64 digits)",
 )
 
 
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="announcement log of a site. A run of the ranking has no place without it; may be repeated",
     )
     add_allowed(parser, "a run of the ranking has no place without it, since another site must have given its nonce")
+    parser.add_argument("--images", metavar="HASH", help="contents of the images that a run with a place must have")
     parser.add_argument("--out", metavar="DIR", help="write rank.html, rank.csv and rank.json there")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -46,6 +48,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.leaderboard.leaderboard import (
         first_lines,
         leaderboard,
+        pinned,
         read_entries,
         read_logs,
         runs_under,
@@ -59,6 +62,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if not entries:
         reasons = "; ".join(f"'{each.folder}': {each.reason}" for each in [*fruitless, *unread])
         raise NoSuchRun(f"a list needs at least one readable run, but found none: {reasons}. Name the folder of a run")
+    entries = pinned(entries, arguments.images)
     entries, sites = with_announcements(entries, first_lines(entries), logs, arguments.allowed)
     ranking = leaderboard(entries, [*fruitless, *unread], by, sites)
     if arguments.json:

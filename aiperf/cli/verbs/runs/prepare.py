@@ -19,10 +19,13 @@ DESCRIPTION = """Checks a data set: counts images and classes, decodes every ima
 (aiperf-checksums.jsonl) and an index of the class folders, which runs read instead of listing the folders
 (aiperf-folders.index). An interrupted check continues at the next call. With --index-only no image is read.
 With --pack the images are packed into WebDataset shards, for dataset.format=webdataset.
+With --archives the folders of dataset=imagenet are made from the original archives (ILSVRC2012_img_train.tar,
+ILSVRC2012_img_val.tar, ILSVRC2012_devkit_t12.tar.gz), whose published MD5 sums are checked.
 Weather files are checked for faults by year and image, and packed so that one image is read at once."""
 EXAMPLES = (
     "dataset=imagenet dataset.root=/data/imagenet",
     "dataset=imagenet dataset.root=/data/imagenet --index-only",
+    "dataset=imagenet dataset.root=/data/imagenet --archives /data/downloads",
     "dataset=imagenet dataset.root=/data/imagenet --pack /data/imagenet-shards",
     "dataset=weather dataset.root=/data/climo --pack /data/climo-packed",
 )
@@ -37,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--published-layout", action="store_true", help="with dataset=weather_synthetic: compress as the real files are"
     )
+    parser.add_argument(
+        "--archives", type=Path, metavar="FOLDER", help="with dataset=imagenet: make the set from the archives there"
+    )
     parser.add_argument("--index-only", action="store_true", help="write the index of the class folders; read no image")
 
 
@@ -47,16 +53,24 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     conf = configure(options).dataset
     if arguments.index_only:
-        if arguments.pack is not None or arguments.checksums is not None:
-            raise BadConfiguration("--index-only reads no image: leave --pack and --checksums out")
+        if any(each is not None for each in (arguments.pack, arguments.checksums, arguments.archives)):
+            raise BadConfiguration("--index-only reads no image: leave --pack, --checksums and --archives out")
         from aiperf.data.survey import write_index
 
         print_lines(write_index(conf))
         return 0
     from aiperf.console import SanitizedConsole
-    from aiperf.data.verification import prepare  # imports torch
+    from aiperf.data.dataset_config import ImagenetConf
+    from aiperf.data.verification import prepare, prepare_images  # imports torch
 
-    if arguments.published_layout:
+    if arguments.archives is not None:
+        if not isinstance(conf, ImagenetConf) or conf.format != "folder" or arguments.published_layout:
+            raise BadConfiguration(
+                f"--archives makes the folders of dataset=imagenet, but found dataset={conf.name}: leave it out"
+            )
+        images, out = conf.as_images(), SanitizedConsole()
+        report = prepare_images(images, arguments.pack, out, arguments.checksums, arguments.archives)
+    elif arguments.published_layout:
         report = _published_layout(conf, arguments.pack, SanitizedConsole())
     else:
         report = prepare(conf, pack=arguments.pack, out=SanitizedConsole(), checksums=arguments.checksums)

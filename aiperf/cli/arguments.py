@@ -41,6 +41,7 @@ VERB_GROUPS = {
         "verify": "recompute a run from its journal and report contradictions",
         "quality": "evaluate a kept checkpoint again and compare the quality with the journal",
         "announce": "sign the announcement of a run before it starts",
+        "witness": "sign the states of another site's journal while its run goes on",
         "submit": "pack runs for a list, with checksums and a signature",
         "inspect": "check packed runs as their receiver",
     },

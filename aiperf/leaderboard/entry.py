@@ -115,6 +115,8 @@ class Entry:
     """Counts from the site's log. None if no given log holds the announcement."""
     announcement_fault: str
     """Difference of the run from its announcement in the given logs. '' without a fault or without logs."""
+    witnessed: float | None
+    """Share of the run's time in which another principal witnessed the journal. None without a log and its principals."""
     hosts: tuple[str, ...]
     """Hosts of the workers."""
     procedure: str
@@ -168,6 +170,7 @@ def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
         announcement=None if (named := run.config.get("announcement")) is None else str(named),
         announced=None,
         announcement_fault="",
+        witnessed=None,
         hosts=tuple(sorted({worker.host for worker in report.workers})),
         procedure=procedure_of(run.config, run.versions),
         purpose=purpose_of(run.config),
@@ -287,6 +290,7 @@ def of_system(runs: Sequence[Entry], missing: int, spread: ListSpread) -> Entry:
         attempts_lost_share=max(run.attempts_lost_share for run in runs),
         trials_given_up_share=max(run.trials_given_up_share for run in runs),
         proposals_ended_share=max(run.proposals_ended_share for run in runs),
+        witnessed=min((run.witnessed for run in runs if run.witnessed is not None), default=None),
         warnings=tuple(dict.fromkeys(chain.from_iterable(run.warnings for run in runs))),
     )
 

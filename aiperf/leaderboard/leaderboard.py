@@ -41,7 +41,8 @@ from aiperf.report.write import report_of
 from aiperf.statistics.difference import ListSpread, PlaceRange, ties
 from aiperf.submission.announced_run import Announced, announced, breaks_of, nonce_fault, rivals
 from aiperf.submission.announcement_file import log_path, read_log
-from aiperf.submission.announcements import Announcements, RunAnnounced, SignedEntry, signers_of
+from aiperf.submission.announcements import Announcements, RunAnnounced, SignedEntry, Signers, signers_of
+from aiperf.submission.witnessed import witnessed
 from aiperf.system.control_groups import available_bytes, usable_processors
 from aiperf.units import count
 
@@ -96,11 +97,7 @@ def with_announcements(
         for name, log in logs.items()
     )
     signers = {name: None if allowed is None else signers_of(log, allowed) for name, log in logs.items()}
-    of_site = {
-        each.id: (site, each, AnnouncedCounts(site.announced.published, site.announced.announced))
-        for site in sites
-        for each in logs[site.log].entries
-    }
+    of_site = {each.id: (site, each) for site in sites for each in logs[site.log].entries}
     found = []
     for entry, first in zip(entries, firsts, strict=True):
         if entry.benchmark.is_fixed_network and not (entry.announcement and entry.site and entry.system):
@@ -108,15 +105,9 @@ def with_announcements(
         elif entry.announcement is not None and not logs and entry.benchmark.is_announced:
             entry = replace(entry, announcement_fault=UNCHECKED)
         elif entry.announcement is not None and logs:
-            site, signed, counts = of_site.get(entry.announcement, (None, None, None))
-            if site is None or signed is None or not isinstance(signed.entry, RunAnnounced):
-                fault = "its announcement is in none of the given logs"
-            else:
-                log = logs[site.log]
-                fault = site.fault or _fault(log, signed, first)
-                if not fault and entry.benchmark.is_announced:
-                    fault = nonce_fault(log, signed, signers[site.log])
-            entry = replace(entry, announced=counts, announcement_fault=fault)
+            entry = replace(entry, announcement_fault="its announcement is in none of the given logs")
+            if (of := of_site.get(str(entry.announcement))) is not None:
+                entry = _compared(entry, first, *of, logs[of[0].log], signers[of[0].log])
         found.append(entry)
     return found, sites
 
@@ -127,10 +118,21 @@ def _purposes(log: Announcements) -> Iterator[tuple[str, tuple[str, ...], int | 
             yield each.id, purpose_of(each.entry.config), planned_accelerators(each.entry.config)
 
 
-def _fault(log: Announcements, signed: SignedEntry, first: RunStarted) -> str:
-    """Return the difference of a run from its announcement, or '' without one."""
-    differing = breaks_of(log, signed, first)
-    return f"not as announced: {'; '.join(differing)}" if differing else ""
+def _compared(
+    entry: Entry, first: RunStarted, site: SiteAnnouncements, signed: SignedEntry, log: Announcements, signers: Signers
+) -> Entry:
+    """Return an entry with the result of the comparison with its announcement."""
+    witnessed_share, faults = witnessed(log, signed, signers, first, Path(entry.folder))
+    if not isinstance(signed.entry, RunAnnounced):
+        return entry
+    differing = [*breaks_of(log, signed, first), *faults]
+    fault = site.fault or (f"not as announced: {'; '.join(differing)}" if differing else "")
+    return replace(
+        entry,
+        announced=AnnouncedCounts(site.announced.published, site.announced.announced),
+        announcement_fault=fault or (nonce_fault(log, signed, signers) if entry.benchmark.is_announced else ""),
+        witnessed=witnessed_share,
+    )
 
 
 @dataclass(frozen=True, slots=True)

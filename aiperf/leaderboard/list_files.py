@@ -91,6 +91,7 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
         "attempts lost [share]": entry.attempts_lost_share,
         "trials given up [share]": entry.trials_given_up_share,
         "proposals ended [share]": entry.proposals_ended_share,
+        "witnessed [share]": entry.witnessed,
         "accelerators": entry.accelerator_count,
         "models": models(entry),
         "power [W]": None if power is None else power.watts,

@@ -116,6 +116,8 @@ def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: in
         of(_AVAILABILITY),
         numbers("lost", [each.attempts_lost_share for each in entries], units.share, lost,
                 [units.share(each.trials_given_up_share) for each in entries], on_terminal="both lines"),
+        numbers("witnessed", [each.witnessed for each in entries], units.share,
+                "share of the run's time in which another site signed the journal's state"),
         numbers("announced", [each.announced.published if each.announced else None for each in entries], units.count,
                 "published runs, of those that the site announced", [*map(_announced, entries)], on_terminal="left out"),
     ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
@@ -21,7 +21,7 @@ from aiperf.journal.first_line import config_hash
 from aiperf.journal.options import OF_ONE_RUN, option_differences, without
 from aiperf.planning.plan import check_options
 from aiperf.submission.announcement_file import add, log_path, read_log
-from aiperf.submission.announcements import Announcements, RunAnnounced, RunBegun, SignedEntry
+from aiperf.submission.announcements import Announcements, RunAnnounced, RunBegun, SignedEntry, Signers
 from aiperf.system.describe import versions
 from searchers.propose import RULES
 
@@ -61,10 +61,9 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float, nonce_by: s
             "command that `announce` prints"
         )
     config = announced_config(json.loads(json.dumps(as_plain(conf))))
-    return RunAnnounced(
-        number=len(log.entries) + 1,
-        previous=log.head,
-        at_unix=now_unix,
+    return log.following(
+        RunAnnounced,
+        now_unix,
         config=config,
         config_hash=config_hash(config),
         proposal_rules=RULES,
@@ -118,7 +117,13 @@ def as_announced(conf: RunConf, now_unix: float | None = None) -> RunConf:
     log = read_log(path)
     announced = _free(log, wanted, path, needs_nonce=not conf.dry_run)
     seeded = replace(conf, seed=conf.seed or log.seed(announced) or 0)
-    _require_same(log, announced, seeded, time.time() if now_unix is None else now_unix)
+    config, now_unix = json.loads(json.dumps(as_plain(seeded))), time.time() if now_unix is None else now_unix
+    if differing := breaks(log, announced, config, RULES, now_unix):
+        more = f", and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
+        raise NotAsAnnounced(
+            f"a run begins as announced. Differences from {wanted[:12]}…: {'; '.join(differing[:SHOWN])}{more}. "
+            "Give the announced options, or announce this run"
+        )
     return seeded
 
 
@@ -131,10 +136,9 @@ def use_announcement(conf: RunConf, folder: Path, first: RunStarted) -> RunStart
 
     def begun(log: Announcements) -> RunBegun:
         _free(log, wanted, path)
-        return RunBegun(
-            number=len(log.entries) + 1,
-            previous=log.head,
-            at_unix=time.time(),
+        return log.following(
+            RunBegun,
+            time.time(),
             announcement=wanted,
             run=first.run,
             started_unix=first.started_unix,
@@ -159,16 +163,6 @@ def _named(conf: RunConf) -> tuple[str, Path] | None:
             f"announcement is an id of 64 hexadecimal digits, as `announce` printed it, but found {conf.announcement!r}"
         )
     return conf.announcement, log_path(conf.announcement_log)
-
-
-def _require_same(log: Announcements, announced: SignedEntry, conf: RunConf, now_unix: float) -> None:
-    differing = breaks(log, announced, json.loads(json.dumps(as_plain(conf))), RULES, now_unix)
-    if differing:
-        more = f", and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
-        raise NotAsAnnounced(
-            f"a run begins as announced. Differences from {announced.id[:12]}…: {'; '.join(differing[:SHOWN])}{more}. "
-            "Give the announced options, or announce this run"
-        )
 
 
 def _free(log: Announcements, wanted: str, path: Path, *, needs_nonce: bool = True) -> SignedEntry:
@@ -266,15 +260,7 @@ def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
     )
 
 
-def witnessed_unix(log: Announcements, wanted: SignedEntry, signers: Mapping[str, Sequence[str]]) -> float | None:
-    """Earliest Unix time at which another person's signature confirmed an entry. None without one, or for an unknown signer."""
-    others = [
-        each.entry.at_unix for each in log.entries[wanted.entry.number :] if is_of_another(each.id, wanted, signers)
-    ]
-    return min(others, default=None)
-
-
-def nonce_fault(log: Announcements, announced: SignedEntry, signers: Mapping[str, Sequence[str]] | None) -> str:
+def nonce_fault(log: Announcements, announced: SignedEntry, signers: Signers) -> str:
     """Return why the announcer may have chosen the seed, or '' if another known principal signed the nonce."""
     if announced.id not in log.nonces():
         return "its seed follows from its announcement alone, so the announcer could choose it"
@@ -284,9 +270,9 @@ def nonce_fault(log: Announcements, announced: SignedEntry, signers: Mapping[str
     return "" if is_of_another(entry, announced, signers) else "its nonce is not signed by another known principal"
 
 
-def is_of_another(entry: str, announced: SignedEntry, signers: Mapping[str, Sequence[str]]) -> bool:
+def is_of_another(entry: str, announced: SignedEntry, signers: Signers) -> bool:
     """Return True if another known principal than that of the announcement signed an entry (its id)."""
-    own, by = set(signers.get(announced.id, ())), set(signers.get(entry, ()))
+    own, by = (set((signers or {}).get(id, ())) for id in (announced.id, entry))
     return bool(own and by) and own.isdisjoint(by)
 
 

@@ -11,11 +11,12 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -86,7 +87,21 @@ class HeadWitnessed(_Entry, frozen=True, kw_only=True, tag="witnessed"):
     """Confirmation by another principal that the previous entries existed at this time. A nonce confirms it too."""
 
 
-AnyEntry = RunAnnounced | NonceSigned | RunBegun | RunWithdrawn | HeadWitnessed
+class JournalWitnessed(_Entry, frozen=True, kw_only=True, tag="journal"):
+    """State of a begun run's journal that another principal saw at this time (`witness`)."""
+
+    announcement: str
+    run: str
+    lines: int
+    """Whole lines of the journal."""
+    hash: str
+    """Hash of the last of them, which depends on all."""
+
+
+NextEntry = TypeVar("NextEntry", bound=_Entry)
+Signers = Mapping[str, Sequence[str]] | None
+"""Principals that may have signed an entry, by its id. None if nobody named them."""
+AnyEntry = RunAnnounced | NonceSigned | RunBegun | RunWithdrawn | HeadWitnessed | JournalWitnessed
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,6 +137,10 @@ class Announcements:
     def head(self) -> str:
         """Id of the last entry. 64 zeros if the log is empty. A log that lacks an id known to others was cut."""
         return self.entries[-1].id if self.entries else ORIGIN.decode()
+
+    def following(self, kind: type[NextEntry], at_unix: float, **fields: Any) -> NextEntry:
+        """Return the next entry of the log, not yet signed and not yet written."""
+        return kind(number=len(self.entries) + 1, previous=self.head, at_unix=at_unix, **fields)
 
     def by_id(self, wanted: str) -> SignedEntry | None:
         """Return the entry with the id `wanted`. None if there is none."""
@@ -243,4 +262,6 @@ def _check(each: SignedEntry, about: dict[str, set[type[AnyEntry]]], number: int
     if isinstance(entry, RunBegun):
         must(RunBegun not in before, "an announcement serves one run", f"a second one, {entry.run!r}")
         must(not each.signature, "an entry that a run began carries no signature", "one")
+    if isinstance(entry, JournalWitnessed):
+        must(RunBegun in before, "a journal is witnessed after its run began", "one before")
     before.add(type(entry))

@@ -88,13 +88,14 @@ class RunInspection:
     chain: str | None
     """SHA-256 of the journal file."""
     findings: tuple[InspectionFinding, ...]
+    folder: Path
 
 
 def judge_run(run: SubmittedRun, folder: Path, requirements: Requirements) -> RunInspection:
     """Inspect one run of a submission: journal, recomputed proposals, source code and rules."""
     if not (folder / JOURNAL).is_file():
         finding = InspectionFinding("members", "bad", f"{JOURNAL} is missing", run.run)
-        return RunInspection(run.run, None, None, None, (finding,))
+        return RunInspection(run.run, None, None, None, (finding,), folder)
     findings: list[InspectionFinding] = []
     with (folder / JOURNAL).open("rb") as file:
         chain = hashlib.file_digest(file, "sha256").hexdigest()
@@ -112,8 +113,8 @@ def judge_run(run: SubmittedRun, folder: Path, requirements: Requirements) -> Ru
     except (AiperfError, RecursionError) as error:
         why = str(error) if isinstance(error, AiperfError) else "values nested deeper than in any run"
         findings.append(InspectionFinding("journal", "bad", why, run.run))
-        return RunInspection(run.run, None, None, chain, tuple(findings))
-    return RunInspection(run.run, first, first.started_unix + report.run.end, chain, tuple(findings))
+        return RunInspection(run.run, None, None, chain, tuple(findings), folder)
+    return RunInspection(run.run, first, first.started_unix + report.run.end, chain, tuple(findings), folder)
 
 
 def _read(folder: Path) -> tuple[RunStarted, Report]:

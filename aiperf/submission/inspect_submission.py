@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from aiperf.errors import AnnouncementsDamaged, BundleRefused
 from aiperf.files import require_file
-from aiperf.journal.events import RunStarted
-from aiperf.submission.announced_run import Announced, announced, nonce_fault, rivals, witnessed_unix
-from aiperf.submission.announcements import Announcements, parse, signers_of
+from aiperf.submission.announced_run import Announced, announced, nonce_fault, rivals
+from aiperf.submission.announcements import Announcements, Signers, parse, signers_of
 from aiperf.submission.archive import (
     ANNOUNCEMENTS,
     SUBMISSION,
@@ -32,6 +31,8 @@ from aiperf.submission.inspect_run import (
     judge_run,
 )
 from aiperf.submission.signatures import principals, signing_key
+from aiperf.submission.witnessed import witnessed
+from aiperf.units import share
 
 
 def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None) -> list[Inspection]:
@@ -100,7 +101,7 @@ def _judged(
             _of_signature(signed, key, signers),
             *of_log,
             *(finding for run in runs for finding in run.findings),
-            *_of_announcements(firsts, against, log, by),
+            *_of_announcements(runs, against, log, by),
             *_of_equal_runs(runs),
         ),
         used=tuple(_used(runs)),
@@ -168,7 +169,7 @@ def _of_signature(signed: SignedBy, name: str | None, signers: Path | None) -> I
 
 def _log(
     folder: Path, submission: Submission, signers: Path | None
-) -> tuple[Announcements | None, Mapping[str, Sequence[str]] | None, tuple[InspectionFinding, ...]]:
+) -> tuple[Announcements | None, Signers, tuple[InspectionFinding, ...]]:
     if not (folder / ANNOUNCEMENTS).is_file():
         return None, None, ()
     try:
@@ -187,12 +188,9 @@ def _log(
 
 
 def _of_announcements(
-    firsts: list[RunStarted],
-    against: Announced | None,
-    log: Announcements | None,
-    by: Mapping[str, Sequence[str]] | None,
+    runs: list[RunInspection], against: Announced | None, log: Announcements | None, by: Signers
 ) -> Iterator[InspectionFinding]:
-    check = "announced"
+    check, firsts = "announced", [run.first for run in runs if run.first is not None]
     if against is None or log is None:
         for first in firsts:
             named = first.config.get("announcement")
@@ -209,7 +207,7 @@ def _of_announcements(
         yield InspectionFinding(check, "bad", text)
     for name, reason in against.withdrawn:
         yield InspectionFinding(check, "note", f"its announcement was withdrawn: {reason}", name)
-    yield from _of_witnesses(firsts, log, by)
+    yield from _of_witnesses(runs, log, by)
     named_runs = {first.run for first in firsts if first.config.get("announcement") is not None}
     for name in against.unannounced:
         if name in named_runs:
@@ -225,21 +223,20 @@ def _of_announcements(
         )
 
 
-def _of_witnesses(
-    firsts: list[RunStarted], log: Announcements, by: Mapping[str, Sequence[str]] | None
-) -> Iterator[InspectionFinding]:
-    """Yield whether another principal signed the nonce of an announcement, and when one first confirmed the announcement."""
-    for first in firsts:
-        entry = log.by_id(str(first.config.get("announcement")))
-        if entry is None:
+def _of_witnesses(runs: list[RunInspection], log: Announcements, by: Signers) -> Iterator[InspectionFinding]:
+    """Yield whether another principal gave the nonce before a run, and which part of the run others witnessed."""
+    for first, folder in ((run.first, run.folder) for run in runs):
+        entry = None if first is None else log.by_id(str(first.config.get("announcement")))
+        if first is None or entry is None:
             continue
         if fault := nonce_fault(log, entry, by):
             is_bad = by is not None and entry.id in log.nonces()
             yield InspectionFinding("announced", "bad" if is_bad else "note", fault, first.run)
-        elif by is not None and (seen := witnessed_unix(log, entry, by)) is not None and not first.simulated:
-            when = "before" if seen <= first.started_unix else "AFTER"
-            text = f"another principal saw its announcement {abs(first.started_unix - seen):.0f} s {when} the run began"
-            yield InspectionFinding("announced", "note", text, first.run)
+        witnessed_share, faults = witnessed(log, entry, by, first, folder)
+        yield from (InspectionFinding("witnessed", "bad", fault, first.run) for fault in faults)
+        if witnessed_share is not None:
+            text = f"another principal witnessed {share(witnessed_share)} of the run's time"
+            yield InspectionFinding("witnessed", "note", text, first.run)
 
 
 def _of_equal_runs(runs: list[RunInspection]) -> Iterator[InspectionFinding]:

@@ -52,6 +52,7 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "announcement": None,
         "announced": None,
         "announcement_fault": "",
+        "witnessed": None,
         "hosts": (),
         "procedure": "p" * 64,
         "purpose": ("", "", "imagenet", "43200", "ranking"),

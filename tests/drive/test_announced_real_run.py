@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,12 +43,34 @@ def announced(words: Sequence[str], folder: Path, now: float) -> RunConf:
     return as_announced(configure([*words, f"announcement={signed.id}", f"announcement_log={folder / 'log'}"]))
 
 
+SIMULATED = ["+cluster=simulated", "cluster.workers=2", "dataset=imagenet", "system.site=A", "system.name=a"]
+RUNS = {
+    "ranking": [*SIMULATED, "schedule=ranking", "schedule.duration_seconds=7200"],
+    "fixed network": [*SIMULATED, "benchmark=hpc_ai500_ic", "schedule.epochs=[2]"],
+}
+REAL_RUNS = {
+    "default": ["schedule.duration_seconds=60", "schedule.warmup_seconds=10"],
+    "fixed network": [
+        "benchmark=hpc_ai500_ic", "dataset=digits", "benchmark.target_quality=0.2", "schedule.epochs=[2]", "batch.default=64",
+        "trainer.warmup_epochs=1", "system.site=A", "system.name=a",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", RUNS.values(), ids=RUNS)
+def test_a_simulated_run_goes_the_whole_way_to_a_list(words: list[str], tmp_path: Path) -> None:
+    _go_to_a_list(words, tmp_path)
+
+
 @pytest.mark.slow
-def test_a_default_run_is_announced_submitted_and_ranked(tmp_path: Path) -> None:
-    """Each verb is a process, as users call it. Every option but the length of the run has its default."""
-    key = key_file(tmp_path)
-    allowed_file(tmp_path, site=key)
-    length = ["schedule.duration_seconds=60", "schedule.warmup_seconds=10"]
+@pytest.mark.parametrize("words", REAL_RUNS.values(), ids=REAL_RUNS)
+def test_a_real_run_goes_the_whole_way_to_a_list(words: list[str], tmp_path: Path) -> None:
+    assert _go_to_a_list(words, tmp_path)["witnessed"] > 0.9
+
+
+def _go_to_a_list(words: list[str], tmp_path: Path) -> dict[str, Any]:
+    """Return the entry of the list. Each verb is a process, as users call it."""
+    allowed_file(tmp_path, site=key_file(tmp_path), other=key_file(tmp_path, "other"))
 
     def aiperf(*words: str) -> str:
         return subprocess.run(
@@ -60,16 +83,24 @@ def test_a_default_run_is_announced_submitted_and_ranked(tmp_path: Path) -> None
             timeout=600,
         ).stdout
 
-    told = json.loads(aiperf("announce", *length, "--key", "key", "--log", "site/", "--json"))
-    aiperf(*length, f"seed={told['seed']}", f"announcement={told['id']}", "announcement_log=site/")
+    by = ["--nonce-by", fingerprint(tmp_path / "other")]
+    id = json.loads(aiperf("announce", *words, *by, "--key", "key", "--log", "site/", "--json"))["id"]
+    announced = [*words, f"announcement={id}", "announcement_log=site/"]
+    aiperf(*announced, "dry_run=true")
+    aiperf("announce", "--nonce", id, "--key", "other", "--log", "site/")
+    aiperf(*announced)
     (run,) = (tmp_path / "runs").iterdir()
-    aiperf("submit", str(run), "--key", "key", "--allowed", "allowed_signers", "--out", "bundle")
+    aiperf("witness", run.name, "--key", "other")
+    aiperf("verify", run.name)
+    aiperf("submit", run.name, "--key", "key", "--allowed", "allowed_signers", "--out", "bundle")
     (judged,) = json.loads(aiperf("inspect", "bundle", "--allowed", "allowed_signers", "--json"))
-    ranked = json.loads(aiperf("rank", "runs", "--announcements", "site", "--json"))
+    ranked = json.loads(aiperf("rank", "runs", "--announcements", "site", "--allowed", "allowed_signers", "--json"))
 
-    assert (run / "checkpoints" / "kept.json").is_file(), "it reached its declared end"
     assert judged["is_good"] and judged["announced"]["published"] == 1
-    assert [row["entry"]["run"] for each in ranked["lists"] for row in each["rows"]] == [run.name]
+    (row,) = (row for each in ranked["lists"] for row in each["rows"])
+    assert (row["place"], row["why_not"]) == (1, "")
+    entry: dict[str, Any] = row["entry"]
+    return entry
 
 
 @pytest.mark.slow

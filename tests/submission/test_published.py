@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aiperf.config import configure
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
-from aiperf.submission.announced_run import announced, announcement, rivals, witnessed_unix
+from aiperf.submission.announced_run import announced, announcement, rivals
 from aiperf.submission.announcement_file import add, read_log
 from aiperf.submission.announcements import (
     Announcements,
@@ -22,7 +22,6 @@ from aiperf.submission.announcements import (
     RunAnnounced,
     RunBegun,
     RunWithdrawn,
-    signers_of,
 )
 from tests.builders.journal import started
 from tests.builders.submission import fingerprint, give_nonce, key_file
@@ -149,29 +148,6 @@ def test_a_withdrawn_run_stays_announced_with_its_reason(log: Announcements, tmp
 
     assert found.words == "0 of 1 announced runs published"
     assert [missing.withdrawn for missing in found.missing] == ["no power"]
-
-
-def test_a_witness_is_another_principal_after_the_announcement(tmp_path: Path) -> None:
-    keys = {name: key_file(tmp_path, name) for name in ("site", "second", "other", "stranger")}
-    announce(tmp_path / "log", 1, keys["site"])
-    allowed = tmp_path / "allowed"
-    allowed.write_text(
-        f"site {keys['site'].with_suffix('.pub').read_text()}site {keys['second'].with_suffix('.pub').read_text()}"
-        f"other {keys['other'].with_suffix('.pub').read_text()}"
-    )
-
-    def witnessed() -> float | None:
-        log = read_log(tmp_path / "log")
-        return witnessed_unix(log, log.entries[0], signers_of(log, allowed))
-
-    seen = [witnessed()]
-    for name in ("second", "stranger", "other"):
-        add(tmp_path / "log", keys[name], witness)
-        seen.append(witnessed())
-
-    assert seen == [None, None, None, ANNOUNCED_UNIX + 60]
-    log = read_log(tmp_path / "log")
-    assert witnessed_unix(log, log.entries[0], {}) is None
 
 
 def test_one_announcement_serves_one_run_in_separate_bundles(log: Announcements) -> None:

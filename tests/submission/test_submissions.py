@@ -402,6 +402,24 @@ def test_a_member_that_no_submission_has_is_refused(site: Site, name: str) -> No
     ]
 
 
+def test_a_journal_changed_after_it_was_witnessed_is_bad(aiperf: User, site: Site, tmp_path: Path) -> None:
+    shutil.copy(site.folder / "log", tmp_path / "log")
+    bundle = tmp_path / "bundle"
+    (tmp_path / "run").mkdir()
+
+    witnessed = aiperf("witness", str(site.run), "--key", str(site.folder / "other"), "--log", "log")
+    submitted = aiperf("submit", str(site.run), "--key", str(site.key), "--log", "log", "--out", "bundle")
+    changed = repacked(bundle, rewritten(JOURNAL, _first(versions={"torch": "2"})), site.key)
+    (tmp_path / "run" / NAME).write_bytes(members_of(changed)[JOURNAL])
+    answer = aiperf("rank", "run", "--announcements", "log", "--json")
+
+    assert (witnessed.status, submitted.status, bad(site.judged(bundle))) == (0, 0, [])
+    (text,) = bad(site.judged(changed))
+    assert text.startswith("witnessed: its journal is not the one whose line ")
+    (listed,) = json.loads(answer.out)["lists"]
+    assert text.removeprefix("witnessed: ") in listed["rows"][0]["why_not"], answer.err
+
+
 def test_one_announcement_in_two_bundles_is_found(site: Site) -> None:
     """Each bundle alone may be consistent: its site cut the log before it ran again."""
 

@@ -87,15 +87,13 @@ def _add(arguments: argparse.Namespace, options: list[str]) -> int:
     conf = None if arguments.nonce_by is None else configure(options)
 
     def entry(log: Announcements) -> AnyEntry:
-        now, number = time.time(), len(log.entries) + 1
+        now = time.time()
         if conf is not None:
             return announcement(conf, log, now, arguments.nonce_by)
         if arguments.nonce:
             nonce = sign(arguments.key, arguments.nonce.encode())
-            return NonceSigned(number=number, previous=log.head, at_unix=now, announcement=arguments.nonce, nonce=nonce)
-        return RunWithdrawn(
-            number=number, previous=log.head, at_unix=now, announcement=arguments.withdraw, reason=arguments.why
-        )
+            return log.following(NonceSigned, now, announcement=arguments.nonce, nonce=nonce)
+        return log.following(RunWithdrawn, now, announcement=arguments.withdraw, reason=arguments.why)
 
     make_folder(arguments.log)
     signed, torn = add(path, arguments.key, entry)

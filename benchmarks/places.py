@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from aiperf.statistics.difference import ENOUGH, ListSpread, PlaceRange, ScoredRun, over_runs, pooled, prior_of, ties
+from aiperf.statistics.difference import ENOUGH, ListSpread, ScoredRun, over_runs, pooled, prior_of, ties
 
 WINDOW_SECONDS = 39_600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(NamedTuple):
     apart: float
     """Share of the lists in which a tested entry is surely apart from another one."""
     not_tested: float
-    """Share of the entries whose range of places is not tested."""
+    """Share of the entries of the two machines whose range of places is not tested."""
     assumed_apart: float
     """Share of the lists in which the assumed spread alone, as if it were known, separates an entry."""
 
@@ -28,26 +26,19 @@ def rates(variation: float, runs: int, repeats: int, lists: int, seed: int, of_o
     `variation`: true coefficient of variation between runs. `of_others`: that of the machines of three runs (default: equal).
     """
     chance = random.Random(f"{variation} {runs} {repeats} {seed} {of_others}")
+    kinds = [(runs, variation)] * 2 + [(ENOUGH, of_others or variation)] * repeats
     apart, not_tested, assumed_apart = 0, 0, 0
     for _ in range(lists):
-        ours = [[_run(chance, variation) for _ in range(runs)] for _ in range(2)]
-        others = [[_run(chance, of_others or variation) for _ in range(ENOUGH)] for _ in range(repeats)]
-        ranges = _places([*ours, *others])
-        whole = (1, 2 + repeats)
-        apart += any(each.is_tested and each.allowed != whole for each in ranges)
-        assumed_apart += any(not each.is_tested and each.allowed != whole for each in ranges)
+        scores = [[1e15 * chance.lognormvariate(0, spread) for _ in range(number)] for number, spread in kinds]
+        used = ListSpread(prior_of(WINDOW_SECONDS), pooled(scores)).used
+        systems = [[ScoredRun(score, None, None, WINDOW_SECONDS) for score in of_system] for of_system in scores]
+        estimates = [over_runs(each, of_median=True, spread=used) for each in systems]
+        ranges = ties([(each.value, each) for each in estimates if each is not None])
+        separated = [each.is_tested for each in ranges if each.allowed != (1, len(kinds))]
+        apart += any(separated)
+        assumed_apart += not all(separated)
         not_tested += sum(not each.is_tested for each in ranges[:2])
     return Rates(apart / lists, not_tested / lists / 2, assumed_apart / lists)
-
-
-def _run(chance: random.Random, variation: float) -> ScoredRun:
-    return ScoredRun(1e15 * chance.lognormvariate(0, variation), None, None, WINDOW_SECONDS)
-
-
-def _places(systems: Sequence[Sequence[ScoredRun]]) -> Sequence[PlaceRange]:
-    spread = ListSpread(prior_of(WINDOW_SECONDS), pooled([run.score for run in runs] for runs in systems))
-    estimates = [over_runs(runs, of_median=True, spread=spread.used) for runs in systems]
-    return ties([(each.value, each) for each in estimates if each is not None])
 
 
 def main() -> None:
@@ -62,8 +53,8 @@ def main() -> None:
             for repeats, of_others in ((0, None), (5, None), (5, variation / 2)):
                 one = rates(variation, runs, repeats, arguments.lists, arguments.seed, of_others)
                 beside = f"{repeats}" if of_others is None else f"{repeats} of half the CV"
-                cells = (f"{value:.1%}" for value in (one.apart, one.not_tested, one.assumed_apart))
-                print(f"| {variation:.0%} | {runs} | {beside} | {' | '.join(cells)} |", flush=True)
+                cells = " | ".join(f"{value:.1%}" for value in one)
+                print(f"| {variation:.0%} | {runs} | {beside} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from aiperf.comparison.compare import score_estimate
 from aiperf.errors import CannotCompare
 from aiperf.journal.run_folder import run_folders
 from aiperf.page.section import Column, Table, measured, numbers, table
-from aiperf.report.facts import Report
+from aiperf.report.facts import Report, RunFacts
 from aiperf.statistics.difference import BetweenRuns, change, pooled
 from aiperf.statistics.estimate import Basis, Estimate
 from aiperf.units import count, flops_per_second, share
@@ -56,10 +56,8 @@ class WeakScaling:
     """The smallest first."""
     spread: BetweenRuns | None
     """Pooled over the repeats of all sizes. None without repeats."""
-    warmup_seconds: float
-    end: float
-    """Length of the longest run in seconds."""
-    is_simulated: bool
+    run: RunFacts
+    """First of the runs, which have equal lengths and warm-ups."""
 
 
 ENOUGH_FREEDOM = 2
@@ -80,14 +78,8 @@ def cluster_sizes(words: Sequence[str]) -> WeakScaling:
         )
     groups = sorted(by_size.items())
     spread = pooled(map(_scores, by_size.values()))
-    runs = [each.runs[0].run for each in sides]
-    return WeakScaling(
-        sizes=tuple(_size(accelerators, reports, groups[0], spread) for accelerators, reports in groups),
-        spread=spread,
-        warmup_seconds=runs[0].warmup_seconds,
-        end=max(run.end for run in runs),
-        is_simulated=runs[0].is_simulated,
-    )
+    sizes = (_size(accelerators, reports, groups[0], spread) for accelerators, reports in groups)
+    return WeakScaling(tuple(sizes), spread, sides[0].runs[0].run)
 
 
 def _scores(reports: Sequence[Report]) -> list[float]:

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from aiperf.page import palette
 from aiperf.page.html import without_prolog
 from aiperf.page.section import DrawnFigure
+from aiperf.units import count
 
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
@@ -115,6 +116,20 @@ def on_time_axis(axes: Axes, end: float) -> float:
     axes.set_xlabel(f"time since the start of the run ({unit})")
     axes.set_xlim(0, max(end, 1e-9) / divisor)
     return divisor
+
+
+def over_accelerators(
+    axes: Axes, shares: Mapping[int, tuple[float, tuple[float, float] | None]], label: str = ""
+) -> None:
+    """Draw shares in percent over numbers of accelerators, each with its interval as a vertical line, and a line at 100 %."""
+    axes.axhline(100, color=palette.MUTED.light, linestyle="--", linewidth=1)
+    axes.plot([*shares], [100 * share for share, _ in shares.values()], "o-", color=palette.BLUE.light, label=label)
+    for accelerators, (_, interval) in shares.items():
+        if interval is not None:
+            axes.vlines(accelerators, 100 * interval[0], 100 * interval[1], color=palette.BLUE.light)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda value, _: count(round(value)))
+    axes.set_xlabel("accelerators")
 
 
 def legend_above(axes: Axes, handles: Iterable[Artist]) -> None:

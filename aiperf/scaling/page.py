@@ -49,23 +49,19 @@ def write(study: ScalingStudy, folder: Path) -> Path:
 
 
 def _linear(study: ScalingStudy, source: str) -> DrawnFigure:
-    from aiperf.page.figure import drawing, on_axes
-    from aiperf.page.palette import BLUE, GREEN, MUTED, PURPLE
+    from aiperf.page.figure import drawing, on_axes, over_accelerators
+    from aiperf.page.palette import GREEN, MUTED, PURPLE
 
     pairs = () if study.scaling is None else study.scaling.pairs
-    sizes = [*(pair.base for pair in pairs[:1]), *(pair.accelerators for pair in pairs)]
+    shares = {pair.base: (1.0, None) for pair in pairs[:1]} | {
+        pair.accelerators: (pair.efficiency, pair.interval) for pair in pairs
+    }
 
     def draw(axes: Axes) -> None:
-        axes.axhline(100, color=MUTED.light, linestyle="--", linewidth=1)
+        over_accelerators(axes, shares, "measured" if pairs else "")
         if pairs:
-            values = [100, *(100 * pair.efficiency for pair in pairs)]
-            axes.plot(sizes, values, "o-", color=BLUE.light, label="measured")
             with_evaluation = [100, *(100 * pair.efficiency_with_evaluation for pair in pairs)]
-            axes.plot(sizes, with_evaluation, "s:", color=GREEN.light, label="with evaluation")
-        for pair in pairs:
-            if pair.interval is not None:
-                low, high = pair.interval
-                axes.vlines(pair.accelerators, 100 * low, 100 * high, color=BLUE.light)
+            axes.plot([*shares], with_evaluation, "s:", color=GREEN.light, label="with evaluation")
         if study.predicted:
             line = [(each.accelerators, 100 * each.efficiency) for each in study.predicted]
             axes.plot(*zip(*line, strict=True), "-", color=PURPLE.light, label="predicted")
@@ -73,9 +69,6 @@ def _linear(study: ScalingStudy, source: str) -> DrawnFigure:
         if pale:
             dots = [(each.accelerators, 100 * (each.efficiency or 0.0)) for each in pale]
             axes.plot(*zip(*dots, strict=True), "D", color=MUTED.light, alpha=0.45, label="reported")
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(lambda value, _: count(round(value)))
-        axes.set_xlabel("accelerators")
         axes.set_ylabel("% of linear")
 
     caption = (

@@ -35,14 +35,11 @@ def _prepared(graph: Graph, batch: int, device: str) -> tuple[nn.Module, Tensor]
     return module, torch.ones(batch, image.channels, image.height, image.width, device=device)
 
 
-def _execute(graph: Graph, batch: int, steps: int) -> None:
-    module, images = _prepared(graph, batch, "cpu")
+if __name__ == "__main__":  # arguments: batch and steps; standard input: the graph's file
+    batch, steps = map(int, sys.argv[1:])
+    module, images = _prepared(decode(sys.stdin.read()), batch, "cpu")
     optimiser = torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9)
     for _ in range(steps):
         optimiser.zero_grad()
         torch.autograd.backward(nn.functional.cross_entropy(module(images), torch.zeros(batch, dtype=torch.long)))
         optimiser.step()
-
-
-if __name__ == "__main__":  # arguments: batch and steps; standard input: the graph's file
-    _execute(decode(sys.stdin.read()), *map(int, sys.argv[1:]))

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from hypothesis import given
@@ -105,16 +106,14 @@ def test_every_run_of_every_size_is_in_the_picture(aiperf: User, sizes: Path, tm
 points = st.dictionaries(st.integers(0, 50), st.floats(-10, 10), min_size=1).map(lambda of: tuple(sorted(of.items())))
 
 
-@given(st.lists(points, min_size=1, max_size=4), st.booleans())
-def test_a_mean_of_curves_is_between_them(curves: list[Curve], is_step: bool) -> None:
-    moments, mean = mean_curve(curves, is_step=is_step)
+@given(st.lists(points, min_size=1, max_size=4))
+def test_a_mean_of_curves_is_that_of_their_last_values(curves: list[Curve]) -> None:
+    mean = mean_curve(curves)
 
-    begin = max(curve[0][0] for curve in curves)
-    assert all(moment >= begin for moment in moments)
-    if len(curves) == 1:
-        assert tuple(zip(moments.tolist(), mean.tolist(), strict=True)) == tuple(curves[0])
-    values = [value for curve in curves for _, value in curve]
-    assert all(min(values) - 1e-9 <= one <= max(values) + 1e-9 for one in mean)
+    moments = sorted({at for curve in curves for at, _ in curve if at >= max(each[0][0] for each in curves)})
+    last = [[[value for at, value in curve if at <= moment][-1] for curve in curves] for moment in moments]
+    assert [at for at, _ in mean] == moments
+    assert [value for _, value in mean] == pytest.approx([fmean(each) for each in last])
 
 
 def test_a_page_is_of_sizes_alone(aiperf: User, sizes: Path, tmp_path: Path) -> None:

@@ -88,10 +88,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     batch = arguments.batch or DEFAULT_BATCH
     layers = () if arguments.array is None else array_layers(graph, arguments.array)
     figures = as_json(counted, batch) | array_json(layers, arguments.array)
-    compared = None
+    compared: list[str] = []
     if arguments.measured:
         figures["measured"], compared = _measured(graph, counted)
-    parts = (*_parts(arguments.graph, counted, batch), array_table(layers, arguments.array), compared)
+    parts = (*_parts(arguments.graph, counted, batch), array_table(layers, arguments.array), Items(tuple(compared)))
     print_result(figures, parts, as_json=arguments.json)
     return 0
 
@@ -138,36 +138,29 @@ def _parts(name: str, counted: Cost, batch: int) -> tuple[Part, ...]:
     return _table(f"{name}: operations per image", "layer", counts), Items(texts)
 
 
-def _measured(graph: Graph, counted: Cost) -> tuple[dict[str, Any], Table]:
-    """Return the operations of one training step per image by torch and by the processor's counters, as JSON and as a table."""
+def _measured(graph: Graph, counted: Cost) -> tuple[dict[str, Any], list[str]]:
+    """Return the operations of one training step per image by torch and by the processor's counters, as JSON and as texts."""
     from aiperf.bops.instructions import NotMeasured, floating_point_operations
     from aiperf.train.counted_step import counted_by_torch
 
     forward, backward = (each // MEASURED_BATCH for each in counted_by_torch(graph, MEASURED_BATCH))
     command = (sys.executable, "-m", "aiperf.train.counted_step", str(MEASURED_BATCH))
-    hardware, reason = None, ""
+    tensor = counted.tensor_forward_flops + counted.tensor_backward_flops
+    by_torch = {"forward_flops": forward, "backward_flops": backward}
+    texts = [f"torch's counter: {forward + backward:.4e}, {(forward + backward) / tensor:.4f} × tensor only"]
     with tempfile.NamedTemporaryFile("w") as file:
         file.write(encode(graph))
         file.flush()
         try:
             # The difference leaves out the start of the process.
             one, three = (floating_point_operations([*command, steps], Path(file.name)) for steps in ("1", "3"))
-            hardware = (three - one) // (2 * MEASURED_BATCH)
         except NotMeasured as error:
-            reason = f"Hardware was not counted: {error}"
-    tensor = counted.tensor_forward_flops + counted.tensor_backward_flops
-    counts = (
-        ("tensor only", tensor, "torch's counter", forward + backward),
-        ("total", counted.forward_flops + counted.backward_flops, "hardware, FP32 step", hardware),
-    )
-    cells = [
-        (name, f"{ours:.4e}", by, *(("none", "") if other is None else (f"{other:.4e}", f"{other / ours:.4f}")))
-        for name, ours, by, other in counts
-    ]
-    heads = ("this count", ">operations", "counted by", ">operations", ">ratio")
-    compared = rows("measured", "a training step, per image", heads, cells, reason)
-    by_torch = {"forward_flops": forward, "backward_flops": backward}
-    return {"torch": by_torch, "hardware_flops": hardware, "not_measured": reason}, compared
+            texts.append(f"processor's counters: not measured: {error}")
+            return {"torch": by_torch, "hardware_flops": None, "not_measured": str(error)}, texts
+    hardware = (three - one) // (2 * MEASURED_BATCH)
+    ratio = hardware / (counted.forward_flops + counted.backward_flops)
+    texts.append(f"processor's counters, FP32 step: {hardware:.4e}, {ratio:.4f} × total")
+    return {"torch": by_torch, "hardware_flops": hardware, "not_measured": ""}, texts
 
 
 def _table(caption: str, of: str, counts: Mapping[str, tuple[int, int]]) -> Table:

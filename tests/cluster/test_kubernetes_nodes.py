@@ -73,7 +73,9 @@ class Run:
         folder = folder / name
         folder.mkdir()
         where = (f"cluster.image={image or rig.image}", f"cluster.namespace={self.namespace}", f"name={name}")
-        self.name, self.follower = name, Follower(rig.plane.admin, folder, *SMALL, *where, *words)
+        given = {word.partition("=")[0] for word in words}
+        small = (word for word in SMALL if word.partition("=")[0] not in given)
+        self.name, self.follower = name, Follower(rig.plane.admin, folder, *small, *where, *words)
 
     def __enter__(self) -> Run:
         return self
@@ -265,10 +267,22 @@ def test_an_image_that_no_node_has_ends_the_job(rig: Cluster, tmp_path: Path) ->
 
 
 def test_a_head_that_fails_at_once_is_explained_by_its_log(rig: Cluster, tmp_path: Path) -> None:
-    """The driver looks for the data set in its pod, where the folder does not exist."""
+    """The driver looks for the data set in its pod, where the folder does not exist. The workers end with it."""
     words = (*PLAIN, "cluster.restarts=0", "dataset=images", "dataset.root=/data/absent")
     with Run(rig, tmp_path, "failing", *words) as run:
         assert run.follower.end(SECONDS) == 2
+        rig.plane.wait(lambda: not run.pods("worker"))
+        jobs = rig.plane.kubectl("get", "jobs", "-n", run.namespace, "-o", "name").split()
+        assert len(jobs) == 1 and jobs[0].endswith("-head")
 
     assert "ended before its run began, and there is no report" in run.follower.output
     assert "container head:" in run.follower.output and "/data/absent" in run.follower.output
+
+
+def test_a_quota_that_admits_only_the_head_is_shown(rig: Cluster, tmp_path: Path) -> None:
+    rig.new_namespace("scarce")
+    rig.plane.kubectl("create", "quota", "small", "-n", "scarce", "--hard=requests.cpu=1500m")
+    with Run(rig, tmp_path, "scarce", *PLAIN, "cluster.cpus=2", namespace="scarce") as run:
+        run.follower.until("running on the head (", SECONDS)
+        assert "FailedCreate" in (shown := run.follower.output.splitlines()[-1]) and "exceeded quota: small" in shown
+        assert run.pods("worker") == []

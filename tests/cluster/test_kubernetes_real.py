@@ -173,6 +173,17 @@ def test_a_quota_is_shown_with_the_way_out(plane: ControlPlane, namespace: str, 
         run.until(f"It waits without a limit. `kubectl -n {namespace} delete job ")
 
 
+def test_the_workers_job_is_deleted_with_that_of_the_head(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    words = (*PLAIN, f"cluster.namespace={namespace}", "cluster.runs_size=1Gi", "cluster.follow=false")
+    with Follower(plane.admin, tmp_path, *COMMON, *words) as run:
+        assert run.end() == 0
+    head, _ = sorted(plane.kubectl("get", "jobs", "-n", namespace, "-o", "name").split())
+
+    plane.kubectl("delete", "-n", namespace, head)
+
+    plane.wait(lambda: objects(plane, namespace) == ["persistentvolumeclaim/aiperf-runs"])
+
+
 def test_an_unbound_claim_is_shown_after_a_restart(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
     """The API server is down for 30 s while the command follows the job. Then a node joins, but no volume."""
     words = (*PLAIN, f"cluster.namespace={namespace}", "cluster.runs_size=1Gi")

@@ -43,10 +43,7 @@ def somebodys_ray(host: str | None = None) -> Iterator[tuple[str, dict[str, str]
     options = [f"--node-ip-address={host}", f"--temp-dir={folder}", "--num-cpus=2", "--include-dashboard=false"]
     process = subprocess.Popen([*start, *options], env=environment, stdout=subprocess.DEVNULL)
     try:
-        while True:
-            with socket.socket() as visitor:
-                if visitor.connect_ex((host, port)) == 0:
-                    break
+        while not Path(folder, "ray_current_cluster").exists():
             assert process.poll() is None, "it starts"
             time.sleep(0.5)
         yield f"{host}:{port}", environment

@@ -77,10 +77,8 @@ def test_preflight_gives_up_a_slow_link_after_one_exchange(tmp_path: Path) -> No
         joined.wait(60.0)
         output = (folder / f"{head}.log").read_text()
 
-    print(output)
     assert status == 1, output
     assert "checking nodes: all-reduce of pairs, round 1 of 1 …" in output
     assert "all-reduce of all nodes" not in output
-    faults = re.findall(r"an exchange of (\d+) bytes took ([\d.]+) s, so all exchanges would take (\d+) s", output)
-    assert {int(size) for size, _, _ in faults} == {2**20} and len(faults) == 2, output
-    assert all(float(seconds) >= 2**20 / 0.5e6 * 0.9 for _, seconds, _ in faults)
+    faults = re.findall(r"an exchange of 1048576 bytes took ([\d.]+) s, so all exchanges would take \d+ s", output)
+    assert len(faults) == 2 and min(map(float, faults)) > 1.5, output

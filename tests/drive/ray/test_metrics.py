@@ -75,14 +75,8 @@ def test_they_are_set_every_few_seconds_and_not_before(tmp_path: Path, monkeypat
         turns.append(now)
         publish(driver)
 
-    words = [
-        "+cluster=simulated",
-        "cluster.workers=2",
-        f"runs={tmp_path}",
-        "schedule.duration_seconds=600",
-        "name=größe",
-    ]
-    conf = configure(words)
+    words = ["+cluster=simulated", "cluster.workers=2", "schedule.duration_seconds=600", "name=größe"]
+    conf = configure([*words, f"runs={tmp_path}"])
     simulate(open_run(conf), after_turn)
 
     assert set(Recorded.made) == set(METRICS)

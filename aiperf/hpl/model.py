@@ -17,7 +17,7 @@ Reading = Literal["placed", "panels", "printed"]
 READINGS: tuple[Reading, ...] = ("placed", "panels", "printed")
 Pmap = Literal["row", "column"]
 PMAPS: tuple[Pmap, ...] = ("row", "column")
-_POSITIVE = {"above": 0, "most": 2.0**80}
+_POSITIVE = {"least": 1e-6, "most": 2.0**80}
 _RANKS = {"least": 1, "most": 100_000_000}
 PARTS = ("panel", "update", "pivot", "broadcast", "swap")
 

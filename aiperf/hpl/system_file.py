@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -144,11 +143,12 @@ def changed(system: System, figure: str, value: float) -> System:
     if figure not in known:
         raise BadConfiguration(f"a figure of '{system.name}' is needed, but found {figure!r}{nearest(figure, known)}: "
                                f"choose one of {', '.join(dict.fromkeys(known))}")  # fmt: skip
-    if not (math.isfinite(value) and value > 0):
-        raise BadConfiguration(f"{figure} is a number above 0, but found {value!r}: correct it")
+    name, _, field_name = figure.rpartition(".")
+    limits = limits_of(HplLayer if name else System)[field_name]
+    if not limits.accepts(value):
+        raise BadConfiguration(f"{figure} {limits.condition}, but found {value!r}: correct it")
     if figure in RATES:
         return replace(system, **{figure: value})  # type: ignore[arg-type]
-    name, _, field_name = figure.rpartition(".")
     layers = [
         replace(each, **{field_name: value}) if each.name == name else each  # type: ignore[arg-type]
         for each in system.layers

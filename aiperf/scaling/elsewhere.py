@@ -52,7 +52,11 @@ class PredictedPoint:
 
 class _PredictedSize(msgspec.Struct, frozen=True):
     accelerators: _Whole
-    seconds_per_image: Annotated[dict[str, Annotated[float, msgspec.Meta(ge=0, le=1e12)]], msgspec.Meta(min_length=1)]
+    seconds_per_image: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1e12)]]
+
+    def __post_init__(self) -> None:
+        if sum(each for line, each in self.seconds_per_image.items() if line != "evaluation") < 1e-15:
+            raise ValueError("seconds of training below 1e-15")
 
 
 class _Prediction(msgspec.Struct, frozen=True):

@@ -10,9 +10,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-_TESTS = Path(__file__).parents[1]
-_SYSTEM = _TESTS.parent / "examples" / "hpl" / "p100.yaml"
-_HPL = _TESTS / "borders" / "data" / "hpl23_plain.out"
+from aiperf.journal.journal import NAME, Journal
+from tests.scaling.test_scale import run_of
+
+TESTS = Path(__file__).parents[1]
+SYSTEM = TESTS.parent / "examples" / "hpl" / "p100.yaml"
+HPL = TESTS / "borders" / "data" / "hpl23_plain.out"
 
 FILES = {
     "announce --key": f"announce --log new.jsonl --key {{FILE}} --nonce-by SHA256:{43 * 'A'}",
@@ -40,17 +43,29 @@ FILES = {
     "report --roofs": "report {RUN} --out report --roofs {FILE}",
     "roofline": "roofline {FILE} {FILE}",
     "roofline --peak": "roofline resnet20 --peak {FILE}",
-    "scale --points": "scale {RUN} --points {FILE}",
-    "scale --predicted": "scale {RUN} --predicted folder",
+    "scale --points": "scale {SWEEP} --points {FILE}",
+    "scale --predicted": "scale {SWEEP} --predicted folder",
     "standing --list": "standing {RUN} --list {FILE}",
     "start=": "start={FILE} dry_run=true",
     "status, id of a job": "status run",
     "submit --key": "submit {RUN} --key {FILE}",
     "system.file=": "system.file={FILE} dry_run=true",
-    "report, form of a meter": "report run --out report",
+    "score, form of a meter": "score run",
+    "score, table of a meter": "score run",
     "topology --network": "topology ring:4 --network {FILE}",
 }
 """Command by verb and file."""
+IN_A_RUN = {
+    "score, form of a meter": "power/rack.yaml",
+    "score, table of a meter": "power/rack.csv",
+    "status, id of a job": "job.json",
+}
+METER = {
+    "power/rack.yaml": "{nodes: 16, measured: [nodes], estimated: [storage], point: upstream, integrated: true, device: x}",
+    "power/rack.csv": "unix_seconds,watts,joules\n"
+    + "".join(f"{at},{200 + at % 7},{200 * at}\n" for at in range(1795368540, 1795368740, 20)),
+}
+"""Files of a meter by name in the folder of the real run."""
 RUNS = {
     "breakdown": "breakdown {FILE}",
     "check": "check {FILE}",
@@ -115,45 +130,57 @@ KINDS: dict[str, Callable[[Path], object]] = {
 
 ACCEPTED = {
     ("rank --announcements", "empty"),
-    ("report, form of a meter", "missing"),
+    ("score, form of a meter", "missing"),
     ("status, id of a job", "missing"),
     ("system.file=", "an empty object"),
 }
 """Files that are no fault of their verb."""
 
 
-def place(folder: Path, row: str, kind: str) -> list[str]:
-    """Make the hostile file in an empty folder. Return the words of the command, for this folder as the working folder."""
+def place(folder: Path, row: str, kind: str, make: Callable[[Path], object] | None = None) -> list[str]:
+    """Make the hostile file in an empty folder. Return the words of the command, for this folder as the working folder.
+
+    `make`: makes another file instead.
+    """
     file = folder / ("file.json" if row.startswith("roofline") else "file")
     words = (FILES | RUNS)[row]
     if row in RUNS and kind not in IN_PLACE_OF_A_RUN:
         words = words.replace("{FILE}", "{JOURNAL}")
-        file = folder / "run" / "journal.jsonl"
+        file = folder / "run" / NAME
     if row == "scale --predicted":
         file = folder / "folder" / "within-worker.json"
     elif row == "prepare, record of weather":
         file = folder / "set" / "aiperf-weather.json"
         file.parent.mkdir()
         (file.parent / "climo_1990.h5").touch()
-    elif row in ("status, id of a job", "report, form of a meter"):
+    elif row in IN_A_RUN:
         shutil.copytree(sound_run(folder.parent), folder / "run")
-        file = folder / "run" / ("job.json" if row.startswith("status") else "power/rack.yaml")
+        (folder / "run" / "power").mkdir()
+        for name, content in METER.items():
+            if row.endswith("meter") and name != IN_A_RUN[row]:
+                (folder / "run" / name).write_text(content)
+        file = folder / "run" / IN_A_RUN[row]
     file.parent.mkdir(exist_ok=True, parents=True)
-    KINDS[kind](file)
+    (make or KINDS[kind])(file)
     values = {
         "FILE": file.name,
         "RUN": str(sound_run(folder.parent)),
-        "SYSTEM": str(_SYSTEM),
-        "HPL": str(_HPL),
+        "SWEEP": " ".join(str(sound_run(folder.parent, ranks)) for ranks in (1, 2)) if "{SWEEP}" in words else "",
+        "SYSTEM": str(SYSTEM),
+        "HPL": str(HPL),
         "JOURNAL": "run",
     }
     return words.format(**values).split()
 
 
-def sound_run(place: Path) -> Path:
-    """Return a folder with a sound run, made below `place` if it is missing."""
-    run = place / "sound"
+def sound_run(place: Path, ranks: int | None = None) -> Path:
+    """Return a folder with a sound run, made below `place` if it is missing: a real one, or an invented one with `ranks`."""
+    run = place / f"sound{ranks or ''}"
     if not run.exists():
         run.mkdir()
-        shutil.copy(_TESTS / "golden" / "resumed-v5.jsonl", run / "journal.jsonl")
+        if ranks is None:
+            shutil.copy(TESTS / "golden" / "resumed-v5.jsonl", run / NAME)
+        else:
+            with Journal(run / NAME) as journal:
+                journal.append(run_of(ranks))
     return run

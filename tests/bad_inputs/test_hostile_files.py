@@ -20,7 +20,7 @@ __all__ = ["server"]
 HANGS_AFTER_SECONDS = 60
 SLOW = {
     "announce --key", "announce --log", "follow=", "inspect", "predict=", "prepare, record of weather", "quality", "rank",
-    "rank --announcements", "report, form of a meter", "resume=", "start=", "submit --key", "system.file=", "verify",
+    "rank --announcements", "score, form of a meter", "resume=", "start=", "submit --key", "system.file=", "verify",
 }  # fmt: skip
 """Rows that plan a run, read many journals or load torch for each file."""
 SLOWEST = {"prepare, record of weather", "quality", "submit --key"}

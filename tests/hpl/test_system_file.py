@@ -53,7 +53,7 @@ def test_written_file_reads_the_same(tmp_path: Path) -> None:
         (content(layers=[layer(bytes_per_second=None)]), r"layers\[0\].bytes_per_second is missing: add"),
         (
             content(layers=[layer(bytes_per_second=-1)]),
-            r"layers\[0\].bytes_per_second is a number and is above 0 .*, but found -1",
+            r"layers\[0\].bytes_per_second is a number and is between 1e-06 and .*, but found -1",
         ),
         (
             content(layers=[layer(ranks=4), layer(name="b", ranks=2)]),
@@ -62,8 +62,8 @@ def test_written_file_reads_the_same(tmp_path: Path) -> None:
         (content(ranks=8), r"the last layer joins all 8 ranks, but 'net' joins 4"),
         (content(layers=[]), "at least one entry, but found none"),
         (content(ranks=1.5), "ranks is a whole number and is between 1 and .*, but found 1.5"),
-        (content(gemm_flops=True), "gemm_flops is a number and is above 0 .*, but found True"),
-        (content(gemm_flops=float("inf")), "gemm_flops is a number and is above 0 .*, but found inf"),
+        (content(gemm_flops=True), "gemm_flops is a number and is between 1e-06 and .*, but found True"),
+        (content(gemm_flops=float("inf")), "gemm_flops is a number and is between 1e-06 and .*, but found inf"),
         (content(layers=[layer(grid=[0, 1])]), r"layers\[0\].grid is a list \[p, q\].*found \[0, 1\]"),
         (content(layers=[layer(), layer(ranks=8)]), "each layer has its own name"),
         (content(accelerator={}), "gemm_flops follows from accelerator"),

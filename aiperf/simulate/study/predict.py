@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
 from aiperf.accounting.score import capacity, score
 from aiperf.accounting.work_log import window, work_log
 from aiperf.config import RunConf, as_plain, configure, from_plain
+from aiperf.data.dataset_config import LARGEST
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration
@@ -57,18 +60,32 @@ def _simulated_figures(opening: Opening) -> tuple[float, dict[str, float]]:
     return flops_per_second, {line.name: line.share for line in breakdown.lines}
 
 
+class _Images(msgspec.Struct):
+    """Figures of a data set that a simulation needs."""
+
+    name: str
+    training_images: Annotated[int, msgspec.Meta(ge=1)]
+    validation_images: Annotated[int, msgspec.Meta(ge=1)]
+    classes: Annotated[int, msgspec.Meta(ge=2)]
+    image: Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
+    channels: Annotated[int, msgspec.Meta(ge=1, le=65536)]
+
+
 def data_of(recorded: Mapping[str, Any]) -> DataSet:
-    channels = int(recorded["channels"])
-    return DataSet(
-        **{name: recorded[name] for name in _DATA}, mean=(0.0,) * channels, std=(1.0,) * channels, noun=noun(recorded)
-    )
+    try:
+        images = msgspec.structs.asdict(msgspec.convert(recorded, _Images))
+    except msgspec.ValidationError as error:
+        raise BadConfiguration(
+            f"a prediction is for a data set of images, but found other content ({error}): predict again"
+        ) from error
+    per_channel = images["channels"]
+    return DataSet(**images, mean=(0.0,) * per_channel, std=(1.0,) * per_channel, noun=noun(recorded))
 
 
 SEEDS = 16
 """Simulations of one prediction."""
 _SCHEDULE = ("schedule.duration_seconds", "schedule.warmup_seconds", "name")
 """Options that a pilot run has of its own."""
-_DATA = ("name", "training_images", "validation_images", "classes", "image", "channels")
 _WARMUP_SHARE = 1 / 3
 
 
@@ -85,7 +102,7 @@ def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | Non
     found = open_run(conf, dataset).conf
     return _predicted(
         replace(conf, cluster=replace(found, profile=None), runs="runs", name=None),
-        {name: getattr(dataset, name) for name in _DATA},
+        {name: getattr(dataset, name) for name in _Images.__struct_fields__},
         Path(run).name,
         reader.reading.chain.decode(),
         node_kinds(event for event in read(run_folder(run, runs)) if isinstance(event, NodeChecked)),
@@ -102,8 +119,7 @@ def _predicted(
     *,
     is_extrapolated: bool,
 ) -> ScorePrediction:
-    cluster = conf.cluster
-    assert isinstance(cluster, SimulatedConf)
+    assert isinstance(conf.cluster, SimulatedConf)
     seeds = range(conf.seed, conf.seed + SEEDS)
     figures = [_simulated_figures(open_run(replace(conf, seed=seed), data_of(dataset))) for seed in seeds]
     shares = {line: fmean(each[line] for _, each in figures) for line in figures[0][1]}
@@ -113,7 +129,7 @@ def _predicted(
         nodes,
         source,
         source_hash,
-        cluster.workers,
+        conf.cluster.workers,
         is_extrapolated,
         json.loads(json.dumps(as_plain(conf))),
         dataset,
@@ -143,8 +159,11 @@ def pilot(words: Sequence[str], seconds: float, runs: str) -> str:
 
 def again(path: Path) -> tuple[ScorePrediction, bool]:
     stored = _stored(path)
+    conf = from_plain(stored["config"])
+    if not isinstance(conf.cluster, SimulatedConf):
+        raise BadConfiguration(f"a prediction is of a simulated cluster, but {shown(path)} has another: write it again")
     repeated = _predicted(
-        from_plain(stored["config"]),
+        conf,
         stored["dataset"],
         stored["source"],
         stored["source_hash"],

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import math
 import re
 import zlib
 from collections import Counter, defaultdict
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aiperf.bounded_yaml import LARGEST_NUMBER
 from aiperf.errors import AiperfError
 from aiperf.given_file import fault_of, read_bytes
 
@@ -119,7 +119,7 @@ def _is_event(event: object) -> bool:
         isinstance(event, dict)
         and all(isinstance(event.get(name, ""), str) for name in _TEXTS)
         and all(isinstance(event.get(name, 0), str | int | float) for name in _KEYS)
-        and all(type(at := event.get(name, 0.0)) in (int, float) and math.isfinite(at) for name in _NUMBERS)
+        and all(type(at := event.get(name, 0.0)) in (int, float) and abs(at) <= LARGEST_NUMBER for name in _NUMBERS)
     )
 
 

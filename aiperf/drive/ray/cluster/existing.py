@@ -19,6 +19,7 @@ from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled, wit
 from ray.actor import ActorHandle
 from ray.core.generated.gcs_pb2 import GcsNodeInfo  # type: ignore[attr-defined]  # likewise
 from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.cluster.head import LOOK_SECONDS, await_nodes
@@ -71,6 +72,9 @@ def await_free_nodes(number: int, patience_seconds: float) -> ActorHandle[Any]:
     The result holds the Ray for this run, as long as it is kept.
     """
     deadline = time.monotonic() + patience_seconds
+    here = NodeAffinitySchedulingStrategy(
+        ray.get_runtime_context().get_node_id(), soft=False
+    )  # not on a node that may go
     while True:
         available = available_resources_per_node()  # type: ignore[no-untyped-call]
         places = slots(ray.nodes(), None).wanted  # type: ignore[no-untyped-call]
@@ -78,7 +82,9 @@ def await_free_nodes(number: int, patience_seconds: float) -> ActorHandle[Any]:
         is_free = len(places) - len(taken) >= min(number, len(places))
         if is_free:
             with suppress(ValueError):  # the name exists
-                turn: ActorHandle[Any] = _Turn.options(name="turn", namespace="aiperf").remote()  # type: ignore[attr-defined]
+                turn: ActorHandle[Any] = _Turn.options(  # type: ignore[attr-defined]
+                    name="turn", namespace="aiperf", scheduling_strategy=here
+                ).remote()
                 return turn
         if time.monotonic() >= deadline:
             named = "; ".join(f"{address}: {used}" for address, used in sorted(taken.items())[:MOST_NAMED])

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 import ray
 from ray._private import services
+from ray._private.state import actors
 from ray._private.utils import check_version_info
 
 from aiperf.drive.ray.cluster import existing
@@ -75,6 +76,9 @@ def test_a_node_that_others_use_is_named_and_waited_for(cluster: SmallCluster) -
 def test_one_run_at_a_time_holds_a_ray(cluster: SmallCluster) -> None:
     cluster.add()
     held = await_free_nodes(1, 60.0)
+    ray.get(held.__ray_ready__.remote())
+    node = actors()[held._actor_id.hex()]["Address"]["NodeID"]  # type: ignore[no-untyped-call]
+    assert node == ray.get_runtime_context().get_node_id(), "it ends with no other node"
 
     with pytest.raises(NoWorkers, match="but another run holds that Ray after 1 s"):
         await_free_nodes(1, 1.0)

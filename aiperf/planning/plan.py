@@ -24,8 +24,7 @@ from aiperf.nearest import nearest
 from aiperf.planning.buildable import require_devices, require_memory
 from aiperf.planning.following import Following, following, require_same_work
 from aiperf.rules.limits import WORKLOADS, HpcAi500Conf
-from aiperf.rules.search_space import metric_of, recorded
-from aiperf.train.trainer_config import bounds
+from aiperf.rules.search_space import bounds, metric_of, planned, recorded
 from cluster.place import ClusterConf, ClusterError, Simulated, place_of
 from morphism import Architecture
 from searchers.history import Space
@@ -55,15 +54,11 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
     dataset = dataset or describe_data(conf.dataset)
     network = starting_network(conf, dataset)
     require_fixed(conf, network)
-    budget = morphism.Budget.of(
-        network,
-        factor=conf.budget.factor,
-        memory_bytes=int(conf.budget.memory_share * shape.memory_bytes),
-        batch=conf.budget.batch,
-    )
-    _check_start(network, budget)
+    _require_samples(conf, dataset, shape.ranks)
+    space = planned(as_plain(conf), network, dataset.training_images, shape.ranks, shape.memory_bytes)
+    _check_start(network, space.budget)
     require_memory(conf, network, shape)
-    plan = Plan(conf, dataset, network, _space(conf, dataset, network, budget, shape.ranks), shape)
+    plan = Plan(conf, dataset, network, space, shape)
     return plan if conf.follow is None else _following(plan, conf.follow)
 
 
@@ -261,23 +256,15 @@ def require_batches(plan: Plan, words: Sequence[str]) -> None:
             )
 
 
-def _space(conf: RunConf, dataset: DataSet, network: Architecture, budget: morphism.Budget, ranks: int) -> Space:
+def _require_samples(conf: RunConf, dataset: DataSet, ranks: int) -> None:
     smallest = conf.batch.smallest
     if dataset.training_images < ranks:
         raise BadConfiguration(
             f"each rank of a worker needs its own {dataset.noun.many}. {dataset.name!r} has {dataset.training_images} training "
             f"{dataset.noun.many} for {ranks} ranks: use fewer ranks, or more {dataset.noun.many}"
         )
-    default, largest = bounds(conf.batch.default, smallest, conf.batch.largest, dataset.training_images, ranks)
+    _, largest = bounds(conf.batch.default, smallest, conf.batch.largest, dataset.training_images, ranks)
     if not 1 <= (1 if smallest is None else smallest) <= largest:
         raise BadConfiguration(
             f"batch.smallest is at least 1 and at most batch.largest, but found {smallest} and {largest}: change one of them"
         )
-    return Space(
-        start=network,
-        budget=budget,
-        default_batch_size=default,
-        smallest_batch_size=smallest,
-        largest_batch_size=largest,
-        tuning_from_round=conf.schedule.warmup_rounds + 1,
-    )

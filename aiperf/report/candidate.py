@@ -22,10 +22,8 @@ from aiperf.report.facts import facts_of
 from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation
 from aiperf.rules.followed import FOLLOW
-from aiperf.rules.search_space import recorded
-from aiperf.train.trainer_config import bounds
-from morphism import DETECTORS, STARTS, Architecture, Budget, IllegalGraph, start_of
-from searchers.history import Space
+from aiperf.rules.search_space import planned, recorded
+from morphism import DETECTORS, STARTS, Architecture, IllegalGraph, start_of
 
 
 def candidate_of(events: Iterable[AnyEvent]) -> Candidate:
@@ -161,27 +159,10 @@ def _space_differences(started: RunStarted, network: Architecture) -> frozenset[
     """Entries of the recorded search space that differ from that of the first line's options. None if the line lacks some."""
     config, shape = started.config, started.shape
     try:
-        budget, batch = config["budget"], config["batch"]
-        rounds, recorded_space = config["schedule"]["warmup_rounds"], config["space"]
-        if shape is None:
+        if shape is None or "space" not in config:
             return None
-        default, largest = bounds(
-            batch["default"], batch["smallest"], batch["largest"], started.dataset["training_images"], shape.ranks
-        )
-        space = Space(
-            start=network,
-            budget=Budget.of(
-                network,
-                factor=budget["factor"],
-                memory_bytes=int(budget["memory_share"] * shape.memory_bytes),
-                batch=budget["batch"],
-            ),
-            default_batch_size=default,
-            smallest_batch_size=batch["smallest"],
-            largest_batch_size=largest,
-            tuning_from_round=rounds + 1,
-        )
-        return frozenset(_differing(recorded(space), recorded_space, "space."))
+        space = planned(config, network, started.dataset["training_images"], shape.ranks, shape.memory_bytes)
+        return frozenset(_differing(recorded(space), config["space"], "space."))
     except ValueError as error:  # No space exists for these options.
         return frozenset({str(error)})
     except (KeyError, TypeError):

@@ -16,6 +16,8 @@ NOT_PUBLISHED = "not the published workload"
 """Name of every run of HPC AI500 with other data, starting network, target, epochs or exponent."""
 STEPS = 20
 """Minimum steps of an epoch, so that a large batch leaves enough updates."""
+LEAST = 8
+"""Smallest batch per accelerator of a search. All its batches are multiples of it."""
 
 
 @dataclass(frozen=True, slots=True)

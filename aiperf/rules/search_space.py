@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from aiperf.journal.events import Metric, RunStarted
+from aiperf.rules.limits import LEAST, STEPS
 from morphism import Architecture, Budget, Detector, decode_architecture
 from searchers.history import Space
 
@@ -16,6 +18,38 @@ _NUMBERS = ("default_batch_size", "smallest_batch_size", "largest_batch_size", "
 def metric_of(network: Architecture) -> Metric:
     """Return the metric of a network's quality: 'map50' (mean average precision) for a detector, else 'top1' (accuracy)."""
     return "map50" if isinstance(network, Detector) else "top1"
+
+
+def planned(
+    config: Mapping[str, Any], network: Architecture, training_images: int, ranks: int, memory_bytes: int | None
+) -> Space:
+    """Return the search space that the options of a run give for its start, its data set and its workers.
+
+    `memory_bytes`: memory of one rank. Raise ValueError if no space exists, KeyError if `config` lacks an option.
+    """
+    budget, batch = config["budget"], config["batch"]
+    allowed = None if memory_bytes is None else int(budget["memory_share"] * memory_bytes)
+    default, largest = bounds(batch["default"], batch["smallest"], batch["largest"], training_images, ranks)
+    return Space(
+        start=network,
+        budget=Budget.of(network, factor=budget["factor"], memory_bytes=allowed, batch=budget["batch"]),
+        default_batch_size=default,
+        smallest_batch_size=batch["smallest"],
+        largest_batch_size=largest,
+        tuning_from_round=config["schedule"]["warmup_rounds"] + 1,
+    )
+
+
+def bounds(
+    default: int, smallest: int | None, largest: int | None, training_images: int, ranks: int
+) -> tuple[int, int]:
+    """Return (batch before tuning, largest batch that may be proposed), in images per rank (training process) and step.
+
+    >>> bounds(448, None, None, 1_281_167, 8), bounds(64, 64, 128, 1437, 2), bounds(64, 64, 128, 1437, 16)
+    ((448, 8007), (64, 128), (64, 89))
+    """
+    most = training_images // ranks
+    return min(default, most), min(largest, most) if largest else max(smallest or LEAST, most // STEPS)
 
 
 def recorded(space: Space) -> dict[str, Any]:

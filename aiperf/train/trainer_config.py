@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from aiperf.errors import BadConfiguration
 from aiperf.option_limits import LONGEST_SECONDS, MOST_MEMORY, hold
-from aiperf.rules.limits import STEPS
+from aiperf.rules.limits import LEAST
 from morphism import Architecture, Graph, cost_of
 
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
@@ -33,8 +33,6 @@ LARGEST_BATCH = 8192
 
 PEER_SECONDS = 7 * 86400.0
 """Time that Horovod, Gloo or NCCL may wait for a rank. Far above the group's limits: only it can find the rank that hangs."""
-LEAST = 8
-"""Smallest batch per accelerator of a search. All its batches are multiples of it."""
 
 
 @dataclass
@@ -208,18 +206,6 @@ def _scale(conf: TrainerConf, epochs: float, global_batch: int) -> float:
     if whole <= 1 or epochs >= conf.warmup_epochs:
         return whole
     return 1.0 + (whole - 1.0) * epochs / conf.warmup_epochs
-
-
-def bounds(
-    default: int, smallest: int | None, largest: int | None, training_images: int, ranks: int
-) -> tuple[int, int]:
-    """Return (batch before tuning, largest batch that may be proposed), in images per rank (training process) and step.
-
-    >>> bounds(448, None, None, 1_281_167, 8), bounds(64, 64, 128, 1437, 2), bounds(64, 64, 128, 1437, 16)
-    ((448, 8007), (64, 128), (64, 89))
-    """
-    most = training_images // ranks
-    return min(default, most), min(largest, most) if largest else max(smallest or LEAST, most // STEPS)
 
 
 def smaller(batch: int) -> int | None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aiperf.config import RunConf, from_plain
+from aiperf.config import RunConf, as_plain, from_plain
 from aiperf.data.description import DIGITS, NUMBERS, DataSet
 from aiperf.errors import AiperfError
 from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.rules.proposals import proposer_of
-from aiperf.rules.search_space import metric_of
+from aiperf.rules.search_space import metric_of, planned, recorded
 from aiperf.statistics.predicted_score import contradictions, differing_nodes, differing_options
 from aiperf.system.describe import versions
-from aiperf.train.trainer_config import bounds
 from aiperf.verify.check import Check, CheckResult, handles
-from morphism import DETECTORS, STARTS, Budget, decode_architecture, start_of
+from morphism import DETECTORS, STARTS, decode_architecture, start_of
 
 PREDICTED = "a predicted score follows from its simulations, and was made for the options, release and nodes of the run"
 DATA_SET = "the data set is the configured one, with its known numbers"
@@ -105,17 +104,17 @@ class PlanCheck(Check):
         try:
             conf = from_plain(event.config)
             space: dict[str, Any] = dict(event.config["space"])
-            recorded = {**space.pop("budget"), **space}
+            found = {**space.pop("budget"), **space}
             made = _starting_graph(conf, event) | _space(conf, event)
         except (AiperfError, LookupError, TypeError, ValueError, AttributeError) as error:
             self._notes.not_checked = f"this release cannot make a plan from the configuration ({error})"
             return
-        recorded["start_graph"] = decode_architecture(json.dumps(event.start_graph)).fingerprint
-        recorded["metric"] = event.metric
+        found["start_graph"] = decode_architecture(json.dumps(event.start_graph)).fingerprint
+        found["metric"] = event.metric
         for name, value in made.items():
             self._notes.examined += 1
-            if recorded.get(name) != value:
-                self._notes.add(line, f"{name} is {recorded.get(name)!r}, but {value!r} by the rest of the line")
+            if found.get(name) != value:
+                self._notes.add(line, f"{name} is {found.get(name)!r}, but {value!r} by the rest of the line")
 
     def _check_build(self, line: int, event: RunStarted) -> None:
         self._notes.examined += 1
@@ -143,18 +142,9 @@ def _starting_graph(conf: RunConf, event: RunStarted) -> dict[str, Any]:
 
 
 def _space(conf: RunConf, event: RunStarted) -> dict[str, Any]:
-    network = decode_architecture(json.dumps(event.start_graph))
-    budget = Budget.of(network, factor=conf.budget.factor, memory_bytes=None, batch=conf.budget.batch)
-    made: dict[str, Any] = {
-        "metric": metric_of(network),
-        "forward_flops": budget.forward_flops,
-        "parameters": budget.parameters,
-        "batch": budget.batch,
-        "smallest_batch_size": conf.batch.smallest,
-        "tuning_from_round": conf.schedule.warmup_rounds + 1,
-    }
-    if event.shape is not None:
-        images, batch = event.dataset["training_images"], conf.batch
-        default, largest = bounds(batch.default, batch.smallest, batch.largest, images, event.shape.ranks)
-        made |= {"default_batch_size": default, "largest_batch_size": largest}
-    return made
+    network, ranks = decode_architecture(json.dumps(event.start_graph)), 1 if event.shape is None else event.shape.ranks
+    made = recorded(planned(as_plain(conf), network, event.dataset["training_images"], ranks, None))
+    budget = made.pop("budget")
+    made |= {"metric": metric_of(network), **{name: budget[name] for name in ("forward_flops", "parameters", "batch")}}
+    of_ranks = () if event.shape is not None else ("default_batch_size", "largest_batch_size")
+    return {name: value for name, value in made.items() if name not in of_ranks}

@@ -40,8 +40,7 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.first_line import config_hash
 from aiperf.rules.limits import ScheduleConf
-from aiperf.rules.search_space import recorded
-from aiperf.train.trainer_config import bounds
+from aiperf.rules.search_space import bounds, recorded
 from morphism import Budget, Graph, apply, cost, encode_morph, legal, start
 from morphism.codec import encode
 from searchers.history import Space

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.journal.events import Work
+from aiperf.journal.events import Work, clocks
 
 _PACKED = struct.Struct("<5q10d")
 _pack = _PACKED.pack
@@ -79,11 +79,7 @@ class IntervalTable:
             flops,
             0.0,
             tensor_flops,
-            work.busy_seconds,
-            work.communication_seconds,
-            work.validation_seconds,
-            work.input_seconds,
-            work.checkpoint_seconds,
+            *clocks(work),
         )
         return index
 

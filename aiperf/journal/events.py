@@ -6,6 +6,8 @@ Times are seconds since the start of the run, on the driver's clock. This clock 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -511,9 +513,11 @@ class Progress(Event, frozen=True, kw_only=True):
 
 
 Work = Progress | Interval
+"""Interval of work, stored in its own event or within another."""
 CLOCKS = ("busy_seconds", "communication_seconds", "validation_seconds", "input_seconds", "checkpoint_seconds")
 """Fields of an interval that are parts of its length."""
-"""Interval of work, stored in its own event or within another."""
+clocks: Callable[[Any], tuple[float, ...]] = attrgetter(*CLOCKS)
+"""Return the values of `CLOCKS` of an interval, or of the sums in a message."""
 
 
 class EpochFinished(Event, frozen=True, kw_only=True):

@@ -104,8 +104,20 @@ class ProposalFailed(_Message, frozen=True, kw_only=True):
     """True if the searcher itself had nothing to propose. False if its process died."""
 
 
-class Advanced(_Message, frozen=True, kw_only=True):
-    """Progress of an attempt: images of all ranks since the start of the epoch, seconds of rank 0 since that of the order."""
+class Sums(msgspec.Struct, kw_only=True):
+    """Images of all ranks since the start of the epoch, seconds of rank 0 since that of the order."""
+
+    training_images: int = 0
+    validation_images: int = 0
+    busy_seconds: float = 0.0
+    communication_seconds: float = 0.0
+    validation_seconds: float = 0.0
+    input_seconds: float = 0.0
+    checkpoint_seconds: float = 0.0
+
+
+class Advanced(Sums, frozen=True, kw_only=True, tag_field="event", tag=True):  # type: ignore[misc]  # msgspec allows it
+    """Progress of an attempt."""
 
     trial: int
     attempt: int
@@ -113,13 +125,6 @@ class Advanced(_Message, frozen=True, kw_only=True):
     batch_size: int
     """Images per accelerator in this pass. After an epoch ran out of memory it restarts with a smaller batch. A late message
     of the former pass is recognized by this value."""
-    training_images: int
-    validation_images: int
-    busy_seconds: float
-    communication_seconds: float
-    validation_seconds: float
-    input_seconds: float
-    checkpoint_seconds: float
 
 
 class EpochDone(events.EpochFinished, frozen=True, kw_only=True):

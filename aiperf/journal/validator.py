@@ -336,16 +336,11 @@ class Validator:
                 f"This line has {training!r} and {validation!r}, the epoch {trained} and {validated}"
             )
         length = end - start
-        if not (
-            0 <= work.busy_seconds <= length
-            and 0 <= work.communication_seconds <= length
-            and 0 <= work.validation_seconds <= length
-            and 0 <= work.input_seconds <= length
-            and 0 <= work.checkpoint_seconds <= length
-        ):
-            spent = {name: getattr(work, name) for name in events.CLOCKS}
+        spent = events.clocks(work)
+        if not (min(spent) >= 0 and max(spent) <= length):
+            named = dict(zip(events.CLOCKS, spent, strict=True))
             raise IllegalLine(
-                f"times within an interval must be from 0 to its length, {length!r} s. This line has {spent}"
+                f"times within an interval must be from 0 to its length, {length!r} s. This line has {named}"
             )
         return trial
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import heapq
 from bisect import insort
 from collections import deque
+from operator import add
 
 from aiperf.journal import events
 from aiperf.journal.legality import TrialState
 from aiperf.rules.procedure import end_of_trial, judged_loss, nears_its_end
-from aiperf.rules.state import Run, Trial, Worker
+from aiperf.rules.state import NO_SUMS, Run, Trial, Worker
 from searchers.history import PARENTS
 
 FromAttempt = (
@@ -43,7 +44,7 @@ def started(run: Run, event: events.TrialStarted) -> None:
     trial.epoch, trial.unsaved_epoch = event.epoch - 1, 0
     del trial.losses[trial.epoch :], trial.accuracies[trial.epoch :]
     trial.best_accuracy = max(trial.accuracies, default=0.0)
-    trial.sums = (0.0, 0.0, 0.0, 0.0, 0.0)
+    trial.sums = NO_SUMS
     _begin_epoch(trial, event.epoch)
     worker.nears_end = _may_be_over_after_an_epoch(run, trial)
     update_demand(run, worker)
@@ -78,14 +79,7 @@ def _add(trial: Trial, epoch: int, work: events.Work) -> None:
         _begin_epoch(trial, epoch)
     trial.training_images += work.training_images
     trial.validation_images += work.validation_images
-    busy, communication, validation, input_, checkpoint = trial.sums
-    trial.sums = (
-        busy + work.busy_seconds,
-        communication + work.communication_seconds,
-        validation + work.validation_seconds,
-        input_ + work.input_seconds,
-        checkpoint + work.checkpoint_seconds,
-    )
+    trial.sums = tuple(map(add, trial.sums, events.clocks(work)))
     trial.interval_end, trial.has_worked = work.end, True
 
 

@@ -103,15 +103,16 @@ def _interval(trial: Trial, message: messages.Advanced, now: float, regions: int
     assert trial.worker is not None
     start, end = trial.interval_end, max(now, trial.interval_end)
     length = end - start
-    before = trial.sums
     # Sums are compared with sums. An excess is left to the next interval: a message may arrive early after a late one, or
     # during a step. Exchange and validation are parts of the busy time. Input and checkpoint are not.
-    busy = min(max(0.0, message.busy_seconds - before[0]), length)
-    communication = min(max(0.0, message.communication_seconds - before[1]), busy)
-    validation = min(max(0.0, message.validation_seconds - before[2]), busy - communication)
-    input_ = min(max(0.0, message.input_seconds - before[3]), length - busy)
-    checkpoint = min(max(0.0, message.checkpoint_seconds - before[4]), length - busy - input_)
-    if not (images or validated or regions or busy or communication or validation or input_ or checkpoint):
+    gained = (max(0.0, now - before) for now, before in zip(events.clocks(message), trial.sums, strict=True))
+    busy, communication, validation, input_, checkpoint = gained
+    busy = min(busy, length)
+    communication = min(communication, busy)
+    validation = min(validation, busy - communication)
+    input_ = min(input_, length - busy)
+    parts = (busy, communication, validation, input_, min(checkpoint, length - busy - input_))
+    if not (images or validated or regions or any(parts)):
         return None
     return events.Interval(
         worker=trial.worker,
@@ -119,11 +120,7 @@ def _interval(trial: Trial, message: messages.Advanced, now: float, regions: int
         end=end,
         training_images=images,
         validation_images=validated,
-        busy_seconds=busy,
-        communication_seconds=communication,
-        validation_seconds=validation,
-        input_seconds=input_,
-        checkpoint_seconds=checkpoint,
+        **dict(zip(events.CLOCKS, parts, strict=True)),
     )
 
 

@@ -6,9 +6,11 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiperf.journal.events import FollowedValues, ProposalRequested, RunStarted
+from aiperf.journal.events import CLOCKS, FollowedValues, ProposalRequested, RunStarted
 from aiperf.journal.legality import Presence, TrialState
 from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, schedule_of
+
+NO_SUMS = (0.0,) * len(CLOCKS)
 
 
 @dataclass(slots=True)
@@ -70,7 +72,7 @@ class Trial:
     training_images: int = 0
     validation_images: int = 0
     interval_end: float = 0.0
-    sums: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
+    sums: tuple[float, ...] = NO_SUMS
     """busy, communication, validation, input and checkpoint seconds of the attempt."""
 
     @property

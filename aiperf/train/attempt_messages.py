@@ -10,29 +10,16 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, wait
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import msgspec
 
 from aiperf.data.errors import DamagedData
 from aiperf.journal.events import CheckpointNotWritten, CheckpointWritten
-from aiperf.journal.messages import Advanced, CorruptImagesFound, EpochDone, Message, Train
+from aiperf.journal.messages import Advanced, CorruptImagesFound, EpochDone, Message, Sums, Train
 from aiperf.rules.procedure import ends_interval
 from aiperf.train.heartbeat import Stage
 from aiperf.train.rank_context import RankContext
-
-
-@dataclass(slots=True)
-class Sums:
-    """Images of all ranks since the epoch began, and seconds of rank 0 since the command to train was received."""
-
-    training_images: int = 0
-    validation_images: int = 0
-    busy_seconds: float = 0.0
-    communication_seconds: float = 0.0
-    validation_seconds: float = 0.0
-    input_seconds: float = 0.0
-    checkpoint_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +132,7 @@ class EpochClock:
             attempt=self._reports.attempt,
             epoch=self._epoch,
             batch_size=self._batch_size,
-            **asdict(self._sums),
+            **msgspec.structs.asdict(self._sums),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Literal, get_args, get_type_hints
 
 from aiperf.accounting.score import Score
 from aiperf.journal import events
@@ -96,28 +96,19 @@ class Verification:
         return not self.contradictions
 
 
-_Method = TypeVar("_Method", bound=Callable[..., None])
-
-
-def handles(*kinds: type) -> Callable[[_Method], _Method]:
-    """Mark a method of a check as the handler of events of these types, for `handlers`."""
-
-    def mark(method: _Method) -> _Method:
-        method.kinds = kinds  # type: ignore[attr-defined]
-        return method
-
-    return mark
-
-
 def handlers(of: object) -> Iterator[tuple[type, Callable[..., None]]]:
-    """Yield (class of event, bound method) of the marked methods. Inherited methods are left out."""
+    """Yield (class of event, bound method) of the methods on_… of an object, by the type of their argument `event`.
+
+    Inherited methods are left out.
+    """
     for name, method in vars(type(of)).items():
-        for kind in getattr(method, "kinds", ()):
-            yield kind, getattr(of, name)
+        if name.startswith("on_"):
+            kind = get_type_hints(method)["event"]
+            yield from ((each, getattr(of, name)) for each in get_args(kind) or (kind,))
 
 
 class Check(ABC):
-    """Check of one rule. Methods marked by `handles` are called with (number of the line from 1, its event)."""
+    """Check of one rule. Methods on_… are called with (number of the line from 1, its event)."""
 
     _notes: CheckResult
 
@@ -176,52 +167,44 @@ class Attempts:
     skipped: int = 0
     """Known corrupt images."""
 
-    @handles(events.CheckpointWritten, events.CheckpointNotWritten, events.TrialHeartbeat, events.StepsProfiled)
-    def _received(
+    def on_received(
         self,
         event: events.CheckpointWritten | events.CheckpointNotWritten | events.TrialHeartbeat | events.StepsProfiled,
     ) -> None:
         self.running[event.trial].received = event.at
 
-    @handles(events.Progress)
-    def _progress(self, event: events.Progress) -> None:
+    def on_progress(self, event: events.Progress) -> None:
         attempt = self.running[event.trial]
         attempt.worked, attempt.has_worked, attempt.received = event.end, True, event.at
         attempt.training_images += event.training_images
         attempt.validation_images += event.validation_images
 
-    @handles(events.EpochFinished)
-    def _epoch(self, event: events.EpochFinished) -> None:
+    def on_epoch(self, event: events.EpochFinished) -> None:
         attempt = self.running[event.trial]
         if event.interval is not None:
             attempt.worked, attempt.has_worked = event.interval.end, True
         attempt.training_images = attempt.validation_images = 0
         attempt.received = event.at
 
-    @handles(events.TrialStarted)
-    def _started(self, event: events.TrialStarted) -> None:
+    def on_started(self, event: events.TrialStarted) -> None:
         ranks, batch = self.ranks[event.worker], event.batch_size
         self.running[event.trial] = OpenAttempt(event.worker, ranks, batch, {batch}, event.at, received=event.at)
 
-    @handles(events.TrialPrepared)
-    def _prepared(self, event: events.TrialPrepared) -> None:
+    def on_prepared(self, event: events.TrialPrepared) -> None:
         attempt = self.running[event.trial]
         attempt.ranks, attempt.received = event.ranks, event.at
         if not attempt.has_worked:
             attempt.worked = event.at
 
-    @handles(events.BatchReduced)
-    def _reduced(self, event: events.BatchReduced) -> None:
+    def on_reduced(self, event: events.BatchReduced) -> None:
         attempt = self.running[event.trial]
         attempt.batch_size = event.to_batch_size
         attempt.batches.add(event.to_batch_size)
         attempt.received = event.at
         attempt.training_images = attempt.validation_images = 0
 
-    @handles(events.WorkerJoined)
-    def _joined(self, event: events.WorkerJoined) -> None:
+    def on_joined(self, event: events.WorkerJoined) -> None:
         self.ranks[event.worker] = event.ranks
 
-    @handles(events.ImagesSkipped)
-    def _skipped(self, event: events.ImagesSkipped) -> None:
+    def on_skipped(self, event: events.ImagesSkipped) -> None:
         self.skipped = max(self.skipped, event.images)

@@ -16,7 +16,7 @@ from aiperf.preflight.node_faults import PreflightConf, judge
 from aiperf.system.peaks import DataType, WorkerPeak, declared_peak, worker_peak
 from aiperf.system.source import COMMIT, SOURCE
 from aiperf.units import flops_per_second
-from aiperf.verify.check import Check, CheckResult, handles
+from aiperf.verify.check import Check, CheckResult
 
 LAW = "all descriptions of a machine agree"
 VERSIONS = "a host has one version of each library while it is up"
@@ -51,17 +51,14 @@ class NodeFaults(Check):
         self._judge()
         return self._notes.close()
 
-    @handles(events.RunStarted)
-    def _started(self, line: int, event: events.RunStarted) -> None:
+    def on_started(self, line: int, event: events.RunStarted) -> None:
         self._conf = msgspec.convert(event.config.get("preflight", {}), PreflightConf)
 
-    @handles(events.RunResumed)
-    def _resumed(self, line: int, event: events.RunResumed) -> None:
+    def on_resumed(self, line: int, event: events.RunResumed) -> None:
         self._judge()
         self._known.clear()
 
-    @handles(events.NodeChecked)
-    def _node(self, line: int, event: events.NodeChecked) -> None:
+    def on_node(self, line: int, event: events.NodeChecked) -> None:
         if event.kind is None:
             self._notes.not_checked = "this journal does not record the kinds of its nodes"
             return
@@ -129,15 +126,13 @@ class Machines(Check):
         """Worker of each trial."""
         self._precisions: dict[str, str] = {}
 
-    @handles(events.RunStarted)
-    def _started(self, line: int, event: events.RunStarted) -> None:
+    def on_started(self, line: int, event: events.RunStarted) -> None:
         self._data = event.dataset.get("fingerprint")
         trainer = event.config.get("trainer")
         self._configured = trainer.get("precision") if isinstance(trainer, dict) else None
         self._driver(line, event)
 
-    @handles(events.RunResumed)
-    def _resumed(self, line: int, event: events.RunResumed) -> None:
+    def on_resumed(self, line: int, event: events.RunResumed) -> None:
         self._driver(line, event)
 
     def _driver(self, line: int, event: events.RunStarted | events.RunResumed) -> None:
@@ -152,8 +147,7 @@ class Machines(Check):
             self._notes.add(line, f"the line and its machine differ: {_difference(libraries, described)}", law=VERSIONS)
         self._machine(line, event.machine)
 
-    @handles(events.WorkerJoined)
-    def _joined(self, line: int, event: events.WorkerJoined) -> None:
+    def on_joined(self, line: int, event: events.WorkerJoined) -> None:
         self._machine(line, event.machine)
         self._devices[event.worker] = event.device
         host, boot = event.machine.get("host", event.host), event.machine.get("boot_id")
@@ -186,8 +180,7 @@ class Machines(Check):
         if before != versions:
             self._notes.add(line, f"host {host!r}: {_difference(before, versions)}", law=VERSIONS)
 
-    @handles(events.NodeChecked)
-    def _node(self, line: int, event: events.NodeChecked) -> None:
+    def on_node(self, line: int, event: events.NodeChecked) -> None:
         self._notes.examined += 1
         packages = _fact(event, "versions", "packages")
         if isinstance(packages, dict):
@@ -197,12 +190,10 @@ class Machines(Check):
             found = f"host {event.host!r}: fingerprint {data!r}, but {self._data!r} in the first line"
             self._notes.add(line, found, law=DATA)
 
-    @handles(events.TrialStarted)
-    def _trial(self, line: int, event: events.TrialStarted) -> None:
+    def on_trial(self, line: int, event: events.TrialStarted) -> None:
         self._workers[event.trial] = event.worker
 
-    @handles(events.TrialPrepared)
-    def _prepared(self, line: int, event: events.TrialPrepared) -> None:
+    def on_prepared(self, line: int, event: events.TrialPrepared) -> None:
         device = self._devices[self._workers[event.trial]]
         usual = self._precisions.setdefault(device, event.precision)
         if event.precision != usual:
@@ -228,20 +219,16 @@ class Presence(Check):
             )
         return self._notes.close()
 
-    @handles(events.RunStarted)
-    def _started(self, line: int, event: events.RunStarted) -> None:
+    def on_started(self, line: int, event: events.RunStarted) -> None:
         self._planned = None if event.shape is None else event.shape.ranks
 
-    @handles(events.RunResumed)
-    def _resumed(self, line: int, event: events.RunResumed) -> None:
+    def on_resumed(self, line: int, event: events.RunResumed) -> None:
         self._present.clear()
 
-    @handles(events.WorkerLost)
-    def _lost(self, line: int, event: events.WorkerLost) -> None:
+    def on_lost(self, line: int, event: events.WorkerLost) -> None:
         self._present.pop(event.worker, None)
 
-    @handles(events.WorkerJoined)
-    def _joined(self, line: int, event: events.WorkerJoined) -> None:
+    def on_joined(self, line: int, event: events.WorkerJoined) -> None:
         notes = self._notes
         notes.examined += 1
         self._present[event.worker] = event
@@ -329,16 +316,13 @@ class Rates(Check):
         if unknown:
             self._notes.not_checked = f"{unknown} trials: the peak of their devices in their precision is not known"
 
-    @handles(events.RunStarted)
-    def _started(self, line: int, event: events.RunStarted) -> None:
+    def on_started(self, line: int, event: events.RunStarted) -> None:
         self._declared = declared_peak(event.config)
 
-    @handles(events.WorkerJoined)
-    def _joined(self, line: int, event: events.WorkerJoined) -> None:
+    def on_joined(self, line: int, event: events.WorkerJoined) -> None:
         self._workers[event.worker] = event
 
-    @handles(events.TrialPrepared)
-    def _prepared(self, line: int, event: events.TrialPrepared) -> None:
+    def on_prepared(self, line: int, event: events.TrialPrepared) -> None:
         self._precision[event.trial] = event.precision
 
     def _peak(self, trial: int, worker: int | None) -> WorkerPeak | None:

@@ -13,7 +13,7 @@ from aiperf.rules.proposals import proposer_of
 from aiperf.rules.search_space import metric_of, planned, recorded
 from aiperf.statistics.predicted_score import contradictions, differing_nodes, differing_options
 from aiperf.system.describe import versions
-from aiperf.verify.check import Check, CheckResult, handles
+from aiperf.verify.check import Check, CheckResult
 from morphism import DETECTORS, STARTS, decode_architecture, start_of
 
 PREDICTED = "a predicted score follows from its simulations, and was made for the options, release and nodes of the run"
@@ -30,18 +30,15 @@ class PredictedScore(Check):
         self._notes = CheckResult("predicted score", PREDICTED, "predictions")
         self._first: RunStarted | None = None
 
-    @handles(RunStarted)
-    def _started(self, line: int, event: RunStarted) -> None:
+    def on_started(self, line: int, event: RunStarted) -> None:
         self._first, self._nodes = event, list[NodeChecked]()
         if event.config.get("predict") is not None:
             self._notes.of = 1
 
-    @handles(NodeChecked)
-    def _node(self, line: int, event: NodeChecked) -> None:
+    def on_node(self, line: int, event: NodeChecked) -> None:
         self._nodes.append(event)
 
-    @handles(ScorePredicted)
-    def _predicted(self, line: int, event: ScorePredicted) -> None:
+    def on_predicted(self, line: int, event: ScorePredicted) -> None:
         first, content = self._first, event.prediction
         assert first is not None, "a journal begins with it"
         self._notes.examined += 1
@@ -65,8 +62,7 @@ class RecordedDataSet(Check):
     def __init__(self) -> None:
         self._notes = CheckResult("data set", DATA_SET, "values")
 
-    @handles(RunStarted)
-    def _started(self, line: int, event: RunStarted) -> None:
+    def on_started(self, line: int, event: RunStarted) -> None:
         recorded, configured = event.dataset, event.config.get("dataset")
         if isinstance(configured, dict):
             for name in ("name", "noise"):
@@ -98,8 +94,7 @@ class PlanCheck(Check):
     def __init__(self) -> None:
         self._notes = CheckResult("plan", PLAN, "values")
 
-    @handles(RunStarted)
-    def _started(self, line: int, event: RunStarted) -> None:
+    def on_started(self, line: int, event: RunStarted) -> None:
         self._check_build(line, event)
         try:
             conf = from_plain(event.config)

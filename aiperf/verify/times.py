@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -27,7 +27,7 @@ from aiperf.journal.events import (
 from aiperf.rules.limits import limits_of
 from aiperf.train.trainer_config import TrainerConf, learning_rate
 from aiperf.units import noun
-from aiperf.verify.check import Attempts, Check, CheckResult, OpenAttempt, handles, whole_epoch
+from aiperf.verify.check import Attempts, Check, CheckResult, OpenAttempt, whole_epoch
 from morphism import DamagedGraphFile, Detector, decode_architecture
 
 LAW = "a worker is declared lost, and a proposal rejected, after limits.silence_seconds without a message"
@@ -54,6 +54,16 @@ RATE_ROUNDING = 1e-9
 """Relative. A learning rate is a product of few numbers on every processor."""
 WEIGHTS = "a parent's weights were saved before its child was proposed"
 
+_Message = (
+    Progress
+    | EpochFinished
+    | events.TrialPrepared
+    | events.BatchReduced
+    | events.TrialHeartbeat
+    | CheckpointWritten
+    | events.TrialLost
+)
+
 
 class Silences(Check):
     """Check that workers were declared lost, and proposals rejected, only after the configured time without a message."""
@@ -70,40 +80,26 @@ class Silences(Check):
         self._awake_since = 0.0
         """Time from which on the driver wrote lines without a long pause, as if it had been stopped."""
 
-    @handles(*get_args(events.AnyEvent))
-    def _line(self, line: int, event: events.AnyEvent) -> None:
+    def on_line(self, line: int, event: events.AnyEvent) -> None:
         if event.at > self._work_log.at + PAUSE_SECONDS:
             self._awake_since = event.at
 
-    @handles(RunStarted)
-    def _started(self, line: int, event: RunStarted) -> None:
+    def on_started(self, line: int, event: RunStarted) -> None:
         try:
             self._seconds = limits_of(event).silence_seconds
         except (AiperfError, LookupError, ValueError) as error:
             self._notes.not_checked = f"this release cannot read the limits of the configuration ({error})"
 
-    @handles(RunResumed)
-    def _resumed(self, line: int, event: RunResumed) -> None:
+    def on_resumed(self, line: int, event: RunResumed) -> None:
         self._requests.clear()
 
-    @handles(events.ProposalRequested)
-    def _requested(self, line: int, event: events.ProposalRequested) -> None:
+    def on_requested(self, line: int, event: events.ProposalRequested) -> None:
         self._requests[event.number] = event
 
-    @handles(events.TrialProposed)
-    def _proposed(self, line: int, event: events.TrialProposed) -> None:
+    def on_proposed(self, line: int, event: events.TrialProposed) -> None:
         self._due(line, f"proposal {event.number}", self._requests.pop(event.number).at)
 
-    @handles(
-        Progress,
-        EpochFinished,
-        events.TrialPrepared,
-        events.BatchReduced,
-        events.TrialHeartbeat,
-        events.CheckpointWritten,
-        events.TrialLost,
-    )
-    def _message(self, line: int, event: Progress | EpochFinished | events.TrialPrepared | events.TrialLost) -> None:
+    def on_message(self, line: int, event: _Message) -> None:
         self._due(line, f"trial {event.trial}", self._attempts[event.trial].received)
 
     def _due(self, line: int, what: str, since: float) -> None:
@@ -115,13 +111,11 @@ class Silences(Check):
             found = f"{what} was silent for {last - since:.0f} s and not given up"
             self._notes.add(line, f"{found}, but limits.silence_seconds is {self._seconds:g}", law=DUE)
 
-    @handles(events.HelperLost)
-    def _helper_lost(self, line: int, event: events.HelperLost) -> None:
+    def on_helper_lost(self, line: int, event: events.HelperLost) -> None:
         if event.helper == "generator":
             self._generator_lost = event.at
 
-    @handles(events.TrialRejected)
-    def _rejected(self, line: int, event: events.TrialRejected) -> None:
+    def on_rejected(self, line: int, event: events.TrialRejected) -> None:
         request = self._requests.pop(event.number)
         if event.by == "silence" and self._seconds is not None:
             self._check(line, f"proposal {event.number} was rejected", event.at - request.at)
@@ -134,8 +128,7 @@ class Silences(Check):
                 found = f"proposal {event.number} was lost with a generator, but no line since its request records that loss"
                 self._notes.add(line, found, "cannot be determined", law=GENERATOR)
 
-    @handles(events.WorkerLost)
-    def _worker_lost(self, line: int, event: events.WorkerLost) -> None:
+    def on_worker_lost(self, line: int, event: events.WorkerLost) -> None:
         requests = [request for request in self._requests.values() if request.worker == event.worker]
         for request in requests:
             del self._requests[request.number]
@@ -184,8 +177,7 @@ class Intervals(Check):
         self._running = attempts.running
         self._notes = CheckResult("intervals", INTERVALS, "intervals")
 
-    @handles(Progress, EpochFinished)
-    def _interval(self, line: int, event: Progress | EpochFinished) -> None:
+    def on_interval(self, line: int, event: Progress | EpochFinished) -> None:
         work: Work | None = event if type(event) is Progress else event.interval
         if work is None:
             return
@@ -228,13 +220,11 @@ class Edges(Check):
             notes.add(line, found, "contradiction" if is_moved else "cannot be determined")
         return notes.close()
 
-    @handles(RunStarted)
-    def _started(self, line: int, event: RunStarted) -> None:
+    def on_started(self, line: int, event: RunStarted) -> None:
         if event.warmup_seconds > 0:
             self._edge = event.warmup_seconds
 
-    @handles(Progress, EpochFinished)
-    def _interval(self, line: int, event: Progress | EpochFinished) -> None:
+    def on_interval(self, line: int, event: Progress | EpochFinished) -> None:
         work: Work | None = event if type(event) is Progress else event.interval
         if work is None or not work.start < self._edge < work.end:
             return
@@ -269,12 +259,10 @@ class Clocks(Check):
             )
         return self._notes.close()
 
-    @handles(RunStarted)
-    def _started(self, line: int, event: RunStarted) -> None:
+    def on_started(self, line: int, event: RunStarted) -> None:
         self._boot_id, self._boot_seconds = event.boot_id, event.boot_seconds
 
-    @handles(RunResumed)
-    def _resumed(self, line: int, event: RunResumed) -> None:
+    def on_resumed(self, line: int, event: RunResumed) -> None:
         if event.boot_id is None or event.boot_id != self._boot_id or self._boot_seconds is None:
             self._other_boots += 1
         elif event.boot_seconds is not None:
@@ -301,8 +289,7 @@ class Images(Check):
             self._notes.not_checked = "accuracies and losses: they come from simulated curves"
         return self._notes.close()
 
-    @handles(RunStarted)
-    def _started(self, line: int, event: RunStarted) -> None:
+    def on_started(self, line: int, event: RunStarted) -> None:
         data = event.dataset
         self._training, self._validation = data["training_images"], data["validation_images"]
         self._notes.name = noun(data).many
@@ -315,8 +302,7 @@ class Images(Check):
             return
         self._detector = network if isinstance(network, Detector) else None
 
-    @handles(EpochFinished)
-    def _epoch(self, line: int, event: EpochFinished) -> None:
+    def on_epoch(self, line: int, event: EpochFinished) -> None:
         attempt, work = self._attempts.running[event.trial], event.interval
         self._notes.examined += 1
         training, validation = attempt.training_images, attempt.validation_images
@@ -385,8 +371,7 @@ class LearningRates(Check):
         self._images = 0
         self._known: dict[tuple[int, int], float] = {}
 
-    @handles(RunStarted)
-    def _started(self, line: int, event: RunStarted) -> None:
+    def on_started(self, line: int, event: RunStarted) -> None:
         self._images = event.dataset["training_images"]
         if event.simulated:
             self._notes.not_checked = "simulated workers do not train"
@@ -402,8 +387,7 @@ class LearningRates(Check):
             return
         self._conf = conf
 
-    @handles(EpochFinished)
-    def _epoch(self, line: int, event: EpochFinished) -> None:
+    def on_epoch(self, line: int, event: EpochFinished) -> None:
         if self._conf is None:
             return
         attempt = self._running[event.trial]
@@ -431,17 +415,14 @@ class Weights(Check):
         self._notes = CheckResult("weights", WEIGHTS, "children")
         self._saved: set[int] = set()
 
-    @handles(EpochFinished)
-    def _epoch(self, line: int, event: EpochFinished) -> None:
+    def on_epoch(self, line: int, event: EpochFinished) -> None:
         if event.checkpoint:
             self._saved.add(event.trial)
 
-    @handles(CheckpointWritten)
-    def _written(self, line: int, event: CheckpointWritten) -> None:
+    def on_written(self, line: int, event: CheckpointWritten) -> None:
         self._saved.add(event.trial)
 
-    @handles(TrialProposed)
-    def _proposed(self, line: int, event: TrialProposed) -> None:
+    def on_proposed(self, line: int, event: TrialProposed) -> None:
         if event.parent is None:
             return
         self._notes.examined += 1

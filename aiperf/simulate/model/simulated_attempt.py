@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 from aiperf.data.description import DataSet
 from aiperf.journal import events, messages
 from aiperf.rules.procedure import ends_interval, has_stopped_improving
+from aiperf.rules.state import NO_SUMS
 from aiperf.simulate.model.learning_curves import Curve
 from aiperf.simulate.model.machine_state import Checkpoints
 from aiperf.simulate.model.profile import TrialTiming
@@ -80,7 +80,7 @@ class SimulatedAttempt:
     _epoch_ends: float = 0.0
     _last_report: float = 0.0
     _accident_at: float = math.inf
-    _sums_before: tuple[float, ...] = (0.0,) * len(events.CLOCKS)
+    _sums_before: tuple[float, ...] = NO_SUMS
     """events.CLOCKS of the finished epochs."""
 
     def __post_init__(self) -> None:
@@ -179,7 +179,7 @@ class SimulatedAttempt:
             reason = "an invented divergence"
             return [messages.Crashed(**self._who, reason=reason, retry=False, cause="divergence")]
         fate.out_of_memory_in = None
-        self._sums_before = attrgetter(*events.CLOCKS)(self.sums(now))
+        self._sums_before = events.clocks(self.sums(now))
         message = self._run_out_of_memory()
         if not self.is_over:
             self._begin_epoch(self.epoch, now)
@@ -192,7 +192,7 @@ class SimulatedAttempt:
         if not self.fate.has_no_disk:
             self.checkpoints.save(order.trial, epoch, curve.experience(epoch), now)
         sums = self.sums(now)
-        self._sums_before = attrgetter(*events.CLOCKS)(sums)
+        self._sums_before = events.clocks(sums)
         done = messages.EpochDone(
             **self._who,
             epoch=epoch,

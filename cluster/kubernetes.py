@@ -9,8 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cluster.kubernetes_job import KubernetesJob, as_yaml
-from cluster.manifest_parts import ROLE_LABEL, RUN_LABEL, KubernetesRun
-from cluster.manifests import kuberay_objects, plain_objects
+from cluster.manifests import ROLE_LABEL, RUN_LABEL, KubernetesRun, kuberay_objects, plain_objects
 from cluster.place import (
     LONGEST_SECONDS,
     MOST_NODES,

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from cluster.manifest_parts import RUN_LABEL, Manifest
+from cluster.manifests import RUN_LABEL, Manifest
 from cluster.place import ClusterError
 
 RAY = ("ray.io", "v1")

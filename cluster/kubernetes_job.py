@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cluster.kubernetes_api import AlreadyThere, Api
-from cluster.manifest_parts import ROLE_LABEL, KubernetesRun, Manifest, environment, template
+from cluster.manifests import ROLE_LABEL, KubernetesRun, Manifest, environment, template
 from cluster.place import HEAD_FILE, ClusterError, JobState, NoReport
 
 SCRIPT = "kubernetes.yaml"

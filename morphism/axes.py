@@ -61,9 +61,8 @@ def axes(graph: Graph) -> Axes:
                 | ops.AveragePooling()
                 | ops.GlobalAveragePooling()
                 | ops.Dropout()
+                | ops.Softmax()
             ):
-                entering_segments = segments[node.inputs[0]]
-            case ops.Softmax():
                 entering_segments = segments[node.inputs[0]]
             case ops.Convolution() if op.groups == 1:
                 entering_segments = (shared.new(op.out_channels),)

@@ -5,9 +5,11 @@ rules of a graph, and raises DamagedGraphFile.
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import get_args
 
 from morphism import ops
 from morphism.graph import LARGEST_GRAPH, Graph, Node
@@ -18,20 +20,8 @@ VERSION = 1
 LARGEST_FILE = 4 * 2**20  # in bytes. A graph of LARGEST_GRAPH nodes needs about half of it
 LARGEST_NUMBER = 2**63
 
-_OPS: dict[str, type[ops.Op]] = {
-    "input": ops.Input,
-    "convolution": ops.Convolution,
-    "batch_normalisation": ops.BatchNormalisation,
-    "relu": ops.Relu,
-    "add": ops.Add,
-    "concat": ops.Concat,
-    "max_pooling": ops.MaxPooling,
-    "average_pooling": ops.AveragePooling,
-    "global_average_pooling": ops.GlobalAveragePooling,
-    "dense": ops.Dense,
-    "dropout": ops.Dropout,
-    "softmax": ops.Softmax,
-}
+_OPS: dict[str, type[ops.Op]] = {re.sub("(?!^)(?=[A-Z])", "_", op.__name__).lower(): op for op in get_args(ops.Op)}
+"""Operations by their names in files, which follow from the names of the classes."""
 _WORDS = {op: word for word, op in _OPS.items()}
 
 

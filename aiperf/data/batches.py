@@ -87,6 +87,7 @@ class Batches(ABC):
         self._walk = walk
         self._order = walk.order(images)
         self._steps = walk.steps(images)
+        self._next = 0
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -97,9 +98,15 @@ class Batches(ABC):
     @abstractmethod
     def __next__(self) -> Batch: ...
 
-    @abstractmethod
     def close(self) -> None:
         """End the pass and discard the batches that were prepared in advance. Iteration ends then."""
+        self._next = len(self._steps)
+
+    def _next_step(self) -> OrderStep:
+        if self._next == len(self._steps):
+            raise StopIteration
+        self._next += 1
+        return self._steps[self._next - 1]
 
     def _mine(self, step: OrderStep) -> NDArray[np.int64]:
         return self._order[step.share(self._walk.rank, self._walk.ranks)]

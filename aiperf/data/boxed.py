@@ -114,16 +114,12 @@ class _BoxedBatches(Batches):
     def __init__(self, split: BoxedSplit, walk: DataPass) -> None:
         super().__init__(walk, split.images)
         self._split = split
-        self._next = 0
         self._reading: deque[list[Future[tuple[torch.Tensor, torch.Tensor]]]] = deque()
         self._fill()
 
     def __next__(self) -> Batch:
-        if self._next == len(self._steps):
-            raise StopIteration
-        step, walk = self._steps[self._next], self._walk
+        step, walk = self._next_step(), self._walk
         read = [image.result() for image in self._reading.popleft()]
-        self._next += 1
         self._fill()
         images = torch.stack([image for image, _ in read]).to(walk.dtype)
         layout = torch.channels_last if walk.channels_last else torch.contiguous_format
@@ -137,7 +133,7 @@ class _BoxedBatches(Batches):
         )
 
     def close(self) -> None:
-        self._next = len(self._steps)
+        super().close()
         for image in (image for batch in self._reading for image in batch):
             image.cancel()
         self._reading.clear()

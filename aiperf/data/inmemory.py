@@ -98,14 +98,7 @@ class _InlineBatches(Batches):
     def __init__(self, split: InMemory, walk: DataPass) -> None:
         super().__init__(walk, split.images)
         self._split = split
-        self._next = 0
 
     def __next__(self) -> Batch:
-        if self._next == len(self._steps):
-            raise StopIteration
-        self._next += 1
-        step = self._steps[self._next - 1]
+        step = self._next_step()
         return self._split.batch(self._walk, self._mine(step), step.images)
-
-    def close(self) -> None:
-        self._next = len(self._steps)

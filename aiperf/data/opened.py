@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Unpack
 
 from aiperf.data.batches import Batches, DataPass, RankBatches, Split
@@ -12,6 +12,7 @@ from aiperf.data.errors import CorruptImages
 from aiperf.data.visiting_order import OrderStep, training_steps
 
 
+@dataclass(slots=True)
 class OpenData:
     """Opened training and validation images of one data set, in one process. Close it, or use it as a context.
 
@@ -19,26 +20,15 @@ class OpenData:
     `prime_training` begins a new trial's first pass.
     """
 
-    def __init__(
-        self,
-        description: DataSet,
-        training: Split,
-        validation: Split,
-        *,
-        augment: bool,
-        how: str,
-        corrupt: CorruptImages | None = None,
-        close: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.description = description
-        self.how = how
-        """Path of images to the network, as text for the report."""
-        self._training = training
-        self._validation = validation
-        self._augment = augment
-        self._corrupt = corrupt
-        self._close = close
-        self._last_validation: DataPass | None = None
+    description: DataSet
+    _training: Split
+    _validation: Split
+    augment: bool = field(kw_only=True)
+    how: str = field(kw_only=True)
+    """Path of images to the network, as text for the report."""
+    corrupt_images: CorruptImages | None = field(default=None, kw_only=True)
+    on_close: Callable[[], None] = field(default=lambda: None, kw_only=True)
+    _last_validation: DataPass | None = field(default=None, init=False)
 
     def training(self, batch: int, *, epoch: int, seed: int, **of_rank: Unpack[RankBatches]) -> Batches:
         """Return an iterator over one epoch of this rank's training batches, shuffled by seed and epoch.
@@ -74,7 +64,7 @@ class OpenData:
     @property
     def corrupt(self) -> tuple[tuple[str, str], ...]:
         """Pairs (name of the image, reason) that this process has found so far."""
-        return () if self._corrupt is None else self._corrupt.names()
+        return () if self.corrupt_images is None else self.corrupt_images.names()
 
     def begin_what_follows(self, walk: DataPass) -> None:
         """Begin to decode the next two passes: validation, and the training epoch after the pass `walk`.
@@ -88,7 +78,7 @@ class OpenData:
 
     def close(self) -> None:
         """End the decoding threads, close files and release shared memory. Call it once."""
-        self._close()  # first the threads, because they read memory of the splits
+        self.on_close()  # first the threads, because they read memory of the splits
         self._training.close()
         self._validation.close()
 
@@ -99,4 +89,4 @@ class OpenData:
         self.close()
 
     def _training_pass(self, batch: int, epoch: int, seed: int, of_rank: RankBatches) -> DataPass:
-        return DataPass(batch=batch, is_training=True, augment=self._augment, epoch=epoch, seed=seed, **of_rank)
+        return DataPass(batch=batch, is_training=True, augment=self.augment, epoch=epoch, seed=seed, **of_rank)

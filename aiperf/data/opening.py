@@ -72,8 +72,8 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
             InMemory(kept_validation.stored, kept_validation.labels, normalise),
             augment=conf.augment,
             how="pixels in memory" + (", one copy a host" if kept.is_shared else ""),
-            corrupt=corrupt,
-            close=close,
+            corrupt_images=corrupt,
+            on_close=close,
         )
     training, validation, kind = _with_caches(conf, training, validation)
     pool = decoding_threads(workers)
@@ -89,8 +89,8 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
         streamed_validation,
         augment=conf.augment,
         how=f"{'nvJPEG' if on_gpu else 'libjpeg-turbo'}, {workers} decoding threads, {kind}",
-        corrupt=corrupt,
-        close=lambda: pool.shutdown(cancel_futures=True),
+        corrupt_images=corrupt,
+        on_close=lambda: pool.shutdown(cancel_futures=True),
     )
     streamed.when_submitted = opened.begin_what_follows
     return opened

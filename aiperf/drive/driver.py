@@ -96,6 +96,9 @@ class Driver:
     """Commands and observations for the executor, in the sequence of the events. A proposal therefore never sees an
     observation that was recorded after its request."""
 
+    def interrupt(self) -> None:
+        self.interrupted = True
+
     def drive(self) -> None:
         """Run the main loop until the run has ended: its time is over, `interrupted` was set, or there is nothing more to do.
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol, assert_never
+
+import msgspec
 
 from aiperf.config import RunConf
 from aiperf.data.dataset_config import DataSetConf
@@ -14,12 +19,16 @@ from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.drive.preflight import PreflightResult, changed_files, check_here, depth, nobody_left, node_checks
 from aiperf.drive.session import SessionState
-from aiperf.journal.events import WorkerShape
+from aiperf.files import host_name
+from aiperf.journal.events import ProposalRequested, WorkerJoined, WorkerShape
+from aiperf.journal.messages import Drop, Message, Order, Release, Sum, Train
 from aiperf.planning.worker_shape import terms_of, this_machine
-from aiperf.rules.proposals import proposer_of
+from aiperf.rules.proposals import make, proposer_of
+from aiperf.system.describe import describe
 from aiperf.system.load import identity
 from cluster.place import Existing, HeadPlace, InvitedPlace, LocalPlace, Simulated, place_of
 from morphism import encode_architecture
+from searchers.history import History, Observation
 
 UNCHECKED = PreflightResult()
 
@@ -36,7 +45,7 @@ class MachinesExecutor(Protocol):
 def machines(conf: RunConf, folder: Path | None = None) -> Iterator[MachinesExecutor]:
     """Start or join the machines of a run for a `with` block. None is allowed if no other host joins."""
     if conf.executor == "inline":
-        yield _inline
+        yield InlineExecutor
         return
     with _ray(conf, folder):
         yield on_ray
@@ -104,22 +113,76 @@ def worker_shape(conf: RunConf, checked: PreflightResult = UNCHECKED) -> WorkerS
     return learn(conf, excluded=checked.excluded)
 
 
-def _inline(conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
-    from aiperf.data.opening import open_data
-    from aiperf.drive.inline import InlineExecutor
-    from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-    from aiperf.train.loop import train_here
+class InlineExecutor:
+    """Executor (backend of the driver) with one worker in the driver's process, for debuggers and tests."""
 
-    space = state.history.space
-    checkpoints = folder / "checkpoints"
-    data = open_data(_data_set_of(conf, state))
-    return InlineExecutor(
-        proposer_of(conf.searcher, conf.hpo),
-        space,
-        train=lambda order: train_here(order, conf.trainer, data, space.start, checkpoints),
-        drop=CheckpointFolder(checkpoints).drop,
-        worker=state.run.next_worker,
-    )
+    def __init__(self, conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = UNCHECKED) -> None:
+        from aiperf.data.opening import open_data
+        from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+        from aiperf.train.loop import train_here
+
+        space, checkpoints = state.history.space, folder / "checkpoints"
+        data = open_data(_data_set_of(conf, state))
+        self._proposer = proposer_of(conf.searcher, conf.hpo)
+        self._history = History(space)
+        self._train = partial(train_here, conf=conf.trainer, data=data, start=space.start, checkpoints=checkpoints)
+        self._drop = CheckpointFolder(checkpoints).drop
+        self._worker = state.run.next_worker
+        self._unread: deque[Message] = deque()
+        self._training: Iterator[Message] = iter(())
+
+    def start(self) -> None:
+        """Add a WorkerJoined message for the only worker. `messages` returns it."""
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self._unread.append(
+            WorkerJoined(
+                worker=self._worker,
+                host=host_name(),
+                ranks=1,
+                device="cpu (inline)",
+                device_memory_bytes=memory,
+                collective="none",
+                machine=msgspec.to_builtins(describe()),
+            )
+        )
+
+    def observe(self, observations: Sequence[Observation]) -> None:
+        """Add results of trials to the searcher's history, in the sequence of the journal."""
+        self._history.observe(observations)
+
+    def send(self, order: Order) -> None:
+        """Carry out a command. After the command Release the worker has the next number."""
+        match order:
+            case Drop():
+                self._drop(order.trial)
+            case _ if order.worker != self._worker:
+                pass
+            case ProposalRequested():
+                self._unread.append(make(self._proposer, self._history, order))
+            case Train():
+                self._training = self._train(order)
+            case Release():
+                # released after a silence, for example in a debugger: the worker continues under a new number
+                self._training = iter(())
+                self._unread.clear()
+                self._worker += 1
+                self.start()
+            case Sum():
+                pass  # `messages` trains on to the next message, which has the sums
+
+    def messages(self, timeout: float) -> list[Message]:
+        if not self._unread:
+            message = next(self._training, None)
+            if message is None:
+                time.sleep(min(timeout, 0.01))
+            else:
+                self._unread.append(message)
+        unread = list(self._unread)
+        self._unread.clear()
+        return unread
+
+    def close(self) -> None:
+        self._training = iter(())
 
 
 def _data_set_of(conf: RunConf, state: SessionState) -> DataSetConf:

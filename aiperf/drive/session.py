@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -284,7 +284,7 @@ def _drive(
                 BestEpoch.of_run(folder).take,
                 replay=state.replay,
             )
-            with ending_on_interrupt(driver):
+            with interrupts.noted(driver.interrupt):
                 driver.drive()
         if state.run.ended == "duration":
             interrupts.say_when_ended("")
@@ -300,14 +300,3 @@ def _content(path: Path) -> bytes | None:
         return read_own(path)
     except (FileNotFoundError, NotOwn):
         return None
-
-
-@contextmanager
-def ending_on_interrupt(driver: Driver) -> Iterator[None]:
-    """Catch Ctrl-C, SIGTERM and a closed terminal in a `with` block, and end the run."""
-
-    def end() -> None:
-        driver.interrupted = True
-
-    with interrupts.noted(end):
-        yield

@@ -35,7 +35,7 @@ class TrialResults:
     epochs: int = 0
     accuracy: float | None = None
     reported_accuracy: float | None = None
-    last_epoch: events.EpochFinished | None = None
+    validation_loss: float | None = None
     precision: str | None = None
 
 
@@ -183,7 +183,7 @@ def _epoch(run: Collected, event: events.EpochFinished) -> None:
     # An epoch is repeated after a loss. The repetition replaces it and does not count twice.
     if event.epoch > trial.epochs:
         trial.epochs = event.epoch
-    trial.last_epoch = event
+    trial.validation_loss = event.validation_loss
     if not counts(run.started, event):
         return
     if run.target is not None:

@@ -46,7 +46,6 @@ def trials(run: Collected, inside: Window) -> tuple[TrialFacts, ...]:
             TrialFacts,
             results,
             record,
-            results.last_epoch,
             results.proposal,
             follows=None if follows is None else follows.trial,
             morphs=tuple(results.proposal.morphs),

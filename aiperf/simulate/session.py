@@ -10,11 +10,12 @@ from pathlib import Path
 
 import msgspec
 
+from aiperf import interrupts
 from aiperf.config import RunConf
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe_without_files
 from aiperf.drive.driver import Driver
-from aiperf.drive.session import SessionState, ending_on_interrupt
+from aiperf.drive.session import SessionState
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted, WorkerShape
 from aiperf.journal.journal import NAME, Journal
@@ -119,7 +120,7 @@ def simulate(opening: Opening, after_turn: Callable[[Driver], None]) -> Path:
     folder = make_folder(folder_of(opening.plan.conf, time.time()))
     first = use_announcement(opening.plan.conf, folder, opening.first)
     world = world_of(opening)
-    effort = drive(world, first, folder / NAME, after_turn, ending_on_interrupt)
+    effort = drive(world, first, folder / NAME, after_turn, lambda driver: interrupts.noted(driver.interrupt))
     # The time of the clock, because a user may have ended the run before its time.
     print(
         f"simulated {duration(world.clock.now())} in {duration(effort.seconds)} of one processor: "

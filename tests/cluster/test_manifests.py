@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from aiperf.__main__ import main
 from cluster.kubernetes import OPERATORS, PULL_POLICIES, KubernetesConf
 from cluster.kubernetes_job import KubernetesJob
-from cluster.manifest_parts import LONGEST_NAME, named
+from cluster.manifests import LONGEST_NAME, named
 from cluster.place import Demand, Existing, HeadPlace, JobSubmission
 from tests.rigs.kubernetes_api import complaints, crds
 

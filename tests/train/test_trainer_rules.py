@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
+from aiperf.rules.limits import LEAST
 from aiperf.train.attempt_messages import EpochClock, Reports, StepTimes
 from aiperf.train.collectives.collective import choose, dense_view
 from aiperf.train.memory_limits import largest_batch
@@ -15,7 +16,6 @@ from aiperf.train.precision import Precision
 from aiperf.train.precision import choose as choose_precision
 from aiperf.train.trainer_config import (
     LARGEST_BATCH,
-    LEAST,
     TrainerConf,
     largest,
     learning_rate,

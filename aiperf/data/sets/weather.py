@@ -101,7 +101,7 @@ def open_data(conf: WeatherConf, cores: int | None) -> OpenData:
         BoxedSplit(validation, *moments, pool, conf.prefetch_batches),
         augment=conf.augment,
         how=f"{layout} HDF5 files, {workers} reading threads",
-        close=lambda: pool.shutdown(cancel_futures=True),
+        on_close=lambda: pool.shutdown(cancel_futures=True),
     )
 
 

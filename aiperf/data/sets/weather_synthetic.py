@@ -249,7 +249,7 @@ def open_data(conf: WeatherSyntheticConf, cores: int | None) -> OpenData:
         validation,
         augment=conf.augment,
         how="generated in memory",
-        close=lambda: pool.shutdown(cancel_futures=True),
+        on_close=lambda: pool.shutdown(cancel_futures=True),
     )
 
 

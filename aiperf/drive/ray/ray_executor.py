@@ -97,9 +97,7 @@ class RayExecutor:
         match order:
             case ProposalRequested() if order.worker in self._workers:
                 self._generators.propose(self._workers[order.worker].slot.node, order)
-            case Train() if order.worker in self._workers:
-                self._workers[order.worker].host.order.remote(order)
-            case Sum() if order.worker in self._workers:
+            case Train() | Sum() if order.worker in self._workers:
                 self._workers[order.worker].host.order.remote(order)
             case ProposalRequested() | Train() | Sum():
                 pass

@@ -95,14 +95,13 @@ def run_in_allocation(script: Path) -> int:
 def _execute(conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequence[str], *, is_new: bool) -> int:
     check_cluster(cluster)
     job = _job(conf, cluster, folder, words)
+    if is_new and (cluster.submit or job.writes_here):
+        job = _job(conf, cluster, make_folder(folder), words)
     if not cluster.submit:
         if is_new and job.writes_here:
-            job = _job(conf, cluster, make_folder(folder), words)
             print(f"the run's folder is made, and the scheduler writes into it: {job.folder}", file=sys.stderr)
         print(job.script, end="")
         return 0
-    if is_new:
-        job = _job(conf, cluster, make_folder(folder), words)
     script = job.folder / job.script_name
     replace_file(script, job.script.encode())
     print(job.script)

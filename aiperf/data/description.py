@@ -171,9 +171,10 @@ class PrepareReport:
         return tuple(lines)
 
 
-def require_images(description: DataSet, pack: Path | None) -> None:
-    """Raise BadConfiguration if `pack` is given, because a set without image files cannot be packed."""
+def without_files(description: DataSet, pack: Path | None) -> PrepareReport:
+    """Return the report of a set without image files. Raise BadConfiguration if it is to be packed."""
     if pack is not None:
         raise BadConfiguration(
             f"only image files can be packed, but data set {description.name!r} has none: leave out --pack"
         )
+    return PrepareReport(description)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from aiperf.accounting.work_log import WorkLog
-from aiperf.drive.executor import Executor
 from aiperf.errors import NoWorkers, RuntimeLost
 from aiperf.journal import events
 from aiperf.journal.events import AnyEvent
@@ -72,6 +71,51 @@ def _boot_seconds() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+class Executor(Protocol):
+    """Interface of a backend that carries out the driver's commands: in this process, on Ray, or under a virtual clock.
+
+    `tests/drive/test_executors.py` contains the contract tests of all implementations.
+    """
+
+    def start(self) -> None:
+        """Request the start of all workers (process groups that train networks). Return before they are ready.
+
+        Each sends WorkerJoined when it is ready.
+
+        Raises:
+            RuntimeLost: a process of Ray ended or did not answer.
+        """
+
+    def observe(self, observations: Sequence[Observation]) -> None:
+        """Add results of trials to the searcher's history. Proposals that are requested later use them.
+
+        `observations`: results in the sequence of the journal.
+        """
+
+    def send(self, order: Order) -> None:
+        """Start a command (propose, train, report, remove a checkpoint, release a worker) and return at once.
+
+        Its results are returned by `words`. A command for a lost worker is ignored, and a message reports the loss.
+
+        Raises:
+            RuntimeLost: a process of Ray ended or did not answer.
+        """
+
+    def messages(self, timeout: float) -> list[Message]:
+        """Remove and return the messages that have arrived, in sequence. Wait up to `timeout` seconds for the first one.
+
+        The seconds are those of the driver's clock. The list is empty if no message arrived in time. The
+        executor that trains in this process (inline) may exceed the time.
+
+        Raises:
+            NoWorkers: no worker is up and none can be started.
+            RuntimeLost: a process of Ray ended or did not answer.
+        """
+
+    def close(self) -> None:
+        """End all work and release all resources. Unread messages are lost."""
+
+
 @dataclass(slots=True)
 class Driver:
     """Main process of a run (driver), from now to the end of the run. Use: `Driver(...).drive()`."""
@@ -126,14 +170,11 @@ class Driver:
 
     def _messages(self) -> list[Message]:
         try:
-            return self.executor.messages(self._patience())
+            return self.executor.messages(max(0.0, min(TURN_SECONDS, self.run.duration - self.clock.now())))
         except RuntimeLost:
             if not self.interrupted:
                 raise
             return []  # a scheduler that cancels the job sends its signal to all processes, also to Ray's
-
-    def _patience(self) -> float:
-        return max(0.0, min(TURN_SECONDS, self.run.duration - self.clock.now()))
 
     def _turn(self, messages: list[Message]) -> None:
         self._record(messages)

@@ -15,8 +15,7 @@ import msgspec
 
 from aiperf.config import RunConf
 from aiperf.data.dataset_config import DataSetConf
-from aiperf.drive.driver import Driver
-from aiperf.drive.executor import Executor
+from aiperf.drive.driver import Driver, Executor
 from aiperf.drive.preflight import PreflightResult, changed_files, check_here, depth, nobody_left, node_checks
 from aiperf.drive.session import SessionState
 from aiperf.files import host_name

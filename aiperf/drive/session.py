@@ -16,8 +16,7 @@ from aiperf import interrupts
 from aiperf.accounting.work_log import WorkLog
 from aiperf.config import RunConf, as_plain, from_plain
 from aiperf.drive.checkpoint_clearing import BestEpoch, clear, forget, sweep
-from aiperf.drive.driver import Driver, HostTime, WallClock, host_time
-from aiperf.drive.executor import Executor
+from aiperf.drive.driver import Driver, Executor, HostTime, WallClock, host_time
 from aiperf.errors import BadConfiguration, CannotResume, JournalInUse, NoWorkers, RunStopped, RuntimeLost
 from aiperf.files import shown
 from aiperf.journal.events import SCHEMA, AnyEvent, NodeChecked, RunResumed, RunStarted, ScorePredicted

@@ -300,7 +300,7 @@ def _described(checks: Iterable[NodeChecked]) -> tuple[dict[str, str], dict[str,
     why_not: dict[str, str] = {}
     for check in checks:
         node = check.host if check.host == check.address else f"{check.host} ({check.address})"
-        hash = _facts(check).get(HASH)
+        hash = probe_facts(check).get(HASH)
         if isinstance(hash, str):
             hashes[node] = hash
             why_not.pop(node, None)
@@ -315,11 +315,11 @@ def stored_descriptions(checks: Iterable[NodeChecked]) -> dict[str, Mapping[str,
     return {
         facts[HASH]: facts[DESCRIPTION]
         for check in checks
-        if isinstance((facts := _facts(check)).get(DESCRIPTION), Mapping) and isinstance(facts.get(HASH), str)
+        if isinstance((facts := probe_facts(check)).get(DESCRIPTION), Mapping) and isinstance(facts.get(HASH), str)
     }
 
 
-def _facts(check: NodeChecked) -> Mapping[str, Any]:
-    reading = check.readings.get(PROBE)
+def probe_facts(check: NodeChecked, probe: str = PROBE) -> Mapping[str, Any]:
+    reading = check.readings.get(probe)
     facts = reading.get("facts") if isinstance(reading, Mapping) else None
     return facts if isinstance(facts, Mapping) else {}

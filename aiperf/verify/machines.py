@@ -13,6 +13,7 @@ from aiperf.accounting.work_log import WorkLog
 from aiperf.journal import events
 from aiperf.measure.probe import NodeReadings, ProbeReading
 from aiperf.preflight.node_faults import PreflightConf, judge
+from aiperf.system.of_run import probe_facts
 from aiperf.system.peaks import DataType, WorkerPeak, declared_peak, worker_peak
 from aiperf.system.source import COMMIT, SOURCE
 from aiperf.units import flops_per_second
@@ -182,10 +183,10 @@ class Machines(Check):
 
     def on_node(self, line: int, event: events.NodeChecked) -> None:
         self._notes.examined += 1
-        packages = _fact(event, "versions", "packages")
+        packages = probe_facts(event, "versions").get("packages")
         if isinstance(packages, dict):
             self._same(line, event.host, packages)
-        data = _fact(event, "data", "fingerprint")
+        data = probe_facts(event, "data").get("fingerprint")
         if data is not None and self._data is not None and data != self._data and not event.faults:
             found = f"host {event.host!r}: fingerprint {data!r}, but {self._data!r} in the first line"
             self._notes.add(line, found, law=DATA)
@@ -258,12 +259,6 @@ class Presence(Check):
 def _accelerators(machine: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     listed = machine.get("accelerators")
     return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list | tuple) else []
-
-
-def _fact(event: events.NodeChecked, probe: str, name: str) -> Any:
-    reading = event.readings.get(probe)
-    facts = reading.get("facts") if isinstance(reading, dict) else None
-    return facts.get(name) if isinstance(facts, dict) else None
 
 
 def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> str:

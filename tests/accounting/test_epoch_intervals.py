@@ -116,14 +116,8 @@ def without_lines(run: Run) -> Run:
 
 
 def without_forms(found: Collected) -> Collected:
-    """Remove what differs by the form: the lines, and the interval in the last epoch of each trial."""
-    trials = {
-        number: dataclasses.replace(
-            each, last_epoch=each.last_epoch and msgspec.structs.replace(each.last_epoch, interval=None)
-        )
-        for number, each in found.trials.items()
-    }
-    return dataclasses.replace(found, line=0, lines={}, trials=trials)
+    """Remove what differs by the form: the lines."""
+    return dataclasses.replace(found, line=0, lines={})
 
 
 @settings(max_examples=20, deadline=None)

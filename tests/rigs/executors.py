@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from aiperf.config import configure
-from aiperf.drive.executor import Executor
+from aiperf.drive.driver import Executor
 from aiperf.drive.machines import machines, worker_shape
 from aiperf.drive.session import SessionState
 from aiperf.journal.events import TrialPrepared, WorkerJoined

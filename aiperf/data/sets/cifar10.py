@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aiperf.data.dataset_config import Cifar10Conf
-from aiperf.data.description import DataSet, PrepareReport, require_images
+from aiperf.data.description import DataSet, PrepareReport, without_files
 from aiperf.data.files import cifar10
 from aiperf.data.files.index import of_files
 from aiperf.data.files.samples import contents_of
@@ -63,7 +63,7 @@ def prepare(conf: Cifar10Conf, pack: Path | None, out: Console, checksums: Path 
     folder = cifar10.find(root_of(conf))
     if folder is None:
         return images.prepare(conf, pack, out, checksums)
-    require_images(description := describe(conf), pack)
+    report = without_files(describe(conf), pack)
     for name in FILES:
         cifar10.labels(folder / name)
-    return PrepareReport(description, remarks=(f"the {len(FILES)} files have the right sizes and labels",))
+    return replace(report, remarks=(f"the {len(FILES)} files have the right sizes and labels",))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiperf.data.dataset_config import DigitsConf
-from aiperf.data.description import DIGITS, DataSet, PrepareReport, require_images
+from aiperf.data.description import DIGITS, DataSet, PrepareReport, without_files
 from aiperf.data.errors import MissingData
 from aiperf.data.files.index import of_options
 from aiperf.data.files.samples import contents_of
@@ -89,5 +89,4 @@ def open_data(conf: DigitsConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: DigitsConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    require_images(describe(conf), pack)
-    return PrepareReport(describe(conf))
+    return without_files(describe(conf), pack)

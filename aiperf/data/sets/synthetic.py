@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.description import SYNTHETIC_MEAN as MEAN
 from aiperf.data.description import SYNTHETIC_STD as STD
-from aiperf.data.description import DataSet, PrepareReport, require_images
+from aiperf.data.description import DataSet, PrepareReport, without_files
 from aiperf.data.files.index import of_options
 from aiperf.data.visiting_order import draws, shuffled
 
@@ -67,8 +67,7 @@ def open_data(conf: SyntheticConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: SyntheticConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    require_images(describe(conf), pack)
-    return PrepareReport(describe(conf))
+    return without_files(describe(conf), pack)
 
 
 class _MadeUp:

@@ -23,10 +23,6 @@ def _so_far(figure: Figure[Scored]) -> tuple[str, Value]:
     return f"The {figure.title} so far: {figure.meaning}.", lambda driver, view: figure.of(view)
 
 
-def _ranks(driver: Driver, _: LiveView) -> int:
-    return sum(worker.ranks for worker in driver.run.workers.values())
-
-
 def _workers(_: Driver, view: LiveView) -> dict[str, float]:
     return {"training": view.workers_training, "preparing": view.workers_preparing, "waiting": view.workers_waiting}
 
@@ -44,7 +40,8 @@ METRICS: dict[str, tuple[str, Value]] = {
     "aiperf_flops_per_second": ("The rate over the last half minute or so.", lambda _, view: view.flops_per_second),
     "aiperf_error": _so_far(ERROR),
     "aiperf_busy_share": _so_far(BUSY),
-    "aiperf_accelerators": ("Ranks of all workers that are up: one an accelerator.", _ranks),
+    "aiperf_accelerators": ("Ranks of all workers that are up: one an accelerator.",
+        lambda driver, _: sum(worker.ranks for worker in driver.run.workers.values())),
     "aiperf_workers": ("Workers that are up, by what they do (state: training, preparing, waiting).", _workers),
     "aiperf_workers_lost": ("Workers lost since the run began.", lambda _, view: view.workers_lost),
     "aiperf_trials": ("Trials by state (training, preparing, waiting, finished, failed) and proposals rejected.", _trials),

@@ -19,13 +19,12 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from aiperf.drive.ray import ray_worker
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.cluster.existing import draining_nodes
-from aiperf.drive.ray.failed_starts import StartLaw, Starts
 from aiperf.drive.ray.generators import Generators, UpdateLog
 from aiperf.drive.ray.mailbox import open_mailbox, received
 from aiperf.drive.ray.node_admission import NodeAdmission
 from aiperf.drive.ray.ray_worker import Call, RayWorker
 from aiperf.drive.ray.shared_folder import write_marker
-from aiperf.drive.ray.slots import Places, Slot, slots
+from aiperf.drive.ray.slots import Places, Slot, StartLaw, Starts, slots
 from aiperf.drive.ray.worker_host import OpenGroup, WorkerPlan, open_ranks
 from aiperf.errors import AiperfError, RuntimeLost
 from aiperf.journal.events import ProposalRequested, WorkerJoined, WorkerLost, WorkerNotStarted

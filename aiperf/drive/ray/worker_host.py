@@ -191,9 +191,7 @@ OpenGroup = Callable[[WorkerPlan], Group]
 
 def open_ranks(plan: WorkerPlan) -> Group:
     """Return the ranks (training processes) of a worker on all its hosts, not yet started."""
-    from aiperf.drive.ray.worker_host import RankHosts
     from aiperf.train.ranks.group import RankGroup
-    from aiperf.train.ranks.protocol import Recipe
 
     recipe = Recipe(plan.trainer, plan.dataset, plan.start_graph, plan.folder, plan.slot.cores, plan.worker)
     others = {share: plan.recording(number) for number, share in enumerate(plan.slot.others, 1)}

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.drive.ray import failed_starts
-from aiperf.drive.ray.failed_starts import StartLaw, Starts
-from aiperf.drive.ray.slots import Slot
+from aiperf.drive.ray import slots
+from aiperf.drive.ray.slots import Slot, StartLaw, Starts
 from aiperf.errors import BadConfiguration, NoWorkers
 
 A, B = Slot("a", "a", 0, 0, 2), Slot("b", "b", 0, 0, 2)
@@ -19,7 +18,7 @@ MISSING = BadConfiguration("no data set at '/data'")
 
 
 def test_pauses_follow_the_formula() -> None:
-    assert doctest.testmod(failed_starts).failed == 0
+    assert doctest.testmod(slots).failed == 0
 
 
 def test_a_fixable_error_ends_the_run_once_every_place_failed() -> None:

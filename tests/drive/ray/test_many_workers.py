@@ -22,9 +22,9 @@ from aiperf.config import BudgetConf, configure
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.drive.driver import Driver
 from aiperf.drive.machines import on_ray
-from aiperf.drive.ray.failed_starts import StartLaw
 from aiperf.drive.ray.node_admission import learn
 from aiperf.drive.ray.ray_executor import RayExecutor
+from aiperf.drive.ray.slots import StartLaw
 from aiperf.drive.ray.worker_host import WorkerPlan
 from aiperf.drive.session import run_session
 from aiperf.errors import AiperfError, BadConfiguration, NoWorkers

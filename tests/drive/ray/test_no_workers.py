@@ -10,10 +10,8 @@ import pytest
 from aiperf.__main__ import main
 from aiperf.config import configure
 from aiperf.drive import machines
-from aiperf.drive.driver import Driver
-from aiperf.drive.executor import Executor
-from aiperf.drive.ray.failed_starts import StartLaw, Starts
-from aiperf.drive.ray.slots import Slot
+from aiperf.drive.driver import Driver, Executor
+from aiperf.drive.ray.slots import Slot, StartLaw, Starts
 from aiperf.drive.session import END_REQUEST, resumable, run_session
 from aiperf.errors import AiperfError, BadConfiguration, NoWorkers, RunStopped
 from aiperf.journal.events import RunEnded, WorkerJoined, WorkerLost, WorkerNotStarted
@@ -95,7 +93,7 @@ def test_a_fixable_error_at_every_place_ends_with_a_report(
     assert end is not None
     monkeypatch.setattr(
         machines,
-        "_inline",
+        "InlineExecutor",
         lambda *_, **__: Doomed([WorkerNotStarted(host="a", failures=1, reason=f"on a: {why}")], end),
     )
 

@@ -19,9 +19,9 @@ import pytest
 import ray
 
 from aiperf.data.dataset_config import SyntheticConf
-from aiperf.drive.ray.failed_starts import StartLaw
 from aiperf.drive.ray.ray_executor import RayExecutor
 from aiperf.drive.ray.shared_folder import NONCE, check_shared, write_marker
+from aiperf.drive.ray.slots import StartLaw
 from aiperf.drive.ray.worker_host import WorkerPlan
 from aiperf.errors import NotShared
 from aiperf.journal.events import WorkerJoined, WorkerNotStarted

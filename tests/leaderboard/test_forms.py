@@ -125,7 +125,7 @@ def test_terminal_lines_are_sanitized_and_bounded() -> None:
 def test_empty_columns_are_left_out_and_listed() -> None:
     without, with_power = page(of("a", "b", mfu=None)), page(of("a", power=Power(100.0, 1e10, "accelerators", 1)))
 
-    assert "Columns left out because all runs have a dash: MFU, power, FLOPS/W, announced." in without
+    assert "Columns left out because all runs have a dash: MFU, power, FLOPS/W, witnessed, announced." in without
     assert "100 W" in with_power and "10.0 GFLOPS/W" in with_power and "Level 1" in with_power
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import subprocess
+import sys
 import tarfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +25,7 @@ from aiperf.journal.journal import read
 from aiperf.leaderboard import leaderboard
 from aiperf.ranking import division
 from aiperf.submission.announcement_file import read_log
-from morphism import Graph, Input, Node, encode
+from morphism import Graph, Input, encode
 from tests.builders.data_set import picture
 from tests.builders.order import plain_graph
 from tests.builders.submission import allowed_file, fingerprint, key_file
@@ -90,7 +94,10 @@ def test_a_run_on_archives_goes_from_prepare_to_its_place(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("set").mkdir()
-    Path("start.json").write_text(encode(Graph((Node("input", Input(3, 224, 224), ()), *plain_graph().nodes[1:]))))
+    entry, conv, relu, *end = plain_graph().nodes[:3] + plain_graph().nodes[5:]
+    end = [replace(node, inputs=(2 + at,)) for at, node in enumerate(end)]
+    # no convolution with a stride: torch 2.13 crashes in the backward pass of the skip over it at 224×224 (FP32, AVX-512)
+    Path("start.json").write_text(encode(Graph((replace(entry, op=Input(3, 224, 224)), conv, relu, *end))))
     signers = str(allowed_file(tmp_path, a=key_file(tmp_path), b=key_file(tmp_path, "other")))
     facts = {"contents": "shown", "seed_source": "announcement", "is_system_named": "true", "is_simulated": "false"}
     rules = RULES + "".join(RULE.format(fact=fact, value=value) for fact, value in facts.items())
@@ -121,7 +128,8 @@ def test_a_run_on_archives_goes_from_prepare_to_its_place(
     assert main(["announce", *words, *announced]) == 0
     wanted = read_log(Path("log")).entries[0].id
     assert main(["announce", "--nonce", wanted, "--key", "other", "--log", "log"]) == 0
-    assert main([*words, f"announcement={wanted}", "announcement_log=log"]) == 0
+    run_words = [sys.executable, "-m", "aiperf", *words, f"announcement={wanted}", "announcement_log=log"]
+    subprocess.run(run_words, check=True, timeout=600, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     (run,) = map(str, Path("runs").iterdir())
     assert main(["submit", run, "--key", "key", "--log", "log", "--out", "bundle"]) == 0
     assert main(["inspect", "bundle", "--allowed", signers, "--division", "small.yaml"]) == 0

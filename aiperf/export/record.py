@@ -11,19 +11,20 @@ from typing import Any
 from aiperf.journal.events import EpochFinished, Progress, RunStarted
 from aiperf.journal.journal import NAME, read_again
 from aiperf.report.facts import Report, TrialFacts
-from aiperf.report.figures import values
+from aiperf.report.figures import ERROR, by_name, values
 from aiperf.report.write import report_of
 
 Value = str | int | float
 Curve = tuple[str, list[tuple[float, int, float]]]
 """Name, and (seconds since the start of the run, step, value) of each point."""
 
-_OF_SCORE = (
-    "flops_per_second",
-    "cumulative_flops_per_second",
-    "instantaneous_flops_per_second",
-    "regulated_flops_per_second",
-)
+_CURVES = {
+    "score": "flops_per_second",
+    "average": "cumulative_flops_per_second",
+    "instantaneous": "instantaneous_flops_per_second",
+    "regulated": "regulated_flops_per_second",
+}
+"""Figures (aiperf/report/figures.py) with a curve, and the field of its points."""
 _OF_EPOCH = ("accuracy", "validation_loss", "training_loss", "learning_rate")
 _PARAMETERS = (
     "batch_size", "kernel_size", "searcher", "tuned_by", "parent", "generation", "round", "worker", "precision", "fingerprint",
@@ -84,10 +85,10 @@ class RunRecord:
     def curves(self) -> Iterator[Curve]:
         """Yield the curves of score, error and mean load of the devices, as (name, [(seconds, step, value)])."""
         report = self.report
-        for name in _OF_SCORE:
-            yield _curve(f"score/{name}", ((each.at, getattr(each, name)) for each in report.curve))
-        yield _curve("validation_error/measured", ((each.at, each.error) for each in report.errors))
-        yield _curve("validation_error/best", ((each.at, each.best) for each in report.errors))
+        for name, field in _CURVES.items():
+            yield _curve(f"score/{by_name(name).name}", ((each.at, getattr(each, field)) for each in report.curve))
+        yield _curve(f"{ERROR.name}/measured", ((each.at, each.error) for each in report.errors))
+        yield _curve(f"{ERROR.name}/best", ((each.at, each.best) for each in report.errors))
         for series in () if report.telemetry is None else report.telemetry.courses:
             for name in ("utilisation", "memory"):
                 parts = enumerate(getattr(series, name), 1)

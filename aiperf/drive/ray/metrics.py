@@ -19,8 +19,9 @@ EVERY_SECONDS = 5.0
 Value = Callable[["Driver", "LiveView"], float | Mapping[str, float] | None]
 
 
-def _so_far(figure: Figure[Scored]) -> tuple[str, Value]:
-    return f"The {figure.title} so far: {figure.meaning}.", lambda driver, view: figure.of(view)
+def _so_far(figure: Figure[Scored]) -> tuple[str, tuple[str, Value]]:
+    name = f"aiperf_{figure.name}{'_flops_per_second' if figure.unit == 'FLOPS' else ''}"
+    return name, (f"The {figure.title} so far: {figure.meaning}.", lambda driver, view: figure.of(view))
 
 
 def _workers(_: Driver, view: LiveView) -> dict[str, float]:
@@ -35,11 +36,8 @@ def _trials(driver: Driver, view: LiveView) -> dict[str, float]:
 
 
 METRICS: dict[str, tuple[str, Value]] = {
-    "aiperf_score_flops_per_second": _so_far(SCORE),
-    "aiperf_regulated_flops_per_second": _so_far(REGULATED),
+    **dict(map(_so_far, (SCORE, REGULATED, ERROR, BUSY))),
     "aiperf_flops_per_second": ("The rate over the last half minute or so.", lambda _, view: view.flops_per_second),
-    "aiperf_error": _so_far(ERROR),
-    "aiperf_busy_share": _so_far(BUSY),
     "aiperf_accelerators": ("Ranks of all workers that are up: one an accelerator.",
         lambda driver, _: sum(worker.ranks for worker in driver.run.workers.values())),
     "aiperf_workers": ("Workers that are up, by what they do (state: training, preparing, waiting).", _workers),

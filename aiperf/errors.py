@@ -146,3 +146,9 @@ def explained(path: object, failed: str, fix: str, error: type[AiperfError] = Ba
         yield
     except OSError as cause:
         raise error(f"{shown(path)} {failed} ({cause.strerror or cause}). {fix}") from cause
+
+
+def conflict(
+    one: str, other: str, fix: str = "Leave one of them out", error: type[AiperfError] = BadConfiguration
+) -> AiperfError:
+    return error(f"{one} cannot be combined with {other}. {fix}")

@@ -169,7 +169,5 @@ def refused(error: OSError) -> str:
     names = [
         shown(name) for name in (error.filename, error.filename2) if name is not None and not isinstance(name, int)
     ]
-    found = f"{' and '.join(names)}: {what}" if names else what
-    return (
-        f"the operating system must accept each call, but found {found}. To fix it: {_FIXES.get(error.errno, _BROKEN)}"
-    )
+    failed = f"{' and '.join(names)}: {what}" if names else what
+    return f"{failed}. To fix it: {_FIXES.get(error.errno, _BROKEN)}"

@@ -244,10 +244,7 @@ class KubernetesConf(SchedulerConf):
                     "leave it out"
                 )
         if self.runs_size is None and self.storage_class is not None:
-            yield (
-                f"cluster.storage_class needs cluster.runs_size, but found {self.storage_class!r} alone: "
-                "give cluster.runs_size, or leave it out"
-            )
+            yield f"cluster.storage_class={self.storage_class} needs cluster.runs_size. Give both, or leave it out"
         if self.operator == "none":
             yield from self._without_operator()
 
@@ -255,10 +252,7 @@ class KubernetesConf(SchedulerConf):
         usual: dict[str, Any] = {"min_workers": 0, "service_account": None, "operator_namespace": None}
         for name, value in usual.items():
             if getattr(self, name) != value:
-                yield (
-                    f"cluster.{name} needs cluster.operator=kuberay, but found {getattr(self, name)!r} without it: "
-                    "leave it out"
-                )
+                yield f"cluster.{name}={getattr(self, name)} needs cluster.operator=kuberay. Leave it out"
 
 
 def quantity(text: str) -> int:

@@ -67,8 +67,8 @@ def toolchain() -> Toolchain:
         if number >= LEAST_CLANG and None not in paths:
             return Toolchain(clang, str(paths[0]), str(paths[1]), str(paths[2]), str(paths[3]), version)
     raise CannotCount(
-        f"a source count needs clang, llvm-profdata and llvm-cov of version {LEAST_CLANG} or later, but found none. "
-        f"Install them (Debian: apt-get install {PACKAGES})"
+        f"clang, llvm-profdata and llvm-cov of version {LEAST_CLANG} or later are not installed. A source count needs them "
+        f"(Debian: apt-get install {PACKAGES})"
     )
 
 
@@ -76,9 +76,7 @@ def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder:
     texts = []
     for number, file in enumerate(files):
         if not file.is_file():
-            raise CannotCount(
-                f"a counted source is a file of C or C++, but found no file {str(file)!r}: correct the name"
-            )
+            raise CannotCount(f"{str(file)!r} is no file of C or C++. Correct the name")
         is_c = file.suffix == ".c"
         preprocessed = folder / f"{number}-{file.stem}{'.i' if is_c else '.ii'}"
         compiler = tools.clang if is_c else tools.clangxx
@@ -330,8 +328,8 @@ def _output(command: Sequence[str]) -> str:
         raise CannotCount(str(error)) from error
     if ended.status:
         raise CannotCount(
-            f"{Path(command[0]).name} accepts the sources, but found status {ended.status} ({ended.errors.strip()[:600]}): "
-            "correct the source or --flags"
+            f"{Path(command[0]).name} failed with status {ended.status}: {ended.errors.strip()[:600]!r}. "
+            "Correct the source or --flags"
         )
     return ended.output
 

@@ -243,7 +243,7 @@ def counted_by_callgrind(
     """Run a command in callgrind and return its simulated numbers of instructions and memory traffic, from its `main` on."""
     if shutil.which("valgrind") is None:
         raise BadConfiguration(
-            "a simulated count needs valgrind, but found none on the PATH: install it (Debian: apt-get install valgrind)"
+            "valgrind is not installed. A simulated count needs it (Debian: apt-get install valgrind)"
         )
     options, notes = cache_options()
     with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as folder:
@@ -266,9 +266,7 @@ def counted_by_callgrind(
     totals = sum(objects.values(), Counter[str]())
     own = objects.get(Path(command[0]).name, Counter[str]())
     if not totals["Ir"]:
-        raise BadConfiguration(
-            f"callgrind counts from the function main on, but found no such symbol in {command[0]!r}: do not strip it"
-        )
+        raise BadConfiguration(f"{command[0]!r} has no symbol main, where callgrind begins to count. Do not strip it")
     return InstructionCount(
         instructions=totals["Ir"],
         branches=totals["Bc"] + totals["Bi"],

@@ -217,7 +217,6 @@ def _lines(path: Path, *words: str) -> list[str]:
     ended = ask([str(path), *words], seconds=_LONGEST_SECONDS)
     if ended.status:
         raise BadConfiguration(
-            f"{path.name} measures a peak, but found status {ended.status} ({ended.words}): free memory, or "
-            "leave the bandwidth out with --no-memory"
+            f"{path.name} failed with status {ended.status}: {ended.words}. Free memory, or leave it out: --no-memory"
         )
     return ended.output.splitlines()

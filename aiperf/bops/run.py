@@ -161,22 +161,18 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
     has_mpi = shutil.which("mpicxx") is not None
     if ranks is not None and ranks > 1 and not has_mpi:
         raise BadConfiguration(
-            f"several ranks need MPI, but found no mpicxx for --ranks {ranks}: install it (Debian: "
-            "apt-get install libopenmpi-dev)"
+            f"mpicxx is not installed. --ranks {ranks} needs it (Debian: apt-get install libopenmpi-dev)"
         )
     chosen = ranks if ranks is not None else own_cores() if has_mpi else 1
     size = SIZES[name] * chosen if size is None else size
     needed = 2 * size * _RECORD_BYTES if name == "sort" else size
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise BadConfiguration(
-            f"the data fit on the disk, but found {free:,} bytes free at {folder} for {needed:,}: lower --size"
-        )
+        raise BadConfiguration(f"the data need {needed:,} bytes of disk, but {folder} has {free:,} free. Lower --size")
     memory = available_bytes()
     if name == "sort" and 0 < memory < size * _SORT_BYTES:
         raise BadConfiguration(
-            f"Sort keeps its records in memory, but found {memory:,} bytes free for {size * _SORT_BYTES:,}: lower --size, "
-            "or use more machines"
+            f"Sort needs {size * _SORT_BYTES:,} bytes of memory, but {memory:,} are free. Lower --size, or use more machines"
         )
     path = folder / f"{name}.input"
     generator = program(NATIVE / "generate.c", compiler="cc", flags=("-O2", "-lm"))

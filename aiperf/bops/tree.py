@@ -204,7 +204,7 @@ def read_tree(texts: Sequence[SourceText], arguments: Sequence[Sequence[str]]) -
             at = diagnostic.location
             if diagnostic.severity >= 3 and not text.origin(at.line)[2]:
                 raise CannotCount(
-                    f"a counted source compiles, but found {diagnostic.spelling!r} at {text.shown(at.offset)}: correct it"
+                    f"a source does not compile at {text.shown(at.offset)}: {diagnostic.spelling!r}. Correct it"
                 )
         _Reader(text, tree).read(parsed.cursor)
     return tree

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -20,7 +19,7 @@ from aiperf.cli.plan_lines import plan_table, preview_table
 from aiperf.config import RunConf, as_plain, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
-from aiperf.errors import BadConfiguration, HostNotReached, ReportNotWritten, RunStopped
+from aiperf.errors import BadConfiguration, HostNotReached, ReportNotWritten, RunStopped, conflict
 from aiperf.files import escaped, shown
 from aiperf.journal.journal import NAME
 from aiperf.journal.options import option_differences
@@ -139,9 +138,7 @@ def drive(words: Sequence[str], folder: Path) -> int:
         return _resume(replace(conf, resume=str(folder)), given=(words, conf))
     check_options(conf)
     if conf.dry_run or conf.resume is not None:
-        raise BadConfiguration(
-            f"drive starts the run of a folder, but found {shlex.join(words)}: leave dry_run and resume out"
-        )
+        raise conflict("drive", "dry_run or resume", "Leave them out")
     conf = as_announced(conf)
     return _start(conf, _describe_data_set(conf), words, folder)
 

@@ -184,8 +184,8 @@ def _whole(jpegs: Sequence[Jpeg], channels: int, device: torch.device) -> list[t
     except RuntimeError as error:
         if _NOT_BUILT in str(error):
             raise BadConfiguration(
-                f"dataset.decoder=gpu needs a torchvision with nvJPEG, but found one without ({error}): install the build "
-                "for the same CUDA as torch, or use dataset.decoder=cpu"
+                f"dataset.decoder=gpu failed: torchvision has no nvJPEG ({error}). Install the build for torch's CUDA, or use "
+                "dataset.decoder=cpu"
             ) from error
         if _REFUSED not in str(error):
             raise

@@ -205,8 +205,8 @@ def find_binary(given: str | None) -> tuple[str, ...]:
         if words and (found := shutil.which(words[0])) is not None:
             return (str(Path(found).resolve()), *words[1:])
     raise BadConfiguration(
-        f"HPL is needed, but found no program {given or ' or '.join(BINARIES)!r}: give --binary, use tools/build_hpl.sh, "
-        "or install Debian's hpcc (apt-get install hpcc)"
+        f"{given or ' or '.join(BINARIES)!r} is not installed. Give HPL by --binary, use tools/build_hpl.sh, or install hpcc "
+        "(Debian: apt-get install hpcc)"
     )
 
 

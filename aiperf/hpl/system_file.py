@@ -51,7 +51,9 @@ def parsed(content: object) -> SystemFile:
     if "accelerator" in top:
         doubled = [name for name in ("gemm_flops", "peak_flops") if name in top]
         if doubled:
-            raise ValueError(f"{doubled[0]} follows from accelerator by (10), but found both: remove one of them")
+            raise ValueError(
+                f"{doubled[0]} cannot be combined with accelerator, which gives it by (10): remove one of them"
+            )
         device = Accelerator(**_record(Accelerator, top.pop("accelerator"), "accelerator"))
         link = accelerator_link(device)
         layers.append(HplLayer("memory", 1, link.alpha, WORD_BYTES / link.beta, source="accelerator, by (6) to (9)"))

@@ -15,7 +15,7 @@ import morphism
 from aiperf.config import ALL, RunConf, as_plain
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, conflict
 from aiperf.files import given_path, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
@@ -76,15 +76,11 @@ def check_options(conf: RunConf) -> None:
     if conf.start is not None and conf.start not in NETWORKS:
         _graph_file(conf.start)
     if isinstance(conf.benchmark, HpcAi500Conf) and conf.accelerators_per_worker != ALL:
-        raise BadConfiguration(
-            f"benchmark={conf.benchmark.name} trains its network on one worker with all accelerators, but found "
-            f"accelerators_per_worker={conf.accelerators_per_worker}: leave it out"
-        )
+        named = f"accelerators_per_worker={conf.accelerators_per_worker}"
+        raise conflict(f"benchmark={conf.benchmark.name}", named, "Its one worker has all accelerators: leave it out")
     if conf.cluster is not None:
         if conf.executor != "ray":
-            raise BadConfiguration(
-                f"+cluster={conf.cluster.kind} needs executor=ray, but found executor={conf.executor}: leave one out"
-            )
+            raise conflict(f"+cluster={conf.cluster.kind}", f"executor={conf.executor}")
         check_cluster(conf.cluster)
 
 
@@ -159,9 +155,9 @@ def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
     name = conf.dataset.usual_start if conf.start is None else conf.start
     workload = WORKLOADS.get(conf.benchmark.name)
     if workload is not None and (workload.start in morphism.DETECTORS) != (dataset.targets == "boxes"):
-        raise BadConfiguration(
-            f"benchmark={conf.benchmark.name} is a workload for data as dataset={workload.dataset}, but found "
-            f"dataset={dataset.name} with {dataset.targets}: take another dataset or benchmark"
+        data = f"dataset={dataset.name}, which has {dataset.targets}"
+        raise conflict(
+            f"benchmark={conf.benchmark.name}", data, f"Take dataset={workload.dataset}, or another benchmark"
         )
     _require_targets(name, dataset)
     if name in NETWORKS:
@@ -228,9 +224,8 @@ def require_fixed(conf: RunConf, network: Architecture) -> None:
                 f"{'null' if value is None else value} with start={network.network}: set {option}={needed}"
             )
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
-        raise BadConfiguration(
-            f"only graphs are simulated, but found start={network.network} with +cluster=simulated: leave the cluster out"
-        )
+        fix = "Only graphs are simulated: leave the cluster out"
+        raise conflict(f"start={network.network}", "+cluster=simulated", fix)
 
 
 def _check_start(network: Architecture, budget: morphism.Budget) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 import msgspec
 
 from aiperf.accounting import network_roofline
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, conflict
 from aiperf.report.architecture import graph_of_trial
 from aiperf.report.facts import TrainingFloor, TrialFacts
 from aiperf.report.fold import Collected
@@ -81,10 +81,7 @@ def _of_rank(run: Collected, roofs: HostRoofs, precisions: set[str]) -> tuple[fl
     shares = {joined.ranks / max(1, len(joined.hosts)) for joined in run.workers.values()}
     used = precisions & set(get_args(DataType))
     if any(joined.machine.get("accelerators") for joined in run.workers.values()):
-        raise BadConfiguration(
-            "--roofs describes the processors of a host, but found a run on accelerators: leave --roofs out, since "
-            "system/peaks.json has their roofs"
-        )
+        raise conflict("--roofs", "a run on accelerators, whose roofs are in system/peaks.json", "Leave it out")
     if len(shares) != 1 or len(used) != 1 or not used <= roofs.multiply_adds.keys():
         raise BadConfiguration(
             "--roofs needs equally many ranks on each host and one precision that the file has a rate for, but found "

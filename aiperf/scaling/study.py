@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from aiperf.errors import CannotCompare
+from aiperf.errors import CannotCompare, conflict
 from aiperf.scaling.batch import BatchCurve, BatchStudy, batch_study
 from aiperf.scaling.bound import BoundParts, CoreShare, bound_parts, core_shares
 from aiperf.scaling.efficiency import Scaling, scaling
@@ -58,13 +58,9 @@ def study(
 ) -> ScalingStudy:
     """`by`: option to compare by its values, None to compare numbers of accelerators."""
     if by is not None and predicted is not None:
-        raise CannotCompare(
-            f"--predicted is compared with numbers of accelerators, but found --by {by}: leave one of the two out"
-        )
+        raise conflict("--predicted", f"--by {by}", error=CannotCompare)
     if not points and (reported is None or by is not None or predicted is not None):
-        raise CannotCompare(
-            "scale takes RUN…, or --points FILE alone, but found no run: name runs, or leave the rest out"
-        )
+        raise CannotCompare("scale needs a RUN, or --points FILE alone. Name runs, or leave the other options out")
     scaled = scaling(points, evaluation) if by is None and points else None
     ratios = None if by is None else option_ratios(points, by, evaluation)
     ordered = tuple(sorted(points, key=lambda each: (each.accelerators, each.started_unix)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import frexp, inf
 from statistics import fmean
 
-from aiperf.errors import BadConfiguration
+from aiperf.errors import conflict
 from aiperf.train.trainer_config import TrainerConf
 
 
@@ -34,9 +34,7 @@ def modes_of(conf: TrainerConf, *, on_cuda: bool) -> tuple[ExecutionMode, ...]:
     (ExecutionMode(compiled=False, cuda_graphs=False),)
     """
     if conf.cuda_graphs == "on" and not on_cuda:
-        raise BadConfiguration(
-            "trainer.cuda_graphs='on' needs an accelerator with CUDA, but found a CPU: take 'off' or 'auto'"
-        )
+        raise conflict("trainer.cuda_graphs='on'", "a CPU", "Take 'off' or 'auto'")
     return tuple(
         ExecutionMode(compiled, graphed)
         for compiled in _open(conf.compile, on_cuda=on_cuda)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, conflict
 from aiperf.option_limits import LONGEST_SECONDS, MOST_MEMORY, hold
 from aiperf.rules.limits import LEAST
 from morphism import Architecture, Graph, cost_of
@@ -128,10 +128,8 @@ class TrainerConf:
     def __post_init__(self) -> None:
         hold(self, "trainer")
         if self.collective == "none" and self.ranks is not None and self.ranks > 1:
-            raise BadConfiguration(
-                f"trainer.collective='none' is one rank, but found trainer.ranks={self.ranks!r}: "
-                f"leave trainer.ranks out, or take {COLLECTIVES_IN_WORDS}"
-            )
+            fix = f"Leave trainer.ranks out, or take {COLLECTIVES_IN_WORDS}"
+            raise conflict("trainer.collective='none'", f"trainer.ranks={self.ranks!r}", fix)
 
 
 def ranks_of_worker(conf: TrainerConf, accelerators: int, cores: int) -> int:
@@ -161,10 +159,8 @@ def ranks_of_hosts(conf: TrainerConf, hosts: Sequence[tuple[int, int]]) -> list[
             f"{len(hosts)} hosts: use a multiple, or leave it out"
         )
     if conf.collective == "none" and len(hosts) > 1:
-        raise BadConfiguration(
-            f"trainer.collective='none' is one rank, and a worker has one on each of its hosts at least, but found "
-            f"{len(hosts)} hosts: take {COLLECTIVES_IN_WORDS}, or lower accelerators_per_worker"
-        )
+        fix = f"Take {COLLECTIVES_IN_WORDS}, or lower accelerators_per_worker"
+        raise conflict("trainer.collective='none'", f"a worker of {len(hosts)} hosts", fix)
     own = conf if conf.ranks is None else replace(conf, ranks=conf.ranks // len(hosts))
     ranks = [ranks_of_worker(own, accelerators, cores) for accelerators, cores in hosts]
     for count, (accelerators, _) in zip(ranks, hosts, strict=True):

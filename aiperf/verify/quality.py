@@ -14,7 +14,7 @@ from aiperf.atomic_files import replace_file
 from aiperf.config import from_plain
 from aiperf.data.dataset_config import DataSetConf, FolderConf
 from aiperf.data.survey import held_to
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, conflict
 from aiperf.given_file import fault_of, read_json
 from aiperf.journal.events import CheckpointWritten, EpochFinished, TrialPrepared
 from aiperf.journal.journal import read
@@ -99,9 +99,7 @@ def audit(folder: Path, root: str | None = None, detections: Path | None = None)
     conf = from_plain(run.started.config)
     start = space_of(run.started).start
     if detections is not None and run.started.metric == "top1":
-        raise BadConfiguration(
-            f"only a detector has detections, but found --detections {detections} with {run.started.run!r}: leave it out"
-        )
+        raise conflict("--detections", f"{run.started.run!r}, which trains no detector", "Leave it out")
     again = evaluate(
         checkpoints,
         checkpoint.trial,
@@ -136,9 +134,7 @@ def _with_root(dataset: DataSetConf, root: str | None) -> DataSetConf:
     if root is None:
         return dataset
     if not isinstance(dataset, FolderConf):
-        raise BadConfiguration(
-            f"dataset.root is the folder of a data set in files, but found it with dataset={dataset.name}: leave it out"
-        )
+        raise conflict("dataset.root", f"dataset={dataset.name}, which has no files", "Leave it out")
     return replace(dataset, root=root)
 
 
@@ -157,7 +153,7 @@ def write_detections(path: Path, images: Sequence[ImageDetections]) -> None:
     """Write boxes to a new JSON file. Raise BadConfiguration if it exists."""
     if path.exists():
         raise BadConfiguration(
-            f"detections are written to a new file, but found {str(path)!r}: name another, or remove it"
+            f"{str(path)!r} exists, and detections are written to a new file. Name another, or remove it"
         )
     rows = [
         _Image(

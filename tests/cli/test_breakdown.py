@@ -71,10 +71,10 @@ def test_a_trace_shows_classes_and_truncation(aiperf: User, tmp_path: Path, text
     [
         ([], "needs a run, --timeline FILE or --trace FILE, but found 0 of them: name one of them"),
         (["one", "--trace", "two"], "but found 2 of them: name one of them"),
-        (["plain"], "needs traced steps, but found none in the journal of 'plain': run with trainer.profile_steps=10"),
+        (["plain"], "'plain' has no traced steps in its journal. Run with trainer.profile_steps=10"),
         (["--trace", "nowhere.json"], "but found 'nowhere.json', which is not there: name such a file"),
-        (["--trace", str(TIMELINE)], "a file of torch.profiler has operators or kernels, but found none in"),
-        (["--timeline", "trace.json"], "a file of Horovod has exchanges of tensors, but found none in 'trace.json'"),
+        (["--trace", str(TIMELINE)], "has no operators or kernels by torch.profiler"),
+        (["--timeline", "trace.json"], "'trace.json' has no exchanges of tensors by Horovod"),
     ],
 )
 def test_a_mistake_is_one_message_with_its_fix(aiperf: User, tmp_path: Path, words: list[str], message: str) -> None:

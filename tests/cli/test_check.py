@@ -173,8 +173,8 @@ def test_a_level_against_the_run_itself_is_the_strictest(aiperf: User, fixed: st
     ("words", "message"),
     [
         (["--level", "soft"], "invalid choice"),
-        (["--division", "quick", "--level", "free"], "belong to the division hpc_ai500, but found --division quick"),
-        (["--level", "free"], "has a level against another run only, but found no --against"),
+        (["--division", "quick", "--level", "free"], "--level and --against cannot be combined with --division quick"),
+        (["--level", "free"], "has no preset, so its level is one against another run. Add --against"),
     ],
 )
 def test_a_level_that_cannot_be_checked_is_refused(aiperf: User, run: str, words: list[str], message: str) -> None:

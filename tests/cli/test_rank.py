@@ -53,8 +53,8 @@ def test_nothing_to_rank_or_a_wrong_argument_gives_status_2(aiperf: User, tmp_pa
     (tmp_path / "file").touch()
 
     for words, message in (
-        (("nowhere",), "found none: 'nowhere'"),
-        (("bad",), "found none: 'bad': journal damaged"),
+        (("nowhere",), "no run is readable: 'nowhere'"),
+        (("bad",), "no run is readable: 'bad': journal damaged"),
         (("good", "--by", "regluated"), "did you mean 'regulated'?"),
         (("good", "--out", "file"), "'file' cannot be written ("),
     ):

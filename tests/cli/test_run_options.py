@@ -141,7 +141,7 @@ def test_help_may_follow_options(aiperf: User) -> None:
         ),
         (("score",), "RUN. `python -m aiperf score --help` lists the arguments"),
         (("report", "nowhere", "seed=1"), "report has no argument 'seed=1'"),
-        (("prepare",), "prepare takes a data set: dataset=NAME"),
+        (("prepare",), "prepare needs a data set. Give dataset=NAME"),
         (("prepare", "dataset=digits", "--pck", "x"), "prepare has no argument '--pck' (did you mean '--pack'?)"),
         (("prepare", "--pack"), "--pack: expected one argument"),
         (("prepare", "dataset=digits", "--pack", "x"), "only image files can be packed"),

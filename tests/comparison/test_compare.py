@@ -135,8 +135,8 @@ def test_what_is_configured_otherwise_is_named_with_both_values(aiperf: User, ru
     ("words", "expected"),
     [
         (("fast/a0", "noisy"), "compared runs have one data set and one length"),
-        (("fast/a0", "fast/a1", "fast/a2"), "two sides are compared, but found 3 without --with"),
-        (("fast/a0",), "two sides are compared, but found 1 without --with"),
+        (("fast/a0", "fast/a1", "fast/a2"), "3 runs without --with are no two sides"),
+        (("fast/a0",), "1 runs without --with are no two sides"),
         (("fast/a0", "wide", "--with", "slow/s0"), "one configuration, except for the seed, but these differ in"),
         (("fast/a0", "fast/a0", "--with", "slow/s0"), "each run is given once"),
         (("fast/a0", "nowhere"), "the folder of a run must contain a journal.jsonl"),
@@ -144,7 +144,10 @@ def test_what_is_configured_otherwise_is_named_with_both_values(aiperf: User, ru
         (("fast/a0", "slow/s0", "--max-regresion", "2%"), "did you mean '--max-regression'?"),
         (("fast/a0", "slow/s0", "--metric", "speed"), "invalid choice: 'speed'"),
         (("--repeats", "fast/a0"), "a spread needs at least two runs"),
-        (("--repeats", "fast/a0", "fast/a1", "--max-regression", "1%"), "--repeats compares the runs of one side"),
+        (
+            ("--repeats", "fast/a0", "fast/a1", "--max-regression", "1%"),
+            "--repeats cannot be combined with --with",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused_with_the_remedy(

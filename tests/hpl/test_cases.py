@@ -136,5 +136,5 @@ def test_a_program_may_have_arguments_and_a_path_with_spaces(tmp_path: Path) -> 
     assert find_binary(str(program)) == (str(program.resolve()),)
     assert find_binary(f"'{program}' --dat HPL.dat") == (str(program.resolve()), "--dat", "HPL.dat")
     for wrong in ("no-such-hpl --dat x", "'", ""):
-        with pytest.raises(BadConfiguration, match="found no program"):
+        with pytest.raises(BadConfiguration, match="is not installed"):
             find_binary(wrong)

@@ -66,7 +66,7 @@ def test_written_file_reads_the_same(tmp_path: Path) -> None:
         (content(gemm_flops=float("inf")), "gemm_flops is a number and is between 1e-06 and .*, but found inf"),
         (content(layers=[layer(grid=[0, 1])]), r"layers\[0\].grid is a list \[p, q\].*found \[0, 1\]"),
         (content(layers=[layer(), layer(ranks=8)]), "each layer has its own name"),
-        (content(accelerator={}), "gemm_flops follows from accelerator"),
+        (content(accelerator={}), "gemm_flops cannot be combined with accelerator"),
         (content(calibration={"intervals": {"gemm_flops": [None, 1]}}), r"gemm_flops is a list \[low, high\]"),
         ("text", "the file is a mapping of name, ranks"),
     ],

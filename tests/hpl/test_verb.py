@@ -106,7 +106,7 @@ def test_predict_as_json(capsys: pytest.CaptureFixture[str]) -> None:
             "--vary is FIGURE=A,B,C with numbers, but found 'gemm_flops=fast'",
         ),
         (["measure", "--n", "0"], "--n is one or several orders, as 4000,8000, but found '0'"),
-        (["measure", "--binary", "no-such-hpl"], "found no program 'no-such-hpl'"),
+        (["measure", "--binary", "no-such-hpl"], "'no-such-hpl' is not installed"),
         (
             ["calibrate", "--out", "x.yaml", "--launch", "no-such-mpirun -np {ranks}"],
             "'no-such-mpirun' is not installed",

@@ -97,7 +97,7 @@ def test_first_line_has_the_detector_and_its_metric() -> None:
         (["dataset=digits", "start=faster_rcnn_small"], "learns boxes, but found dataset=digits with classes"),
         (
             ["dataset=digits", "start=resnet20", "benchmark=hpc_ai500_ewa", "benchmark.target_quality=0.3"],
-            "hpc_ai500_ewa is a workload for data as dataset=weather, but found dataset=digits with classes",
+            "benchmark=hpc_ai500_ewa cannot be combined with dataset=digits, which has classes",
         ),
         (["benchmark=hpc_ai500_ic", "benchmark.target_quality=0.3"], "found dataset=weather_synthetic with boxes"),
         (["start=resnet20"], "start=resnet20 learns classes, but found dataset=weather_synthetic with boxes"),
@@ -105,7 +105,7 @@ def test_first_line_has_the_detector_and_its_metric() -> None:
         (["limits.trials=null"], "limits.trials=1, but found limits.trials=null"),
         (["trainer.compile=on"], "trainer.compile=off, but found trainer.compile=on"),
         (["dataset.height=40"], "height of a detector's image is a multiple of 32, at most 16384, but found 40: use 32"),
-        (["+cluster=simulated"], "only graphs are simulated, but found start=faster_rcnn_small"),
+        (["+cluster=simulated"], "start=faster_rcnn_small cannot be combined with +cluster=simulated"),
         (["dataset.training_images=1000000", "dataset.width=2048", "budget.batch=1"], "each rank generates the set"),
     ],
 )  # fmt: skip

@@ -47,7 +47,7 @@ def test_an_impossible_choice_is_named_with_its_value(option: str, value: object
 
 
 def test_more_than_one_rank_without_a_collective_is_refused() -> None:
-    with pytest.raises(BadConfiguration, match=r"collective='none' is one rank"):
+    with pytest.raises(BadConfiguration, match=r"collective='none' cannot be combined with trainer.ranks="):
         TrainerConf(collective="none", ranks=2)
 
 

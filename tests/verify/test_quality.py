@@ -113,7 +113,7 @@ def test_run_without_a_checkpoint_is_refused(digits: Path, tmp_path: Path, capsy
     [
         (
             "dataset.root=elsewhere",
-            "dataset.root is the folder of a data set in files, but found it with dataset=digits",
+            "dataset.root cannot be combined with dataset=digits, which has no files",
         ),
         ("dataset.noise=0.5", "takes the configuration of the run and dataset.root=FOLDER, but found"),
         ("dataset.root=", "but found 'dataset.root='"),

@@ -16,7 +16,7 @@ from aiperf.data.description import DataSet, PrepareReport
 from aiperf.data.errors import DamagedData, DataError
 from aiperf.data.files import weather_files
 from aiperf.data.survey import require_fingerprint, root_of
-from aiperf.errors import BadConfiguration
+from aiperf.errors import conflict
 from aiperf.shell_command import command, option
 from aiperf.system.control_groups import usable_processors
 from aiperf.units import count, si
@@ -107,9 +107,7 @@ def open_data(conf: WeatherConf, cores: int | None) -> OpenData:
 
 def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
     if checksums is not None:
-        raise BadConfiguration(
-            f"weather files have a record instead of checksums, but found --checksums {checksums}: leave it out"
-        )
+        raise conflict("--checksums", "weather files, which have a record", "Leave it out")
     root = root_of(conf)
     target = root if pack is None else pack
     if pack is not None:

@@ -96,7 +96,7 @@ def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
     mean = statistics.fmean(scores)
     if not mean > 0:
         raise BadConfiguration(
-            f"the reference is the score of one worker, but found none in {conf.schedule.duration_seconds:g} s: lengthen "
+            f"one worker has no score after {conf.schedule.duration_seconds:g} s, which is the reference. Lengthen "
             "schedule.duration_seconds"
         )
     spread = statistics.stdev(scores) / len(scores) ** 0.5 if len(scores) > 1 else 0.0

@@ -16,7 +16,7 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, conflict
 from aiperf.train.collectives import MeetingPlace
 from aiperf.train.device import Mark, Timeline, is_out_of_memory
 from aiperf.train.trainer_config import COLLECTIVES, COLLECTIVES_IN_WORDS
@@ -283,9 +283,7 @@ def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
         return next(name for name in COLLECTIVES if module_of(name).missing(on_cuda=on_cuda) is None)
     if choice == "none":
         if ranks > 1:
-            raise BadConfiguration(
-                f"trainer.collective='none' is one rank, but found {ranks}: take {COLLECTIVES_IN_WORDS}"
-            )
+            raise conflict("trainer.collective='none'", f"{ranks} ranks", f"Take {COLLECTIVES_IN_WORDS}")
         return choice
     if (missing := module_of(choice).missing(on_cuda=on_cuda)) is not None:
         raise BadConfiguration(f"trainer.collective={choice!r} is not available: {missing}")

@@ -78,7 +78,7 @@ def test_a_loopback_that_is_down_is_named_within_seconds(tmp_path: Path) -> None
     done = run(tmp_path, "true", network=True)
 
     assert done.returncode == 2 and time.monotonic() - began < 60.0
-    assert "127.0.0.1, which cannot be reached: Network is unreachable. Bring the loopback" in done.stderr
+    assert "'127.0.0.1' cannot be reached (Network is unreachable). Ray's processes" in done.stderr
     assert not list(tmp_path.glob("runs/*"))
 
 

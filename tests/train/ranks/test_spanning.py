@@ -64,7 +64,7 @@ def test_declared_ranks_are_divided_equally_or_refused() -> None:
     assert ranks_of_hosts(TrainerConf(ranks=4), [(0, 2), (0, 2)]) == [2, 2]
     with pytest.raises(BadConfiguration, match=r"trainer\.ranks=3 for 2 hosts"):
         ranks_of_hosts(TrainerConf(ranks=3), [(0, 2), (0, 2)])
-    with pytest.raises(BadConfiguration, match="'none' is one rank"):
+    with pytest.raises(BadConfiguration, match="'none' cannot be combined with a worker of"):
         ranks_of_hosts(TrainerConf(collective="none"), [(1, 2), (1, 2)])
 
 

@@ -30,9 +30,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     given = {name: word for name in ("run", "timeline", "trace") if (word := getattr(arguments, name)) is not None}
     if len(given) != 1:
-        raise BadConfiguration(
-            f"breakdown needs a run, --timeline FILE or --trace FILE, but found {len(given)} of them: name one of them"
-        )
+        raise BadConfiguration("breakdown needs one of a run, --timeline FILE and --trace FILE. Name one of them")
     ((source, word),) = given.items()
     text, tables, facts = _run(word) if source == "run" else _file(word, is_timeline=source == "timeline")
     print_result(facts, (Paragraph(text), *tables), as_json=arguments.json)
@@ -49,9 +47,7 @@ def _run(word: str) -> tuple[str, tuple[Table, ...], object]:
 
     breakdowns = [step_breakdown(event) for event in read(run_folder(word)) if isinstance(event, StepsProfiled)]
     if not breakdowns:
-        raise BadConfiguration(
-            f"a breakdown needs traced steps, but found none in the journal of {word!r}: run with trainer.profile_steps=10"
-        )
+        raise BadConfiguration(f"{word!r} has no traced steps in its journal. Run with trainer.profile_steps=10")
     more = f" The journal has {len(breakdowns)} traces: --json prints all." if len(breakdowns) > 1 else ""
     return summary(breakdowns[0]) + more, tables(breakdowns[0]), [asdict(each) for each in breakdowns]
 
@@ -75,7 +71,7 @@ def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], obje
         table, facts["steps"], facts["device"] = kernel_table(found, kernels.device), kernels.steps, kernels.device
     if not any(part.seconds for part in found):
         writer = "Horovod has exchanges of tensors" if is_timeline else "torch.profiler has operators or kernels"
-        raise BadConfiguration(f"a file of {writer}, but found none in {word!r}: trace at least one step of training")
+        raise BadConfiguration(f"{word!r} has no step of {writer}. Trace at least one step of training")
     text = f"{facts['steps']} steps" if facts["steps"] else "no annotations of steps: the whole trace counts as one"
     if trace.is_truncated:
         text += f". Warning: the file is truncated after {len(trace.events)} events"

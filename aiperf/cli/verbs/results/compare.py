@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from aiperf.cli.output import print_result
-from aiperf.errors import CannotCompare
+from aiperf.errors import CannotCompare, conflict
 from aiperf.files import given_path
 from aiperf.report.figures import COMPARED, by_name
 
@@ -88,8 +88,7 @@ def _two_sides(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
         return arguments.runs, arguments.others
     if len(arguments.runs) != 2:
         raise CannotCompare(
-            f"two sides are compared, but found {len(arguments.runs)} without --with: RUN RUN, RUN… --with RUN…, "
-            "or --repeats RUN… for equal runs among themselves"
+            f"{len(arguments.runs)} runs without --with are no two sides. Give RUN RUN, RUN… --with RUN… or --repeats RUN…"
         )
     return arguments.runs[:1], arguments.runs[1:]
 
@@ -100,9 +99,7 @@ def _repeats(arguments: argparse.Namespace) -> int:
     from aiperf.comparison.compare import repeats
 
     if arguments.others is not None or arguments.max_regression is not None:
-        raise CannotCompare(
-            "--repeats compares the runs of one side, but found --with or --max-regression: leave these out"
-        )
+        raise conflict("--repeats", "--with or --max-regression", "Leave these out", CannotCompare)
     group = side(arguments.runs)
     if len(group.runs) < 2:
         raise CannotCompare(f"a spread needs at least two runs, but found one, '{group.name}': add the others")

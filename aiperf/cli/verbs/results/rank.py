@@ -61,7 +61,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     entries, unread = read_entries(folders)
     if not entries:
         reasons = "; ".join(f"'{each.folder}': {each.reason}" for each in [*fruitless, *unread])
-        raise NoSuchRun(f"a list needs at least one readable run, but found none: {reasons}. Name the folder of a run")
+        raise NoSuchRun(f"no run is readable: {reasons}. Name the folder of a run")
     entries = pinned(entries, arguments.images)
     entries, sites = with_announcements(entries, first_lines(entries), logs, arguments.allowed)
     ranking = leaderboard(entries, [*fruitless, *unread], by, sites)

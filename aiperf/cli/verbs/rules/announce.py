@@ -56,14 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.errors import BadConfiguration
+    from aiperf.errors import BadConfiguration, conflict
 
     if (arguments.withdraw is None) != (arguments.why is None):
-        raise BadConfiguration("--withdraw ID and --why TEXT go together, but found only one of them: give both")
+        raise BadConfiguration("--withdraw ID and --why TEXT need each other. Give both")
     if options and arguments.nonce_by is None:
-        raise BadConfiguration(
-            f"options of a run go with an announcement only, but found {shlex.join(options)}: leave them out, or the flag"
-        )
+        raise conflict(shlex.join(options), "--show, --withdraw or --witness")
     if arguments.show:
         return _show(arguments)
     if arguments.key is None:

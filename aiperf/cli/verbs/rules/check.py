@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, conflict
 
 if TYPE_CHECKING:
     from aiperf.ranking.breaches import RuleOutcome
@@ -80,16 +80,12 @@ def _level(arguments: argparse.Namespace) -> int:
     from aiperf.report.write import report_of
 
     if arguments.division not in (None, DIVISION):
-        raise BadConfiguration(
-            f"--level and --against belong to the division {DIVISION}, but found --division {arguments.division}: leave "
-            "--division out"
-        )
+        raise conflict("--level and --against", f"--division {arguments.division}", "Leave the division out")
     report, is_preset = report_of(run_folder(arguments.run)), arguments.against is None
     reference = preset_of(report) if is_preset else arguments.against
     if reference is None:
         raise BadConfiguration(
-            f"a run without a preset has a level against another run only, but found no --against for {arguments.run!r}: "
-            "add --against RUN"
+            f"{arguments.run!r} has no preset, so its level is one against another run. Add --against RUN"
         )
     if is_preset:
         differences = differences_from_preset(report, reference)

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.cli.verbs.rules.check import known_options
-    from aiperf.errors import BadConfiguration
+    from aiperf.errors import explained
     from aiperf.ranking.division import division
     from aiperf.submission.archive import MOST_BYTES
     from aiperf.submission.inspect_run import Requirements
@@ -55,12 +55,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         sample=None if arguments.all else DEFAULT,
         most_bytes=MOST_BYTES if arguments.most_bytes is None else arguments.most_bytes,
     )
-    try:
+    with explained(" ".join(arguments.bundles), "cannot be read or unpacked", "Correct the name, or copy it again"):
         inspections = inspect_all([Path(word) for word in arguments.bundles], requirements)
-    except OSError as error:
-        raise BadConfiguration(
-            f"a submission is a file that can be read and unpacked, but found: {error}. Correct the name, or copy it again"
-        ) from error
     facts = [asdict(each) | {"is_good": each.is_good} for each in inspections]
     print_result(facts, [part for each in inspections for part in parts(each)], as_json=arguments.json)
     return 0 if all(each.is_good for each in inspections) else 1

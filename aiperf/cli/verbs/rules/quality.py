@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.cli.output import print_result
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, conflict
 from aiperf.page.section import Paragraph, Part, rows
 
 if TYPE_CHECKING:
@@ -80,9 +80,7 @@ def parts(audited: QualityAudit) -> tuple[Part, ...]:
 
 def _print_precision(path: Path | None, options: list[str], *, as_json: bool) -> int:
     if path is None or options:
-        raise BadConfiguration(
-            f"quality takes a RUN, or --detections FILE alone, but found {' '.join(options) or 'neither'}: name a run"
-        )
+        raise BadConfiguration("quality needs a RUN, or --detections FILE alone without options. Name a run")
     from aiperf.accounting.average_precision import mean_average_precision
     from aiperf.verify.quality import read_detections
 
@@ -102,7 +100,5 @@ def _root(options: list[str]) -> str | None:
     for word in options:
         name, _, root = word.partition("=")
         if name != "dataset.root" or not root:
-            raise BadConfiguration(
-                f"quality takes the configuration of the run and dataset.root=FOLDER, but found {word!r}: leave it out"
-            )
+            raise conflict(word, "quality, which takes dataset.root=FOLDER alone", "Leave it out")
     return root

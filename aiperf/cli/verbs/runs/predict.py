@@ -7,7 +7,7 @@ import json
 
 from aiperf.cli.arguments import add_number
 from aiperf.cli.output import print_json
-from aiperf.errors import BadConfiguration
+from aiperf.errors import conflict
 from aiperf.files import given_path
 
 DESCRIPTION = """Predicts the score of a run, its 95 % interval and its time breakdown. The profile of a real run gives the
@@ -54,9 +54,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     is_equal = True
     if arguments.again is not None:
         if options or arguments.source is not None:
-            raise BadConfiguration(
-                f"--again takes everything from its file, but found {[*options, arguments.source][0]!r}: leave it out"
-            )
+            raise conflict("--again", [*options, arguments.source][0], "Its file has everything: leave the other out")
         predicted, is_equal = again(arguments.again)
     else:
         runs = next((word.partition("=")[2] for word in options if word.startswith("runs=")), "runs")

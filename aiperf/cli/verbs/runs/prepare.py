@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if not options:
-        raise BadConfiguration("prepare takes a data set: dataset=NAME dataset.root=FOLDER, but found none")
+        raise BadConfiguration("prepare needs a data set. Give dataset=NAME dataset.root=FOLDER")
     from aiperf.config import configure
 
     conf = configure(options).dataset
@@ -84,7 +84,6 @@ def _published_layout(conf: DataSetConf, pack: Path | None, out: Console) -> Pre
 
     if not isinstance(conf, WeatherSyntheticConf) or pack is None:
         raise BadConfiguration(
-            "--published-layout goes with dataset=weather_synthetic --pack FOLDER, but found "
-            f"dataset={conf.name}{'' if pack is None else f' --pack {pack}'}: leave it out"
+            "--published-layout needs dataset=weather_synthetic and --pack FOLDER. Give both of them"
         )
     return prepare(conf, pack, out, None, is_published_layout=True)

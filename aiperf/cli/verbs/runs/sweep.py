@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 
 from aiperf.cli.arguments import add_number
-from aiperf.errors import AiperfError, BadConfiguration
+from aiperf.errors import AiperfError, BadConfiguration, conflict
 
 DESCRIPTION = """Starts ordinary runs one after the other. Each round has one run of every setting. The order of the settings
 alternates from round to round, and each run has its own seed. The runs are in one folder, RUNS/sweep-…, and
@@ -116,7 +116,7 @@ def require_one_use(given: dict[str, str], settings: Sequence[Setting]) -> None:
                 )
     for name in (*given, *(word.partition("=")[0] for words in settings for word in words)):
         if name in REFUSED:
-            raise BadConfiguration(f"a sweep starts new runs of its own, but found {name!r}: leave it out")
+            raise conflict("a sweep, which starts new runs,", name, "Leave it out")
 
 
 def check(options: Sequence[str], settings: Sequence[Setting]) -> None:
@@ -129,10 +129,8 @@ def check(options: Sequence[str], settings: Sequence[Setting]) -> None:
         require_options(words)
         conf = configure(words)
         if isinstance(conf.cluster, SchedulerConf):
-            raise BadConfiguration(
-                f"a sweep waits for each run, but found +cluster={conf.cluster.kind}, which submits jobs: start the sweep "
-                "within a job, with +cluster=ray"
-            )
+            fix = "It waits for each run: start it within a job, with +cluster=ray"
+            raise conflict("a sweep", f"+cluster={conf.cluster.kind}", fix)
 
 
 def _seed(given: dict[str, str]) -> int:

@@ -117,8 +117,7 @@ def _count(arguments: argparse.Namespace) -> None:
     }
     if (arguments.binary is None) != (arguments.commands is None) or bool(arguments.files) == bool(arguments.binary):
         raise BadConfiguration(
-            "bops count takes the sources of a program, or --binary together with --commands, but found "
-            f"{len(arguments.files)} sources, --binary {arguments.binary}, --commands {arguments.commands}: give one of both"
+            "bops count needs the sources of a program, or --binary with --commands. Give one of both"
         )
     if arguments.binary is not None:
         counted = count_binary(given_path(str(arguments.binary)).resolve(), arguments.commands, **shared)
@@ -177,7 +176,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
-        raise BadConfiguration("bops run takes a program after --, but found none: bops run -- ./my_program args")
+        raise BadConfiguration("bops run needs a program after --. Give it: bops run -- ./my_program args")
     launch, source = shlex.split(arguments.launch), arguments.input
     timed = times(lambda: execute([*launch, *command], source=source), arguments.repeat)
     counted, reason = instruction_count(command, launch, simulate=arguments.simulate, source=source)

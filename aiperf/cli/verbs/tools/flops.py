@@ -13,7 +13,7 @@ from typing import Any
 from aiperf.cli.arguments import add_number
 from aiperf.cli.output import print_result
 from aiperf.data.description import IMAGENET_TRAINING_IMAGES, IMAGENET_VALIDATION_IMAGES
-from aiperf.errors import AiperfError, BadConfiguration
+from aiperf.errors import AiperfError, BadConfiguration, conflict
 from aiperf.files import given_path, what_is_wrong_with
 from aiperf.nearest import nearest
 from aiperf.page.section import Items, Part, Table, rows
@@ -76,10 +76,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     is_detector = arguments.graph in DETECTORS
     foreign = ("image", "batch", "array", "measured") if is_detector else ("height", "width")
     if wrong := [f"--{option}" for option in foreign if getattr(arguments, option) not in (None, False)]:
-        raise BadConfiguration(
-            f"--height and --width go with {' and '.join(DETECTORS)}, --image, --batch, --array and --measured with others, "
-            f"but found {wrong[0]} with {arguments.graph}: leave it out"
-        )
+        raise conflict(wrong[0], arguments.graph, "Leave it out")
     if is_detector:
         _count_detector(arguments)
         return 0

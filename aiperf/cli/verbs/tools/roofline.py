@@ -13,7 +13,7 @@ from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
 from aiperf.cli.output import print_json, print_parts, print_result
 from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
-from aiperf.errors import BadConfiguration
+from aiperf.errors import BadConfiguration, conflict
 from aiperf.files import given_path
 from aiperf.page.section import Items, Paragraph
 from aiperf.system.peaks import DataType
@@ -70,13 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _refuse_unused(arguments: argparse.Namespace, subject: str) -> None:
     for name, subjects in _USED_BY.items():
         if subject not in subjects and getattr(arguments, name):
-            raise BadConfiguration(f"--{name} cannot be combined with {subject}. Leave it out")
+            raise conflict(f"--{name}", subject, "Leave it out")
     if subject != _PROGRAMS and arguments.more:
-        raise BadConfiguration(
-            f"a roofline is of one network or one run, but found also {arguments.more[0]!r}: draw them one by one"
-        )
+        raise conflict(arguments.graph, repr(arguments.more[0]), "Draw the rooflines of networks and runs one by one")
     if arguments.peak is not None and arguments.device is not None:
-        raise BadConfiguration("--peak cannot be combined with --device. Leave one of them out")
+        raise conflict("--peak", "--device")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -86,9 +84,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     results = [_result(name) for name in (arguments.graph, *arguments.more)]
     programs = [each for each in results if each is not None]
     if programs and len(programs) < len(results):
-        raise BadConfiguration(
-            "a roofline is of results of `bops`, or of one network, but found both: draw them one by one"
-        )
+        raise conflict("a result of `bops`", "a network", "Draw their rooflines one by one")
     if programs:
         _programs(arguments, programs)
     else:
@@ -159,9 +155,7 @@ def _network(arguments: argparse.Namespace) -> None:
     elif arguments.device is not None:
         on = device(arguments.device, precision)
     else:
-        raise BadConfiguration(
-            "the roofline of a network needs a machine, but found neither --device nor --peak: name one of them"
-        )
+        raise BadConfiguration("the roofline of a network needs a machine. Name it: --device NAME or --peak FILE")
     found = network_roofline(arguments.graph, graph, batch, precision, on)
     if arguments.measure:
         from aiperf.train.tracing.layer_times import layer_times

@@ -6,7 +6,7 @@ import argparse
 
 from aiperf.cli.arguments import add_number
 from aiperf.cli.output import print_result
-from aiperf.errors import BadConfiguration
+from aiperf.errors import conflict
 
 DESCRIPTION = """Computes links, diameter and bisection of a network, and the time of an all-reduce on it with its two bounds.
 The figures follow from closed forms (docs/scaling.md). Nothing is measured."""
@@ -41,10 +41,7 @@ def _size(arguments: argparse.Namespace) -> float | None:
     if arguments.network is None:
         return size
     if size is not None:
-        raise BadConfiguration(
-            f"the size of an all-reduce is given once, but found --bytes and --network {arguments.network!r}: "
-            "leave one of them out"
-        )
+        raise conflict("--bytes", "--network")
     from aiperf.cli.verbs.tools.flops import graph_of
     from morphism import cost
 

@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from aiperf.errors import BadConfiguration, RuntimeNotStarted
+from aiperf.errors import BadConfiguration, RuntimeNotStarted, explained
 from aiperf.scratch import PREFIX, Scratch, compiler_caches
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -85,14 +85,12 @@ def ray_folder(environment: Mapping[str, str]) -> Iterator[tuple[Path, dict[str,
 
 
 def _require_loopback() -> None:
-    try:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            socket.create_connection(server.getsockname(), timeout=2.0).close()
-    except OSError as error:
-        raise RuntimeNotStarted(
-            f"Ray's processes on a host meet at 127.0.0.1, which cannot be reached: {error.strerror or error}. Bring the "
-            "loopback interface up: ip link set lo up"
-        ) from error
+    fix = "Ray's processes on a host meet there. Bring the loopback interface up: ip link set lo up"
+    with (
+        explained("127.0.0.1", "cannot be reached", fix, RuntimeNotStarted),
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        socket.create_connection(server.getsockname(), timeout=2.0).close()
 
 
 def connected(address: str, seconds: float) -> socket.socket:

@@ -286,7 +286,7 @@ def read_callgrind(text: str) -> dict[str, Counter[str]]:
     """Numbers of events by object file and event name. The inclusive cost of a call is skipped."""
     names: list[str] = []
     objects: dict[str, str] = {}
-    found: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     current, skips = "unknown", False
     for line in text.splitlines():
         if line.startswith("events:"):
@@ -302,6 +302,6 @@ def read_callgrind(text: str) -> dict[str, Counter[str]]:
         elif re.match(r"[\d+\-*]", line) and names:
             if not skips:
                 costs = dict(zip(names, map(int, line.split()[1:]), strict=False))
-                found.setdefault(current, Counter()).update(costs)
+                counts.setdefault(current, Counter()).update(costs)
             skips = False
-    return found
+    return counts

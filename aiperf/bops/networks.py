@@ -89,5 +89,5 @@ class NetworkRoofline(DeviceLimits, frozen=True, kw_only=True, tag_field="kind",
 
 
 def network_roofline(name: str, graph: Graph, batch: int, precision: DataType, on: DeviceLimits) -> NetworkRoofline:
-    found = layers(graph, batch, ELEMENT_BYTES[precision], on.flops_per_second, on.memory_bytes_per_second)
-    return NetworkRoofline(**asdict(on), name=name, batch=batch, precision=precision, layers=found)
+    rooflines = layers(graph, batch, ELEMENT_BYTES[precision], on.flops_per_second, on.memory_bytes_per_second)
+    return NetworkRoofline(**asdict(on), name=name, batch=batch, precision=precision, layers=rooflines)

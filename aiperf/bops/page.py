@@ -368,10 +368,10 @@ def compared(results: Sequence[ProgramResult]) -> list[str]:
     for first, second in itertools.pairwise(results):
         one, other = first.bops_per_second, second.bops_per_second
         if first.name == second.name and one and other:
-            found = change(one, other, _rates(first.seconds.runs, one), _rates(second.seconds.runs, other))
-            if found is not None and found.interval is not None:
+            ratio = change(one, other, _rates(first.seconds.runs, one), _rates(second.seconds.runs, other))
+            if ratio is not None and ratio.interval is not None:
                 lines.append(
-                    f"{first.name}: second ÷ first {1 + found.relative:.3f} ({change_interval(*found.interval)})"
+                    f"{first.name}: second ÷ first {1 + ratio.relative:.3f} ({change_interval(*ratio.interval)})"
                 )
     return lines
 
@@ -397,7 +397,7 @@ def judged(results: Sequence[ProgramResult], roofs: Sequence[Roof], ceilings: Se
     models = {(each.peak.model, each.peak.cores) for each in results if each.peak is not None}
     machines: dict[tuple[str, int] | None, Machine] = {}
     points: list[RooflinePoint] = []
-    found: list[Label] = []
+    judged_labels: list[Label] = []
     for each in results:
         on = each.peak
         if on is None and ceilings:
@@ -414,8 +414,8 @@ def judged(results: Sequence[ProgramResult], roofs: Sequence[Roof], ceilings: Se
         machines.setdefault(None if on is None else (on.model, on.cores), own)
         if each.point is not None:
             points.append(replace(each.point, name=each.point.name + ends))
-            found += labels(points[-1:], own)
-    return JudgedPrograms(results, points, [*machines.values()], found)
+            judged_labels += labels(points[-1:], own)
+    return JudgedPrograms(results, points, [*machines.values()], judged_labels)
 
 
 def program_page(programs: JudgedPrograms, published_points: Sequence[RooflinePoint]) -> str:

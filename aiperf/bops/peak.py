@@ -98,13 +98,13 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
     @property
     def roofs(self) -> tuple[roofline.Roof, ...]:
         """Adds per second of all cores in vectors, measured and nominal, those of scalar instructions, and the bandwidth."""
-        found = [roofline.Roof("integer adds", self.measured, "measured")]
+        roofs = [roofline.Roof("integer adds", self.measured, "measured")]
         if self.nominal is not None:
-            found.append(roofline.Roof("integer adds, nominal", self.nominal, "data sheet"))
-        found.append(roofline.Roof("scalar adds", self.per_core["add_64"] * self.cores, "measured"))
+            roofs.append(roofline.Roof("integer adds, nominal", self.nominal, "data sheet"))
+        roofs.append(roofline.Roof("scalar adds", self.per_core["add_64"] * self.cores, "measured"))
         if self.memory_bytes_per_second is not None:
-            found.append(roofline.Roof("STREAM triad", self.memory_bytes_per_second, "measured", is_memory=True))
-        return tuple(found)
+            roofs.append(roofline.Roof("STREAM triad", self.memory_bytes_per_second, "measured", is_memory=True))
+        return tuple(roofs)
 
 
 @cache
@@ -154,10 +154,10 @@ def cache_folders() -> list[Path]:
 def kernel_figure(path: Path) -> int | None:
     """Return the number in a file of the kernel, with K, M or G as units of 1024. None if it is absent or below 1."""
     try:
-        found = re.fullmatch(r"(\d+)([KMG]?)", path.read_text().strip())
+        match = re.fullmatch(r"(\d+)([KMG]?)", path.read_text().strip())
     except (OSError, UnicodeDecodeError):
         return None
-    return None if found is None else (int(found[1]) << 10 * "KMG".find(found[2]) + 10 * bool(found[2])) or None
+    return None if match is None else (int(match[1]) << 10 * "KMG".find(match[2]) + 10 * bool(match[2])) or None
 
 
 def own_peak() -> MachinePeak | str:

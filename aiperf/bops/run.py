@@ -198,10 +198,10 @@ def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, pe
     timed = times(measure, repeats)
     command = [str(path), *chosen.words]
     counted, reason = instruction_count(command, chosen.launch, simulate=True)
-    found = result(chosen.name, command, timed, counted, reason, chosen.source_count(*shlex.split(flags)), peak)
+    measured = result(chosen.name, command, timed, counted, reason, chosen.source_count(*shlex.split(flags)), peak)
     compared = None if against is None else Against(against, tuple(pairs), *ratio(pairs, timed[0].runs))
     return msgspec.structs.replace(
-        found, ranks=chosen.ranks, passes=passes, start_seconds=statistics.median(starts), against=compared
+        measured, ranks=chosen.ranks, passes=passes, start_seconds=statistics.median(starts), against=compared
     )
 
 

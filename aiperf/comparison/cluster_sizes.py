@@ -99,8 +99,8 @@ def _size(
     least, first = smallest
     mean, alone = fmean(_scores(reports)), fmean(_scores(first))
     estimate = _estimate(reports, spread)
-    found = change(alone / least, mean / accelerators, _estimate(first, spread), estimate)
-    interval = None if found is None or accelerators == least else found.interval
+    relative = change(alone / least, mean / accelerators, _estimate(first, spread), estimate)
+    interval = None if relative is None or accelerators == least else relative.interval
     return ClusterSize(
         accelerators=accelerators,
         runs=tuple(report.run.name for report in reports),
@@ -123,8 +123,8 @@ def _curves(report: Report) -> RunCurves:
     )
 
 
-def size_table(found: WeakScaling) -> Table:
-    sizes = found.sizes
+def size_table(weak: WeakScaling) -> Table:
+    sizes = weak.sizes
     efficiency = Column("efficiency", True, "below it: 95 % interval", on_terminal="both lines")
     columns = (
         numbers("accelerators", [each.accelerators for each in sizes], count),
@@ -133,7 +133,7 @@ def size_table(found: WeakScaling) -> Table:
         numbers("regulated", [each.regulated_flops_per_second for each in sizes], flops_per_second),
         (efficiency, tuple(measured(each.efficiency, share, _interval(each, sizes[0])) for each in sizes)),
     )
-    return table("sizes", "Score and efficiency by size", columns, footnote(found))
+    return table("sizes", "Score and efficiency by size", columns, footnote(weak))
 
 
 def _interval(size: ClusterSize, smallest: ClusterSize) -> str:
@@ -145,11 +145,11 @@ def _interval(size: ClusterSize, smallest: ClusterSize) -> str:
     return f"{share(low)} to {share(high)}"
 
 
-def footnote(found: WeakScaling) -> str:
+def footnote(weak: WeakScaling) -> str:
     """Return the source of the intervals as a sentence."""
-    bases = {each.basis for each in found.sizes}
-    if bases == {"pooled"} and found.spread is not None:
-        return f"95 % intervals: spread of the repeats of all sizes, {found.spread.text}."
+    bases = {each.basis for each in weak.sizes}
+    if bases == {"pooled"} and weak.spread is not None:
+        return f"95 % intervals: spread of the repeats of all sizes, {weak.spread.text}."
     if None in bases:
         return "Not tested: the spread between runs is unknown. Repeat each size."
     return "95 % intervals rest on an assumed spread between runs where a size has fewer than three. Repeat each size."

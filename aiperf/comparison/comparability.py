@@ -101,10 +101,10 @@ def unequal(runs: Sequence[Report]) -> tuple[RunDifference, ...]:
 
 def differences_by_layer(run: Report, reference: Report) -> tuple[LayerDifference, ...]:
     """Return the differences of a run from a reference run, in order of the layers of HPC AI500 (1: hardware, …, 9: data)."""
-    found = differing(run, reference)
+    differences = differing(run, reference)
     own, other = (dict(flattened({"dataset": each.run.config["dataset"]})) for each in (run, reference))
-    own |= {_name(each): each.first for each in found}
-    other |= {_name(each): each.second for each in found}
+    own |= {_name(each): each.first for each in differences}
+    other |= {_name(each): each.second for each in differences}
     return layer_differences(own, other)
 
 

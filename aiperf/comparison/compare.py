@@ -170,23 +170,23 @@ def _start(trial: TrialFacts) -> float:
     return trial.started
 
 
-def _gate(found: Compared, largest_regression: float, first: Side, second: Side) -> RegressionGate:
-    if found.change is None or found.change.interval is None:
-        without = [side for side, of in ((first, found.first), (second, found.second)) if of.estimate is None]
+def _gate(compared: Compared, largest_regression: float, first: Side, second: Side) -> RegressionGate:
+    if compared.change is None or compared.change.interval is None:
+        without = [side for side, of in ((first, compared.first), (second, compared.second)) if of.estimate is None]
         named = " and ".join(f"'{side.name}'" for side in without)
         why = (
-            f"a difference needs repeats, or a score with an interval; {named} has neither for {found.name}: "
+            f"a difference needs repeats, or a score with an interval; {named} has neither for {compared.name}: "
             "repeat the runs (A1 A2 A3 --with B1 B2 B3)"
         )
-        return RegressionGate(found.name, largest_regression, "cannot be determined", why)
-    assert found.more_is_better is not None, "the command line offers no other"
-    outcome = verdict(found.change, largest_regression, more_is_better=found.more_is_better)
+        return RegressionGate(compared.name, largest_regression, "cannot be determined", why)
+    assert compared.more_is_better is not None, "the command line offers no other"
+    outcome = verdict(compared.change, largest_regression, more_is_better=compared.more_is_better)
     whys = {
         "no regression": "the whole 95 % interval is within this margin",
         "regression": "the whole 95 % interval is beyond this margin",
         "cannot be determined": "the 95 % interval crosses this margin: repeat both sides more often",
     }
-    return RegressionGate(found.name, largest_regression, outcome, whys[outcome])
+    return RegressionGate(compared.name, largest_regression, outcome, whys[outcome])
 
 
 def _of_repeats(runs: Sequence[Report]) -> Iterator[RunWarning]:
@@ -267,9 +267,9 @@ class Compared:
 
 def of_side(figure: Figure[Report], runs: Sequence[Report]) -> SideFigure:
     """Return mean, uncertainty and spread of a result over the runs of one side, all None if a run lacks it."""
-    found = [figure.of(run) for run in runs]
-    values = [value for value in found if value is not None]
-    if len(values) < len(found):
+    figures = [figure.of(run) for run in runs]
+    values = [value for value in figures if value is not None]
+    if len(values) < len(figures):
         return SideFigure(None, None, None)
     estimate = score_estimate(runs) if figure.name == "score" else of_repeats(values)
     return SideFigure(fmean(values), estimate, spread(values))

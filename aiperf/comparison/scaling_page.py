@@ -36,22 +36,22 @@ LARGEST_LINEAR = 20.0
 """Largest ratio of values on a linear axis."""
 
 
-def write(found: WeakScaling, folder: Path) -> Path:
+def write(weak: WeakScaling, folder: Path) -> Path:
     """Write scaling.html, scaling.json and plots/ to a folder, and return the path of the page."""
-    sizes = f"{count(found.sizes[0].accelerators)} to {count(found.sizes[-1].accelerators)} accelerators"
-    kind = "simulated runs: no work was done" if found.run.is_simulated else "weak scaling"
-    source = f"{kind} · {sizes} · runs {', '.join(run for each in found.sizes for run in each.runs)}"[:180]
+    sizes = f"{count(weak.sizes[0].accelerators)} to {count(weak.sizes[-1].accelerators)} accelerators"
+    kind = "simulated runs: no work was done" if weak.run.is_simulated else "weak scaling"
+    source = f"{kind} · {sizes} · runs {', '.join(run for each in weak.sizes for run in each.runs)}"[:180]
     sections = (
-        Section("over-time", "Over time", (_over_time(found, source),)),
-        Section("efficiency", "Efficiency", (_efficiency(found, source), size_table(found))),
+        Section("over-time", "Over time", (_over_time(weak, source),)),
+        Section("efficiency", "Efficiency", (_efficiency(weak, source), size_table(weak))),
     )
     footer = "Computed from the runs’ journals alone. scaling.json has every point. How to read it: docs/statistics.md."
-    values = [asdict(each) for each in found.sizes]
+    values = [asdict(each) for each in weak.sizes]
     return write_figures_page(folder, "scaling", "weak scaling", sizes, sections, footer, values)
 
 
-def _over_time(found: WeakScaling, source: str) -> DrawnFigure:
-    run = found.run
+def _over_time(weak: WeakScaling, source: str) -> DrawnFigure:
+    run = weak.run
 
     def draw(figure: Figure) -> None:
         panels = figure.subplots(len(PANELS), 1, sharex=True, height_ratios=(3, 2, 2))
@@ -59,9 +59,9 @@ def _over_time(found: WeakScaling, source: str) -> DrawnFigure:
         for axes, (field, title) in zip(panels, PANELS.items(), strict=True):
             axes.set_title(title)
             shade_warmup(axes, run.warmup_seconds, run.end, divisor, "top" if field == "score" else "")
-            _draw_curves(axes, [[getattr(each, field) for each in size.curves] for size in found.sizes], divisor, field)
-        repeats = [f" ({len(each.runs)} runs)" if each.runs[1:] else "" for each in found.sizes]
-        labels = [f"{count(each.accelerators)}{more}" for each, more in zip(found.sizes, repeats, strict=True)]
+            _draw_curves(axes, [[getattr(each, field) for each in size.curves] for size in weak.sizes], divisor, field)
+        repeats = [f" ({len(each.runs)} runs)" if each.runs[1:] else "" for each in weak.sizes]
+        labels = [f"{count(each.accelerators)}{more}" for each, more in zip(weak.sizes, repeats, strict=True)]
         legend_above(panels[0], [Line2D([], [], label=label, **look) for label, look in zip(labels, cycle(LOOKS))])
 
     caption = "Thin lines: the runs of a size. Thick line: their mean, from the first moment at which all have a value."
@@ -98,13 +98,13 @@ def mean_curve(curves: Sequence[Curve]) -> Curve:
     return tuple(zip(moments.tolist(), mean.tolist(), strict=True))
 
 
-def _efficiency(found: WeakScaling, source: str) -> DrawnFigure:
+def _efficiency(weak: WeakScaling, source: str) -> DrawnFigure:
     def draw(axes: Axes) -> None:
         over_accelerators(
-            axes, {each.accelerators: (each.efficiency, each.efficiency_interval) for each in found.sizes}
+            axes, {each.accelerators: (each.efficiency, each.efficiency_interval) for each in weak.sizes}
         )
-        axes.set_xticks([each.accelerators for each in found.sizes])
+        axes.set_xticks([each.accelerators for each in weak.sizes])
         axes.set_ylabel("% of the smallest size")
 
-    caption = f"Score per accelerator ÷ that of the smallest size. Vertical lines: 95 % interval. {footnote(found)}"
+    caption = f"Score per accelerator ÷ that of the smallest size. Vertical lines: 95 % interval. {footnote(weak)}"
     return drawing("scaling-efficiency", "Efficiency over accelerators", caption, 3.2, source, on_axes(draw))

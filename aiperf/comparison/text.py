@@ -20,33 +20,33 @@ SMALLEST_LOSS = 0.0005
 """Smallest printed change as a share of the top. --json has all changes."""
 
 
-def comparison(found: Comparison) -> tuple[Part | None, ...]:
+def comparison(compared: Comparison) -> tuple[Part | None, ...]:
     """Return the comparison of two sides: differences, results, losses, warnings, verdict."""
-    lost = [each for each in found.losses if abs(each.second - each.first) >= SMALLEST_LOSS][:MOST_LOSSES]
+    lost = [each for each in compared.losses if abs(each.second - each.first) >= SMALLEST_LOSS][:MOST_LOSSES]
     gate = None
-    if found.gate is not None:
-        margin = units.share(found.gate.largest_regression)
-        against = f"{found.gate.figure} against a largest regression of {margin}"
-        gate = Paragraph(f"{found.gate.verdict}: {against}; {found.gate.why}")
+    if compared.gate is not None:
+        margin = units.share(compared.gate.largest_regression)
+        against = f"{compared.gate.figure} against a largest regression of {margin}"
+        gate = Paragraph(f"{compared.gate.verdict}: {against}; {compared.gate.why}")
     return (
-        Items((f"A  {', '.join(found.first)}", f"B  {', '.join(found.second)}")),
-        _differing(found.differing),
-        _figures(found.figures),
-        _factors(found) if found.factors else None,
-        None if found.pairs is None else _pairs(found.pairs),
+        Items((f"A  {', '.join(compared.first)}", f"B  {', '.join(compared.second)}")),
+        _differing(compared.differing),
+        _figures(compared.figures),
+        _factors(compared) if compared.factors else None,
+        None if compared.pairs is None else _pairs(compared.pairs),
         _losses(lost) if lost else None,
-        Items(found.warnings),
+        Items(compared.warnings),
         gate,
     )
 
 
-def repeats(found: Repeats) -> tuple[Part | None, ...]:
+def repeats(group: Repeats) -> tuple[Part | None, ...]:
     """Return mean and spread of equal runs, with warnings."""
     return (
-        Paragraph(f"{len(found.runs)} runs  {', '.join(found.runs)}"),
-        _spreads(found),
-        _needed(found) if found.precisions else None,
-        Items(found.warnings),
+        Paragraph(f"{len(group.runs)} runs  {', '.join(group.runs)}"),
+        _spreads(group),
+        _needed(group) if group.precisions else None,
+        Items(group.warnings),
     )
 
 
@@ -76,17 +76,19 @@ def _value(figure: str, side: SideFigure) -> str:
     return "none" if side.value is None else by_name(figure).shown(side.value)
 
 
-def _change(found: RelativeChange | None) -> str:
-    if found is None:
+def _change(change: RelativeChange | None) -> str:
+    if change is None:
         return ""
-    if found.interval is None:
-        return f"{units.change(found.relative)} (not tested)"
-    return f"{units.change(found.relative)} ({units.change_interval(*found.interval)}){'*' if found.is_real else ' '}"
+    if change.interval is None:
+        return f"{units.change(change.relative)} (not tested)"
+    return (
+        f"{units.change(change.relative)} ({units.change_interval(*change.interval)}){'*' if change.is_real else ' '}"
+    )
 
 
-def _factors(found: Comparison) -> Table:
-    names = [each.name for each in found.factors]
-    changes = numbers("", [each.change for each in found.factors], units.change)
+def _factors(compared: Comparison) -> Table:
+    names = [each.name for each in compared.factors]
+    changes = numbers("", [each.change for each in compared.factors], units.change)
     return table(
         "factors",
         "factors of the score, B against A",
@@ -104,29 +106,29 @@ def _losses(lost: Sequence[LossChange]) -> Table:
     return table("losses", "", columns)
 
 
-def _pairs(found: Pairs) -> Paragraph:
-    between = "" if found.interval is None else f" (95 %: {units.change_interval(*found.interval)})"
-    left_out = f"; {found.left_out} left out because their work differs" if found.left_out else ""
-    trials = f"{found.pairs} trial{'' if found.pairs == 1 else 's'}"
-    speed = f"{trials} with the same network, batch and work; speed of B against A {units.change(found.relative)}"
+def _pairs(pairs: Pairs) -> Paragraph:
+    between = "" if pairs.interval is None else f" (95 %: {units.change_interval(*pairs.interval)})"
+    left_out = f"; {pairs.left_out} left out because their work differs" if pairs.left_out else ""
+    trials = f"{pairs.pairs} trial{'' if pairs.pairs == 1 else 's'}"
+    speed = f"{trials} with the same network, batch and work; speed of B against A {units.change(pairs.relative)}"
     return Paragraph(f"pair by pair: {speed}{between}{left_out}")
 
 
-def _needed(found: Repeats) -> Paragraph:
+def _needed(group: Repeats) -> Paragraph:
     more = (
-        (each, str(each.more_runs) if each.more_runs <= MOST_RUNS else f"over {MOST_RUNS}") for each in found.precisions
+        (each, str(each.more_runs) if each.more_runs <= MOST_RUNS else f"over {MOST_RUNS}") for each in group.precisions
     )
     needed = ", ".join(f"{runs} for ± {units.share(each.share)}" for each, runs in more)
-    of_score = found.figures[0][1].spread
+    of_score = group.figures[0][1].spread
     assert of_score is not None, "there are no precisions without a spread"
-    first = f"s = {by_name('score').shown(of_score.deviation)} of these {len(found.runs)} runs"
+    first = f"s = {by_name('score').shown(of_score.deviation)} of these {len(group.runs)} runs"
     return Paragraph(f"further runs needed for a 95 % interval of the mean score with {first}: {needed}")
 
 
-def _spreads(found: Repeats) -> Table:
+def _spreads(group: Repeats) -> Table:
     cells = [
-        (by_name(name).title, _value(name, side), _mean(name, side, len(found.runs)), *_variation(side))
-        for name, side in found.figures
+        (by_name(name).title, _value(name, side), _mean(name, side, len(group.runs)), *_variation(side))
+        for name, side in group.figures
     ]
     return rows("repeats", "", ("", ">mean", ">95 % of the mean", ">CV", ">95 % of the CV"), cells)
 

@@ -118,10 +118,10 @@ def is_held(key: str, sizes: NDArray[np.int64]) -> bool:
     if not folder:
         return False
     with _list(Path(folder), key, sizes) as entries:
-        found = _living(entries, len(sizes) + int(sizes.sum()))
-    if found is not None:
-        os.close(found[0])
-    return found is not None
+        living = _living(entries, len(sizes) + int(sizes.sum()))
+    if living is not None:
+        os.close(living[0])
+    return living is not None
 
 
 @contextmanager

@@ -286,9 +286,9 @@ class _StreamedBatches(Batches):
             return {}
         walk, encoded = self._walk, self._split.encoded
         with torch.cuda.stream(self._split.upload_stream(walk.device)):
-            found = decoded(list(batch.jpegs.values()), encoded.image, encoded.channels, walk.device, walk.waiting)
+            tensors = decoded(list(batch.jpegs.values()), encoded.image, encoded.channels, walk.device, walk.waiting)
         images, rows = {}, batch.pixels.numpy()
-        for slot, image in zip(batch.jpegs, found, strict=True):
+        for slot, image in zip(batch.jpegs, tensors, strict=True):
             if image is not None:
                 images[slot] = image
                 continue

@@ -265,19 +265,19 @@ def require_this_node(of: SystemFile, path: Path, threads: int = 1) -> None:
 def remarks(of: SystemFile) -> list[str]:
     """Return sentences for the user about a calibration: the load by other programs, and a slow DGEMM with its fix."""
     system, facts = of.system, of.calibration["facts"]
-    found = []
+    texts = []
     if system.peak_flops is not None and system.gemm_flops < LEAST_GEMM_SHARE * system.peak_flops:
         kernel = facts["blas_kernels"]
         fix = "use a BLAS that is tuned for this processor"
         if facts["blas"].startswith("OpenBLAS") and kernel not in _AVX512_KERNELS:
             fix = "if the processor has AVX-512, set OPENBLAS_CORETYPE=SkylakeX and run `hpl calibrate` again"
         reached = share(system.gemm_flops / system.peak_flops, 0)
-        found.append(f"DGEMM reaches {reached} of the rate of an FMA loop, with kernels '{kernel}': {fix}")
+        texts.append(f"DGEMM reaches {reached} of the rate of an FMA loop, with kernels '{kernel}': {fix}")
     load: Any = of.calibration["load"]
-    found += [
+    texts += [
         f"{layer}.bytes_per_second with all pairs at once: {facts[name]:.4g} (the model uses one pair's)"
         for layer in ("node", "network")
         if (name := f"{layer}_all_pairs_bytes_per_second") in facts
     ]
-    found.append(f"load: other programs used {share(load, 0)} of the processors during the calibration")
-    return found
+    texts.append(f"load: other programs used {share(load, 0)} of the processors during the calibration")
+    return texts

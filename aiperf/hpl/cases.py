@@ -120,7 +120,7 @@ def cases(of: SystemFile, runs: Iterable[Measured], reading: Reading) -> list[Ca
     groups: dict[tuple[Any, ...], list[Measured]] = {}
     for run in runs:
         groups.setdefault((run.n, run.nb, run.p, run.q, run.pmap), []).append(run)
-    found = []
+    compared = []
     for (n, nb, p, q, pmap), group in sorted(groups.items()):
         if p * q > of.system.ranks:
             raise BadConfiguration(
@@ -132,8 +132,8 @@ def cases(of: SystemFile, runs: Iterable[Measured], reading: Reading) -> list[Ca
                 f"the ranks of a layer must divide P or Q of the grid, but no layer of '{of.system.name}' fits {p} x {q}: "
                 "correct `ranks` of its layers"
             )
-        found.append(Case(made, half_width(made, figures(of.system), of.intervals), tuple(group)))
-    return found
+        compared.append(Case(made, half_width(made, figures(of.system), of.intervals), tuple(group)))
+    return compared
 
 
 def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading: Reading) -> SystemFile:
@@ -170,7 +170,7 @@ def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading:
     return SystemFile(changed(of.system, figure, math.exp(best.x)))
 
 
-def as_json(found: Sequence[Case]) -> list[dict[str, Any]]:
+def as_json(compared: Sequence[Case]) -> list[dict[str, Any]]:
     """Return predicted and measured values of all cases as JSON objects, in the order of the cases."""
     return [
         {
@@ -183,7 +183,7 @@ def as_json(found: Sequence[Case]) -> list[dict[str, Any]]:
             "measured_parts": case.measured_parts,
             "diff": case.diff,
         }
-        for case in found
+        for case in compared
     ]
 
 
@@ -202,8 +202,8 @@ def find_binary(given: str | None) -> tuple[str, ...]:
             words = [name] if shutil.which(name) else shlex.split(name)
         except ValueError:  # a quotation without its end
             words = [name]
-        if words and (found := shutil.which(words[0])) is not None:
-            return (str(Path(found).resolve()), *words[1:])
+        if words and (program := shutil.which(words[0])) is not None:
+            return (str(Path(program).resolve()), *words[1:])
     raise BadConfiguration(
         f"{given or ' or '.join(BINARIES)!r} is not installed. Give HPL by --binary, use tools/build_hpl.sh, or install hpcc "
         "(Debian: apt-get install hpcc)"

@@ -50,17 +50,17 @@ def predictions(
         raise BadConfiguration(
             f"N is at least NB (1 + 2P/3) = {least}, but found {n}: choose a larger --n or a smaller --nb"
         )
-    found: list[Prediction] = []
+    made: list[Prediction] = []
     for p, q in fit:
         both = [each for pmap in PMAPS if (each := predict(system, n, nb, p, q, pmap, reading)) is not None]
-        found += both[:1] if len(both) == 2 and both[0].parts == both[1].parts else both
-    if not found:
+        made += both[:1] if len(both) == 2 and both[0].parts == both[1].parts else both
+    if not made:
         groups = ", ".join(f"{layer.ranks} of '{layer.name}'" for layer in system.layers)
         raise BadConfiguration(
             f"ranks per group must form blocks of P x Q, but found {groups} for {_named(fit)}: choose another --grid, correct "
             "the ranks, or give the layer's groups as grid: [p, q]"
         )
-    return sorted(found, key=lambda each: -each.flops)
+    return sorted(made, key=lambda each: -each.flops)
 
 
 def _named(tried: Iterable[tuple[int, int]]) -> str:
@@ -83,15 +83,15 @@ def half_width(
     return math.sqrt(math.fsum(term**2 for term in terms))
 
 
-def as_json(found: Sequence[Prediction]) -> dict[str, Any]:
+def as_json(made: Sequence[Prediction]) -> dict[str, Any]:
     """Return the JSON object that --json prints for predictions with the same matrix order, block size and reading."""
-    first = found[0]
+    first = made[0]
     return {
         "n": first.n,
         "n_padded": padded(first.n, first.nb),
         "nb": first.nb,
         "reading": first.reading,
-        "predictions": [prediction_as_json(each) for each in found],
+        "predictions": [prediction_as_json(each) for each in made],
         "elasticities": first.elasticities(),
     }
 

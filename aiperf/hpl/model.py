@@ -276,12 +276,12 @@ def block(pmap: Pmap, p: int, q: int, ranks: int) -> tuple[int, int] | None:
     """
     along, across = (q, p) if pmap == "row" else (p, q)
     if along % ranks == 0:
-        found = (1, ranks)
+        sides = (1, ranks)
     elif ranks % along == 0 and across % (ranks // along) == 0:
-        found = (ranks // along, along)
+        sides = (ranks // along, along)
     else:
         return None
-    return found if pmap == "row" else (found[1], found[0])
+    return sides if pmap == "row" else (sides[1], sides[0])
 
 
 def _block_of(layer: HplLayer, pmap: Pmap, p: int, q: int) -> tuple[int, int] | None:

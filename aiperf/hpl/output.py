@@ -102,14 +102,14 @@ def parsed(text: str, name: str) -> Output:
 
     for number, line in enumerate(text.splitlines(), 1):
         line = line[:LONGEST_LINE]
-        if (found := _RESULT.match(line)) is not None:
+        if (result := _RESULT.match(line)) is not None:
             end()
-            if current is not None and _shape(found[1]) != _shape(current[0][1]):
+            if current is not None and _shape(result[1]) != _shape(current[0][1]):
                 raise BadConfiguration(
-                    f"all lines of an output have one prefix, but line {number} of '{name}' begins with {found[1][:80]!r}, a "
+                    f"all lines of an output have one prefix, but line {number} of '{name}' begins with {result[1][:80]!r}, a "
                     f"result before it with {current[0][1][:80]!r}: give the output of one program"
                 )
-            current, is_checked = (found, {}), False
+            current, is_checked = (result, {}), False
         elif _LIKE_RESULT.search(line) is not None:
             raise BadConfiguration(
                 f"a result of HPL has N, NB, P, Q, seconds and GFLOPS, but line {number} of '{name}' is "

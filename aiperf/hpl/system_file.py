@@ -119,14 +119,14 @@ def _record(schema: type[Any], content: object, where: str) -> dict[str, Any]:
 
 def _intervals(content: object, system: System) -> dict[str, tuple[float, float]]:
     known = figures(system)
-    found = {}
+    intervals = {}
     for name, ends in _mapping(content, "calibration.intervals", list(known)).items():
         if not (isinstance(ends, list) and len(ends) == 2 and all(isinstance(each, int | float) for each in ends)):
             raise ValueError(
                 f"calibration.intervals.{name} is a list [low, high], but found {ends!r}: run `hpl calibrate` again"
             )
-        found[name] = (float(ends[0]), float(ends[1]))
-    return found
+        intervals[name] = (float(ends[0]), float(ends[1]))
+    return intervals
 
 
 def figures(system: System) -> dict[str, float]:

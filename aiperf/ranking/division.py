@@ -105,15 +105,15 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
             + nearest(word, BUILT_IN)
         )
     text = read_text(path, "a division is a YAML file", error=BadDivision, largest=bounded_yaml.LARGEST_FILE)
-    found = parsed(text, word, known_options)
-    if (name := identity(found.name)) in (*BUILT_IN, DIVISION):
+    rules = parsed(text, word, known_options)
+    if (name := identity(rules.name)) in (*BUILT_IN, DIVISION):
         raise BadDivision(f"{name!r} names a built-in division. {word!r} needs another name (division: NAME)")
-    if "aiperf" in f"{name} {identity(found.title)}":
+    if "aiperf" in f"{name} {identity(rules.title)}":
         raise BadDivision(
-            f"name and title of a rules file do not contain 'AIPerf', but found {found.name!r} and {found.title!r} in "
+            f"name and title of a rules file do not contain 'AIPerf', but found {rules.name!r} and {rules.title!r} in "
             f"{word!r}: rename them"
         )
-    return found
+    return rules
 
 
 @cache
@@ -139,7 +139,7 @@ def parsed(text: str, where: str, known_options: Collection[str] | None = None) 
             f"a division has {_names(_Document)}, a rule {_names(_Rule)} (fact or option). {where}: {error}. Correct "
             "this key after the example aiperf/ranking/divisions/ranking.yaml"
         ) from error
-    found = Division(
+    rules = Division(
         name=document.division,
         title=document.title,
         rules=tuple(_rule(each, where, known_options) for each in document.rules),
@@ -147,8 +147,8 @@ def parsed(text: str, where: str, known_options: Collection[str] | None = None) 
         judged=document.judged,
         free=document.free,
     )
-    _check(found, where, known_options)
-    return found
+    _check(rules, where, known_options)
+    return rules
 
 
 def _names(of: type[msgspec.Struct]) -> str:

@@ -60,15 +60,15 @@ def layer_of(name: str) -> int | None:
 
 def layer_differences(run: Mapping[str, str], reference: Mapping[str, str]) -> tuple[LayerDifference, ...]:
     """Return the names with different values in a run and its reference, in order of their layers (1: hardware, …, 9: data)."""
-    found = []
+    differences = []
     for name in dict.fromkeys((*run, *reference)):
         own, other = run.get(name, MISSING), reference.get(name, MISSING)
         if own != other and not any(_covers(each, name) for each in rules().free):
             layer, rule = layer_of(name), rule_of(name)
             levels = rules().levels.items()
             open_at = tuple(level for level, opened in levels if layer in opened or rule in opened)
-            found.append(LayerDifference(name, layer, own, other, open_at))
-    return tuple(sorted(found, key=lambda each: (each.layer is None, each.layer or 0)))
+            differences.append(LayerDifference(name, layer, own, other, open_at))
+    return tuple(sorted(differences, key=lambda each: (each.layer is None, each.layer or 0)))
 
 
 def levels_of(differences: Iterable[LayerDifference]) -> tuple[str, ...]:

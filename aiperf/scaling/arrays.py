@@ -34,7 +34,7 @@ class ArrayLayer:
 
 def array_layers(graph: Graph, array: int) -> tuple[ArrayLayer, ...]:
     """Return the forward matrix products of the convolutions and dense layers of a graph, in order."""
-    found = []
+    layers = []
     for node, cost in zip(graph.nodes, layer_costs(graph), strict=True):
         match node.op:
             case Convolution() as op:
@@ -47,8 +47,8 @@ def array_layers(graph: Graph, array: int) -> tuple[ArrayLayer, ...]:
                 continue
         occupied = _rounded_up(rows, array) * _rounded_up(columns, array)
         flops = cost.tensor_forward_flops
-        found.append(ArrayLayer(node.name, rows, columns, flops, flops // (rows * columns) * occupied))
-    return tuple(found)
+        layers.append(ArrayLayer(node.name, rows, columns, flops, flops // (rows * columns) * occupied))
+    return tuple(layers)
 
 
 def array_share(layers: tuple[ArrayLayer, ...]) -> float:

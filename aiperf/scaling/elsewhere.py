@@ -75,7 +75,7 @@ def read_points(path: Path) -> tuple[ReportedPoint, ...]:
         raise BadConfiguration(
             f"--points has the header {','.join(COLUMNS)}, but found {','.join(header)!r}: write this header"
         )
-    found: dict[tuple[str, int, int], ReportedPoint] = {}
+    points: dict[tuple[str, int, int], ReportedPoint] = {}
     for number, row in enumerate(rows[1:], start=2):
         if not row:
             continue
@@ -89,15 +89,15 @@ def read_points(path: Path) -> tuple[ReportedPoint, ...]:
                 "fill the gap or correct it"
             ) from error
         key = (point.label, point.accelerators, point.global_batch)
-        if key in found:
+        if key in points:
             raise BadConfiguration(
                 f"--points has each label, number of accelerators and batch once, but found {key} again in line {number}: "
                 "give each point once"
             )
-        found[key] = point
+        points[key] = point
     return tuple(
-        _with_efficiency(each, [other for other in found.values() if other.label == each.label])
-        for each in found.values()
+        _with_efficiency(each, [other for other in points.values() if other.label == each.label])
+        for each in points.values()
     )
 
 

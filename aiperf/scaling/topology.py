@@ -77,15 +77,15 @@ class LinkNetwork:
 
 def network_of(text: str) -> LinkNetwork:
     """Return the network that a text describes: 'torus:32x32', 'torus:8x8x8', 'ring:N', 'tree:N' or 'switch:N'."""
-    found = re.fullmatch(rf"({'|'.join(get_args(Kind))}):(\d+(?:x\d+)*)", text)
-    edges = tuple(int(edge) for edge in found[2].split("x")) if found else ()
-    if found is None or len(edges) not in ((2, 3) if found[1] == "torus" else (1,)):
+    match = re.fullmatch(rf"({'|'.join(get_args(Kind))}):(\d+(?:x\d+)*)", text)
+    edges = tuple(int(edge) for edge in match[2].split("x")) if match else ()
+    if match is None or len(edges) not in ((2, 3) if match[1] == "torus" else (1,)):
         raise BadConfiguration(f"a network is {FORMS}, but found {text!r}: write one of these forms")
     if not all(1 <= edge <= LARGEST_EDGE for edge in edges):
         raise BadConfiguration(
             f"the edges of a network are between 1 and {LARGEST_EDGE}, but found {text!r}: give such edges"
         )
-    kind: Kind = found[1]  # type: ignore[assignment]  # the pattern admits the kinds alone
+    kind: Kind = match[1]  # type: ignore[assignment]  # the pattern admits the kinds alone
     return LinkNetwork(kind, edges)
 
 

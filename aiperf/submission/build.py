@@ -56,12 +56,12 @@ def build(
     draft = path.with_name(f".{secrets.token_hex(8)}.draft")
     try:
         pack(draft, contents, manifest, None if key is None else sign(key, manifest))
-        found = inspect(draft, Requirements(signers=signers))
-        if found.is_good:
+        inspection = inspect(draft, Requirements(signers=signers))
+        if inspection.is_good:
             draft.rename(path)
     finally:
         draft.unlink(missing_ok=True)
-    return replace(found, path=str(path))
+    return replace(inspection, path=str(path))
 
 
 def _contents(runs: Sequence[Path], given_log: str | None, *, with_telemetry: bool) -> dict[str, Content]:

@@ -126,19 +126,19 @@ def _read(folder: Path) -> tuple[RunStarted, Report]:
 
 def _verified(folder: Path, requirements: Requirements) -> Iterator[InspectionFinding]:
     try:
-        found = verify(folder, requirements.sample)
+        verification = verify(folder, requirements.sample)
     except OtherRules as error:
         yield InspectionFinding("verify", "bad", str(error))
         return
-    for each in found.findings:
+    for each in verification.findings:
         where = "" if each.line is None else f"line {each.line}: "
         outcome: Outcome = "bad" if each.certainty == "contradiction" else "note"
         yield InspectionFinding("verify", outcome, f"{each.check}: {where}{each.found}. Rule: {each.law}")
-    if found.is_sound:
-        again = f"{len(found.sample)} proposals recomputed" if found.sample else "no proposal recomputed"
-        text = f"no contradictions. {len(found.checks)} checks, {again}"
+    if verification.is_sound:
+        again = f"{len(verification.sample)} proposals recomputed" if verification.sample else "no proposal recomputed"
+        text = f"no contradictions. {len(verification.checks)} checks, {again}"
         yield InspectionFinding("verify", "good", text)
-    for check in found.checks:
+    for check in verification.checks:
         if check.not_checked is not None:
             yield InspectionFinding("verify", "note", f"{check.name}: not checked: {check.not_checked}")
 

@@ -36,7 +36,7 @@ from aiperf.units import share
 
 
 def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None) -> list[Inspection]:
-    found: list[Inspection] = []
+    inspections: list[Inspection] = []
     users: dict[str, tuple[str, str, str]] = {}
     whole = [_inspected(path, requirements or Requirements()) for path in paths]
     logs = {one.path: (log, until) for one, log, until in whole if log is not None}
@@ -48,8 +48,8 @@ def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None)
             if file != one.path and journal != other_journal:
                 text = f"announcement {wanted[:12]}… serves one run. {other} of {file} names it too"
                 more.append(InspectionFinding("announced", "bad", text, run))
-        found.append(replace(one, findings=(*one.findings, *more)))
-    return found
+        inspections.append(replace(one, findings=(*one.findings, *more)))
+    return inspections
 
 
 def inspect(path: Path, requirements: Requirements | None = None) -> Inspection:
@@ -67,8 +67,8 @@ def _inspected(path: Path, requirements: Requirements) -> tuple[Inspection, Anno
             unpacked = unpack(path, folder, requirements.most_bytes)
             submission = _submission(folder, unpacked)
         except BundleRefused as error:
-            found = Inspection(str(path), sha256, findings=(InspectionFinding("archive", "bad", str(error)),))
-            return found, None, 0.0
+            inspection = Inspection(str(path), sha256, findings=(InspectionFinding("archive", "bad", str(error)),))
+            return inspection, None, 0.0
         return _judged(str(path), sha256, folder, unpacked, submission, requirements)
 
 
@@ -87,7 +87,7 @@ def _judged(
     log, by, of_log = _log(folder, submission, signers)
     firsts = [run.first for run in runs if run.first is not None]
     against = None if log is None else announced(log, firsts)
-    found = Inspection(
+    inspection = Inspection(
         path=path,
         sha256=sha256,
         signature=signed,
@@ -107,7 +107,7 @@ def _judged(
         used=tuple(_used(runs)),
     )
     ends = (first.started_unix if first.simulated else run.ended_unix for run in runs if (first := run.first))
-    return found, log, max((end for end in ends if end is not None), default=0.0)
+    return inspection, log, max((end for end in ends if end is not None), default=0.0)
 
 
 def _submission(folder: Path, unpacked: UnpackedSubmission) -> Submission:
@@ -176,15 +176,15 @@ def _log(
         log = parse((folder / ANNOUNCEMENTS).read_bytes(), ANNOUNCEMENTS)
     except AnnouncementsDamaged as error:
         return None, None, (InspectionFinding("announcements", "bad", str(error)),)
-    found = []
+    findings = []
     if log.head != submission.announcements:
-        found.append(InspectionFinding("announcements", "bad", f"{SUBMISSION} names another head than the log has"))
+        findings.append(InspectionFinding("announcements", "bad", f"{SUBMISSION} names another head than the log has"))
     by = None if signers is None else signers_of(log, signers)
     for each in log.entries:
         if by is not None and by.get(each.id) == ():
             fault = f"entry {each.entry.number} is signed by {each.key}, which is not among the allowed signers"
-            found.append(InspectionFinding("announcements", "bad", fault))
-    return log, by, tuple(found)
+            findings.append(InspectionFinding("announcements", "bad", fault))
+    return log, by, tuple(findings)
 
 
 def _of_announcements(

@@ -90,5 +90,5 @@ def evaluate(
                 images += each.count
         values = sums.read()
         task = context.task
-        quality, found = task.quality(values, images), task.detections(values)
-        return Evaluation(task.metric, quality, images, context.precision.name, device.type, found)
+        quality, detections = task.quality(values, images), task.detections(values)
+        return Evaluation(task.metric, quality, images, context.precision.name, device.type, detections)

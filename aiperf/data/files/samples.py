@@ -344,9 +344,9 @@ def index_shards(splits: Sequence[Sequence[Path]], digests: Mapping[Path, Hashes
 def find_shards(root: Path, split: str) -> list[Path]:
     """Return the sorted shards of a split. For 'val' the names validation and test are also tried."""
     for name in SPLITS[split]:
-        found = sorted({*root.glob(f"{name}-*.tar"), *root.glob(f"*-{name}-*.tar"), *root.glob(f"{name}/*.tar")})
-        if found:
-            return found
+        shards = sorted({*root.glob(f"{name}-*.tar"), *root.glob(f"*-{name}-*.tar"), *root.glob(f"{name}/*.tar")})
+        if shards:
+            return shards
     return []
 
 

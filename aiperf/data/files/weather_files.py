@@ -194,12 +194,12 @@ class YearFile:
             ("images", images, f"(images, {len(CHANNELS)}, height, width)", np.dtype("<f4")),
             ("boxes", boxes, f"(images, {BOX_ROWS}, 5)", np.dtype("<i4")),
         ):
-            found = None if array is None else getattr(array, "dtype", None)
-            if found != kind or array.shape is None or not self._fits(name, array.shape, images):
-                found = "none" if array is None else "a group" if found is None else f"{array.shape} {found}"
+            actual = None if array is None else getattr(array, "dtype", None)
+            if actual != kind or array.shape is None or not self._fits(name, array.shape, images):
+                actual = "none" if array is None else "a group" if actual is None else f"{array.shape} {actual}"
                 self._file.close()
                 raise DamagedData(
-                    f"{name} of {path.name} is an array {expected} of {kind}, but found {found}: copy it again"
+                    f"{name} of {path.name} is an array {expected} of {kind}, but found {actual}: copy it again"
                 )
             if array.nbytes > _LARGEST_RATIO * on_disk:
                 self._file.close()

@@ -119,15 +119,15 @@ def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path 
     unknown = [year for year in files if year not in record.years]
     clipped = 0
     for year in unknown:
-        found, cut, statistics = _examined(files[year], None if pack is None else pack / files[year].name, out)
+        of_year, cut, statistics = _examined(files[year], None if pack is None else pack / files[year].name, out)
         if statistics is not None:
             if (record.height, record.width) not in ((0, 0), statistics[0]):
-                found.append(f"images of {statistics[0]} pixels, other years have {(record.height, record.width)}")
+                of_year.append(f"images of {statistics[0]} pixels, other years have {(record.height, record.width)}")
             else:
                 record = weather_files.write_record(target, statistics[0], {**record.years, year: statistics[1]})
-        for fault in found:  # at once: a whole set takes hours
+        for fault in of_year:  # at once: a whole set takes hours
             out.print(f"{files[year].name}: {fault}", markup=False, highlight=False, soft_wrap=True)
-        faults += [(files[year].name, fault) for fault in found]
+        faults += [(files[year].name, fault) for fault in of_year]
         clipped += cut
     if not record.years:
         raise DamagedData(f"no year of {str(root)!r} is usable, for {count(len(faults))} faults: copy the files again")
@@ -161,8 +161,8 @@ def _examined(
                 for start, images in track(file.slabs(), path.name, shape.slabs, console=out):
                     for number, image in enumerate(images, start):
                         moments.add(image)
-                        found = (*weather_files.image_faults(image), *weather_files.box_faults(boxes[number], shape))
-                        faults += [f"image {number}: {fault}" for fault in found]
+                        of_image = (*weather_files.image_faults(image), *weather_files.box_faults(boxes[number], shape))
+                        faults += [f"image {number}: {fault}" for fault in of_image]
                     if writer is not None:
                         writer.add(images)
                 if writer is not None:

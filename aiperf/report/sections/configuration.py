@@ -78,8 +78,8 @@ def standing(report: Report) -> tuple[str, str]:
     if preset is None or report.run.is_simulated:
         return phrases.standing_parts(report)
     differences = differences_from_preset(report, preset)
-    found = f"{len(differences) or 'no'} difference{'' if len(differences) == 1 else 's'} from the values of {preset}"
-    return f"Strictest level of HPC AI500: {strictest(differences)}", found
+    counted = f"{len(differences) or 'no'} difference{'' if len(differences) == 1 else 's'} from the values of {preset}"
+    return f"Strictest level of HPC AI500: {strictest(differences)}", counted
 
 
 def preset_of(report: Report) -> str | None:

@@ -129,8 +129,8 @@ def described_nodes(report: Report) -> Iterator[Table]:
 
 
 def _differences(system: SystemDescription) -> Table:
-    found = [(each, value, nodes) for each in system.differences for value, nodes in each.others]
-    shown = found[:MOST_ROWS]
+    listed = [(each, value, nodes) for each in system.differences for value, nodes in each.others]
+    shown = listed[:MOST_ROWS]
     columns = (
         texts("part", [phrases.part(each.part) for each, _, _ in shown]),
         texts("most nodes", [each.usual for each, _, _ in shown]),
@@ -138,7 +138,7 @@ def _differences(system: SystemDescription) -> Table:
         numbers("nodes", [len(nodes) for _, _, nodes in shown], units.count),
         texts("names", [_named(nodes) for _, _, nodes in shown]),
     )
-    footnote = f"{units.count(len(found) - MOST_ROWS)} more are in report.json." if len(found) > MOST_ROWS else ""
+    footnote = f"{units.count(len(listed) - MOST_ROWS)} more are in report.json." if len(listed) > MOST_ROWS else ""
     return table("differences", "Differences between nodes", columns, footnote, is_sortable=True)
 
 

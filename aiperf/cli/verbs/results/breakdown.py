@@ -63,13 +63,13 @@ def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], obje
     facts: dict[str, Any] = {"is_truncated": trace.is_truncated, "unreadable_events": trace.unreadable}
     if is_timeline:
         exchange = exchange_times(trace)
-        found = parts(exchange.seconds, exchange.steps)
-        table, facts["steps"] = exchange_table(found, SOURCE), exchange.steps
+        breakdown = parts(exchange.seconds, exchange.steps)
+        table, facts["steps"] = exchange_table(breakdown, SOURCE), exchange.steps
     else:
         kernels = kernel_times(trace)
-        found = parts(kernels.seconds, kernels.steps)
-        table, facts["steps"], facts["device"] = kernel_table(found, kernels.device), kernels.steps, kernels.device
-    if not any(part.seconds for part in found):
+        breakdown = parts(kernels.seconds, kernels.steps)
+        table, facts["steps"], facts["device"] = kernel_table(breakdown, kernels.device), kernels.steps, kernels.device
+    if not any(part.seconds for part in breakdown):
         writer = "Horovod has exchanges of tensors" if is_timeline else "torch.profiler has operators or kernels"
         raise BadConfiguration(f"{word!r} has no step of {writer}. Trace at least one step of training")
     text = f"{facts['steps']} steps" if facts["steps"] else "no annotations of steps: the whole trace counts as one"
@@ -77,4 +77,4 @@ def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], obje
         text += f". Warning: the file is truncated after {len(trace.events)} events"
     if trace.unreadable:
         text += f". Warning: {trace.unreadable} events cannot be read and are left out"
-    return text, (table,), facts | {"parts": [asdict(part) for part in found]}
+    return text, (table,), facts | {"parts": [asdict(part) for part in breakdown]}

@@ -73,9 +73,9 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.comparison.text import comparison
 
     first, second = _two_sides(arguments)
-    found = compare(side(first), side(second), margin, arguments.metric)
-    print_result(asdict(found), comparison(found), as_json=arguments.json, width=WIDTH)
-    return status(found)
+    compared = compare(side(first), side(second), margin, arguments.metric)
+    print_result(asdict(compared), comparison(compared), as_json=arguments.json, width=WIDTH)
+    return status(compared)
 
 
 def status(comparison: Comparison) -> int:

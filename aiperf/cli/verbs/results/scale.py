@@ -56,13 +56,13 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     share = _share(arguments.evaluation)
     points = [point_of(folder) for word in arguments.runs for folder in run_folders(word)]
-    found = study(points, share, arguments.by, arguments.points, arguments.predicted)
-    texts = (*parts(found), Items((*sentences(found), *warnings(found))))
-    print_result(scale_json(found), texts, as_json=arguments.json)
+    scaled = study(points, share, arguments.by, arguments.points, arguments.predicted)
+    texts = (*parts(scaled), Items((*sentences(scaled), *warnings(scaled))))
+    print_result(scale_json(scaled), texts, as_json=arguments.json)
     if arguments.out is not None:
         from aiperf.scaling.page import write
 
-        page = write(found, arguments.out)
+        page = write(scaled, arguments.out)
         print(f"wrote {page}", file=sys.stderr)
     return 0
 

@@ -114,8 +114,8 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def _grid(word: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d{1,9})[xX](\d{1,9})", word)
-    if found is None or 0 in (grid := (int(found[1]), int(found[2]))):
+    match = re.fullmatch(r"(\d{1,9})[xX](\d{1,9})", word)
+    if match is None or 0 in (grid := (int(match[1]), int(match[2]))):
         raise BadConfiguration(
             f"--grid is P x Q, as 2x4, but found {word!r}: write two whole numbers above 0 with x between them"
         )
@@ -305,7 +305,7 @@ def _explain(arguments: argparse.Namespace) -> None:
         of = fit_bandwidth(of, arguments.fit, runs, arguments.reading)
         figure = f"{arguments.fit}.bytes_per_second"
         notes += [f"{figure} {system_file.figures(of.system)[figure]:.4g} is fitted to these outputs, not measured"]
-    found = cases(of, runs, arguments.reading)
-    print_folded([*(case.gap_in_words() for case in found), *notes])
+    compared = cases(of, runs, arguments.reading)
+    print_folded([*(case.gap_in_words() for case in compared), *notes])
     if arguments.out is not None:
-        print_folded([str(page.write(of, found, arguments.out, [], notes))])
+        print_folded([str(page.write(of, compared, arguments.out, [], notes))])

@@ -156,16 +156,16 @@ def _network(arguments: argparse.Namespace) -> None:
         on = device(arguments.device, precision)
     else:
         raise BadConfiguration("the roofline of a network needs a machine. Name it: --device NAME or --peak FILE")
-    found = network_roofline(arguments.graph, graph, batch, precision, on)
+    roofline = network_roofline(arguments.graph, graph, batch, precision, on)
     if arguments.measure:
         from aiperf.train.tracing.layer_times import layer_times
 
         step, measured = layer_times(graph, batch, precision)
-        found = structs.replace(found, step_seconds=step, measured_seconds=measured)
-    replace_file(page, network_page(found, [added_roof(each) for each in arguments.roof]).encode())
+        roofline = structs.replace(roofline, step_seconds=step, measured_seconds=measured)
+    replace_file(page, network_page(roofline, [added_roof(each) for each in arguments.roof]).encode())
     if arguments.json:
-        print_json(found.as_json())
+        print_json(roofline.as_json())
         return
     rates = f"{si(on.flops_per_second, 'FLOPS')}, {si(on.memory_bytes_per_second, 'B/s')} ({on.origin})"
-    print_parts((Paragraph(f"{arguments.graph} in {precision} on {on.device}: {rates}"), layer_table(found)))
+    print_parts((Paragraph(f"{arguments.graph} in {precision} on {on.device}: {rates}"), layer_table(roofline)))
     print(f"wrote {page}")

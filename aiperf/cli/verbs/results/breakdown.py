@@ -70,8 +70,8 @@ def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], obje
         breakdown = parts(kernels.seconds, kernels.steps)
         table, facts["steps"], facts["device"] = kernel_table(breakdown, kernels.device), kernels.steps, kernels.device
     if not any(part.seconds for part in breakdown):
-        writer = "Horovod has exchanges of tensors" if is_timeline else "torch.profiler has operators or kernels"
-        raise BadConfiguration(f"{word!r} has no step of {writer}. Trace at least one step of training")
+        writer = "exchanges of tensors by Horovod" if is_timeline else "operators or kernels by torch.profiler"
+        raise BadConfiguration(f"{word!r} has no {writer}. Trace at least one step of training")
     text = f"{facts['steps']} steps" if facts["steps"] else "no annotations of steps: the whole trace counts as one"
     if trace.is_truncated:
         text += f". Warning: the file is truncated after {len(trace.events)} events"

@@ -43,14 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.cli.output import print_json, print_line, print_lines
+    from aiperf.cli.output import print_result
     from aiperf.journal.journal import read
     from aiperf.journal.run_folder import run_folder
+    from aiperf.page.section import Items
     from aiperf.ranking.breaches import judgements
     from aiperf.ranking.division import division
     from aiperf.ranking.levels import DIVISION
     from aiperf.report.candidate import candidate_of
-    from aiperf.sanitize import sanitize
 
     if arguments.level or arguments.against or arguments.division == DIVISION:
         return _level(arguments)
@@ -59,14 +59,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     reader = read(folder)
     run = candidate_of(reader)
     outcomes, torn = judgements(run, rules), reader.reading.warning
-    if arguments.json:
-        shares = {"attempts_lost_share": run.lost_share, "trials_given_up_share": run.given_up_share}
-        warnings = {"warnings": [asdict(torn)] if torn else []}
-        print_json(as_json(folder.name, rules, outcomes) | shares | warnings)
-    else:
-        print_lines(map(sanitize, _lines(folder.name, rules, outcomes, run)))
-        if torn is not None:
-            print_line("\n".join(f"  {line}" for line in torn.lines))
+    shares = {"attempts_lost_share": run.lost_share, "trials_given_up_share": run.given_up_share}
+    facts = as_json(folder.name, rules, outcomes) | shares | {"warnings": [asdict(torn)] if torn else []}
+    lines = (*_lines(folder.name, rules, outcomes, run), *([torn] if torn else []))
+    print_result(facts, (Items(lines),), as_json=arguments.json)
     return 0 if is_valid(outcomes) else 1
 
 

@@ -6,7 +6,6 @@ import argparse
 import json
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json
 from aiperf.errors import conflict
 from aiperf.files import given_path
 
@@ -46,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.atomic_files import write_named
-    from aiperf.cli.output import print_parts
+    from aiperf.cli.output import print_result
     from aiperf.page.section import Paragraph
     from aiperf.simulate.study.predict import again, parts, pilot, predict
     from aiperf.statistics.predicted_score import as_json
@@ -62,14 +61,13 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             predicted = predict(pilot(options, arguments.pilot, runs), runs, options, arguments.workers)
         else:
             predicted = predict(arguments.source, runs, options or None, arguments.workers)
-    content = json.dumps(as_json(predicted), indent=1)
     if arguments.out is not None:
-        write_named(arguments.out, content.encode())
-    if arguments.json:
-        print_json(as_json(predicted), indent=1)
-    else:
-        print_parts(parts(predicted))
-        if arguments.again is not None:
-            other = "differs from the file: another release, or an altered file"
-            print_parts([Paragraph("equal to the file, to the last digit" if is_equal else other)])
+        write_named(arguments.out, json.dumps(as_json(predicted), indent=1).encode())
+    equal = (
+        "equal to the file, to the last digit"
+        if is_equal
+        else "differs from the file: another release, or an altered file"
+    )
+    again_text = None if arguments.again is None else Paragraph(equal)
+    print_result(as_json(predicted), (*parts(predicted), again_text), as_json=arguments.json)
     return 0 if is_equal else 1

@@ -11,7 +11,7 @@ from msgspec import structs, to_builtins
 
 from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_json, print_parts, print_result
+from aiperf.cli.output import print_result
 from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
 from aiperf.errors import BadConfiguration, conflict
 from aiperf.files import given_path
@@ -108,12 +108,9 @@ def _programs(arguments: argparse.Namespace, results: list[ProgramResult]) -> No
     pale = published([each.name for each in results]) if arguments.published else []
     page = arguments.out or _PAGE
     replace_file(page, program_page(programs, pale).encode())
-    if arguments.json:
-        print_json(to_builtins(results))
-        return
     lines = tuple(line for each in results for line in program_lines(each))
-    print_parts([Items(lines), label_table(programs.labels, "BOP")])
-    print(f"wrote {page}")
+    parts = (Items(lines), label_table(programs.labels, "BOP"), Paragraph(f"wrote {page}"))
+    print_result(to_builtins(results), parts, as_json=arguments.json)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -163,9 +160,7 @@ def _network(arguments: argparse.Namespace) -> None:
         step, measured = layer_times(graph, batch, precision)
         roofline = structs.replace(roofline, step_seconds=step, measured_seconds=measured)
     replace_file(page, network_page(roofline, [added_roof(each) for each in arguments.roof]).encode())
-    if arguments.json:
-        print_json(roofline.as_json())
-        return
     rates = f"{si(on.flops_per_second, 'FLOPS')}, {si(on.memory_bytes_per_second, 'B/s')} ({on.origin})"
-    print_parts((Paragraph(f"{arguments.graph} in {precision} on {on.device}: {rates}"), layer_table(roofline)))
-    print(f"wrote {page}")
+    title = Paragraph(f"{arguments.graph} in {precision} on {on.device}: {rates}")
+    parts = (title, layer_table(roofline), Paragraph(f"wrote {page}"))
+    print_result(roofline.as_json(), parts, as_json=arguments.json)

@@ -69,8 +69,8 @@ def test_a_trace_shows_classes_and_truncation(aiperf: User, tmp_path: Path, text
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "needs a run, --timeline FILE or --trace FILE, but found 0 of them: name one of them"),
-        (["one", "--trace", "two"], "but found 2 of them: name one of them"),
+        ([], "needs one of a run, --timeline FILE and --trace FILE. Name one of them"),
+        (["one", "--trace", "two"], "needs one of a run, --timeline FILE and --trace FILE. Name one of them"),
         (["plain"], "'plain' has no traced steps in its journal. Run with trainer.profile_steps=10"),
         (["--trace", "nowhere.json"], "but found 'nowhere.json', which is not there: name such a file"),
         (["--trace", str(TIMELINE)], "has no operators or kernels by torch.profiler"),

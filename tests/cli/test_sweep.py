@@ -71,9 +71,9 @@ def test_names_of_many_swept_options_are_valid_names_of_runs() -> None:
     [
         (["--over", "seed=1,2"], "set nowhere else"),
         (["--over", "batch.default=1,2", "batch.default=3"], "set nowhere else"),
-        (["--over", "resume=a,b"], "new runs of its own"),
-        (["dry_run=true"], "new runs of its own"),
-        (["name=mine"], "new runs of its own"),
+        (["--over", "resume=a,b"], "which starts new runs"),
+        (["dry_run=true"], "which starts new runs"),
+        (["name=mine"], "which starts new runs"),
         (["--over", "batch.defalt=1,2"], "batch.default"),
         (["--over", "batch.default=1,x"], "batch.default"),
         (["seed=-1"], "seed"),

@@ -99,13 +99,13 @@ def test_first_line_has_the_detector_and_its_metric() -> None:
             ["dataset=digits", "start=resnet20", "benchmark=hpc_ai500_ewa", "benchmark.target_quality=0.3"],
             "benchmark=hpc_ai500_ewa cannot be combined with dataset=digits, which has classes",
         ),
-        (["benchmark=hpc_ai500_ic", "benchmark.target_quality=0.3"], "found dataset=weather_synthetic with boxes"),
-        (["start=resnet20"], "start=resnet20 learns classes, but found dataset=weather_synthetic with boxes"),
+        (["benchmark=hpc_ai500_ic", "benchmark.target_quality=0.3"], "cannot be combined with dataset=weather_synthetic"),
+        (["start=resnet20"], "start=resnet20 learns classes, but cannot be combined with dataset=weather_synthetic"),
         (["limits.trials=2"], "limits.trials=1, but found limits.trials=2"),
         (["limits.trials=null"], "limits.trials=1, but found limits.trials=null"),
         (["trainer.compile=on"], "trainer.compile=off, but found trainer.compile=on"),
         (["dataset.height=40"], "height of a detector's image is a multiple of 32, at most 16384, but found 40: use 32"),
-        (["+cluster=simulated"], "start=faster_rcnn_small cannot be combined with +cluster=simulated"),
+        (["+cluster=simulated"], "start=faster_rcnn_small cannot be combined with"),
         (["dataset.training_images=1000000", "dataset.width=2048", "budget.batch=1"], "each rank generates the set"),
     ],
 )  # fmt: skip
@@ -121,9 +121,7 @@ def test_contradicting_options_are_refused(words: list[str], message: str) -> No
 def test_several_workers_are_refused() -> None:
     words = ["benchmark=hpc_ai500_ewa", "accelerators_per_worker=2"]
 
-    with pytest.raises(
-        BadConfiguration, match="on one worker with all accelerators, but found accelerators_per_worker=2"
-    ):
+    with pytest.raises(BadConfiguration, match="cannot be combined with accelerators_per_worker=2"):
         check_options(configure(words))
 
 

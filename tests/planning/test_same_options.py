@@ -109,4 +109,4 @@ def test_a_driver_that_is_given_the_same_options_or_none_goes_on(
 def test_a_driver_begins_no_dry_run(aiperf: User, tmp_path: Path) -> None:
     answer = aiperf("drive", str(tmp_path), "dry_run=true")
 
-    assert answer.status == 2 and "leave dry_run and resume out" in answer.err
+    assert answer.status == 2 and "cannot be combined with dry_run or resume" in answer.err

@@ -106,7 +106,7 @@ def test_another_prediction_is_refused(tmp_path: Path, changes: dict[str, Any]) 
 def test_a_missing_prediction_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadConfiguration, match="which is not there: name the folder"):
         read_prediction(tmp_path, scaling([steady(1, 10.0), steady(2, 17.0)]))
-    with pytest.raises(CannotCompare, match="found --by a: leave one of the two out"):
+    with pytest.raises(CannotCompare, match="--predicted cannot be combined with --by a"):
         study([steady(1, 10.0)], by="a", predicted=tmp_path)
 
 
@@ -133,4 +133,4 @@ def test_points_alone_have_serial_fraction_batch_curve_and_page(tmp_path: Path) 
 @pytest.mark.parametrize("words", [[], ["--by", "trainer.ranks"], ["--points", "p.csv", "--by", "trainer.ranks"]])
 def test_scale_without_runs_takes_points_alone(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scale", *words]) == 2
-    assert "found no run: name runs" in capsys.readouterr().err
+    assert "scale needs a RUN" in capsys.readouterr().err

@@ -65,7 +65,10 @@ def test_open_modes_follow_the_configuration(compiling: str, graphs: str) -> Non
 
 
 def test_cuda_graphs_without_cuda_are_refused(tmp_path: Path) -> None:
-    with open_data(IMAGES) as images, pytest.raises(BadConfiguration, match=r"trainer\.cuda_graphs='on' needs .*CUDA"):
+    with (
+        open_data(IMAGES) as images,
+        pytest.raises(BadConfiguration, match=r"trainer\.cuda_graphs='on' cannot be combined with a CPU"),
+    ):
         conf = TrainerConf(cuda_graphs="on")
         next(train_here(order(), conf, images, graph(), tmp_path))
 

@@ -61,8 +61,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     outcomes, torn = judgements(run, rules), reader.reading.warning
     shares = {"attempts_lost_share": run.lost_share, "trials_given_up_share": run.given_up_share}
     facts = as_json(folder.name, rules, outcomes) | shares | {"warnings": [asdict(torn)] if torn else []}
-    lines = (*_lines(folder.name, rules, outcomes, run), *([torn] if torn else []))
-    print_result(facts, (Items(lines),), as_json=arguments.json)
+    lines = Items(tuple(_lines(folder.name, rules, outcomes, run)))
+    print_result(facts, (lines, None if torn is None else Items((torn,))), as_json=arguments.json)
     return 0 if is_valid(outcomes) else 1
 
 

@@ -330,7 +330,7 @@ def test_fewer_than_ten_runs_are_refused() -> None:
 
 @needs("cc")
 def test_sizes_beyond_disk_or_memory_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadConfiguration, match="lower --size"):
+    with pytest.raises(BadConfiguration, match="Lower --size"):
         tool("sort", tmp_path, 10**13, 1, "")
 
 

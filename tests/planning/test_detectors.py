@@ -100,7 +100,7 @@ def test_first_line_has_the_detector_and_its_metric() -> None:
             "benchmark=hpc_ai500_ewa cannot be combined with dataset=digits, which has classes",
         ),
         (["benchmark=hpc_ai500_ic", "benchmark.target_quality=0.3"], "cannot be combined with dataset=weather_synthetic"),
-        (["start=resnet20"], "start=resnet20 learns classes, but cannot be combined with dataset=weather_synthetic"),
+        (["start=resnet20"], "start=resnet20 learns classes, but found dataset=weather_synthetic with boxes"),
         (["limits.trials=2"], "limits.trials=1, but found limits.trials=2"),
         (["limits.trials=null"], "limits.trials=1, but found limits.trials=null"),
         (["trainer.compile=on"], "trainer.compile=off, but found trainer.compile=on"),

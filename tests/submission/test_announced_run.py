@@ -234,8 +234,8 @@ def test_a_withdrawn_or_missing_announcement_is_rejected(aiperf: User, tmp_path:
         (["--log", "log", "--key", "key", *NONCE_BY, "seed=7"], "Leave seed=7 out"),
         (["--log", "log", "--key", "key", *NONCE_BY, "seed=-1"], "seed is at least 0"),
         (["--log", "log", "--key", "key", *NONCE_BY, "sead=1"], "did you mean"),
-        (["--log", "log", "--key", "key", "--withdraw", "0"], "go together"),
-        (["--log", "log", "--show", "seed=1"], "found seed=1: leave them out"),
+        (["--log", "log", "--key", "key", "--withdraw", "0"], "need each other"),
+        (["--log", "log", "--show", "seed=1"], "seed=1 cannot be combined with"),
         (["--log", "log", "--show"], "'log' cannot be read"),
     ],
 )

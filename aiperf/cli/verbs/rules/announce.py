@@ -61,7 +61,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if (arguments.withdraw is None) != (arguments.why is None):
         raise BadConfiguration("--withdraw ID and --why TEXT need each other. Give both")
     if options and arguments.nonce_by is None:
-        raise conflict(shlex.join(options), "--show, --withdraw or --witness")
+        raise conflict(shlex.join(options), "--show, --withdraw or --nonce")
     if arguments.show:
         return _show(arguments)
     if arguments.key is None:

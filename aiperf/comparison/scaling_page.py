@@ -100,9 +100,7 @@ def mean_curve(curves: Sequence[Curve]) -> Curve:
 
 def _efficiency(weak: WeakScaling, source: str) -> DrawnFigure:
     def draw(axes: Axes) -> None:
-        over_accelerators(
-            axes, {each.accelerators: (each.efficiency, each.efficiency_interval) for each in weak.sizes}
-        )
+        over_accelerators(axes, {each.accelerators: (each.efficiency, each.efficiency_interval) for each in weak.sizes})
         axes.set_xticks([each.accelerators for each in weak.sizes])
         axes.set_ylabel("% of the smallest size")
 

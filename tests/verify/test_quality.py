@@ -115,7 +115,7 @@ def test_run_without_a_checkpoint_is_refused(digits: Path, tmp_path: Path, capsy
             "dataset.root=elsewhere",
             "dataset.root cannot be combined with dataset=digits, which has no files",
         ),
-        ("dataset.noise=0.5", "dataset.noise=0.5 cannot be combined with quality"),
+        ("dataset.noise=0.5", "quality takes only the option dataset.root=FOLDER, but found"),
         ("dataset.root=", "but found 'dataset.root='"),
     ],
 )

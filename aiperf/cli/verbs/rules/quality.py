@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.cli.output import print_result
-from aiperf.errors import BadConfiguration, conflict
+from aiperf.errors import BadConfiguration
 from aiperf.page.section import Paragraph, Part, rows
 
 if TYPE_CHECKING:
@@ -100,5 +100,7 @@ def _root(options: list[str]) -> str | None:
     for word in options:
         name, _, root = word.partition("=")
         if name != "dataset.root" or not root:
-            raise conflict(word, "quality, which takes dataset.root=FOLDER alone", "Leave it out")
+            raise BadConfiguration(
+                f"quality takes only the option dataset.root=FOLDER, but found {word!r}: leave it out"
+            )
     return root

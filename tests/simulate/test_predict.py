@@ -93,4 +93,4 @@ def test_file_without_a_prediction_is_refused(content: str, tmp_path: Path) -> N
 
 def test_again_takes_no_other_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["predict", "--again", "p.json", "seed=3"]) == 2
-    assert "found 'seed=3': leave it out" in capsys.readouterr().err
+    assert "--again cannot be combined with seed=3" in capsys.readouterr().err

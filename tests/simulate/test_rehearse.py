@@ -73,7 +73,7 @@ def test_clusters_without_faults_scale_within_1_percent(conf: RunConf, tmp_path:
 def test_a_run_too_short_for_a_score_is_refused(conf: RunConf) -> None:
     short = replace(conf, schedule=ScheduleConf(duration_seconds=20.0, warmup_seconds=10.0))
 
-    with pytest.raises(BadConfiguration, match="found none in 20 s"):
+    with pytest.raises(BadConfiguration, match="one worker has no score after 20 s"):
         alone(short, seeds=1)
 
 

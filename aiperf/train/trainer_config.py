@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from aiperf.errors import BadConfiguration, conflict
 from aiperf.option_limits import LONGEST_SECONDS, MOST_MEMORY, hold
 from aiperf.rules.limits import LEAST
-from morphism import Architecture, Graph, cost_of
+
+if TYPE_CHECKING:
+    from morphism import Architecture
 
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 LaunchChoice = Literal["auto", "on", "off"]
@@ -236,10 +238,14 @@ def largest(fits: Callable[[int], bool]) -> int:
 
 def least_batch(network: Architecture) -> int:
     """8 images. 1 for a detector, which is trained at its default batch."""
+    from morphism import Graph  # late: the configuration is read for `--help`, too
+
     return LEAST if isinstance(network, Graph) else 1
 
 
 def nothing_fits(network: Architecture, bytes_per_element: int, allowed: int) -> str:
+    from morphism import cost_of
+
     least = least_batch(network)
     needed = cost_of(network).training_memory(least, bytes_per_element)
     return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import socket
@@ -90,6 +91,11 @@ def open_regular(path: Path) -> BufferedReader:
     os.close(descriptor)
     kind = next((name for is_of, name in _KINDS if is_of(mode)), "no regular file")
     raise OSError(errno.EINVAL, f"it is {kind}, no file", str(path))
+
+
+def sha256_of(path: Path) -> str:
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_bounded(path: Path, largest: int) -> bytes:

@@ -28,7 +28,7 @@ SCHEMA = 1
 LONGEST_LINE = 1 << 24
 NOT_CHECKED = (
     "operation counts, fingerprints and proposals, which `python -m aiperf verify` recomputes",
-    "that accuracies were measured and work was done",
+    "that accuracies were measured (`python -m aiperf quality` evaluates the sealed weights) and work was done",
     "who wrote the journal: a chain is no signature",
 )
 LARGEST_COUNT = 2**53
@@ -194,6 +194,7 @@ class Attempt:
     def __init__(self, number: int, worker: int, ranks: int, epoch: int, rows: dict[int, list[int]]) -> None:
         self.number, self.worker, self.ranks, self.epoch = number, worker, ranks, epoch
         self.begun: set[int] = set()  # epochs with work of this attempt
+        self.unsealed: dict[int, tuple[float, float]] = {}  # evaluations by epoch
         self.rows = rows
 
 
@@ -215,6 +216,7 @@ class Run:
         self.down = 0.0
         self.rows = Rows()
         self.evaluations: list[tuple[float, float]] = []
+        self.sealed: list[tuple[float, float]] = []  # evaluations with the SHA-256 of their checkpoint
         self.finished, self.round = 0, 0
         self.training_images = self.validation_images = 0
 
@@ -287,8 +289,15 @@ class Run:
             self._work(line, line["interval"], count(line, "regions"))
         elif count(line, "regions"):
             raise ValueError("evaluated regions need an interval, but the line has none")
-        self.attempts[line["trial"]].epoch = integer(line, "epoch", 1) + 1
-        self.evaluations.append((line["at"], real(line, "accuracy", 0.0, 1.0)))
+        attempt = self.attempts[line["trial"]]
+        attempt.epoch = integer(line, "epoch", 1) + 1
+        attempt.unsealed[line["epoch"]] = (line["at"], real(line, "accuracy", 0.0, 1.0))
+        self.evaluations.append(attempt.unsealed[line["epoch"]])
+
+    def _CheckpointWritten(self, line: Line) -> None:
+        evaluation = self.attempts[line["trial"]].unsealed.pop(integer(line, "epoch", 1), None)
+        if evaluation is not None and line.get("sha256") is not None:
+            self.sealed.append(evaluation)
 
     def _TrialFinished(self, line: Line) -> None:
         del self.attempts[line["trial"]]
@@ -349,7 +358,8 @@ def figures(run: Run) -> dict[str, Any]:
     good = [row for row in range(len(rows)) if not rows.wasted[row]]
     counted = [rows.counted[row] * rows.share(row, start, end) for row in good]
     score = exactly(counted) / seconds if seconds > 0 else None
-    best = max((quality for at, quality in run.evaluations if at <= end), default=None)
+    counted_epochs = [one for one in run.sealed if one[0] <= first["duration_seconds"]] or run.evaluations
+    best = max((quality for at, quality in counted_epochs if at <= end), default=None)
     is_accuracy = first.get("metric", "top1") == "top1"
     error = (
         max(1.0 - best, 1.0 / (2 * first["dataset"]["validation_images"])) if is_accuracy and best is not None else None

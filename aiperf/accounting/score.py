@@ -34,7 +34,7 @@ class Score:
     error: float | None
     """1 − best measured validation top-1 accuracy. None before the first evaluation, and for every other metric."""
     quality: float | None
-    """Best measured quality in the run's metric. None before the first evaluation."""
+    """Best measured quality in the run's metric (`quality_at`). None before the first evaluation."""
     window_seconds: float
     trials_finished: int
     rounds: int
@@ -111,8 +111,12 @@ def error_at(work_log: WorkLog, moment: float) -> float | None:
 
 
 def quality_at(work_log: WorkLog, moment: float) -> float | None:
-    """Return the best quality of the counted evaluations that ended by `moment`. None before the first one."""
-    return max((quality for at, quality in work_log.accuracies if at <= moment), default=None)
+    """Return the best quality of the counted evaluations that ended by `moment`. None before the first one.
+
+    In a journal with sealed checkpoints only evaluations with one count, so that a file shows the quality.
+    """
+    sealed = [(each.evaluation.at, each.evaluation.accuracy) for each in work_log.sealed]
+    return max((quality for at, quality in sealed or work_log.accuracies if at <= moment), default=None)
 
 
 def window_work(work_log: WorkLog, inside: Window) -> float:

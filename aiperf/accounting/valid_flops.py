@@ -14,7 +14,7 @@ from typing import Any
 
 from aiperf.accounting.intervals import Window
 from aiperf.accounting.score import window_work
-from aiperf.accounting.work_log import WorkLog
+from aiperf.accounting.work_log import SealedEpoch, WorkLog
 from aiperf.journal.events import EpochFinished
 
 EXPONENTS = (5, 10)
@@ -81,6 +81,16 @@ def target_of(config: Mapping[str, Any]) -> Target | None:
     """Return quality and exponent in the configuration. None for a run that searches."""
     chosen = config.get("benchmark")
     return None if chosen is None else Target(chosen["target_quality"], chosen["exponent"])
+
+
+def quality_epoch(work_log: WorkLog) -> SealedEpoch | None:
+    """Return the evaluation that gives the run's quality: the best one with a sealed checkpoint, of a fixed network the last.
+
+    None if the journal seals no checkpoint of it, so that nothing shows the quality.
+    """
+    assert work_log.started is not None
+    is_fixed = target_of(work_log.started.config) is not None
+    return work_log.last_sealed if is_fixed else next(reversed(work_log.sealed), None)
 
 
 def valid_flops(flops_per_second: float, quality: float, target: float, exponent: int) -> float:

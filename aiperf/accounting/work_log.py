@@ -81,6 +81,16 @@ class _Open:
     rows: list[int] = field(default_factory=list)
     done_again: dict[int, int] = field(default_factory=dict)
     """Attempt number by epoch, for epochs started by a later attempt than the first."""
+    unsealed: dict[int, events.EpochFinished] = field(default_factory=dict)
+    """Counted evaluations without a sealed checkpoint, by epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedEpoch:
+    """Evaluation with the SHA-256 of its checkpoint's file in the journal, so that the file shows its quality."""
+
+    evaluation: events.EpochFinished
+    sha256: str
 
 
 @dataclass(slots=True)
@@ -96,6 +106,12 @@ class WorkLog:
     idle_spans: list[IdleSpan] = field(default_factory=list)
     accuracies: list[tuple[float, float]] = field(default_factory=list)
     """(at, quality) of every counted evaluation that was better than all before."""
+    sealed: list[SealedEpoch] = field(default_factory=list)
+    """The same of evaluations with a sealed checkpoint. In a journal with seals only these give the quality."""
+    last_epoch: events.EpochFinished | None = None
+    """Counted evaluation of the highest epoch, the last one if it was repeated."""
+    last_sealed: SealedEpoch | None = None
+    """`last_epoch`, if its checkpoint is sealed."""
     missing_regions: int = 0
     """Regions of training that a detector could not sample, but whose operations are counted."""
     finished: list[tuple[float, int]] = field(default_factory=list)
@@ -185,12 +201,13 @@ class WorkLog:
                 self.ended = event
             case events.CheckpointNotWritten():
                 self.unwritten.append(event)
+            case events.CheckpointWritten():
+                self._seal(event)
             case events.ImagesSkipped():
                 self.skipped.update(event.files)
             case (
                 events.CeilingMeasured()
                 | events.CheckpointDropped()
-                | events.CheckpointWritten()
                 | events.TrialHeartbeat()
                 | events.StepsProfiled()
                 | events.NodeChecked()
@@ -273,10 +290,25 @@ class WorkLog:
             self._work(event, event.interval, event.regions)
         self.missing_regions += event.missing_regions
         assert self.started is not None
-        is_better = not self.accuracies or event.accuracy > self.accuracies[-1][1]
-        if is_better and counts(self.started, event):
+        opened = self._open[event.trial]
+        opened.epoch = event.epoch + 1
+        if not counts(self.started, event):
+            return
+        opened.unsealed[event.epoch] = event
+        if self.last_epoch is None or event.epoch >= self.last_epoch.epoch:
+            self.last_epoch, self.last_sealed = event, None
+        if not self.accuracies or event.accuracy > self.accuracies[-1][1]:
             self.accuracies.append((event.at, event.accuracy))
-        self._open[event.trial].epoch = event.epoch + 1
+
+    def _seal(self, event: events.CheckpointWritten) -> None:
+        evaluation = self._open[event.trial].unsealed.pop(event.epoch, None)
+        if evaluation is None or event.sha256 is None:
+            return
+        sealed = SealedEpoch(evaluation, event.sha256)
+        if evaluation is self.last_epoch:
+            self.last_sealed = sealed
+        if not self.sealed or evaluation.accuracy > self.sealed[-1].evaluation.accuracy:
+            self.sealed.append(sealed)
 
     def _work(self, event: events.Progress | events.EpochFinished, work: events.Work, regions: int = 0) -> None:
         opened, epoch, attempt = self._open[event.trial], event.epoch, event.attempt

@@ -81,11 +81,29 @@ class _Parser(argparse.ArgumentParser):
         raise BadConfiguration(f"{message}. `{self.prog} --help` lists the arguments")
 
 
+DATA_ROOT = "[dataset.root=FOLDER]"
+"""`OPTIONS` of verbs that evaluate weights."""
+
+
+def data_root(verb: str, options: Sequence[str]) -> str | None:
+    """Return the value of dataset.root, the only option of some verbs. None if it is not given."""
+    root = None
+    for word in options:
+        name, _, root = word.partition("=")
+        if name != "dataset.root" or not root:
+            raise BadConfiguration(
+                f"{verb} takes only the option dataset.root=FOLDER, but found {word!r}: leave it out"
+            )
+    return root
+
+
 def execute(words: Sequence[str]) -> int:
     verb, *given = words
     parser = parser_of(verb)
+    # else it would be one of several files or runs
+    roots = [word for word in given if word.startswith("dataset.root=") and run_options_of(verb) == DATA_ROOT]
     try:
-        arguments, others = parser.parse_known_args(given)
+        arguments, others = parser.parse_known_args([word for word in given if word not in roots])
     except SystemExit:  # argparse exits only after --help: see `_Parser.error`
         return 0
     empty = [
@@ -98,7 +116,7 @@ def execute(words: Sequence[str]) -> int:
     wrong = [word for word in others if word.startswith("-") or not run_options_of(verb)]
     if wrong:
         parser.error(f"{verb} has no argument {wrong[0]!r}{_nearest(wrong[0], parser)}")
-    return verb_module(verb).execute(arguments, others)
+    return verb_module(verb).execute(arguments, [*others, *roots])
 
 
 def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:

@@ -35,7 +35,7 @@ from aiperf.statistics import predicted_score
 from aiperf.submission.announced_run import use_announcement
 from aiperf.system.describe import describe, folders_of, versions
 from aiperf.system.source import revision
-from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS
+from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, CheckpointFolder
 from cluster.place import HEAD_FILE
 from searchers.history import History, Observation
 
@@ -103,7 +103,7 @@ def run_session(
         journal.append([first, *sealed])
         already = host_time().boot_seconds - began.boot_seconds
         _drive(plan.conf, folder, state, journal, executor_of, already, after_turn)
-    clear(state.run, folder, plan.conf.storage.checkpoints)
+    clear(state.run, state.work_log, folder, plan.conf.storage.checkpoints)
     return folder
 
 
@@ -220,7 +220,7 @@ def resume(
             print(warning)
         sweep(state.run, resumable.folder / CHECKPOINTS)
         _drive(resumable.conf, resumable.folder, state, journal, executor_of, resumed.at, after_turn)
-    clear(state.run, resumable.folder, resumable.conf.storage.checkpoints)
+    clear(state.run, state.work_log, resumable.folder, resumable.conf.storage.checkpoints)
     return resumable.folder
 
 
@@ -280,7 +280,7 @@ def _drive(
                 executor,
                 clock,
                 look,
-                BestEpoch.of_run(folder).take,
+                BestEpoch(CheckpointFolder(folder / CHECKPOINTS), state.work_log).take,
                 replay=state.replay,
             )
             with interrupts.noted(driver.interrupt):

@@ -537,7 +537,8 @@ class EpochFinished(Event, frozen=True, kw_only=True):
     """Regions of training that a detector counts but could not sample."""
     learning_rate: float
     checkpoint: bool
-    """True if the attempt can be resumed after this epoch."""
+    """True if the attempt can be resumed after this epoch. A real run reports this by CheckpointWritten and has False here,
+    except in journals of earlier releases."""
     interval: Interval | None = None
     """Work of the epoch since its last Progress line. None if there was none."""
 
@@ -593,12 +594,14 @@ class CheckpointDropped(Event, frozen=True, kw_only=True):
 
 
 class CheckpointWritten(Event, frozen=True, kw_only=True):
-    """Completion of a checkpoint that was still being written at the end of its epoch."""
+    """Completion of a checkpoint. An epoch without this line, after a newer one was saved first, has no file."""
 
     trial: int
     attempt: int
     epoch: Number
     """Epoch after which the attempt can be resumed."""
+    sha256: str | None = None
+    """SHA-256 of the file. It seals the weights of the epoch. None in simulated runs and journals of earlier releases."""
 
 
 class CheckpointNotWritten(Event, frozen=True, kw_only=True):

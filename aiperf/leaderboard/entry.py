@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Literal, get_args
 
 from aiperf.accounting.valid_flops import valid_flops
+from aiperf.accounting.work_log import SealedEpoch
 from aiperf.errors import BadConfiguration
 from aiperf.journal.journal import torn_warning
 from aiperf.journal.sealed_log import JournalHashes
@@ -45,6 +47,10 @@ class Power:
     """Measured part of the machine: 'meters', 'accelerators' or 'processors'."""
     level: int
     """Level of the EEHPC methodology, 0 to 3. Green500 accepts 1 and above."""
+
+
+QualityShown = Literal["no", "not shown", "not evaluated", "yes"]
+"""'yes' and 'no': its weights were evaluated. 'not evaluated': the weights that the journal seals are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,8 @@ class Entry:
     attempts_lost_share: float
     trials_given_up_share: float
     proposals_ended_share: float
+    weights: SealedEpoch | None
+    quality_shown: QualityShown = "not shown"
 
     @property
     def score(self) -> float | None:
@@ -291,6 +299,7 @@ def of_system(runs: Sequence[Entry], missing: int, spread: ListSpread) -> Entry:
         trials_given_up_share=max(run.trials_given_up_share for run in runs),
         proposals_ended_share=max(run.proposals_ended_share for run in runs),
         witnessed=min((run.witnessed for run in runs if run.witnessed is not None), default=None),
+        quality_shown=min((run.quality_shown for run in runs), key=get_args(QualityShown).index),
         warnings=tuple(dict.fromkeys(chain.from_iterable(run.warnings for run in runs))),
     )
 

@@ -44,6 +44,7 @@ from aiperf.submission.announcement_file import log_path, read_log
 from aiperf.submission.announcements import Announcements, RunAnnounced, SignedEntry, Signers, signers_of
 from aiperf.submission.witnessed import witnessed
 from aiperf.system.control_groups import available_bytes, usable_processors
+from aiperf.train.checkpoints.checkpoint_files import sealed_file
 from aiperf.units import count
 
 Purpose = tuple[str, ...]
@@ -110,6 +111,18 @@ def with_announcements(
                 entry = _compared(entry, first, *of, logs[of[0].log], signers[of[0].log])
         found.append(entry)
     return found, sites
+
+
+def with_quality(entry: Entry, first: RunStarted, root: str | None) -> Entry:
+    """Return the entry of a run with its weights compared with the journal, and evaluated if `root` (dataset.root) is given."""
+    if entry.weights is None or sealed_file(Path(entry.folder), entry.weights) is None:
+        return entry
+    if root is None:
+        return replace(entry, quality_shown="not evaluated")
+    from aiperf.verify.quality import difference  # imports torch
+
+    fault = difference(Path(entry.folder), first.config, root)
+    return replace(entry, quality_shown="no" if fault else "yes", lacks=entry.lacks or fault)
 
 
 def _purposes(log: Announcements) -> Iterator[tuple[str, tuple[str, ...], int | None]]:

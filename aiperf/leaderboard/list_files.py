@@ -92,6 +92,7 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
         "trials given up [share]": entry.trials_given_up_share,
         "proposals ended [share]": entry.proposals_ended_share,
         "witnessed [share]": entry.witnessed,
+        "quality shown": entry.quality_shown,
         "accelerators": entry.accelerator_count,
         "models": models(entry),
         "power [W]": None if power is None else power.watts,

@@ -118,6 +118,7 @@ def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: in
                 [units.share(each.trials_given_up_share) for each in entries], on_terminal="both lines"),
         numbers("witnessed", [each.witnessed for each in entries], units.share,
                 "share of the run's time in which another site signed the journal's state"),
+        texts("quality shown", [each.quality_shown for each in entries], "by weights with the SHA-256 in the journal"),
         numbers("announced", [each.announced.published if each.announced else None for each in entries], units.count,
                 "published runs, of those that the site announced", [*map(_announced, entries)], on_terminal="left out"),
     ]  # fmt: skip

@@ -13,6 +13,7 @@ from aiperf.accounting.score import CurvePoint, Score, Settled
 from aiperf.accounting.score_texts import NoScore
 from aiperf.accounting.step_breakdown import StepBreakdown
 from aiperf.accounting.valid_flops import FixedNetworkResult
+from aiperf.accounting.work_log import SealedEpoch
 from aiperf.journal.events import FollowedRun, Metric
 from aiperf.ranking.breaches import RuleViolation
 from aiperf.report.fold import ExchangeFacts
@@ -500,6 +501,8 @@ class Report:
     """Exchange of gradients. None for workers of one rank, or without a measured bus bandwidth."""
     checkpoints: KeptCheckpoints | None = None
     """Remaining and removed checkpoints after the end. None if not examined."""
+    weights: SealedEpoch | None = None
+    """Epoch that gives the quality, with the SHA-256 of its checkpoint. None if the journal has none."""
     prediction: PredictionFacts | None = None
     """Predicted score of the run, next to the measured one. None if the run was not predicted."""
     step: StepBreakdown | None = None

@@ -15,7 +15,7 @@ from aiperf.accounting.intervals import Window
 from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score, settled
 from aiperf.accounting.score_texts import no_score, score_warnings
 from aiperf.accounting.step_breakdown import step_breakdown
-from aiperf.accounting.valid_flops import fixed_network_result
+from aiperf.accounting.valid_flops import fixed_network_result, quality_epoch
 from aiperf.accounting.work_log import WorkLog, window
 from aiperf.journal.events import AnyEvent, WorkerJoined
 from aiperf.ranking.breaches import breaches
@@ -105,6 +105,7 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
             peak,
             is_published_workload=is_published_workload(run.started.config, run.started.dataset, checked.start_network),
         ),
+        weights=quality_epoch(run.work_log),
         attempts_lost_share=checked.lost_share,
         trials_given_up_share=checked.given_up_share,
         proposals_ended_share=checked.proposals_ended_share,

@@ -355,7 +355,7 @@ def _plain(path: str, value: Any) -> str:
 def checkpoints(kept: KeptCheckpoints) -> str:
     """Return text on the number and size of the run's checkpoint files, kept and removed, with the path of the best one."""
     if kept.best is None:
-        text = "kept none"
+        text = f"kept {units.count(kept.files) if kept.files else 'none'}"
     else:
         description = "the best" if kept.keep == "best" else f"all {units.count(kept.files)}"
         best = f"{kept.best}, accuracy {units.share(kept.accuracy or 0.0, 2)} after epoch {kept.epoch} of trial {kept.trial}"

@@ -20,6 +20,7 @@ from aiperf.errors import AiperfError, BundleRefused
 from aiperf.files import open_regular
 from aiperf.journal.journal import NAME as JOURNAL
 from aiperf.journal.sealed_log import check_object
+from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS
 
 MOST_BYTES = 16 << 30
 """Largest unpacked size in bytes. --most-bytes changes it."""
@@ -49,7 +50,8 @@ _FILE = r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,63}"
 _NAMED = "|".join(map(re.escape, (JOURNAL, PAGE)))
 MEMBER = re.compile(
     rf"{re.escape(SUBMISSION)}|{re.escape(ANNOUNCEMENTS)}|"
-    rf"runs/[1-9][0-9]{{0,5}}/({_NAMED}|{TELEMETRY}/{_FILE}\.jsonl|power/{_FILE}\.(yaml|csv))"
+    rf"runs/[1-9][0-9]{{0,5}}/({_NAMED}|{TELEMETRY}/{_FILE}\.jsonl|power/{_FILE}\.(yaml|csv)"
+    rf"|{CHECKPOINTS}/{_FILE}\.safetensors)"
 )
 """Names of members, without the manifest and its signature. No name leaves the folder, and none is hidden."""
 
@@ -72,6 +74,15 @@ class UnpackedSubmission:
 def manifest_of(contents: Mapping[str, Content]) -> bytes:
     """Return the manifest of a submission as bytes: one line per file with its SHA-256, two blanks and its name."""
     return "".join(f"{_sha256(content)}  {name}\n" for name, content in contents.items()).encode()
+
+
+def weights_beside(path: Path) -> Path:
+    """Return the file of the weights of a submission.
+
+    >>> weights_beside(Path("site.aiperf.tar.gz")).name, weights_beside(Path("bundle")).name
+    ('site.weights', 'bundle.weights')
+    """
+    return path.with_name(f"{path.name.removesuffix('.aiperf.tar.gz')}.weights")
 
 
 def pack(path: Path, contents: Mapping[str, Content], manifest: bytes, signature: str | None) -> None:
@@ -284,6 +295,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     release: str
     announcements: str | None = None
     """Head of the included log of announcements. None without a log."""
+    weights: str | None = None
+    """SHA-256 of the file of weights, which show the qualities. None if there is none."""
     runs: tuple[SubmittedRun, ...]
 
 

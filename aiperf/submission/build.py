@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from aiperf.errors import BadConfiguration, explained
-from aiperf.files import require_file
+from aiperf.files import require_file, sha256_of
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME as JOURNAL
 from aiperf.journal.journal import read
@@ -31,12 +31,14 @@ from aiperf.submission.archive import (
     TelemetryHeld,
     manifest_of,
     pack,
+    weights_beside,
 )
 from aiperf.submission.inspect_run import Inspection, Requirements
 from aiperf.submission.inspect_submission import inspect
 from aiperf.submission.signatures import sign
 from aiperf.system.describe import versions
 from aiperf.system.meters import FOLDER as POWER
+from aiperf.train.checkpoints.checkpoint_files import BEST, CHECKPOINTS, sealed_file
 
 
 def build(
@@ -46,35 +48,47 @@ def build(
     key: Path | None,
     log: str | None,
     with_telemetry: bool = True,
+    with_weights: bool = True,
     signers: Path | None = None,
 ) -> Inspection:
-    """Create the submission file `path` of several runs, inspect it, and return the findings."""
-    if path.exists():
-        raise BadConfiguration(f"a submission is a new file, but '{path}' exists: name another by --out")
-    contents = _contents(runs, log, with_telemetry=with_telemetry)
-    manifest = manifest_of(contents)
+    """Create the submission file `path` of runs and the file of their weights. Return the findings of their inspection."""
     draft = path.with_name(f".{secrets.token_hex(8)}.draft")
+    names = {weights_beside(draft): weights_beside(path), draft: path}
+    if found_file := next((new for new in names.values() if new.exists()), None):
+        raise BadConfiguration(f"a submission is a new file, but '{found_file}' exists: name another by --out")
     try:
+        contents = _contents(runs, log, weights_beside(draft), with_telemetry=with_telemetry, with_weights=with_weights)
+        manifest = manifest_of(contents)
         pack(draft, contents, manifest, None if key is None else sign(key, manifest))
         inspection = inspect(draft, Requirements(signers=signers))
-        if inspection.is_good:
-            draft.rename(path)
+        for written, new in names.items():
+            if inspection.is_good and written.exists():
+                written.rename(new)
     finally:
-        draft.unlink(missing_ok=True)
+        for written in names:
+            written.unlink(missing_ok=True)
     return replace(inspection, path=str(path))
 
 
-def _contents(runs: Sequence[Path], given_log: str | None, *, with_telemetry: bool) -> dict[str, Content]:
+def _contents(
+    runs: Sequence[Path], given_log: str | None, weights: Path, *, with_telemetry: bool, with_weights: bool
+) -> dict[str, Content]:
+    """Return the members of the submission, and write the file of weights if there are any."""
     parts: dict[str, Content] = {}
     submitted, firsts = [], []
     for number, folder in enumerate(runs, 1):
-        run, first = _run(folder, f"runs/{number}", parts, with_telemetry=with_telemetry)
+        into = f"runs/{number}"
+        run, first = _run(folder, into, parts, with_telemetry=with_telemetry, with_weights=with_weights)
         submitted.append(run)
         firsts.append(first)
     log = _log(given_log, firsts)
+    checkpoints = {name: parts.pop(name) for name in list(parts) if f"/{CHECKPOINTS}/" in name}
+    if checkpoints:
+        pack(weights, checkpoints, manifest_of(checkpoints), None)
     submission = Submission(
         release=versions().get("aiperf-cluster", "unknown"),
         announcements=None if log is None else parse(log, ANNOUNCEMENTS).head,
+        weights=sha256_of(weights) if checkpoints else None,
         runs=tuple(submitted),
     )
     listed = msgspec.json.format(msgspec.json.encode(submission), indent=1) + b"\n"
@@ -82,7 +96,7 @@ def _contents(runs: Sequence[Path], given_log: str | None, *, with_telemetry: bo
 
 
 def _run(
-    folder: Path, into: str, parts: dict[str, Content], *, with_telemetry: bool
+    folder: Path, into: str, parts: dict[str, Content], *, with_telemetry: bool, with_weights: bool
 ) -> tuple[SubmittedRun, RunStarted]:
     recorded = sorted((folder / TELEMETRY).glob("*.jsonl"))
     with_samples = with_telemetry or not recorded
@@ -97,6 +111,14 @@ def _run(
     if with_samples:
         meters = (file for file in sorted((folder / POWER).glob("*")) if file.suffix in (".yaml", ".csv"))
         parts |= {f"{into}/{POWER}/{file.name}": file for file in meters}
+    if with_weights and report.weights is not None:
+        file = sealed_file(folder, report.weights)
+        if file is None:
+            raise BadConfiguration(
+                f"a submission shows the quality by a checkpoint with the SHA-256 in the journal, but '{folder}' has none: "
+                "restore checkpoints/, or leave the weights out (--no-weights, quality not shown)"
+            )
+        parts[f"{into}/{CHECKPOINTS}/{file.name.removeprefix(BEST)}"] = file
     return SubmittedRun(run=first.run, telemetry=held), first
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from aiperf.errors import AiperfError, OtherRules
+from aiperf.files import sha256_of
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME as JOURNAL
 from aiperf.journal.journal import read
@@ -21,6 +21,7 @@ from aiperf.report.write import recomputed
 from aiperf.submission.announced_run import Announced
 from aiperf.submission.archive import MOST_BYTES, PAGE, TELEMETRY, SubmittedRun
 from aiperf.system.source import COMMIT, SOURCE, digest, installed
+from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, sealed_file
 from aiperf.verify import verify
 from aiperf.verify.verification import DEFAULT
 
@@ -42,6 +43,8 @@ class Requirements:
     """Class of the ranking (division) with rules that each run must keep."""
     most_bytes: int = MOST_BYTES
     """Largest unpacked size in bytes."""
+    root: str | None = None
+    """Folder of the images (dataset.root) on which the weights are evaluated. None: they are only compared with the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +100,7 @@ def judge_run(run: SubmittedRun, folder: Path, requirements: Requirements) -> Ru
         finding = InspectionFinding("members", "bad", f"{JOURNAL} is missing", run.run)
         return RunInspection(run.run, None, None, None, (finding,), folder)
     findings: list[InspectionFinding] = []
-    with (folder / JOURNAL).open("rb") as file:
-        chain = hashlib.file_digest(file, "sha256").hexdigest()
+    chain = sha256_of(folder / JOURNAL)
     try:
         first, report = _read(folder)
         findings.append(InspectionFinding("journal", "good", f"{report.run.events} lines, hash-chained", run.run))
@@ -114,6 +116,9 @@ def judge_run(run: SubmittedRun, folder: Path, requirements: Requirements) -> Ru
         why = str(error) if isinstance(error, AiperfError) else "values nested deeper than in any run"
         findings.append(InspectionFinding("journal", "bad", why, run.run))
         return RunInspection(run.run, None, None, chain, tuple(findings), folder)
+    if all(finding.outcome != "bad" for finding in findings):
+        outcome, text = _of_quality(folder, report, requirements.root)
+        findings.append(InspectionFinding("quality", outcome, text, run.run))
     return RunInspection(run.run, first, first.started_unix + report.run.end, chain, tuple(findings), folder)
 
 
@@ -190,6 +195,21 @@ def _to_know(run: SubmittedRun, report: Report) -> Iterator[InspectionFinding]:
     yield InspectionFinding(
         "report", "note", f"{PAGE} is not checked: `python -m aiperf report` writes it from the journal"
     )
+
+
+def _of_quality(folder: Path, report: Report, root: str | None) -> tuple[Outcome, str]:
+    if report.weights is None:
+        return "note", "not shown: the journal has no SHA-256 of the checkpoint of the epoch that counts"
+    if not (folder / CHECKPOINTS).is_dir():
+        return "note", "not shown: its weights are not beside the submission"
+    if sealed_file(folder, report.weights) is None:
+        return "bad", f"its weights have another SHA-256 than {report.weights.sha256} in the journal"
+    if root is None:
+        return "note", "its weights are those in the journal. Evaluate them with dataset.root=FOLDER"
+    from aiperf.verify.quality import difference  # imports torch
+
+    fault = difference(folder, report.run.config, root)
+    return ("bad", fault) if fault else ("good", "its weights have the quality in the journal")
 
 
 def _of_rules(folder: Path, report: Report, requirements: Requirements) -> Iterator[InspectionFinding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aiperf.errors import AnnouncementsDamaged, BundleRefused
-from aiperf.files import require_file
+from aiperf.files import require_file, sha256_of
 from aiperf.submission.announced_run import Announced, announced, nonce_fault, rivals
 from aiperf.submission.announcements import Announcements, Signers, parse, signers_of
 from aiperf.submission.archive import (
@@ -21,6 +20,7 @@ from aiperf.submission.archive import (
     refused,
     submission_of,
     unpack,
+    weights_beside,
 )
 from aiperf.submission.inspect_run import (
     Inspection,
@@ -59,13 +59,17 @@ def inspect(path: Path, requirements: Requirements | None = None) -> Inspection:
 
 def _inspected(path: Path, requirements: Requirements) -> tuple[Inspection, Announcements | None, float]:
     require_file(path)
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    sha256 = sha256_of(path)
     with tempfile.TemporaryDirectory(prefix="aiperf-inspect-") as scratch:
         folder = Path(scratch)
         try:
             unpacked = unpack(path, folder, requirements.most_bytes)
             submission = _submission(folder, unpacked)
+            weights = weights_beside(path)
+            if submission.weights is not None and weights.exists():
+                if (has := sha256_of(weights)) != submission.weights:
+                    raise refused(f"weights have the SHA-256 in {SUBMISSION}", f"'{weights}' has {has}")
+                unpack(weights, folder, requirements.most_bytes)
         except BundleRefused as error:
             inspection = Inspection(str(path), sha256, findings=(InspectionFinding("archive", "bad", str(error)),))
             return inspection, None, 0.0

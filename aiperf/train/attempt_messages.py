@@ -138,10 +138,10 @@ class EpochClock:
 
 @dataclass(frozen=True, slots=True)
 class EpochMessage:
-    """Message on the end of an epoch. Its `checkpoint` is set when the file is written."""
+    """Message on the end of an epoch, and the future of its checkpoint file (`Writer.submit`)."""
 
     message: EpochDone
-    file: Future[bool]
+    file: Future[str | None]
     is_last: bool
 
 
@@ -178,7 +178,7 @@ def in_order(messages: AttemptMessages, order: Train, context: RankContext) -> I
                     yield done
                     awaiting_file.append(message)
                 case EpochMessage(_, file, _) if file.done() and not delayed:
-                    yield from _settled(message)
+                    yield from (message.message, *_checkpoint_result(message))
                 case EpochMessage():
                     delayed.append(message)
                 case _ if delayed:
@@ -205,25 +205,19 @@ def _waited_for(last: EpochMessage, context: RankContext, every: float) -> Itera
         wait([last.file], timeout=every)
         if not last.file.done():
             yield _with_wait(last.message, time.monotonic() - began).advanced
-    for message in _settled(last):
-        yield _with_wait(message, time.monotonic() - began) if isinstance(message, EpochDone) else message
-
-
-def _settled(epoch: EpochMessage) -> tuple[Message, ...]:
-    result = _checkpoint_result(epoch)
-    if any(isinstance(message, CheckpointWritten) for message in result):
-        return (msgspec.structs.replace(epoch.message, checkpoint=True),)
-    return epoch.message, *result
+    yield _with_wait(last.message, time.monotonic() - began)
+    yield from _checkpoint_result(last)
 
 
 def _checkpoint_result(epoch: EpochMessage) -> tuple[Message, ...]:
     """A full or missing disk costs the checkpoint, not the trial."""
     sums = epoch.message.advanced
     try:
-        is_written = epoch.file.result()
+        sha256 = epoch.file.result()
     except OSError as error:
         return (CheckpointNotWritten(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch, reason=str(error)),)
-    return (CheckpointWritten(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch),) if is_written else ()
+    written = CheckpointWritten(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch, sha256=sha256)
+    return () if sha256 is None else (written,)
 
 
 def _with_wait(message: EpochDone, seconds: float) -> EpochDone:

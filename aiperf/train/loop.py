@@ -351,7 +351,9 @@ class _Attempt:
             return Stage.LAUNCH, max(conf.start_seconds, 10 * self._longest_step)
         return Stage.STEPS, max(conf.hang_seconds, 10 * self._longest_step)
 
-    def _checkpoint(self, ready: PreparedNetwork, clock: EpochClock) -> tuple[Snapshot | None, Future[bool] | None]:
+    def _checkpoint(
+        self, ready: PreparedNetwork, clock: EpochClock
+    ) -> tuple[Snapshot | None, Future[str | None] | None]:
         context, began = self._context, time.monotonic()
         if context.writer is None:
             return None, None

@@ -13,7 +13,7 @@ from aiperf.accounting.average_precision import ImageDetections
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.opening import open_data
 from aiperf.journal.events import Metric
-from aiperf.train.checkpoints.checkpoint import NoCheckpoint, load
+from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_of
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.rank_context import RankContext
@@ -81,7 +81,10 @@ def evaluate(
     with open_data(dataset) as data, torch.inference_mode():
         context = RankContext.make(conf, data, network, device, SingleRank(), writer=None)
         module = context.task.build(network)
-        module.load_state_dict(dict(weights))
+        try:
+            module.load_state_dict(dict(weights))
+        except RuntimeError as error:
+            raise DamagedCheckpoint(f"{str(folder.path)!r} must hold the tensors of the network: {error}") from error
         placed(module, device, channels_last=conf.channels_last).eval()
         sums, images = context.task.validation_sums(module, data.validation_images), 0
         with closing(data.validation(batch, **walk(context))) as batches, context.precision.computing():

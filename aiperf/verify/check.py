@@ -78,6 +78,8 @@ class Verification:
     checks: tuple[CheckResult, ...]
     score: Score | None
     """Score recomputed from the journal. None if it could not be computed."""
+    has_seals: bool
+    """True if the journal has the SHA-256 of a checkpoint, so that weights must show the quality."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:

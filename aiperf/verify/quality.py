@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from aiperf.accounting.average_precision import ImageDetections
+from aiperf.accounting.valid_flops import quality_epoch
+from aiperf.accounting.work_log import WorkLog
 from aiperf.atomic_files import replace_file
 from aiperf.config import from_plain
 from aiperf.data.dataset_config import DataSetConf, FolderConf
 from aiperf.data.survey import held_to
 from aiperf.errors import BadConfiguration, conflict
 from aiperf.given_file import fault_of, read_json
-from aiperf.journal.events import CheckpointWritten, EpochFinished, TrialPrepared
-from aiperf.journal.journal import read
+from aiperf.journal.journal import folding, read
 from aiperf.rules.evolve import replay
 from aiperf.rules.search_space import space_of
-from aiperf.train.checkpoints.checkpoint import NoCheckpoint
-from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, CheckpointFolder
+from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint
+from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, CheckpointFolder, sealed_file
 from aiperf.train.trained_network import evaluate
 from aiperf.units import IMAGE, noun
 from morphism import decode_morph, rebuilt
@@ -74,60 +76,65 @@ class QualityAudit:
 
 
 def audit(folder: Path, root: str | None = None, detections: Path | None = None) -> QualityAudit:
-    """Evaluate the last checkpoint in the journal that still exists. Raise NoCheckpoint, DamagedCheckpoint, DataError."""
-    epochs: dict[tuple[int, int], EpochFinished] = {}
-    saved: list[EpochFinished] = []
-    precisions: dict[int, str] = {}
-    for run, event in replay(read(folder)):  # noqa: B007 - the last run is used
-        if isinstance(event, TrialPrepared):
-            precisions[event.trial] = event.precision
-        elif isinstance(event, EpochFinished):
-            epochs[event.trial, event.epoch] = event
-            if event.checkpoint:
-                saved.append(event)
-        elif isinstance(event, CheckpointWritten):
-            saved.append(epochs[event.trial, event.epoch])
-    checkpoints = CheckpointFolder(folder / CHECKPOINTS)
-    checkpoint = next(
-        (each for each in reversed(saved) if checkpoints.written(each.trial, each.epoch) is not None), None
-    )
-    if checkpoint is None:
+    """Evaluate the epoch that gives the quality of a run. Raise NoCheckpoint, DamagedCheckpoint, DataError."""
+    reader, work_log = read(folder), WorkLog()
+    with folding(reader):
+        for run, event in replay(reader):  # noqa: B007 - the last run is used
+            work_log.take(event)
+    sealed = quality_epoch(work_log)
+    checkpoints = reader.path.parent / CHECKPOINTS
+    if sealed is None or sealed_file(reader.path.parent, sealed) is None:
+        found = "none in the journal" if sealed is None else f"no file of {sealed.sha256} in {str(checkpoints)!r}"
         raise NoCheckpoint(
-            f"an audit of the quality needs the checkpoint of an epoch in the journal, but found none in "
-            f"{str(checkpoints.path)!r}: copy the run with its checkpoints, and run with storage.checkpoints=best or all"
+            "a quality is shown by the checkpoint of the epoch that counts, with its SHA-256 in the journal (docs/ranking.md), "
+            f"but found {found}: copy the run with its checkpoints. Simulated and earlier runs show none"
         )
+    counted = sealed.evaluation
     conf = from_plain(run.started.config)
     start = space_of(run.started).start
     if detections is not None and run.started.metric == "top1":
         raise conflict("--detections", f"{run.started.run!r}, which trains no detector", "Leave it out")
     again = evaluate(
-        checkpoints,
-        checkpoint.trial,
-        checkpoint.epoch,
-        rebuilt(start, [decode_morph(morph) for morph in run.lineage(checkpoint.trial)]),
+        CheckpointFolder(checkpoints),
+        counted.trial,
+        counted.epoch,
+        rebuilt(start, [decode_morph(morph) for morph in run.lineage(counted.trial)]),
         held_to(_with_root(conf.dataset, root), run.started.dataset.get("fingerprint")),
         conf.trainer,
-        precisions[checkpoint.trial],
-        run.trials[checkpoint.trial].batch_size,
+        next(each.precision for each in reversed(work_log.preparations) if each.trial == counted.trial),
+        run.trials[counted.trial].batch_size,
     )
     if detections is not None:
         write_detections(detections, again.detections)
     return QualityAudit(
         run=run.started.run,
-        trial=checkpoint.trial,
-        epoch=checkpoint.epoch,
+        trial=counted.trial,
+        epoch=counted.epoch,
         metric=again.metric,
         images=again.images,
         precision=again.precision,
         device=again.device,
-        quality_in_journal=checkpoint.accuracy,
+        quality_in_journal=counted.accuracy,
         quality_again=again.quality.value,
-        loss_in_journal=checkpoint.validation_loss,
+        loss_in_journal=counted.validation_loss,
         loss_again=again.quality.loss,
-        regions_in_journal=checkpoint.regions,
+        regions_in_journal=counted.regions,
         regions_again=again.quality.regions,
         samples=noun(run.started.dataset).many,
     )
+
+
+def difference(folder: Path, config: Mapping[str, Any], root: str) -> str:
+    """Return the contradiction of a run's weights to its journal, or ''. Raise DataError if the images cannot be used.
+
+    `root`: folder of the images. Data sets without files ignore it.
+    """
+    try:
+        audited = audit(folder, root if "root" in config["dataset"] else None)
+    except (NoCheckpoint, DamagedCheckpoint) as error:
+        return str(error)
+    again, told = audited.quality_again, audited.quality_in_journal
+    return "" if audited.is_confirmed else f"its weights have {audited.metric} {again:.6f}, the journal has {told:.6f}"
 
 
 def _with_root(dataset: DataSetConf, root: str | None) -> DataSetConf:

@@ -193,6 +193,7 @@ def verify(path: Path, sample: int | None = DEFAULT, followed: Path | None = Non
             # Without an unreadable line, add the pass by the rules.
             checks=(*lines.checked, *(by_rules(samples) if lines.is_whole else ()), *score_checks),
             score=score(lines.work_log) if lines.work_log.started is not None and lines.is_whole else None,
+            has_seals=bool(lines.work_log.sealed),
         )
 
 

@@ -59,6 +59,7 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "attempts_lost_share": 0.001,
         "trials_given_up_share": 0.0,
         "proposals_ended_share": 0.0,
+        "weights": None,
     }
     values = {"score": score, "regulated": score, "error": 0.25, "valid-flops": score, "mfu": 0.4, "availability": 1.0}
     power = others.get("power")

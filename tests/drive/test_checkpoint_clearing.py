@@ -6,15 +6,17 @@ Before the end no file is removed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
+from aiperf.accounting.work_log import work_log
 from aiperf.config import configure
 from aiperf.data.opening import open_data
-from aiperf.drive.checkpoint_clearing import Best, BestEpoch, best_of, clear, forget
+from aiperf.drive.checkpoint_clearing import BestEpoch, clear, forget
 from aiperf.drive.driver import Driver, WallClock
 from aiperf.drive.machines import machines
 from aiperf.drive.session import run_session
@@ -25,7 +27,7 @@ from aiperf.planning.worker_shape import this_machine
 from aiperf.report.phrases import checkpoints
 from aiperf.report.write import report_of
 from aiperf.rules.state import Run
-from aiperf.train.checkpoints.checkpoint_files import KeptCheckpoints, kept
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, KeptCheckpoints, kept
 from aiperf.train.trained_network import trained_network
 from morphism import encode, load
 from tests.builders.journal import one_trial, positioned, state_after, whole_trial
@@ -50,7 +52,17 @@ def events() -> list[AnyEvent]:
         *whole_trial(3, 8.0, 9.0, 0.9),
         CheckpointDropped(at=9.5, trial=3, cause="not best", reason="not among the best"),
     ]
-    return positioned(told)
+    return positioned(sealed(told))
+
+
+def sealed(told: Iterable[AnyEvent]) -> Iterator[AnyEvent]:
+    """The same with a sealed checkpoint of each epoch."""
+    for event in told:
+        if isinstance(event, EpochFinished):
+            yield msgspec.structs.replace(event, checkpoint=False)
+            yield CheckpointWritten(at=event.at, trial=event.trial, attempt=1, epoch=event.epoch, sha256="0" * 64)
+        else:
+            yield event
 
 
 def ended(reason: str | None = "duration") -> Run:
@@ -74,7 +86,7 @@ def names(folder: Path) -> set[str]:
 
 
 def test_the_best_checkpoint_stays_with_its_graph(folder: Path) -> None:
-    said = clear(ended(), folder, "best")
+    said = clear(ended(), work_log(events()), folder, "best")
 
     assert names(folder) == {
         "trial-2.epoch-1.safetensors",
@@ -141,16 +153,19 @@ def test_weights_of_the_best_epoch_outlive_their_file(folder: Path) -> None:
     with Journal(folder / NAME) as journal:
         journal.append([*events(), finished(3, 2, 0.97), finished(3, 3, 0.91), finished(2, 2, 0.95)])
     files = folder / "checkpoints"
-    best = BestEpoch.of_run(folder)
-    (files / "trial-3.epoch-2.safetensors").write_bytes(b"the best")
-    best.take([finished(3, 2, 0.97, checkpoint=False)])
-    best.take([CheckpointWritten(at=9.1, trial=3, attempt=1, epoch=2)])
-    (files / "trial-3.epoch-2.safetensors").unlink()
-    (files / "trial-2.epoch-2.safetensors").write_bytes(b"worse")
-    best.take([finished(3, 3, 0.91), finished(2, 2, 0.95)])
+    log = work_log([*one_trial()[:-1], *whole_trial(3, 8.0, 9.0, 0.9)[:-1]])
+    best = BestEpoch(CheckpointFolder(files), log)
+    for sealed, content in ((finished(3, 2, 0.97), b"the best"), (finished(3, 3, 0.91), b"worse")):
+        file = files / f"trial-3.epoch-{sealed.epoch}.safetensors"
+        file.write_bytes(content)
+        for event in (sealed, CheckpointWritten(at=9.1, trial=3, attempt=1, epoch=sealed.epoch, sha256=content.hex())):
+            log.take(event)
+            best.take([event])
+        file.unlink()
+        best = BestEpoch(CheckpointFolder(files), log)  # of a driver that resumes the run
+    best.take([])
 
-    assert BestEpoch.of_run(folder).best == best.best == Best(3, 2, 0.97)
-    said = clear(ended(), folder, "best")
+    said = clear(ended(), log, folder, "best")
 
     assert said is not None and (said.trial, said.epoch, said.accuracy) == (3, 2, 0.97)
     assert said.best is not None and (folder / said.best).read_bytes() == b"the best"
@@ -161,17 +176,17 @@ def test_weights_of_the_best_epoch_outlive_their_file(folder: Path) -> None:
 
 @pytest.mark.parametrize("reason", [None, "interrupted", "no workers", "trials", "corrupt images"])
 def test_nothing_is_removed_of_a_run_that_can_be_taken_up_again(folder: Path, reason: str | None) -> None:
-    assert clear(ended(reason), folder, "best") is None
+    assert clear(ended(reason), work_log(events()), folder, "best") is None
     assert names(folder) == set(FILES)
     assert kept(folder) is None
 
 
 def test_all_or_none_stay_where_that_is_configured(folder: Path) -> None:
-    said = clear(ended(), folder, "all")
+    said = clear(ended(), work_log(events()), folder, "all")
     assert said is not None and (said.files, said.removed_files) == (3, 0)
     assert set(FILES) < names(folder)
 
-    said = clear(ended(), folder, "none")
+    said = clear(ended(), work_log(events()), folder, "none")
     assert said is not None and (said.best, said.files, said.removed_files) == (None, 0, 3)
     assert checkpoints(said) == "kept none; removed 3, 1.23 kB"
     assert {"trial-9.epoch-1.safetensors", "notes.txt"} <= names(folder)
@@ -192,16 +207,38 @@ def test_a_driver_killed_during_removal_leaves_complete_files(folder: Path, monk
 
     monkeypatch.setattr(Path, "unlink", unlink_one)
     with pytest.raises(Killed):
-        clear(ended(), folder, "best")
+        clear(ended(), work_log(events()), folder, "best")
     monkeypatch.undo()
 
     assert kept(folder) is None
-    best = best_of(events(), names(folder))
-    assert best is not None and best.trial == 2
+    assert (folder / "checkpoints" / "trial-2.epoch-1.safetensors").stat().st_size == 200
+
+
+def test_files_of_a_journal_without_seals_stay(folder: Path) -> None:
+    unsealed = work_log(event for event in events() if not isinstance(event, CheckpointWritten))
+
+    said = clear(ended(), unsealed, folder, "best")
+
+    assert said is not None and (said.keep, said.files, checkpoints(said)) == ("all", 3, "kept 3")
+    assert set(FILES) < names(folder)
+
+
+def test_last_epoch_of_a_fixed_network_stays_with_the_best(folder: Path) -> None:
+    (folder / "checkpoints" / "trial-2.epoch-2.safetensors").write_bytes(b"last")
+    log = work_log([*one_trial()[:-1], *whole_trial(2, 6.0, 7.0, 0.8)[:-2]])
+    assert log.started is not None
+    log.started.config["benchmark"] = {"target_quality": 0.7, "exponent": 5}
+    for event in sealed([finished(2, 1, 0.8), finished(2, 2, 0.6)]):
+        log.take(event)
+
+    said = clear(ended(), log, folder, "best")
+
+    assert said is not None and (said.epoch, said.files) == (1, 2)
+    assert {"trial-2.epoch-1.safetensors", "trial-2.epoch-2.safetensors"} <= names(folder)
 
 
 def test_a_rolled_back_run_warns_about_removed_checkpoints(folder: Path) -> None:
-    clear(ended(), folder, "best")
+    clear(ended(), work_log(events()), folder, "best")
 
     told = forget(folder)
 
@@ -210,7 +247,7 @@ def test_a_rolled_back_run_warns_about_removed_checkpoints(folder: Path) -> None
 
 
 def test_a_word_of_them_that_is_damaged_is_none(folder: Path) -> None:
-    clear(ended(), folder, "best")
+    clear(ended(), work_log(events()), folder, "best")
     os.truncate(folder / "checkpoints" / "kept.json", 7)
 
     assert kept(folder) is None

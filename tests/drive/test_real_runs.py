@@ -21,6 +21,7 @@ from aiperf.accounting.work_log import work_log
 from aiperf.config import from_plain
 from aiperf.journal.events import (
     AnyEvent,
+    CheckpointWritten,
     EpochFinished,
     Progress,
     RunEnded,
@@ -165,7 +166,7 @@ def test_a_killed_driver_loses_at_most_the_epoch_in_progress(journey: Journey) -
     resumed = events[len(before)]
     assert isinstance(resumed, RunResumed) and resumed.at >= before[-1].at
     # An epoch that the journal knows as finished, with a checkpoint, is not done again.
-    saved = {(event.trial, event.epoch) for event in before if isinstance(event, EpochFinished) and event.checkpoint}
+    saved = {(event.trial, event.epoch) for event in before if isinstance(event, CheckpointWritten)}
     after = [event for event in events[len(before) :] if isinstance(event, Progress | EpochFinished)]
     redone = {(event.trial, event.epoch) for event in after}
     assert redone and not saved & redone

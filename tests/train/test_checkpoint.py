@@ -1,5 +1,6 @@
 """Checkpoints are read as they were written, completely or not at all, and nothing in a file is executed."""
 
+import hashlib
 import os
 import pickle
 import threading
@@ -53,7 +54,8 @@ def test_a_missing_checkpoint_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep", [0, 1, 7, 8, 100, 400, -1])
 def test_a_torn_file_is_refused_by_name(tmp_path: Path, keep: int) -> None:
     folder = CheckpointFolder(tmp_path)
-    path = save(snapshot(), folder)
+    save(snapshot(), folder)
+    path = folder.file(3, 1)
     path.write_bytes(path.read_bytes()[:keep])
 
     with pytest.raises(DamagedCheckpoint, match=r"trial-3\.epoch-1\.safetensors"):
@@ -82,7 +84,8 @@ def test_a_changed_byte_is_refused_by_name_wherever_it_lies(data: st.DataObject)
     """torch.save's files were read with it."""
     with TemporaryDirectory() as here:
         folder = CheckpointFolder(Path(here))
-        path = save(snapshot(), folder)
+        save(snapshot(), folder)
+        path = folder.file(3, 1)
         content = bytearray(path.read_bytes())
         content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
         path.write_bytes(content)
@@ -114,8 +117,10 @@ def test_the_file_is_one_that_any_reader_of_safetensors_reads(tmp_path: Path, ch
     written = Snapshot(
         3, 1, "f00d", copied(weights), {"conv.momentum_buffer": torch.ones(2)}, {"scale": 2.0, "_growth_tracker": 1}
     )
-    path = save(written, CheckpointFolder(tmp_path))
+    sha256 = save(written, CheckpointFolder(tmp_path))
+    path = CheckpointFolder(tmp_path).file(3, 1)
 
+    assert sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     with safe_open(path, framework="pt") as file:
         train_order = file.metadata()
     tensors = load_file(path)
@@ -238,7 +243,7 @@ def test_an_overtaken_snapshot_is_not_written(tmp_path: Path, monkeypatch: pytes
     gate = threading.Event()
     whole = checkpoint.save
 
-    def slow(each: Snapshot, folder: CheckpointFolder) -> Path:
+    def slow(each: Snapshot, folder: CheckpointFolder) -> str:
         gate.wait()
         return whole(each, folder)
 
@@ -247,10 +252,10 @@ def test_an_overtaken_snapshot_is_not_written(tmp_path: Path, monkeypatch: pytes
     first = writer.submit(snapshot(epoch=1))
     while writer._waiting is not None:
         pass
-    futures: list[Future[bool]] = [writer.submit(snapshot(epoch=epoch)) for epoch in (2, 3)]
+    futures: list[Future[str | None]] = [writer.submit(snapshot(epoch=epoch)) for epoch in (2, 3)]
     gate.set()
 
-    assert [first.result(), *(future.result() for future in futures)] == [True, False, True]
+    assert [bool(future.result()) for future in (first, *futures)] == [True, False, True]
     writer.close()
 
 
@@ -279,5 +284,5 @@ def test_a_checkpoint_is_valid_if_the_previous_one_remains(tmp_path: Path, monke
     monkeypatch.setattr(CheckpointFolder, "prune", refuse)
     writer = Writer(CheckpointFolder(tmp_path), keep_seconds=0.0)
 
-    assert [writer.submit(snapshot(epoch=epoch)).result() for epoch in (1, 2)] == [True, True]
+    assert all(writer.submit(snapshot(epoch=epoch)).result() for epoch in (1, 2))
     writer.close()

@@ -136,7 +136,7 @@ def test_snapshots_on_the_device_do_not_exceed_the_estimate(tmp_path: Path, monk
                 go_on.set()
         return copies
 
-    def slow(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
+    def slow(snapshot: Snapshot, folder: CheckpointFolder) -> str:
         go_on.wait(60.0)
         return whole(snapshot, folder)
 

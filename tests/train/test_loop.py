@@ -11,7 +11,7 @@ import torch
 
 import aiperf.train.loop
 from aiperf.data.opening import open_data
-from aiperf.journal.events import BatchReduced, TrialPrepared
+from aiperf.journal.events import BatchReduced, CheckpointWritten, TrialPrepared
 from aiperf.journal.messages import Advanced, CheckpointGone, Crashed, EpochDone, Message, Train, TrialDone
 from aiperf.train.checkpoints.checkpoint import Snapshot, Writer, load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
@@ -80,9 +80,9 @@ def test_progress_is_reported_at_an_edge_of_the_window(tmp_path: Path) -> None:
     assert len(said) == len(epochs(words)) + 1
 
 
-def test_an_epoch_with_a_written_checkpoint_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_with_a_written_checkpoint_has_its_seal_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Prompt(Writer):
-        def submit(self, snapshot: Snapshot) -> Future[bool]:
+        def submit(self, snapshot: Snapshot) -> Future[str | None]:
             file = super().submit(snapshot)
             assert file.result(timeout=60.0)
             return file
@@ -91,14 +91,14 @@ def test_an_epoch_with_a_written_checkpoint_is_one_message(tmp_path: Path, monke
 
     words = train(order(last_epoch=3), tmp_path)
 
-    assert [type(word) for word in words] == [TrialPrepared, EpochDone, EpochDone, EpochDone, TrialDone]
+    assert [type(word) for word in words] == [TrialPrepared, *[EpochDone, CheckpointWritten] * 3, TrialDone]
 
 
 def test_an_epoch_is_reported_while_its_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = threading.Event()
 
     class Late(Writer):
-        def _write(self, snapshot: Snapshot, future: Future[bool]) -> None:
+        def _write(self, snapshot: Snapshot, future: Future[str | None]) -> None:
             assert heard.wait(60.0), "the epoch's work was not said before its file stood"
             super()._write(snapshot, future)
 
@@ -111,8 +111,7 @@ def test_an_epoch_is_reported_while_its_checkpoint_is_written(tmp_path: Path, mo
             if isinstance(word, Advanced):
                 heard.set()
 
-    assert [type(word) for word in words] == [TrialPrepared, Advanced, EpochDone, TrialDone]
-    assert epochs(words)[0].checkpoint
+    assert [type(word) for word in words] == [TrialPrepared, Advanced, EpochDone, CheckpointWritten, TrialDone]
 
 
 def test_it_learns(tmp_path: Path) -> None:

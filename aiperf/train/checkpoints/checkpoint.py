@@ -6,6 +6,7 @@ epoch from the trial's seed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -63,18 +64,18 @@ class Snapshot:
         return replace(self, weights=_on_host(self.weights), optimiser=_on_host(self.optimiser))
 
 
-def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
-    """Write a snapshot, sync it and return the path. Raise OSError if the file cannot be written. No partial file remains."""
+def save(snapshot: Snapshot, folder: CheckpointFolder) -> str:
+    """Write a snapshot, sync it and return the SHA-256 of the file. No partial file remains after an OSError."""
     make_own_folder(folder.path)
     final = folder.file(snapshot.trial, snapshot.epoch)
     temporary = final.with_name(f".{final.name}.{secrets.randbelow(1 << 62)}.tmp")
     try:
-        _write(_content(snapshot), temporary)
+        sha256 = _write(_content(snapshot), temporary)
         temporary.replace(final)
         sync_folder(folder.path)
     finally:
         temporary.unlink(missing_ok=True)
-    return final
+    return sha256
 
 
 def _content(snapshot: Snapshot) -> list[memoryview]:
@@ -122,15 +123,18 @@ def _checksum(scaler: str, tensors: Mapping[str, Tensor], parts: Mapping[str, me
     return f"{checksum:08x}"
 
 
-def _write(pieces: Iterable[memoryview], path: Path) -> None:
+def _write(pieces: Iterable[memoryview], path: Path) -> str:
+    digest = hashlib.sha256()
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         for left in pieces:
+            digest.update(left)
             while left:
                 left = left[os.write(file, left) :]
         os.fsync(file)
     finally:
         os.close(file)
+    return digest.hexdigest()
 
 
 def load(
@@ -254,7 +258,7 @@ class Writer:
         self._waiting_for_device = waiting
         self._keep_seconds = keep_seconds
         self._changed = threading.Condition()
-        self._waiting: tuple[Snapshot, Future[bool]] | None = None
+        self._waiting: tuple[Snapshot, Future[str | None]] | None = None
         self._finished: int | None = None
         """Trial of which the last snapshot was submitted. None again when its file is written."""
         self._over: set[int] = set()
@@ -266,14 +270,14 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="checkpoint-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, snapshot: Snapshot) -> Future[bool]:
-        """Queue a snapshot. The future is True when the file is on disk, and False if a newer snapshot replaced it."""
-        future: Future[bool] = Future()
+    def submit(self, snapshot: Snapshot) -> Future[str | None]:
+        """Queue a snapshot. The future is the SHA-256 of the file on disk, or None if a newer snapshot replaced it."""
+        future: Future[str | None] = Future()
         with self._changed:
             overtaken, self._waiting = self._waiting, (snapshot, future)
             self._changed.notify_all()
         if overtaken is not None:
-            overtaken[1].set_result(False)
+            overtaken[1].set_result(None)
         return future
 
     def finish(self, trial: int) -> None:
@@ -324,18 +328,18 @@ class Writer:
             elif finished is not None:
                 self._close_trial(finished)
 
-    def _write(self, snapshot: Snapshot, future: Future[bool]) -> None:
+    def _write(self, snapshot: Snapshot, future: Future[str | None]) -> None:
         try:
             with self._waiting_for_device():
                 snapshot = snapshot.on_host()
-            save(snapshot, self.folder)
+            sha256 = save(snapshot, self.folder)
             self._last = snapshot.trial
             self._clear_up(snapshot.trial)
         except BaseException as error:  # noqa: BLE001  # raised by the future
             self._last = None
             future.set_exception(error)
         else:
-            future.set_result(True)
+            future.set_result(sha256)
 
     def _close_trial(self, trial: int) -> None:
         last, self._last = self._last, None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Annotated
 
 import msgspec
 
+from aiperf.accounting.work_log import SealedEpoch
 from aiperf.atomic_files import replace_file
-from aiperf.files import require_file
+from aiperf.files import require_file, sha256_of
 
 CHECKPOINTS = "checkpoints"
 BEST = "best."
@@ -26,6 +28,10 @@ _NAME = re.compile(r"trial-(?P<trial>\d+)\.epoch-(?P<epoch>\d+)\.safetensors")
 
 _BEGUN = re.compile(r"\.(?P<name>.+)\.\d+\.tmp")
 """Temporary file that a rank writes, or left behind when it was killed."""
+
+
+def link_of(file: Path) -> Path:
+    return file.with_name(f"{BEST}{file.name}")
 
 
 def trial_of(name: str) -> int | None:
@@ -58,7 +64,7 @@ class CheckpointFolder:
 
     def written(self, trial: int, epoch: int) -> Path | None:
         file = self.file(trial, epoch)
-        return file if file.exists() else None
+        return next((each for each in (file, link_of(file)) if each.exists()), None)
 
     def epochs(self, trial: int) -> tuple[int, ...]:
         """Epochs of the trial with a checkpoint file, ascending."""
@@ -87,6 +93,15 @@ class CheckpointFolder:
                     self.file(trial, epoch).unlink(missing_ok=True)
             except FileNotFoundError:
                 continue  # dropped by another worker meanwhile
+
+
+def sealed_file(run_folder: Path, sealed: SealedEpoch) -> Path | None:
+    """Return the checkpoint of an evaluation in a run's folder. None without a file of its SHA-256."""
+    file = CheckpointFolder(run_folder / CHECKPOINTS).written(sealed.evaluation.trial, sealed.evaluation.epoch)
+    with suppress(OSError):
+        if file is not None and sha256_of(file) == sealed.sha256:
+            return file
+    return None
 
 
 KEPT = "kept.json"

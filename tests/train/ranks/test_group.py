@@ -26,7 +26,7 @@ from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.opening import open_data
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.journal.events import BatchReduced, CheckpointWritten, TrialHeartbeat, TrialPrepared
-from aiperf.journal.messages import Advanced, Crashed, Drop, EpochDone, Message, Sum, TrialDone
+from aiperf.journal.messages import Advanced, Crashed, Drop, Message, Sum, TrialDone
 from aiperf.train.checkpoints.checkpoint import load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.horovod_collective import missing as horovod_missing
@@ -343,8 +343,8 @@ def go_on(ranks: RankGroup, trial: int, heard: list[Message]) -> list[Message]:
     """The next attempt, as a driver would order it: from after the last epoch that has a checkpoint, for two more."""
     done = epochs(heard)
     assert [word.advanced.epoch for word in done] == list(range(1, len(done) + 1)), "each epoch once, in order"
-    saved = [word.advanced.epoch for word in done if word.checkpoint]  # epochs this short outrun the disk
-    last = max([0, *saved, *(word.epoch for word in heard if isinstance(word, CheckpointWritten))])
+    # epochs this short outrun the disk
+    last = max([0, *(word.epoch for word in heard if isinstance(word, CheckpointWritten))])
     losses = tuple(word.validation_loss for word in done[:last])
     first = last + 1
     train_order = order(trial=trial, attempt=2, batch_size=16, first_epoch=first, last_epoch=first + 1, losses=losses)
@@ -705,9 +705,7 @@ def test_closing_during_a_trial_leaves_whole_checkpoints(tmp_path: Path) -> None
     group.start()
     group.order(order(trial=1, batch_size=16, last_epoch=10_000))
     heard: list[Message] = []
-    while not any(
-        isinstance(word, CheckpointWritten) or (isinstance(word, EpochDone) and word.checkpoint) for word in heard
-    ):
+    while not any(isinstance(word, CheckpointWritten) for word in heard):
         heard += group.messages(timeout=60.0)
     pids = group.pids()
 

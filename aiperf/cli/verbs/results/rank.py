@@ -1,23 +1,25 @@
-"""`python -m aiperf rank`: rank runs, from their journals alone."""
+"""`python -m aiperf rank`: rank runs, from their journals and weights."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from aiperf.cli.arguments import add_allowed
+from aiperf.cli.arguments import DATA_ROOT, add_allowed, data_root
 from aiperf.report.figures import RANKED
 
 DESCRIPTION = """Ranks runs by a figure, with one order for each benchmark. The figures are computed from the journals, and
-their hash chains are checked. A journal that cannot be read is listed with the reason.
+their hash chains are checked. A journal that cannot be read is listed with the reason. dataset.root=FOLDER
+evaluates the weights that show the qualities (data sets without files ignore the folder).
 Exit status: 0 all runs are ranked, 1 some are not, 2 none is."""
 EXAMPLES = (
     "runs",
     "runs/20261121-120000-digits runs/20261122-090000-digits --by regulated",
-    "submissions --out list",
+    "submissions --out list dataset.root=/data/imagenet",
     "submissions --announcements site-a/announcements.jsonl --allowed allowed_signers --json",
     "submissions --images 1f0c…  (64 digits)",
 )
+OPTIONS = DATA_ROOT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +55,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         read_logs,
         runs_under,
         with_announcements,
+        with_quality,
     )
     from aiperf.leaderboard.list_files import json_text, lines, write
 
@@ -62,8 +65,9 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if not entries:
         reasons = "; ".join(f"'{each.folder}': {each.reason}" for each in [*fruitless, *unread])
         raise NoSuchRun(f"no run is readable: {reasons}. Name the folder of a run")
-    entries = pinned(entries, arguments.images)
-    entries, sites = with_announcements(entries, first_lines(entries), logs, arguments.allowed)
+    firsts, root = first_lines(entries), data_root("rank", options)
+    entries = [with_quality(entry, first, root) for entry, first in zip(entries, firsts, strict=True)]
+    entries, sites = with_announcements(pinned(entries, arguments.images), firsts, logs, arguments.allowed)
     ranking = leaderboard(entries, [*fruitless, *unread], by, sites)
     if arguments.json:
         print(json_text(ranking), end="")

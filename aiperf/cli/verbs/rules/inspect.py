@@ -7,18 +7,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.cli.arguments import add_allowed, add_number
+from aiperf.cli.arguments import DATA_ROOT, add_allowed, add_number, data_root
 from aiperf.cli.output import print_result
 from aiperf.page.section import Paragraph, Part, rows
 
 if TYPE_CHECKING:
     from aiperf.submission.inspect_run import Inspection
 
-DESCRIPTION = """Checks submissions: checksums, signature, announcements, and the journal of each run. Exit status: 0 nothing
-bad was found, 1 something bad was found, 2 a submission could not be checked."""
+DESCRIPTION = """Checks submissions: checksums, signature, announcements, and the journal of each run. With dataset.root=FOLDER
+it also evaluates the weights of NAME.weights beside the file (data sets without files ignore the folder).
+Exit status: 0 nothing bad was found, 1 something bad was found, 2 a submission could not be checked."""
+OPTIONS = DATA_ROOT
 EXAMPLES = (
     "20261121-120000-imagenet.aiperf.tar.gz --allowed allowed_signers",
-    "site.aiperf.tar.gz --json",
+    "site.aiperf.tar.gz dataset.root=/data/imagenet --json",
     "site.aiperf.tar.gz --source ~/aiperf-at-the-commit",
 )
 
@@ -54,6 +56,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         division=None if arguments.division is None else division(arguments.division, known_options()),
         sample=None if arguments.all else DEFAULT,
         most_bytes=MOST_BYTES if arguments.most_bytes is None else arguments.most_bytes,
+        root=data_root("inspect", options),
     )
     with explained(" ".join(arguments.bundles), "cannot be read or unpacked", "Correct the name, or copy it again"):
         inspections = inspect_all([Path(word) for word in arguments.bundles], requirements)

@@ -1,4 +1,4 @@
-"""`python -m aiperf quality`: evaluate a run's kept checkpoint again and compare the quality with the journal."""
+"""`python -m aiperf quality`: evaluate the weights that show a run's quality, and compare it with the journal."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from aiperf.cli.arguments import DATA_ROOT, data_root
 from aiperf.cli.output import print_result
 from aiperf.errors import BadConfiguration
 from aiperf.page.section import Paragraph, Part, rows
@@ -15,9 +16,9 @@ from aiperf.page.section import Paragraph, Part, rows
 if TYPE_CHECKING:
     from aiperf.verify.quality import QualityAudit
 
-DESCRIPTION = """Evaluates a checkpoint of a run again on the validation set and compares the quality with the journal.
-It takes the last epoch of the journal whose checkpoint exists. After a run with storage.checkpoints=best this
-is the best epoch. It needs torch and the run's data set, and uses one accelerator, or else the processor.
+DESCRIPTION = """Evaluates the epoch that gives the quality of a run again on the validation set, and compares the
+quality with the journal: the best epoch with a checkpoint whose SHA-256 is in the journal, of a fixed network the
+last epoch. It needs torch and the run's data set, and uses one accelerator, or else the processor.
 Of a detector it also writes the boxes to the new file of --detections. Without a RUN it computes the mAP
 of such a file.
 Exit status: 0 equal within one image or 0.001 of mAP, 1 another quality, 2 it cannot be evaluated."""
@@ -27,7 +28,7 @@ EXAMPLES = (
     "runs/20261121-120000-weather --detections boxes.json",
     "--detections boxes.json",
 )
-OPTIONS = "[dataset.root=FOLDER]"
+OPTIONS = DATA_ROOT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,10 +43,13 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.journal.run_folder import run_folder
     from aiperf.verify.quality import audit
 
-    audited = audit(run_folder(arguments.run), _root(options), arguments.detections)
-    facts = asdict(audited) | {"differing_images": audited.differing_images, "is_confirmed": audited.is_confirmed}
-    print_result(facts, parts(audited), as_json=arguments.json)
+    audited = audit(run_folder(arguments.run), data_root("quality", options), arguments.detections)
+    print_result(facts(audited), parts(audited), as_json=arguments.json)
     return 0 if audited.is_confirmed else 1
+
+
+def facts(audited: QualityAudit) -> dict[str, Any]:
+    return asdict(audited) | {"differing_images": audited.differing_images, "is_confirmed": audited.is_confirmed}
 
 
 def parts(audited: QualityAudit) -> tuple[Part, ...]:
@@ -92,15 +96,3 @@ def _print_precision(path: Path | None, options: list[str], *, as_json: bool) ->
         else f"{path}: map50 {value:.6f}, {len(images)} images"
     )
     return 0
-
-
-def _root(options: list[str]) -> str | None:
-    """Return the value of dataset.root. None if it is not given."""
-    root = None
-    for word in options:
-        name, _, root = word.partition("=")
-        if name != "dataset.root" or not root:
-            raise BadConfiguration(
-                f"quality takes only the option dataset.root=FOLDER, but found {word!r}: leave it out"
-            )
-    return root

@@ -7,17 +7,25 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from aiperf.cli.arguments import add_number
+from aiperf.cli.arguments import DATA_ROOT, add_number, data_root
 from aiperf.cli.output import print_result
+from aiperf.cli.verbs.rules import quality
 from aiperf.page.section import Cell, Paragraph, Part, rows
 
 if TYPE_CHECKING:
     from aiperf.verify import CheckResult, Verification
 
 DESCRIPTION = """Verifies a run from its journal: recomputes hashes, times, decisions, architectures, operation counts,
-proposals, epochs, images, rates and the score. No accelerator is needed.
-Exit status: 0 no contradiction, 1 a contradiction, 2 the journal cannot be read."""
-EXAMPLES = ("runs/20261121-120000-digits", "runs/20261121-120000-digits --all", "runs/20261121-120000-digits --json")
+proposals, epochs, images, rates and the score. No accelerator is needed. Then it evaluates the weights that show
+the quality, as `quality` does, if the journal has their SHA-256.
+Exit status: 0 no contradiction, 1 a contradiction or another quality, 2 the journal cannot be read, or the weights
+cannot be evaluated."""
+EXAMPLES = (
+    "runs/20261121-120000-digits",
+    "runs/20261121-120000-imagenet --all dataset.root=/data/imagenet",
+    "runs/20261121-120000-imagenet --no-weights --json",
+)
+OPTIONS = DATA_ROOT
 SHOWN = 5
 """Number of printed findings per check. --json has all stored findings."""
 
@@ -29,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--followed", metavar="RUN", help="the run that this run follows (follow=), to compare the trials"
     )
+    parser.add_argument("--no-weights", action="store_true", help="check the journal alone, without its weights")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -45,9 +54,17 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     followed = None if arguments.followed is None else run_folder(arguments.followed)
     run = path if path.is_file() else run_folder(arguments.run)
     verification = verify(run, None if arguments.all else sample, followed)
-    facts = asdict(verification) | {"is_sound": verification.is_sound}
-    print_result(facts, parts(verification), as_json=arguments.json)
-    return 0 if verification.is_sound else 1
+    root, audited = data_root("verify", options), None
+    try:
+        if verification.is_sound and verification.has_seals and not arguments.no_weights:
+            from aiperf.verify.quality import audit  # imports torch
+
+            audited = audit(run, root)
+    finally:
+        shown = (Paragraph("quality not shown"),) if audited is None else quality.parts(audited)
+        judged = {"is_sound": verification.is_sound, "quality": None if audited is None else quality.facts(audited)}
+        print_result(asdict(verification) | judged, (*parts(verification), *shown), as_json=arguments.json)
+    return 0 if verification.is_sound and (audited is None or audited.is_confirmed) else 1
 
 
 def parts(verification: Verification) -> tuple[Part, ...]:

@@ -36,14 +36,13 @@ from aiperf.ranking.law import written
 
 USAGE = """AIPerf: an AutoML benchmark for AI clusters. The score is floating-point work done per second.
 
-usage: python -m aiperf [GROUP=CHOICE …] [OPTION=VALUE …]    a run; ends with a score and a report
+usage: python -m aiperf [GROUP=CHOICE …] [OPTION=VALUE …]    a run, here of 3 min; its score and report
        python -m aiperf VERB …                               see `VERB --help`
        python -m aiperf help OPTION|GROUP|VERB|options       meaning, limits and default (`help options`: all)
        python -m aiperf [OPTION=VALUE …] --cfg job           the composed configuration as YAML; --version
 """
 EXAMPLES = """
 examples:
-  python -m aiperf                                     a run of 3 minutes on this machine
   python -m aiperf +cluster=slurm cluster.nodes=8 …    submit a job to Slurm and follow it
   python -m aiperf resume=runs/20261121-120000-digits  resume after a crash or Ctrl-C"""
 COMMON = {

@@ -16,7 +16,7 @@ EXAMPLES = (
     "runs",
     "runs/20261121-120000-digits runs/20261122-090000-digits --by regulated",
     "submissions --out list dataset.root=/data/imagenet",
-    "submissions --announcements site-a/announcements.jsonl --allowed allowed_signers --json",
+    "submissions --announcements site/announcements.jsonl --allowed allowed_signers --json",
     "submissions --images 1f0c…  (64 digits)",
 )
 OPTIONS = DATA_ROOT

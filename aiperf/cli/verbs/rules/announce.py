@@ -23,7 +23,7 @@ The holder of another key gives a nonce, from which the seed follows. Then start
 command. It runs once, and only as announced. The inspection of a submission counts announced runs that
 were never published."""
 EXAMPLES = (
-    "schedule=ranking dataset=imagenet --key ~/.ssh/id_ed25519 --log site/ --nonce-by SHA256:…",
+    "schedule=ranking dataset=imagenet --key KEY --log site/ --nonce-by SHA256:…",
     "--nonce ID --key ~/.ssh/id_ed25519 --log site/",
     "--show --log site/ --allowed allowed_signers",
     "--withdraw ID --why 'node 7 burnt' --key ~/.ssh/id_ed25519 --log site/",

@@ -331,7 +331,7 @@ def test_a_device_without_a_peak_leaves_a_rule_unknown() -> None:
     report = gather(invented(Shape(duration=60.0, warmup=10.0, device="Abacus 9")))
 
     unknown = {each.id: each for each in report.breaches if each.is_unknown}
-    assert unknown.keys() == {"peak", "fingerprint"}
+    assert unknown.keys() == {"peak", "contents"}
     assert unknown["peak"].found.startswith("unknown: ") and "Abacus 9" in unknown["peak"].found
     assert "2 rules could not be checked" in phrases.standing_parts(report)[1]
 

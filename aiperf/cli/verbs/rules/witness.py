@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--key", type=Path, required=True, help="Ed25519 private key, or the .pub file of a key in ssh-agent"
     )
     parser.add_argument("--log", metavar="FILE", help="log of announcements (default: the log in the run's options)")
-    add_number(parser, "--every", "seconds between two entries", float, metavar="SECONDS", default=600.0, above=0.0)
+    add_number(
+        parser, "--every", "seconds between two entries", float, metavar="SECONDS", default=600.0, above=0.0, most=86400
+    )
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from aiperf.verify.quality import QualityAudit
 
 DESCRIPTION = """Evaluates the epoch that gives the quality of a run again on the validation set, and compares the
-quality with the journal: the best epoch with a checkpoint whose SHA-256 is in the journal, of a fixed network the
-last epoch. It needs torch and the run's data set, and uses one accelerator, or else the processor.
+quality with the journal: the best epoch with a checkpoint whose SHA-256 is in the journal, of a fixed network
+the last epoch. It needs torch and the run's data set, and uses one accelerator, or else the processor.
 Of a detector it also writes the boxes to the new file of --detections. Without a RUN it computes the mAP
 of such a file.
 Exit status: 0 equal within one image or 0.001 of mAP, 1 another quality, 2 it cannot be evaluated."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from aiperf.cli.arguments import add_allowed
 from aiperf.cli.output import print_parts
 
-DESCRIPTION = """Bundles runs into one file: journals, telemetry, recomputed reports, the site's announcements, checksums and a
-signature. A second file, NAME.weights, has the checkpoints that show the qualities. The files are created only if
-`inspect` finds nothing bad in them. docs/ranking.md lists what they reveal about the site."""
+DESCRIPTION = """Bundles runs into one file: journals, telemetry, recomputed reports, the site's announcements, checksums and
+a signature. A second file, NAME.weights, has the checkpoints that show the qualities. The files are created
+only if `inspect` finds nothing bad in them. docs/ranking.md lists what they reveal about the site."""
 EXAMPLES = (
     "20261121-120000-imagenet --key ~/.ssh/id_ed25519 --log site/",
     "runs/20261121-* --key ~/.ssh/id_ed25519.pub --out site.aiperf.tar.gz",

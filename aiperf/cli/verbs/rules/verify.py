@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from aiperf.verify import CheckResult, Verification
 
 DESCRIPTION = """Verifies a run from its journal: recomputes hashes, times, decisions, architectures, operation counts,
-proposals, epochs, images, rates and the score. No accelerator is needed. Then it evaluates the weights that show
-the quality, as `quality` does, if the journal has their SHA-256.
-Exit status: 0 no contradiction, 1 a contradiction or another quality, 2 the journal cannot be read, or the weights
-cannot be evaluated."""
+proposals, epochs, images, rates and the score. No accelerator is needed. Then it evaluates the weights that
+show the quality, as `quality` does, if the journal has their SHA-256.
+Exit status: 0 no contradiction, 1 a contradiction or another quality, 2 the journal cannot be read, or the
+weights cannot be evaluated."""
 EXAMPLES = (
     "runs/20261121-120000-digits",
     "runs/20261121-120000-imagenet --all dataset.root=/data/imagenet",

@@ -43,6 +43,20 @@ hide=  # CUDA_VISIBLE_DEVICES= runs on processors
 [ -n "${CUDA_VISIBLE_DEVICES-all}" ] || { gres=${gres:+none}; hide="env CUDA_VISIBLE_DEVICES="; }
 export AIPERF_GPUS=${gres%none}
 
+# Before the time limit Slurm sends USR1: the driver is asked to close the journal and to write the report.
+# A script that lost its job while its node was cut off must not end the run of the next one, whose steps have the same ids.
+limit= asked= driver=
+own="$job.${SLURM_RESTART_COUNT:-0}"
+echo "$own" > "$run/slurm.own"
+owns() { [ "$(cat "$run/slurm.own")" = "$own" ]; }
+end() { ! owns || touch "$run/end-requested"; }
+stop() {  # the second time at once
+  [ -z "$asked" ] || ! owns || { kill "$driver"; sleep 1; kill "$driver"; }
+  asked=yes; end
+}
+trap 'limit=reached; end' USR1
+trap stop TERM INT
+
 # A step on some of the nodes: one process on each, with this script's environment and all that the job was granted there.
 # It replaces its shell, so that signals reach srun, which forwards them.
 step() { exec @SRUN@ ${gres:+--gres="$gres"} "$@"; }
@@ -65,20 +79,6 @@ if [ "$others" -gt 0 ]; then
 fi
 step --nodes=1 --ntasks=1 --nodelist="$first"@CONTAINER@ @AIPERF@ @VERB@ "$run" @WORDS@ &
 driver=$!
-
-# Before the time limit Slurm sends USR1: the driver is asked to close the journal and to write the report.
-# A script that lost its job while its node was cut off must not end the run of the next one, whose steps have the same ids.
-limit= asked=
-own="$job.${SLURM_RESTART_COUNT:-0}"
-echo "$own" > "$run/slurm.own"
-owns() { [ "$(cat "$run/slurm.own")" = "$own" ]; }
-end() { ! owns || touch "$run/end-requested"; }
-stop() {  # the second time at once
-  [ -z "$asked" ] || ! owns || { kill "$driver"; sleep 1; kill "$driver"; }
-  asked=yes; end
-}
-trap 'limit=reached; end' USR1
-trap stop TERM INT
 while kill -0 "$driver" 2>/dev/null; do
   wait "$driver"  # returns early for a signal
 done

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
+import msgspec
+
 from aiperf.accounting.intervals import IntervalTable, Window, valid_window
 from aiperf.journal import events
 from aiperf.journal.journal import folding
@@ -294,9 +296,10 @@ class WorkLog:
         opened.epoch = event.epoch + 1
         if not counts(self.started, event):
             return
-        opened.unsealed[event.epoch] = event
+        evaluation = msgspec.structs.replace(event, interval=None)
+        opened.unsealed[event.epoch] = evaluation
         if self.last_epoch is None or event.epoch >= self.last_epoch.epoch:
-            self.last_epoch, self.last_sealed = event, None
+            self.last_epoch, self.last_sealed = evaluation, None
         if not self.accuracies or event.accuracy > self.accuracies[-1][1]:
             self.accuracies.append((event.at, event.accuracy))
 

@@ -71,7 +71,9 @@ COMMANDS = {
         grows=r"sums\.jsonl|shards/.*",
     ),
     "preflight": Command("preflight dataset=digits"),
-    "announce": Command(f"announce {ANNOUNCED} --key ../key --log log.jsonl", varies=r"log\.jsonl"),
+    "announce": Command(
+        f"announce {ANNOUNCED} --key ../key --log log.jsonl --nonce-by SHA256:{43 * 'a'}", varies=r"log\.jsonl"
+    ),
     "submit": Command("submit ../OTHER --out bundle.tar.gz"),
     "inspect": Command("inspect ../bundle.tar.gz"),
     "topology": Command("topology torus:32x32 --link 83.7e9 --network resnet50_v1_5"),
@@ -95,6 +97,7 @@ ELSEWHERE = {
     "sweep": "runs: tests/cli/test_sweep.py",
     "quality": "writes no file, and needs a checkpoint: tests/verify/test_quality.py",
     "drive": "a run: tests/drive/test_interrupted.py",
+    "witness": "adds a line to the log as announce does, and needs an announced run: tests/submission/test_witnessed.py",
     "join": "a node of a run: tests/cluster",
 }
 """Verbs with an interruption test in another folder."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -164,13 +165,13 @@ def place(folder: Path, row: str, kind: str, make: Callable[[Path], object] | No
     (make or KINDS[kind])(file)
     values = {
         "FILE": file.name,
-        "RUN": str(sound_run(folder.parent)),
-        "SWEEP": " ".join(str(sound_run(folder.parent, ranks)) for ranks in (1, 2)) if "{SWEEP}" in words else "",
-        "SYSTEM": str(SYSTEM),
-        "HPL": str(HPL),
+        "RUN": shlex.quote(str(sound_run(folder.parent))),
+        "SWEEP": shlex.join(str(sound_run(folder.parent, ranks)) for ranks in (1, 2)) if "{SWEEP}" in words else "",
+        "SYSTEM": shlex.quote(str(SYSTEM)),
+        "HPL": shlex.quote(str(HPL)),
         "JOURNAL": "run",
     }
-    return words.format(**values).split()
+    return shlex.split(words.format(**values))
 
 
 def sound_run(place: Path, ranks: int | None = None) -> Path:

@@ -34,7 +34,7 @@ WRONG = [
 ]  # fmt: skip
 """JSON of the wrong values."""
 MOST_MEMORY, HANGS_AFTER_SECONDS = 2 << 30, 20
-SAMPLE, MOST = 5, 2000
+SAMPLE, MOST = 5, 500
 """Files of a row in `make test` and in the long test."""
 GRAPH = (TESTS / "morphism/golden/graph-v1.json").read_text()
 DIVISION = (TESTS.parent / "aiperf/ranking/divisions/quick.yaml").read_text()

@@ -1,8 +1,4 @@
-"""`python -m aiperf`: run the benchmark or a verb.
-
-This module imports little, so that Ctrl-C works from the beginning. All other imports follow the installation of the signal
-handlers.
-"""
+"""`python -m aiperf`: run the benchmark or a verb. Imports follow the signal handlers, so that Ctrl-C always works."""
 
 from __future__ import annotations
 

@@ -102,10 +102,7 @@ def system_of(row: dict[str, Any]) -> System:
 
 
 def best_of_row(row: dict[str, Any], reading: Reading) -> Prediction:
-    """Return the fastest prediction of HPL for a row of Table 5, over all process grids and both placements of ranks.
-
-    `row`: values by column. `reading`: interpretation of the paper's sums over layers: 'placed', 'panels' or 'printed'.
-    """
+    """Return the fastest prediction for a row of Table 5. `reading`: 'placed', 'panels' or 'printed' sums over layers."""
     system, nb = system_of(row), published()["table_5"]["nb"]
     tried = (predict(system, row["n"], nb, p, q, pmap, reading) for p, q in grids(system.ranks) for pmap in PMAPS)
     return max((each for each in tried if each is not None), key=lambda each: each.flops)
@@ -120,11 +117,7 @@ def one_layer_of_row(row: dict[str, Any]) -> Prediction:
 
 
 def mean_difference(reading: Reading | None, without: Sequence[str] = ()) -> float:
-    """Return the mean absolute difference of predicted from measured GFLOPS over the rows of Table 5, as a share.
-
-    `reading`: interpretation of the paper's sums over layers: 'placed', 'panels' or 'printed'. `without`: names of rows to
-    leave out, such as '2N2G'. None for `reading`: one layer.
-    """
+    """Return the mean absolute difference of predicted from measured GFLOPS over rows of Table 5, as a share."""
     rows = [row for row in published()["table_5"]["rows"] if row_name(row) not in without]
     made = ((row, one_layer_of_row(row) if reading is None else best_of_row(row, reading)) for row in rows)
     return fmean(abs(difference(each.flops / 1e9, row["measured"])) for row, each in made)

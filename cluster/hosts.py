@@ -1,8 +1,4 @@
-"""Option +cluster=hosts: a run on hosts that are reached by ssh. Example: `+cluster=hosts 'cluster.hosts=[n1,n2]'`.
-
-The machine on which the command is typed runs Ray's head and the driver, and trains only if it is in the list.
-`aiperf.drive.ray.cluster.invited_hosts` runs the commands made here.
-"""
+"""Option +cluster=hosts: a run on hosts that are reached by ssh. This machine runs the driver, and trains only if listed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Calls of the Kubernetes API that a run needs: create, read and delete objects, read logs, run commands in pods.
-
-Methods raise ClusterError if the server refuses the request or does not answer. `last_lines` is empty then.
-"""
+"""Calls of the Kubernetes API that a run needs. They raise ClusterError if the server refuses or does not answer."""
 
 from __future__ import annotations
 

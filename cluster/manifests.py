@@ -1,8 +1,7 @@
 """Kubernetes objects of a run.
 
-With KubeRay (a RayJob, ray.io/v1), its operator starts Ray's head, submits the driver there as a job and starts workers for
-Ray's autoscaler. It provides Ray's commands, addresses and token. Without KubeRay: one Job for the head, and one indexed Job
-for the workers, which read the head's address and Ray's token from a file in the run's folder. There is no autoscaling.
+With KubeRay, its operator starts Ray's head, the driver as a job, and workers for the autoscaler. Without it: one Job for the
+head and one indexed Job for the workers, which read address and token from the run's folder. There is no autoscaling.
 """
 
 from __future__ import annotations

@@ -321,10 +321,7 @@ class SchedulerConf(NodesConf):
         raise NotImplementedError
 
     def is_allocated(self, environment: Mapping[str, str]) -> bool:
-        """Return True if `environment` (environment variables) belongs to an allocation of the scheduler.
-
-        The run then takes place there, and no job is submitted. The base class returns False.
-        """
+        """Return True if the environment belongs to an allocation of the scheduler, where the run then takes place."""
         return False
 
 

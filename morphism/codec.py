@@ -1,8 +1,4 @@
-"""Graph files: networks as JSON text, written and read. Files may be damaged or hostile, and nothing in them is executed.
-
-docs/graph-format.md describes the format and its history. The reader checks first the size, then the structure, then the
-rules of a graph, and raises DamagedGraphFile.
-"""
+"""Graph files (docs/graph-format.md), written and read. They may be hostile: size, structure and rules are checked in turn."""
 
 import json
 import re

@@ -1,10 +1,8 @@
 """Floating-point operations, parameters and training memory of a network, by the formulas of Ren et al. 2021 (AIPerf).
 
-Unit: operations (FLOP) per image. Weights of elementary operations (Table I of the paper): multiply-accumulate: 2. Add,
-subtract, multiply, compare: 1. Divide, square root: 4. Exponential: 8. Formulas of layers: Table II, see `layer_cost` and
-docs/benchmark.md. The real kernels and strides are counted. A layer that reads only the image has no input gradient, as in
-Table III. Table II omits this exception. tests/morphism/test_tables.py reproduces Tables III and VII. An unknown operation
-raises an error.
+Unit: operations (FLOP) per image. Weights (Table I of the paper): multiply-accumulate 2, add, subtract, multiply, compare 1,
+divide, square root 4, exponential 8. Layers: Table II, see `layer_cost` and docs/benchmark.md. The real kernels and strides
+are counted. A layer that reads only the image has no input gradient, as in Table III, an exception that Table II omits.
 """
 
 from collections.abc import Iterable, Mapping

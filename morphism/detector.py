@@ -1,9 +1,8 @@
 """Object detectors: Faster R-CNN with a feature pyramid, and its operations and parameters in closed form.
 
-The networks are those of torchvision (`FasterRCNN`, Ren et al. 2015, Lin et al. 2017) with an own first convolution. Only
-tensor operations are counted (convolutions and matrix products, multiply-accumulate 2), because the figures must equal those
-of torch.utils.flop_counter. Selection of regions, RoI align and losses have none. An image is counted apart from its regions,
-because training samples a fixed number of regions and evaluation has a variable number.
+The networks are torchvision's (`FasterRCNN`, Ren et al. 2015, Lin et al. 2017) with an own first convolution. Only tensor
+operations are counted, because the figures must equal those of torch.utils.flop_counter. An image is counted apart from its
+regions, because training samples a fixed number of regions and evaluation has a variable number.
 """
 
 import hashlib

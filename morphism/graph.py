@@ -1,7 +1,4 @@
-"""Neural network as an immutable graph of layers in topological order. The constructor checks all rules.
-
-A graph has nodes, names, shapes and a fingerprint, but no weights.
-"""
+"""Neural network as an immutable graph of layers in topological order, without weights. The constructor checks all rules."""
 
 import hashlib
 import re

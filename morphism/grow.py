@@ -1,8 +1,7 @@
 """Growth of a network by morphs (changes that keep its function), without weights, and errors for illegal morphs.
 
 Added nodes are named after the kind of morph and the first free number ('deepen3.conv'), because equal morphs on equal graphs
-must give equal names. Only the site is checked, since a legal morph keeps a graph legal. The tests check grown graphs in
-full.
+must give equal names. Only the site is checked, since a legal morph keeps a graph legal.
 """
 
 from collections import OrderedDict

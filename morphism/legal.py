@@ -1,9 +1,7 @@
-"""Legal morphs (changes that grow a network) of a graph within a budget, selected by the change in cost.
+"""Legal morphs (changes that grow a network) of a graph within a budget, without building candidates.
 
-No candidate is built. Morphs that add weights without effect are left out (`sites.useful_kernels`).
-
-The changes use a property of `cost.layer_cost`: forward operations and parameters of a layer are linear in its input channels
-and linear in its output channels. A test compares them with the cost of grown graphs.
+Forward operations and parameters of a layer (`cost.layer_cost`) are linear in its input and in its output channels, from which
+the change of a morph follows. Morphs that add weights without effect are left out (`sites.useful_kernels`).
 """
 
 import math

@@ -1,7 +1,4 @@
-"""Operations of a network (layers such as convolution, ReLU, pooling) as frozen dataclasses. Constructors check their values.
-
-The union `Op` is closed. Shapes are in `shapes.py`, connections in `graph.py`.
-"""
+"""Operations of a network (layers such as convolution, ReLU, pooling) as frozen dataclasses that check their values."""
 
 from dataclasses import dataclass
 from typing import TypeAlias

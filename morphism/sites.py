@@ -1,12 +1,9 @@
 """Sites of morphs (changes that grow a network): the nodes of a graph to which each kind of morph can be applied.
 
-`grow` enforces these structural rules and `legal` uses them for its lists. They are independent of the cost. `legal` has one
-more rule: every added weight reaches a pixel. Journals from before this rule have graphs that break it, and `grow` rebuilds
-them. `unreached` lists their convolutions.
-
-Deepen: after a ReLU on maps. Widen: an ungrouped convolution, if nothing pins its channels. Skip: from an activation (ReLU or
-pooling) to a pre-activation (input of a ReLU), over a bounded number of blocks. Kernel: an odd kernel from 3 on, not of a
-convolution that reads the image.
+`grow` enforces these structural rules and `legal` uses them for its lists, with one more: every added weight reaches a pixel.
+Journals from before that rule have graphs that break it (`unreached`).
+Deepen: after a ReLU on maps. Widen: an ungrouped convolution, if nothing pins its channels. Skip: from an activation to the
+input of a ReLU, over few blocks. Kernel: an odd kernel from 3 on, not of a convolution that reads the image.
 """
 
 from collections.abc import Iterator

@@ -32,10 +32,7 @@ class Traffic:
 
 
 def layer_traffic(graph: Graph) -> tuple[Traffic, ...]:
-    """Return the elements that each node of the graph moves to and from memory, in the order of the nodes.
-
-    The image and the softmax move none: the softmax belongs to the loss.
-    """
+    """Return the elements that each node moves to and from memory. Image and softmax, which belongs to the loss, move none."""
     return tuple(_traffic(graph, index) for index in range(len(graph.nodes)))
 
 

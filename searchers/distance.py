@@ -1,9 +1,8 @@
 """Descriptors of architectures (vectors of their growth), their distances, and the covariance kernel of the regression.
 
-A descriptor is the growth since the starting graph in depth, width, kernels and skips, for each stage (a resolution of maps).
-It is computed from the lineage in microseconds, while rebuilding a graph takes milliseconds. The kernel, a rational quadratic
-of the distance plus a multiple of the scalar product, is positive definite (Rasmussen & Williams 2006, equation 4.19), which
-edit distances do not guarantee, and cheaper than a Matérn kernel.
+A descriptor is the growth since the start in depth, width, kernels and skips, for each stage (a resolution of maps). The
+kernel, a rational quadratic of the distance plus a multiple of the scalar product, is positive definite (Rasmussen & Williams
+2006, equation 4.19), which edit distances do not guarantee, and cheaper than a Matérn kernel.
 """
 
 from __future__ import annotations

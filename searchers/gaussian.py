@@ -1,8 +1,7 @@
-"""Gaussian-process regression that predicts the accuracy of a network from its descriptor.
+"""Gaussian-process regression that predicts the accuracy of a network from its descriptor, on one reproducible BLAS thread.
 
 The noise on the diagonal has a lower bound, which keeps the matrix regular. Trials without a result lower the variance near
-them and do not change the mean (GP-BUCB, Desautels, Krause & Burdick 2014). One BLAS thread is faster at these sizes, and its
-results are reproducible.
+them and do not change the mean (GP-BUCB, Desautels, Krause & Burdick 2014).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Network morphism guided by Bayesian optimisation: it proposes the random child with the highest upper confidence bound.
-
-Only the proposed child is built. Failed trials lower the variance near them, which prevents further exploration of a failing
-region. They do not change the mean, since most failures have other causes than the architecture.
-"""
+"""Network morphism guided by Bayesian optimisation: it proposes the random child with the highest upper confidence bound."""
 
 from __future__ import annotations
 

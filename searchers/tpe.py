@@ -1,8 +1,7 @@
 """Tuning of batch size and kernel size by Optuna's tree-structured Parzen estimator, with a new study for each proposal.
 
 It has the 200 newest finished trials with their residuals, the 200 newest in flight as running, and as pruned the 50 newest
-points out of memory and the 50 newest trials that failed because of their sizes. Both sizes are drawn from their joint
-density. Only this module of `searchers` imports optuna.
+points out of memory and the 50 newest trials that failed because of their sizes. Both sizes are drawn from their joint density.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Files that are generated from the code: tables of docs/, and aiperf/report/report.schema.json.
-
-`python -m tools.generated_docs` writes them. Meanings are the docstrings of events and of fields.
-"""
+"""Files that are generated from the code, by `python -m tools.generated_docs`: tables of docs/, and report.schema.json."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Build options of Horovod for this environment, and the key of its wheel: `python tools/horovod_plan.py`.
+"""Build options of Horovod for this environment, and the key of its wheel, as shell assignments for tools/build_horovod.sh.
 
-Prints shell assignments for tools/build_horovod.sh. The key contains everything that distinguishes wheels: Python, machine,
-torch and its C++ ABI, the compiler, and the transport of gradients. A wheel from a login node without CUDA is therefore never
-used on a node with accelerators. With `--fits`: exit status 0 if the installed Horovod has all features of a build here.
+The key contains everything that distinguishes wheels: Python, machine, torch and its C++ ABI, the compiler, and the transport.
+With `--fits`: exit status 0 if the installed Horovod has all features of a build here.
 """
 
 from __future__ import annotations

@@ -111,10 +111,7 @@ def error_at(work_log: WorkLog, moment: float) -> float | None:
 
 
 def quality_at(work_log: WorkLog, moment: float) -> float | None:
-    """Return the best quality of the counted evaluations that ended by `moment`. None before the first one.
-
-    In a journal with sealed checkpoints only evaluations with one count, so that a file shows the quality.
-    """
+    """Return the best quality of the evaluations until `moment`, with seals in the journal of sealed ones. None without one."""
     sealed = [(each.evaluation.at, each.evaluation.accuracy) for each in work_log.sealed]
     return max((quality for at, quality in sealed or work_log.accuracies if at <= moment), default=None)
 

@@ -1,4 +1,1 @@
-"""Measurement of the basic operations (BOPs) of programs, peaks of processors, and rooflines of programs and networks.
-
-Method: Wang et al., BOPS, Not FLOPS! A New Metric and Roofline Performance Model For Datacenter Computing, 2018.
-"""
+"""Basic operations (BOPs, Wang et al. 2018) of programs, peaks of processors, and rooflines of programs and networks."""

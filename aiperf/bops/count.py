@@ -1,7 +1,4 @@
-"""Source count of basic operations (BOPs): operations of each expression × its executions, by clang's source-based coverage.
-
-The sources are preprocessed first, so that every operator has a place of its own, also in nested macros.
-"""
+"""Source count of basic operations (BOPs): operations of each expression × its executions, by clang's source-based coverage."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Arithmetic of the roofline model: bounds of a rate by peak and bandwidth. Wang et al. 2018, equations (4) to (8).
-
-For floating-point operations it is the model of Williams et al. 2009. Rates are operations per second, bandwidths bytes per
-second, intensities operations per byte.
-"""
+"""Roofline model: bounds of a rate by peak and bandwidth. Wang et al. 2018, equations (4) to (8), as Williams et al. 2009."""
 
 from __future__ import annotations
 

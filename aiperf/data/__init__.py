@@ -1,4 +1,1 @@
-"""Data sets: configuration, files, and batches on a device.
-
-Import `dataset_config` for the configurations (no torch), `survey` for `describe`, `opening` for `open_data`.
-"""
+"""Data sets: configuration (`dataset_config`, without torch), files (`survey`), and batches on a device (`opening`)."""

@@ -26,10 +26,7 @@ class BoxedImages(Protocol):
     """(images, BOX_ROWS, 5): ymin, xmin, ymax, xmax, class from 0. Empty rows are −1."""
 
     def read(self, image: int) -> Floats:
-        """Return the pixels of an image in FP32, not normalised, shape (channels, height, width).
-
-        `image`: number of the image in the split, from 0. Raise DamagedData if its file cannot be read.
-        """
+        """Return an image in FP32, not normalised, (channels, height, width). Raise DamagedData if it cannot be read."""
         ...
 
     def close(self) -> None:

@@ -35,17 +35,10 @@ class Crop(Protocol):
     """Rule that selects the rectangle of each stored image that the network receives."""
 
     def numbers(self, images: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.float64]:
-        """Return the random numbers in [0, 1) that select the rectangle of each image, shape (images, numbers per image).
-
-        `images`: numbers of the images in the split, (images,). Equal images, seed and epoch give equal numbers.
-        """
+        """Random numbers in [0, 1) for the rectangles of images, (images, numbers per image), by number, seed and epoch."""
 
     def box(self, height: int, width: int, numbers: NDArray[np.float64]) -> Box:
-        """Return the rectangle of one stored image that is scaled to the size of the network's input.
-
-        `height`, `width`: size of the stored image in pixels. `numbers`: random numbers of this image, a row of the method
-        `numbers`.
-        """
+        """Return the rectangle of one stored image that is scaled to the input. `numbers`: the row of the method `numbers`."""
         ...
 
 

@@ -1,8 +1,7 @@
 """Cache of a data set in the memory of a host: one copy for all processes of a run, filled as they read.
 
-A file without a name (memfd_create) holds a byte of state for each record, then the records. A list in the run's scratch folder
-names the processes that have it open. Others open it as /proc/PID/fd/N, which the kernel permits to the same user only. The
-kernel frees the memory with the last process, however that process ends.
+The file has no name (memfd_create). A list in the run's scratch folder names the processes that have it open, and others open
+it as /proc/PID/fd/N. The kernel frees it with the last process.
 """
 
 from __future__ import annotations

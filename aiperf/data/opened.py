@@ -67,11 +67,7 @@ class OpenData:
         return () if self.corrupt_images is None else self.corrupt_images.names()
 
     def begin_what_follows(self, walk: DataPass) -> None:
-        """Begin to decode the next two passes: validation, and the training epoch after the pass `walk`.
-
-        Called when the pass has sent its last image to the decoding threads. Validation begins only if the latest validation
-        pass was on the same device.
-        """
+        """Begin to decode the next validation, if the last one was on the same device, and the epoch after the pass `walk`."""
         if self._last_validation is not None and self._last_validation.device == walk.device:
             self._validation.prime(self._last_validation)
         self._training.prime(replace(walk, epoch=walk.epoch + 1))

@@ -1,7 +1,4 @@
-"""Batches of image files that threads decode some batches before they are needed, for sets too large for memory.
-
-A pass may begin long before it is used (`prime`). The first step of an epoch or a trial then need not wait.
-"""
+"""Batches of image files that threads decode before they are needed, for sets too large for memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""`python -m aiperf prepare`: check a data set before a run, and pack it into shards that other tools can read.
+"""`python -m aiperf prepare`: check a data set before a run, and pack it into shards in WebDataset's format.
 
 Every file is read, hashed and decoded once. Its result is appended to aiperf-checksums.jsonl, from which an interrupted check
-continues: a line is valid while its file keeps its size and time of change. A sample of a shard is a pair of NAME.jpg and
-NAME.cls (the class's number as text), in WebDataset's format.
+continues: a line is valid while its file keeps its size and time of change.
 """
 
 from __future__ import annotations
@@ -45,12 +44,7 @@ _AHEAD = 64
 
 
 def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Path | None = None) -> PrepareReport:
-    """Check the data set of `conf`, and pack it into the folder `pack` if one is given.
-
-    Corrupt images are listed in the result and not packed. Raise MissingData without the files, DataError if the set is
-    damaged, DataError or OSError if a file cannot be written, and BadConfiguration if the set allows no `pack` or no
-    `checksums`, or a package is missing.
-    """
+    """Check the data set of `conf`, and pack it into the folder `pack` if given. Corrupt images are listed, not packed."""
     return module_of(conf).prepare(conf, pack, out, checksums)
 
 

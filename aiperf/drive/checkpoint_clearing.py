@@ -1,8 +1,4 @@
-"""Removal of checkpoint files: during a run those of trials without further use, after its end all but the kept ones.
-
-A command to remove a checkpoint can be lost with a worker or driver. Files are therefore chosen by their names and the journal.
-RunEnded is in the journal before any file is removed.
-"""
+"""Removal of checkpoint files by their names and the journal, since a command to remove one can be lost with its worker."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Main loop of a run: read messages of the workers, append events to the journal, decide, and send commands to workers.
-
-A command is sent only after the events that lead to it are on disk. Each turn writes to the disk once.
-"""
+"""Main loop of a run. A command is sent only after the events that lead to it are on disk. Each turn writes the disk once."""
 
 from __future__ import annotations
 

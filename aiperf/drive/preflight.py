@@ -1,7 +1,4 @@
-"""Measurement of nodes before a run (preflight): probes to run, nodes to exclude, and events for the journal.
-
-Nodes that join later are checked by `ray/node_admission.py` before a worker starts on them.
-"""
+"""Measurement of nodes before a run (preflight): probes to run, nodes to exclude, and events for the journal."""
 
 from __future__ import annotations
 

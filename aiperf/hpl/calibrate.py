@@ -1,7 +1,4 @@
-"""Calibration of the HPL model: rates and latencies of this machine, measured in short bursts and written as SYSTEM.yaml.
-
-The best burst counts, since other programs only slow a burst down. A rate is that of the slowest rank, for which HPL waits.
-"""
+"""Calibration of the HPL model: best bursts of this machine's rates and latencies, of the slowest rank, as SYSTEM.yaml."""
 
 from __future__ import annotations
 

@@ -229,10 +229,7 @@ def bandwidth_per_core(of: Accelerator) -> float:
 
 
 def equivalent_bandwidth(of: Accelerator) -> float:
-    """Return an accelerator's bandwidth as one layer of the model, in words of 8 bytes per second, equation (7).
-
-    It is controllers × words at once × bandwidth per core.
-    """
+    """Return an accelerator's bandwidth as one layer in words per second: controllers × words at once × that of a core (7)."""
     return of.controllers * of.quadwords * bandwidth_per_core(of)
 
 
@@ -393,8 +390,5 @@ def smallest_order(nb: int, p: int) -> int:
 
 
 def difference(predicted: float, measured: float) -> float:
-    """Return the difference of a prediction from a measurement as a signed share, predicted / measured − 1.
-
-    Both values have the same unit. It is Diff of equations (31) and (32). The paper prints its absolute value.
-    """
+    """Return predicted / measured − 1, Diff of equations (31) and (32), whose absolute value the paper prints."""
     return predicted / measured - 1

@@ -70,10 +70,7 @@ class Benchmark:
 def of_division(
     name: str, duration_seconds: float | None = None, files: str | None = None, worker: str | None = None
 ) -> Benchmark:
-    """Return the benchmark of all valid runs of a division, which is a set of rules for comparable runs.
-
-    `files`: None for generated images. `worker`: class of its workers, None if the division has no classes.
-    """
+    """Return the benchmark of all valid runs of a division. `worker`: class of its workers, None if the division has none."""
     images = () if files is None else (("files", files),)
     options = () if worker is None else (("a worker", WORKER_CLASSES[worker]),)
     return Benchmark("division", name, "", images, "", None, None, duration_seconds, None, options)

@@ -229,11 +229,7 @@ def _lacks(report: Report) -> str:
 
 
 def system_key(entry: Entry) -> tuple[str, ...]:
-    """Return the identity of the measured system as texts.
-
-    Without announcements it also contains the accelerators and a digest of configuration and sources, because there one system
-    is measured in several ways.
-    """
+    """Return the identity of the measured system, without announcements with its accelerators, configuration and sources."""
     named = (identity(entry.site or ""), identity(entry.system)) if entry.system else ("", *entry.hosts)
     if named == ("",):
         return (entry.journal.first,)

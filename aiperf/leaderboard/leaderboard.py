@@ -240,10 +240,7 @@ def _before(benchmark: Benchmark) -> tuple[int, int]:
 
 
 def _each_once(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, tuple[str, ...]], dict[str, str]]:
-    """Return the entries without identical copies, the folders of the copies, and the reasons for runs without a place.
-
-    The longest journal of a run counts, because a cut copy would let its owner choose the counted hours.
-    """
+    """Return the entries without copies (the longest journal counts), the folders of the copies, and reasons for no place."""
     of_run: dict[str, list[Entry]] = {}
     for entry in entries:
         of_run.setdefault(entry.journal.first, []).append(entry)
@@ -283,10 +280,7 @@ def _why_not_counted(entry: Entry, why_not: dict[str, str]) -> str:
 def _missing(
     entries: Sequence[Entry], why_not: dict[str, str], sites: Sequence[SiteAnnouncements]
 ) -> dict[Purpose, list[int | None]]:
-    """Return the accelerators of the announced runs without a valid result, from the logs and the journals.
-
-    None for a number that is known only from the nodes.
-    """
+    """Return the accelerators of the announced runs without a valid result, None for a number that only the nodes know."""
     announced = {(purpose, id): size for site in sites for id, purpose, size in site.purposes}
     for entry in entries:
         if entry.announcement is not None:
@@ -370,10 +364,7 @@ def _ranked(figure: Figure[Report], entry: Entry) -> float | None:
 
 
 def _by_size(runs: list[Entry], missing: dict[Purpose, list[int | None]]) -> Iterator[tuple[list[Entry], int]]:
-    """Yield the runs of each entry of a system, with its number of announced runs without a valid result.
-
-    Among announced runs, those with far fewer accelerators than the largest announced run are an entry of their own.
-    """
+    """Yield each entry's runs, with its number of announced runs without a result. Runs of far fewer accelerators are apart."""
     if not runs[0].benchmark.is_announced:
         yield runs, 0
         return

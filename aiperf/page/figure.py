@@ -1,7 +1,4 @@
-"""Rendering of matplotlib figures as files and as parts of the page.
-
-They are drawn on `Figure` objects of their own, never through pyplot. There is no global state, and no display is needed.
-"""
+"""Rendering of matplotlib figures as files and as parts of the page, without pyplot and its global state."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Reading of a followed run (option follow=RUN: its trials are repeated) and the check that it can be repeated here.
-
-Data, starting network, training and ranks must be equal. Differences that would change the work of the trials are rejected
-before the run starts, all in one message.
-"""
+"""Reading of a followed run (option follow=RUN: its trials are repeated) and the check that it can be repeated here."""
 
 from __future__ import annotations
 

@@ -154,12 +154,7 @@ def together(hosts: Sequence[WorkerShape], source: str) -> WorkerShape:
 
 
 def common(shapes: Sequence[WorkerShape], source: str) -> WorkerShape:
-    """Return one shape to plan for all these workers: least memory and cores, and ranks and accelerators of the widest worker.
-
-    The widest worker has the most ranks.
-
-    `shapes`: shape of each worker, at least one. `source`: origin of the shape as text, for the plan.
-    """
+    """Return one shape: least memory and cores, ranks and accelerators of the widest worker. `source`: text for the plan."""
     widest = max(shapes, key=lambda shape: shape.ranks)
     return msgspec.structs.replace(
         together(shapes, source),

@@ -1,8 +1,4 @@
-"""Data of a run for its report, collected from the events of its journal: results of trials, descriptions of workers, errors.
-
-One pass with bounded work for each event. The same pass fills the work log (`aiperf.accounting.work_log`), which has presences
-of workers, outcomes of trials and intervals of work.
-"""
+"""Data of a run for its report, beside the work log: results of trials, descriptions of workers, errors. One pass."""
 
 from __future__ import annotations
 

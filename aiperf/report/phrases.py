@@ -116,10 +116,7 @@ OUTCOMES = {"epochs": "all epochs done", "early stop": "stopped early", "followe
 
 
 def peak(report: Report) -> str | None:
-    """Return the peak that model FLOPS utilization (MFU) refers to as text, `144 GFLOPS per rank × 2`.
-
-    None if the peak is unknown.
-    """
+    """Return the peak that MFU refers to as text, `144 GFLOPS per rank × 2`. None if it is unknown."""
     used = report.utilisation
     if used.peak_flops is None:
         return None

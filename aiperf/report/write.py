@@ -1,7 +1,4 @@
-"""Report of a run: report.html, report.json, plots/*.svg, *.png and *.pdf, written atomically, and its last lines of text.
-
-A run and `aiperf score` print these lines: details and warnings, then score, error and report.
-"""
+"""Report of a run: report.html, report.json, plots/*.svg, *.png and *.pdf, and the last lines that a run and `score` print."""
 
 from __future__ import annotations
 

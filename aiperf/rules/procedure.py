@@ -76,11 +76,7 @@ def ends_interval(since: float, left: float, every: float) -> bool:
 
 
 def reported_accuracy(schedule: ScheduleConf, accuracies: Sequence[float]) -> float:
-    """Return the accuracy that is reported to the search, 0..1, at the last epoch of round 1 for all trials.
-
-    It is read from the curve fitted to the epochs up to that one. A prediction from 15 epochs and a measurement after 60 have
-    different scales, and comparing them would rank rounds instead of networks. Below 5 epochs the best accuracy is reported.
-    """
+    """Accuracy for the search at round 1's last epoch, by a fitted curve from 5 epochs on: later epochs have another scale."""
     seen = accuracies[: schedule.epochs[0]]
     fitted = predicted_accuracy(seen, schedule.epochs[0])
     return max(seen) if fitted is None else min(1.0, max(0.0, fitted))

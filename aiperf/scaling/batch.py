@@ -1,8 +1,4 @@
-"""Steps and seconds to a target quality over the global batch (images per step of all accelerators), and the fastest batch.
-
-The regions are those of Shallue et al. (arXiv:1811.03600). The curve is S = S_min·(1 + B_c/B) of McCandlish et al.
-(arXiv:1812.06162).
-"""
+"""Steps and time to a quality over the global batch: regions of Shallue et al. 2018, curve of McCandlish et al. 2018."""
 
 from __future__ import annotations
 

@@ -104,10 +104,7 @@ def _reported(each: ReportedPoint, samples: str) -> str:
 
 
 def sentences(study: ScalingStudy) -> list[str]:
-    """Return the five conclusions of `scale` as sentences: remaining efficiency, largest loss, best batch, precision, bound.
-
-    Empty for reported points alone, whose lines are unknown.
-    """
+    """Return the five conclusions of `scale` as sentences. Empty for reported points alone, whose lines are unknown."""
     if not study.points:
         return []
     return [*_left(study), _best_batch(study.batch, study.samples), _precision(study), _bound(study)]

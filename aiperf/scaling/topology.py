@@ -1,8 +1,4 @@
-"""Networks of links between nodes: links, diameter, bisection, and the time of an all-reduce by closed forms.
-
-A link carries β bytes per second in each direction at the same time. A message of n bytes takes α + n/β. `size` is the bytes
-that each node contributes, `bytes_per_second` is β, and `alpha` is in seconds.
-"""
+"""Networks of links between nodes: diameter, bisection, and the time of an all-reduce by closed forms (α + n/β per message)."""
 
 from __future__ import annotations
 
@@ -96,10 +92,7 @@ def bisection_seconds(network: LinkNetwork, size: float, bytes_per_second: float
 
 
 def links_seconds(network: LinkNetwork, size: float, bytes_per_second: float) -> float:
-    """Return the least seconds in which the links of all nodes can send the 2(n−1)·size bytes of an all-reduce.
-
-    With l links at each node this is 2(n−1)/n · size/(l·β) (Patarasu and Yuan 2009).
-    """
+    """Return the least seconds of an all-reduce on l links of each node: 2(n−1)/n · size/(l·β) (Patarasu and Yuan 2009)."""
     if network.nodes == 1:
         return 0.0
     outgoing = network.links * (1 if network.kind == "switch" else 2)  # nodes send in one direction of a switch's link

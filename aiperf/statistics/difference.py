@@ -1,10 +1,7 @@
 """Uncertainty of a score over runs, and tests of differences: of two figures, of a regression, and of all pairs of a list.
 
-The 95 % interval of one run covers the steadiness of that run only. Another run of the same machine has another seed, other
-networks and another sequence of events, and therefore differs by more. Three or more runs: their own spread. Fewer: the pooled
-spread of a list's repeats, or an assumed coefficient of variation, combined with the spread of two runs and with each run's own
-interval. The assumed spreads and their sources: docs/statistics.md, "Between runs".
-
+The interval of one run covers the steadiness of that run only. Three or more runs: their own spread. Fewer: the pooled spread
+of a list's repeats, or an assumed coefficient of variation (docs/statistics.md, "Between runs"), combined with their own.
 Welch's test on the logarithms, because the result is a ratio and each side has its own uncertainty.
 """
 

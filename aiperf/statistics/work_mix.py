@@ -1,7 +1,4 @@
-"""Work of a run by trial (training of one network): factors of the score, and comparison of two runs by pairs of equal trials.
-
-Only work inside the valid window (the time that is scored) counts.
-"""
+"""Work of a run inside the valid window by trial: factors of the score, and comparison of two runs by pairs of equal trials."""
 
 from __future__ import annotations
 

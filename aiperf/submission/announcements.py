@@ -1,12 +1,8 @@
-"""Content of a site's log of announcements: signed entries about future, begun and withdrawn runs.
-
-It is a sealed log (`aiperf.journal.sealed_log`): each line contains a hash over itself and the previous line.
+"""Content of a site's log of announcements: signed entries about future, begun and withdrawn runs, in a `sealed_log`.
 
     {"entry":{"entry":"announced","number":3,"previous":"<id of entry 2>",…},"signature":"-----BEGIN SSH …","chain":"<id>"}
 
-This hash is the entry's id. A run's journal names its announcement by this id. The signature covers the entry with
-`previous`. A cut at the end of the log breaks neither hash nor signature. An id of the last entry that others keep reveals
-it.
+The chained hash is the id by which a journal names its announcement. A cut at the end shows only by an id that others keep.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Description of one machine: a short one for runs (`describe`), and a full one to compare nodes (`describe_node`).
-
-Neither imports torch or ray. Versions come from installed metadata, never from an import of the package.
-"""
+"""Description of one machine, without torch and Ray: short for runs (`describe`), full to compare nodes (`describe_node`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Processor load of a host, by this run's processes, other programs, the kernel and the hypervisor. Linux only (proc(5)).
 
-Processes of a run descend from its driver, from a process of its Ray cluster, or from the sampling process. The time between
-the last sample of a process and its end is taken from its parent's count of children. This is exact unless the parent has ended
-too or does not wait for its children. Recorders that see the same processes report the same machine.
+Processes of a run descend from its driver, its Ray cluster or the sampler. The last part of a process's time, after its last
+sample, is taken from its parent's count of children, which is missing if the parent does not wait for it.
 """
 
 from __future__ import annotations
@@ -118,9 +117,8 @@ class OwnProcesses:
 def gained(before: Mapping[_Key, Process], now: Mapping[_Key, Process], first_start: int) -> int:
     """Return the clock ticks that the processes of a run used between two samples.
 
-    `first_start`: latest start in ticks among all processes of the first sample. A process that started later counts in full,
-    another one that is only in `now` not at all. Ended processes count up to the last sample, and fully if a remaining process
-    waited for them.
+    `first_start`: latest start in ticks of the first sample. A process that started later counts in full, one without a first
+    sample not at all, an ended one up to its last sample, and in full if a remaining process waited for it.
     """
     survivors = before.keys() & now.keys()
     own = sum(max(0, now[key].ticks - before[key].ticks) for key in survivors)

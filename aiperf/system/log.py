@@ -1,8 +1,4 @@
-"""Telemetry files telemetry/WORKER.jsonl of a run: their lines, writing and reading. One recorder process writes a file.
-
-A session line lists the sampled devices. A line for each device and sample follows. Damaged lines are skipped and reported as
-Damage: the score does not depend on telemetry.
-"""
+"""Telemetry files telemetry/WORKER.jsonl: a line for the devices, then one per device and sample. Damage is reported."""
 
 from __future__ import annotations
 

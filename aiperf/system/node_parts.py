@@ -1,8 +1,4 @@
-"""Parts of the full description of a node: firmware, processors, memory, kernel, limits, variables, NVIDIA accelerators.
-
-An unreadable value is replaced by the reason. Nothing is guessed or omitted. The part of NVML has the contents of
-`nvidia-smi -q` and `nvidia-smi topo -m`. It is tested with a substitute library, not on a GPU.
-"""
+"""Parts of the full description of a node. An unreadable value is replaced by the reason. NVML's part was tried on no GPU."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Published peak rates of accelerators (peaks.json), as needed for model FLOPS utilization (MFU), and the peak of a worker.
-
-An accelerator, board or data type that is not in the table has no peak, and a run on it has no MFU. Nothing is estimated from
-clocks or similar devices.
-"""
+"""Published peak rates of accelerators (peaks.json), and the peak of a worker. An unlisted device has neither peak nor MFU."""
 
 from __future__ import annotations
 

@@ -96,11 +96,7 @@ def family(pid: int) -> Iterator[int]:
 
 
 def storage_reads(pid: int) -> tuple[str, ...]:
-    """Return two texts that change with each read of a process from a block device or file server.
-
-    They contain the read bytes and the major page faults (reads of mapped pages). Sockets and pipes are not counted. Empty if
-    the process has ended or belongs to another user.
-    """
+    """Two texts that change with each read of storage: read bytes, major page faults. Empty for an ended or foreign process."""
     counts, stat = _text(_PROC / str(pid) / "io"), _stat(_PROC / str(pid) / "stat")
     if counts is None or stat is None:
         return ()

@@ -1,8 +1,4 @@
-"""Recorder process of a worker: it samples the host and its accelerators each second into telemetry/WORKER.jsonl.
-
-A separate process never holds the interpreter lock of the training process. It runs at the lowest priority and ends with the
-worker.
-"""
+"""Recorder process of a worker: it samples host and accelerators each second, without the interpreter lock of the training."""
 
 from __future__ import annotations
 

@@ -52,11 +52,7 @@ class Reports:
         return self.sums
 
     def is_due(self, now: float, left: float) -> bool:
-        """`left`: estimated seconds until the end of the epoch.
-
-        The driver's interval ends when it receives the report. The first step that ends after an edge of the window therefore
-        reports at once.
-        """
+        """An edge of the window is reported at once: the interval ends at the driver's receipt. `left`: of the epoch."""
         return ends_interval(now - self._last, left, self._every) or any(
             self._last < edge <= now for edge in self._edges
         )

@@ -1,8 +1,7 @@
 """Memory of a training step on a device, and the largest batch that fits, in images per rank.
 
 On CUDA a step is measured after its kernels are chosen, because cuDNN's search also reserves workspaces of rejected algorithms.
-On a CPU the kernel kills processes instead of raising an error, and the batch is computed. Groups of ranks on one host share
-the result in a file, which survives restarts.
+On a CPU it is computed, because the kernel kills processes instead of raising an error.
 """
 
 from __future__ import annotations
@@ -35,12 +34,10 @@ host, and the new one."""
 
 
 def bytes_outside_a_step(graph: Graph, batch: int, bytes_per_element: int, ranks: int) -> int:
-    """Return the maximum bytes that a trial needs in addition to weights, gradients and activations of a training step.
+    """Return the most bytes of a trial beside weights, gradients and activations of a training step.
 
-    They are the momentum, the snapshots of weights and momentum for checkpoints, and the next batch (as bytes, as FP32 during
-    normalization, and in the network's input type). With several ranks, one copy of the gradients is added: DDP's buckets,
-    while it rebuilds them after the first step, or Horovod's fusion buffer, which is no larger. `batch`: images per rank.
-    `bytes_per_element`: of an input value.
+    They are the momentum, snapshots of weights and momentum, the next batch (as bytes, FP32 and input type), and with several
+    ranks a copy of the gradients: DDP's buckets, or Horovod's fusion buffer, which is no larger. `batch`: images per rank.
     """
     weights = 4 * cost(graph).parameters
     shape = graph.shapes[0]

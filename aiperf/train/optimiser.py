@@ -47,11 +47,7 @@ def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
 
 
 def initial_state(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return a momentum of zero, by name.
-
-    Fused SGD creates its momentum with empty_like, and its kernel returns at once if the loss scaler found an overflow.
-    Uninitialized memory would be the momentum of the next step.
-    """
+    """Return a momentum of zero, by name, because fused SGD leaves it uninitialized if the loss scaler finds an overflow."""
     return {f"{name}.{MOMENTUM}": torch.zeros_like(parameter) for name, parameter in module.named_parameters()}
 
 

@@ -53,10 +53,7 @@ class Precision:
 
 @contextmanager
 def unsearched() -> Iterator[None]:
-    """Context in which cuDNN uses its first heuristic algorithm, for a shape that occurs once per epoch.
-
-    A search takes seconds per network and would be part of the busy time.
-    """
+    """Context in which cuDNN uses its first heuristic algorithm, since a search takes seconds for a shape that occurs once."""
     before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
     try:
         yield

@@ -1,8 +1,4 @@
-"""Preparation of a trial: from the order to a network on its device, with weights, ready for the first step.
-
-Weights come from the trial's own checkpoint, from its parent's through the weight plans of its morphs, or from a seed. Rank 0
-reads or creates them and broadcasts them.
-"""
+"""Preparation of a trial: from the order to a network on its device, with the weights of rank 0, ready for the first step."""
 
 from __future__ import annotations
 

@@ -174,11 +174,7 @@ def expression(graph: Graph, index: int) -> str:
 
 
 def _may_overwrite(graph: Graph, index: int) -> bool:
-    """Return whether the node's value is read once and is not kept by the node for its backward pass.
-
-    A ReLU keeps its output. Dropout in evaluation mode returns its input. Pooling differs by backend, so its output is
-    not overwritten.
-    """
+    """True if the node's value is read once and not kept for its backward pass, as ReLU's and some poolings' are."""
     return len(graph.readers[index]) == 1 and isinstance(
         graph.nodes[index].op, ops.Convolution | ops.BatchNormalisation | ops.Add | ops.Dense
     )
@@ -249,10 +245,7 @@ def normal(shape: Sequence[int], deviation: float, generator: torch.Generator) -
 
 
 def he_normal(shape: Sequence[int], fan_in: int, generator: torch.Generator) -> Tensor:
-    """Return random values of the given shape from a normal distribution with std = √(2 / fan_in), float32 on the CPU.
-
-    `fan_in`: number of inputs of one output value. Source: He et al. 2015 (arXiv:1502.01852), eq. 10.
-    """
+    """Return FP32 values from a normal distribution with std = √(2 / fan_in) on the CPU (He et al. 2015, equation 10)."""
     return normal(shape, sqrt(2.0 / fan_in), generator)
 
 

@@ -99,10 +99,7 @@ class Verification:
 
 
 def handlers(of: object) -> Iterator[tuple[type, Callable[..., None]]]:
-    """Yield (class of event, bound method) of the methods on_… of an object, by the type of their argument `event`.
-
-    Inherited methods are left out.
-    """
+    """Yield (class of event, bound method) of the own methods on_… of an object, by the type of their argument `event`."""
     for name, method in vars(type(of)).items():
         if name.startswith("on_"):
             kind = get_type_hints(method)["event"]

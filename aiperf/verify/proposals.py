@@ -1,9 +1,7 @@
 """Checks of proposals: recompute a sample, or all, from seed and history, and rebuild architectures.
 
-The last bits of floating point differ between processors and library versions, so that a searcher may choose otherwise: an
-unequal proposal is a contradiction only with equal versions, and with another processor if most of a sample is unequal. An
-architecture takes 2 ms: in a long run a sample is rebuilt, and the others are compared with their parents, because morphs
-only add operations.
+The last bits of floating point differ between processors and library versions: an unequal proposal is a contradiction only with
+equal versions, and with another processor if most of a sample is unequal. In a long run a sample of architectures is rebuilt.
 """
 
 from __future__ import annotations

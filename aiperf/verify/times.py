@@ -1,8 +1,4 @@
-"""Checks of epochs and of times.
-
-Epochs: images, results, learning rates, checkpoints of parents. Times: intervals of work, their ends at an edge of the window,
-clock across restarts, silences.
-"""
+"""Checks of epochs (images, results, rates, parents' checkpoints) and of times (intervals, edges, clock, silences)."""
 
 from __future__ import annotations
 

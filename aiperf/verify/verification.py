@@ -1,7 +1,7 @@
 """Verification of a journal by everything in it that follows from the rest.
 
-One pass reads all lines (`read_lines`), another applies the rules (`replayed_rules.py`). For a long journal the two run in
-parallel. The journal's last hash determines the samples: its author does not know them before the last line is written.
+`read_lines` and `replayed_rules` make one pass each, in parallel for a long journal. Its last hash determines the samples: the
+author does not know them before the last line is written.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""List of the image files in class folders, FOLDER/CLASS/FILE, stored as bytes and numbers.
-
-A million names are one block, which processes of a host can share (it may be mapped from an index), instead of a million
-objects in each process.
-"""
+"""List of the image files in class folders, FOLDER/CLASS/FILE: one block of bytes and numbers that processes can share."""
 
 from __future__ import annotations
 

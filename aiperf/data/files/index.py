@@ -1,12 +1,8 @@
 """File aiperf-folders.index: list of the image files in a set's class folders. A run reads it instead of listing the folders.
 
-The first line is "aiperf-folders 2 SHA256", the checksum of everything after it. The second is a JSON object (`Header`). Then
-follow columns, little-endian, split by split: bytes of each file (int64), end of its name (int64), and the concatenated names.
-A file with another size is rejected when it is read (`Samples.read`).
-
-The fingerprint of a data set is a SHA-256 by which two hosts can check that their sets are equal, over a line per image,
-"PATH LABEL BYTES" separated by tabs, in the order of splits, classes and names. Paths are relative to the set's root.
-If `prepare` has read the files, the SHA-256 of each (32 bytes) follows the columns, and the header has their `Seal`.
+Lines "aiperf-folders 2 SHA256" (of all that follows) and a JSON object (`Header`), then little-endian columns, split by split:
+bytes of each file (int64), end of its name (int64), the concatenated names and, if `prepare` has read the files, their SHA-256.
+The fingerprint of a set is the SHA-256 over "PATH LABEL BYTES" of each image, separated by tabs, in the order of the columns.
 """
 
 from __future__ import annotations

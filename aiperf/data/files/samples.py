@@ -1,7 +1,4 @@
-"""Encoded images of a split: one per file in class folders, or many per file in shards (tar files of WebDataset).
-
-Both are read at random positions. Every epoch is therefore shuffled completely, and shards need no shuffling buffer.
-"""
+"""Encoded images of a split, read at random positions: one per file in class folders, or many per file in tar shards."""
 
 from __future__ import annotations
 
@@ -73,10 +70,7 @@ class ShardIndex(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def contents_of(lines: Iterable[tuple[object, ...]]) -> str:
-    """Return the SHA-256 over the sorted lines of a set. A line has the words of one piece, separated by spaces.
-
-    An image has the line "SPLIT LABEL SHA256". It has neither name nor place, so that files and shards are equal.
-    """
+    """Return the SHA-256 over a set's sorted lines "SPLIT LABEL SHA256", without names, so that files and shards are equal."""
     return hashlib.sha256("".join(sorted(" ".join(map(str, words)) + "\n" for words in lines)).encode()).hexdigest()
 
 

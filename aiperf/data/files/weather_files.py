@@ -1,8 +1,6 @@
 """HDF5 files of weather images: one file a year, in the published layout or packed, and the record of their statistics.
 
-The published layout is compressed in chunks of 46 images, so that reading one image unpacks 46. Packed files have the same
-two arrays in one piece, and are read at the array's offset without HDF5 and its lock. `prepare` writes the record, which a run
-needs for the mean and deviation of each channel.
+The published layout has chunks of 46 compressed images, so that reading one image unpacks 46. Packed files are not compressed.
 """
 
 from __future__ import annotations

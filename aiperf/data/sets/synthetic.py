@@ -1,8 +1,4 @@
-"""Images generated from a seed: smooth prototypes, one per class, plus noise. Nothing is read or decoded.
-
-Only prototypes and a bank of noise are stored, so the set may have any number of images. Image i is its class's prototype plus
-one noise of the bank, chosen by i.
-"""
+"""Images generated from a seed: image i is the prototype of its class plus noise i of a bank. Nothing is read or decoded."""
 
 from __future__ import annotations
 

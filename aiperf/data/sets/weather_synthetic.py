@@ -1,8 +1,4 @@
-"""Weather images generated from a seed: smooth fields of 16 channels with four kinds of events. This is not the real set.
-
-The classes differ in combinations of channels, and the background has dips, warm patches and moist patches without an event. No
-channel alone identifies a class.
-"""
+"""Weather images generated from a seed: smooth fields of 16 channels, with four kinds of events that no channel alone shows."""
 
 from __future__ import annotations
 

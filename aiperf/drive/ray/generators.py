@@ -1,7 +1,4 @@
-"""Ray actors that make proposals of networks in advance (generators), one per node.
-
-A proposal takes about 50 ms and a worker needs one every few minutes: one process serves all workers of its node.
-"""
+"""Ray actors that make proposals of networks in advance (generators), one for all workers of a node."""
 
 from __future__ import annotations
 

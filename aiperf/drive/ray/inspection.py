@@ -1,7 +1,4 @@
-"""Preflight of a Ray cluster's nodes (measurement before a run): sequence of the probes on all nodes.
-
-A slow node is measured again while the others are idle, since nodes that share hardware disturb each other.
-"""
+"""Preflight of a Ray cluster's nodes: sequence of the probes. A slow node is measured again while the others are idle."""
 
 from __future__ import annotations
 

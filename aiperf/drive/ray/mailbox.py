@@ -1,8 +1,4 @@
-"""Mailbox for messages from workers to the driver (main process of a run): a Ray actor on the head node.
-
-Workers and driver never wait for each other. A run ends if its mailbox dies, as it does with Ray's own processes on that
-node.
-"""
+"""Mailbox for messages from workers to the driver, a Ray actor on the head node. A run ends if its mailbox dies."""
 
 from __future__ import annotations
 

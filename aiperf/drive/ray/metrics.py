@@ -1,7 +1,4 @@
-"""Export of a run's metrics to the Prometheus endpoint of an existing Ray cluster.
-
-All are gauges: after a resume the driver counts from the journal, and a counter would start at 0.
-"""
+"""A run's metrics at the Prometheus endpoint of an existing Ray cluster. All are gauges, since a resume begins them anew."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Backend of a run on Ray: each worker is an actor on one node, and the driver sends it commands.
-
-Ray holds no state of trials: the journal is the only record. The cost of a poll grows with the number of workers and nodes, all
-other work only with changes.
-"""
+"""Backend of a run on Ray: each worker is an actor. Ray holds no state of trials, since the journal is the only record."""
 
 from __future__ import annotations
 

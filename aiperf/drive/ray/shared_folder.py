@@ -1,8 +1,4 @@
-"""Check that a run's folder is the same folder on all hosts, by a marker file.
-
-Without this check, a host with another file system at that path would make a folder of the same name, and its checkpoints and
-telemetry would be lost.
-"""
+"""Check by a marker file that a run's folder is the same on all hosts. Otherwise checkpoints and telemetry would be lost."""
 
 from __future__ import annotations
 

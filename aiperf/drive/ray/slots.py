@@ -1,8 +1,4 @@
-"""Places for workers on the nodes of a Ray cluster. A place is the share of one or several nodes for one worker.
-
-A node that joins later is not added to a running worker, since that would require a restart. A place is tried again without
-limit, after pauses that double.
-"""
+"""Places for workers (shares of one or several nodes) on a Ray cluster. A failed place is tried again after doubling pauses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Ray actor that hosts a worker: it starts the worker's training processes (ranks), and forwards their messages.
-
-A worker that spans several nodes has a further actor on each other host.
-"""
+"""Ray actor that hosts a worker: it starts the worker's training processes (ranks), and forwards their messages."""
 
 from __future__ import annotations
 

@@ -56,11 +56,7 @@ def kernel_table(parts: Sequence[StepPart], device: str) -> Table:
 
 
 def exchange_table(parts: Sequence[StepPart], source: str) -> Table:
-    """Return the table of the time of the gradient exchange in a step, one row for each phase.
-
-    `parts`: measured phases with seconds per step. `source`: library that recorded them, '' if none did. With Horovod all
-    phases of the paper's Table 6 have a row. A phase without a record is shown as not measured.
-    """
+    """Return the table of the exchange in a step by phase. With Horovod every phase of the paper's Table 6 has a row."""
     names = list(PHASES) if source == SOURCE else [part.name for part in parts]
     return _part_table(
         "step-exchange", f"Gradient exchange ({source or 'no record'})", parts, names or ["exchange"], ""

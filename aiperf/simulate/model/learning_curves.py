@@ -1,8 +1,4 @@
-"""Invented learning curves of simulated trainings: error and loss after each epoch.
-
-The final error falls as a power of the network's operations (the shape of Hestness et al. 2017, arXiv:1712.00409, with other
-constants). The curves do not describe any data set.
-"""
+"""Invented learning curves of simulated trainings, in the shape of Hestness et al. 2017. They describe no data set."""
 
 from __future__ import annotations
 

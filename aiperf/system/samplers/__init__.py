@@ -1,8 +1,4 @@
-"""Opening of samplers on this host, and selection of the accelerators that a process may use.
-
-Other vendors can be added by an entry point in the group `aiperf.samplers`: a callable without arguments that returns a Sampler
-or raises Unavailable.
-"""
+"""Opening of samplers, of other vendors by the entry point `aiperf.samplers`, and selection of a process's accelerators."""
 
 from __future__ import annotations
 

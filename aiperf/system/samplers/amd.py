@@ -1,7 +1,4 @@
-"""Sampler of AMD accelerators by ROCm's `amdsmi`, which is imported when the sampler is opened.
-
-Written for the Python interface of amdsmi 6 and 7. Not tested on an AMD accelerator.
-"""
+"""Sampler of AMD accelerators by ROCm's `amdsmi` 6 or 7. Not tested on an AMD accelerator."""
 
 from __future__ import annotations
 
@@ -27,11 +24,7 @@ def given(answer: object, key: str | None = None) -> float | None:
 
 
 def cap_watts(power_cap: float | None) -> float | None:
-    """Return the power limit in watts. None if there is none (0).
-
-    `power_cap`: microwatts, or watts in older releases, without a unit field. No board draws 100 kW and no limit is below 0.1
-    W. The two units are therefore distinguishable.
-    """
+    """Return the power limit in watts, None for 0. `power_cap`: microwatts, in older releases watts (below 100 kW)."""
     if power_cap is None or power_cap == 0:
         return None
     return power_cap / 1e6 if power_cap >= 1e5 else power_cap

@@ -281,11 +281,7 @@ class Writer:
         return future
 
     def finish(self, trial: int) -> None:
-        """Mark the trial as finished, after its last snapshot was submitted.
-
-        Its earlier checkpoints are removed after the first one of another trial is written, because a driver that resumes
-        after a crash may need one.
-        """
+        """Mark the trial as finished. Its checkpoints stay until another trial has one, since a resume may need them."""
         with self._changed:
             self._finished = trial
             self._changed.notify_all()

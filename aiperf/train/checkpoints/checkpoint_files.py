@@ -1,8 +1,4 @@
-"""Names and removal of a run's checkpoint files, one for each trial and epoch. No torch here.
-
-A killed driver knows only the epochs in its journal, and resumes the trial after the last of them. A child trial inherits
-from the newest.
-"""
+"""Names and removal of a run's checkpoint files, one for each trial and epoch. No torch here."""
 
 from __future__ import annotations
 

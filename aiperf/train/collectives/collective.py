@@ -1,7 +1,4 @@
-"""Interface of the exchange between the ranks of one worker, and the case of a single rank.
-
-`horovod_collective.py` and `torch_collective.py` implement it. `join` imports the chosen one.
-"""
+"""Interface of the exchange between the ranks of one worker, and the case of a single rank."""
 
 from __future__ import annotations
 

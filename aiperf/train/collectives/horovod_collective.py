@@ -126,20 +126,12 @@ class Horovod:
 
 
 def lend_the_stream_to_the_exchange(environment: MutableMapping[str, str]) -> None:
-    """Let the GPU's stream, and not the host, wait for an exchange. Call it before `hvd.init`. A user's value is kept.
-
-    By default Horovod 0.28.1's `synchronize` returns when the exchange is over, and the host cannot queue the update and the
-    next step earlier (common/ops/gpu_operations.cc, `FinalizeGPUQueue`).
-    """
+    """Let the GPU's stream wait for an exchange, not the host (common/ops/gpu_operations.cc). Call it before `hvd.init`."""
     environment.setdefault("HOROVOD_ENABLE_ASYNC_COMPLETION", "1")
 
 
 def sleep_until_exchanged(handles: Iterable[int]) -> None:
-    """Wait for exchanges without using a core.
-
-    `synchronize` of Horovod 0.28.1 calls sched_yield until an exchange is over. On processors this takes time from the thread
-    that exchanges, and from other ranks.
-    """
+    """Wait for exchanges asleep: `synchronize` of Horovod 0.28.1 calls sched_yield, which takes time from all ranks."""
     import horovod.torch as hvd
 
     for handle in handles:

@@ -1,8 +1,6 @@
 """Group of a worker's ranks, as handled by the worker's process on its host. No torch here.
 
-A killed rank is detected within half a second, a hung one within `conf.hang_seconds`. The attempt then ends with a Crashed,
-the other ranks are killed, and a new group is started, with fewer ranks if an accelerator failed. Another host that does not
-answer for `remote_ranks.SILENCE_SECONDS` ends the attempt in the same way, and is excluded.
+After the loss of a rank or host the attempt ends with a Crashed, and a new group is started, without a failed accelerator.
 """
 
 from __future__ import annotations

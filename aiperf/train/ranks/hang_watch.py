@@ -1,8 +1,7 @@
 """Detection of hung ranks by repeated polling of their processes and heartbeats. No torch here.
 
-Work that cannot report progress is judged by proc(5): a computing thread is R, one that waits for storage is D or its process
-has read something since. Libraries that wait for other ranks wake up now and then, so more than half of the last polls must
-show activity. A wait for an accelerator may spin, and ranks therefore report it.
+Silent work is judged by proc(5): R, D, or bytes read. Libraries that wait for other ranks wake up now and then, so more than
+half of the last polls must show activity. A wait for an accelerator may spin, and ranks therefore report it.
 """
 
 from __future__ import annotations

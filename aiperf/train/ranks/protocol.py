@@ -1,8 +1,4 @@
-"""Places of a worker's ranks, and messages between the ranks and their supervisor, over one pipe per rank. No torch here.
-
-Ranks are numbered host after host, as in Horovod and torch. Both ends run this release's code in processes of the same user,
-and the pipe carries pickles. They are never written to disk.
-"""
+"""Places of a worker's ranks, and the pickled messages between ranks and supervisor, over one pipe per rank. No torch here."""
 
 from __future__ import annotations
 

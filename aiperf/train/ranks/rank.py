@@ -1,8 +1,4 @@
-"""Program of one rank, which `group.RankGroup` starts as `python -m aiperf.train.ranks.rank FD`.
-
-It imports, opens the data set and joins the other ranks once, and executes orders for the whole run. It ends with the thread
-that started it, or with the pipe.
-"""
+"""Program of one rank, `python -m aiperf.train.ranks.rank FD`: it joins once, and ends with the thread that started it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Seconds of GPU kernels or CPU operators by class, read from a trace of torch.profiler.
 
-The classes are those of HPC AI500's Figure 6, `framework` and convolutions by FFT or Winograd. A row of kernel_names.json
-has a regular expression for names of torch's operators (`aten::…`) and of kernels. The first row that is found in a name
-decides. `below` restricts a row to operators that another operator calls.
+The classes are those of HPC AI500's Figure 6, `framework`, and convolutions by FFT or Winograd. The first row of
+kernel_names.json whose expression is found in a name decides. `below` restricts it to operators that another one calls.
 """
 
 from __future__ import annotations

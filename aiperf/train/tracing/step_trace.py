@@ -1,8 +1,4 @@
-"""Trace of some training steps of a trial's first epoch on rank 0 (option `trainer.profile_steps`), and lost numbers.
-
-As many steps before the traced ones are timed for comparison. As many after them are examined for numbers that 16-bit types
-lose: gradients in FP16 and BF16, and updates of BF16 weights.
-"""
+"""Trace of training steps in a trial's first epoch on rank 0 (`trainer.profile_steps`), and numbers that 16-bit types lose."""
 
 from __future__ import annotations
 

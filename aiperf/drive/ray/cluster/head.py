@@ -1,8 +1,4 @@
-"""Ray's head process for a run on several hosts. It runs next to the driver (main process of the run).
-
-A file in the run's folder has the head's address, token and key, readable by the user alone. Any process that reads it can join
-(`join_node.py`).
-"""
+"""Ray's head process for a run on several hosts, and the file with its address, token and key, by which others join."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Hosts that join the driver's Ray cluster over ssh: checked before the run, reconnected during it, ended with it.
-
-The driver keeps the standard input of each host's ssh open. When the driver ends in any way, the input closes and the host
-leaves.
-"""
+"""Hosts that join the driver's Ray cluster over ssh. Each leaves when the driver's end closes the standard input of its ssh."""
 
 from __future__ import annotations
 

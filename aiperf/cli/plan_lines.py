@@ -102,7 +102,8 @@ def _search(conf: RunConf) -> Iterator[Line]:
     if conf.follow is not None:
         yield "search", f"none: the run follows {conf.follow}, which is read when the workers have started"
     else:
-        yield "search", f"{conf.searcher.name}; {conf.hpo.name} from round {conf.schedule.warmup_rounds + 1}"
+        fresh = "" if conf.trainer.inherit else "; children begin with fresh weights"
+        yield "search", f"{conf.searcher.name}; {conf.hpo.name} from round {conf.schedule.warmup_rounds + 1}{fresh}"
 
 
 def _followed(work: FollowedHistory, recorded: FollowedRun) -> Iterator[Line]:

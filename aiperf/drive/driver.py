@@ -274,13 +274,16 @@ def train_order(run: Run, start: events.TrialStarted) -> Train:
     edges = [edge - start.at for edge in (run.started.warmup_seconds, run.duration) if edge > start.at]
     epochs = epoch_limit(schedule, trial.round) if trial.epochs is None else trial.epochs
     seed = derive(run.started.seed, "trial", trial.number) if trial.follows is None else trial.follows.seed
+    lineage, morphs, parent = run.lineage(trial.parent), tuple(trial.morphs), trial.parent
+    if not run.inherits:
+        lineage, morphs, parent = lineage + morphs, (), None
     return Train(
         trial=trial.number,
         attempt=start.attempt,
         worker=start.worker,
-        lineage=run.lineage(trial.parent),
-        morphs=tuple(trial.morphs),
-        parent=trial.parent,
+        lineage=lineage,
+        morphs=morphs,
+        parent=parent,
         first_epoch=start.epoch,
         last_epoch=epochs,
         patience=patience(schedule, trial.round) if trial.follows is None else epochs + 1,

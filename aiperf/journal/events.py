@@ -332,7 +332,8 @@ class TrialProposed(Event, frozen=True, kw_only=True):
     seed: int
     searcher: str
     parent: int | None
-    """Trial whose trained weights are inherited. None for the starting graph with fresh weights."""
+    """Trial whose trained weights are inherited, or with `trainer.inherit=false` its graph alone. None for the starting
+    graph with fresh weights."""
     morphs: list[dict[str, Any]]
     """Morphs from the parent's graph to this graph."""
     batch_size: Number

@@ -138,6 +138,12 @@ class Candidate:
         )
 
     @property
+    def inherits(self) -> bool:
+        """False if children begin with fresh weights (trainer.inherit). Older runs all inherited."""
+        trainer = self.config.get("trainer")
+        return not isinstance(trainer, Mapping) or trainer.get("inherit", True) is True
+
+    @property
     def seed_source(self) -> str:
         """Origin of the seed: 'announcement' (id and nonce), 'announcer' (id alone), 'another seed' or 'no announcement'."""
         if self.announcement is None:
@@ -201,6 +207,7 @@ FACTS: dict[str, Fact] = {
     ),
     "searchers": Fact("words", lambda run: f"searcher {_listed(run.searchers)}"),
     "is_tuned": Fact("truth", lambda run: "no proposal was tuned"),
+    "inherits": Fact("truth", lambda run: "children begin with fresh weights"),
     "duration_seconds": Fact("number", lambda run: f"a declared length of {duration(run.duration_seconds)}"),
     "warmup_seconds": Fact("number", lambda run: f"warm-up of {duration(run.warmup_seconds)}"),
     "window_seconds": Fact("number", lambda run: f"a window of {duration(run.window_seconds)}"),

@@ -112,7 +112,7 @@ class TrialFacts:
     follows: int | None
     """Number of the same trial in the followed run. None without a followed run."""
     parent: int | None
-    """Trial whose weights were inherited. None for the starting graph with new weights."""
+    """Trial that it grew from. None for the starting graph with new weights."""
     morphs: tuple[dict[str, Any], ...]
     generation: int
     """Number of proposals from the starting graph to this trial, including its own."""

@@ -169,6 +169,11 @@ class Run:
         return most
 
     @property
+    def inherits(self) -> bool:
+        """False if children begin with fresh weights (`trainer.inherit`). Older runs all inherited."""
+        return bool(self.started.config.get("trainer", {}).get("inherit", True))
+
+    @property
     def start_is_due(self) -> bool:
         """True if the next request that is no spare must be for the starting network."""
         return self.start is None and self.start_failures < self.limits.attempts

@@ -88,6 +88,8 @@ class TrainerConf:
     weight_decay: float = field(default=5e-5, metadata={"least": 0, "most": 1})
     """Weight decay of SGD. Limited to 1, at which weights shrink by the learning rate in each step."""
     label_smoothing: float = field(default=0.1, metadata={"least": 0, "below": 1})
+    inherit: bool = True
+    """Children begin with the trained weights of their parents. False: with fresh weights, for a study of what that gains."""
     scale_learning_rate: bool = False
     """Multiply the learning rate by global batch / reference batch (Goyal et al., arXiv:1706.02677)."""
     reference_batch: int = field(default=256, metadata={"least": 1, "most": 2**31, "unit": "images"})

@@ -170,6 +170,7 @@ CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("start", {"start_network": None}),
         ("search", {"searchers": frozenset({"random", "morphism"})}),
         ("tuning", {"is_tuned": False}),
+        ("inheritance", {"config": having(CONFIG["ranking"], "trainer.inherit", False)}),
         ("contents", {"contents": None}),
         ("contents", {"contents": "changed"}),
         ("warmup", {"warmup_seconds": 3599.0}),
@@ -210,6 +211,7 @@ CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("start", {"start_network": "resnet20"}),
         ("search", {"searchers": frozenset({"random"})}),
         ("tuning", {"is_tuned": False}),
+        ("inheritance", {"config": having(CONFIG["quick"], "trainer.inherit", False)}),
         ("duration", {"duration_seconds": 179.0}),
         ("warmup", {"warmup_seconds": 21.0}),
         ("space", {"space_differences": frozenset({"space.largest_batch_size is 9, and 8 follows"})}),
@@ -245,6 +247,10 @@ def test_every_fact_is_a_value_of_a_candidate_and_has_a_text() -> None:
 
     assert there >= FACTS.keys()
     assert all(fact.found(RANKED) for name, fact in FACTS.items() if name not in ("beside_master", "space_differences"))
+
+
+def test_a_run_from_before_the_option_inherited() -> None:
+    assert breaches(replace(RANKED, config=without(CONFIG["ranking"], "trainer.inherit"))) == ()
 
 
 def test_three_ended_proposals_are_no_choice() -> None:

@@ -127,7 +127,7 @@ def trial_table(report: Report) -> Table:
         numbers("accuracy", [each.accuracy for each in shown], accuracy, best),
         numbers("reported", [each.reported_accuracy for each in shown], accuracy, predicted),
         numbers("round", [each.round for each in shown], str),
-        (Column("parent", True, "trial whose weights were inherited"), tuple(map(_parent, shown))),
+        (Column("parent", True, "trial that it grew from"), tuple(map(_parent, shown))),
         texts("change", [_change(each, by_number) for each in shown]),
         numbers(per, work, units.operations, "forward and backward"),
         numbers("parameters", [each.parameters for each in shown], lambda number: units.si(number, "")),

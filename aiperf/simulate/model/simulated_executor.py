@@ -298,7 +298,8 @@ class SimulatedExecutor:
         if order.trial not in world.figures:  # it follows another run's trial and was not proposed in this run
             self._work_out(order.trial, self._history.graph(order.trial))
         figures = world.figures[order.trial]
-        generation = 1 if order.parent is None else world.generations[order.parent] + 1
+        ancestor = self._history.trials[order.trial].parent
+        generation = 1 if ancestor is None else world.generations[ancestor] + 1
         world.generations[order.trial] = generation
         if order.first_epoch == 1:
             inherited = 0.0 if order.parent is None else world.checkpoints.newest(order.parent)

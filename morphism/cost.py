@@ -248,6 +248,31 @@ def hand_on_layer_costs(graph: Graph, grown: Graph, changed: Iterable[int], *, a
 
 
 @once_per_graph
+def padded_flops(graph: Graph) -> tuple[int, int]:
+    """Return the counted operations per image, (forward, backward), in which a convolution multiplies zeros of its padding.
+
+    They are part of the counts, since Table II counts each position of a kernel. Libraries may skip them.
+    """
+    forward = backward = 0
+    for node, output, layer in zip(graph.nodes, graph.shapes, layer_costs(graph), strict=True):
+        if isinstance(node.op, ops.Convolution):
+            entering = graph.shapes[node.inputs[0]]
+            assert isinstance(entering, Map) and isinstance(output, Map)
+            every = node.op.kernel**2 * output.height * output.width
+            rows = _on_pixels(node.op, entering.height, output.height)
+            padded = every - rows * _on_pixels(node.op, entering.width, output.width)
+            forward += layer.tensor_forward_flops * padded // every
+            backward += layer.tensor_backward_flops * padded // every
+    return forward, backward
+
+
+def _on_pixels(op: ops.Convolution, before: int, after: int) -> int:
+    """Number of (position, row of the kernel) on a pixel. `before`, `after`: rows of the map before and after `op`."""
+    starts = [place * op.stride - op.padding for place in range(after)]
+    return sum([max(0, min(start + op.kernel, before) - max(start, 0)) for start in starts])
+
+
+@once_per_graph
 def cost(graph: Graph) -> Cost:
     """Return the operations per image, parameters and stored elements per image of a graph."""
     layers: dict[type[ops.Op], list[LayerCost]] = {}

@@ -343,6 +343,10 @@ class Proposals:
     startup_share: float | None
     """Share of these trials in the accelerators' busy time. None without work, or if the journal does not record how
     trials were tuned."""
+    reached_share: float | None = None
+    """Forward operations of the largest started network ÷ those of the budget. None without a child of the starting graph."""
+    reached_after: float | None = None
+    """Seconds from the start of the run to the first start of a network of this size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,6 +501,9 @@ class Report:
     """'accelerator' (one for each worker), 'node' (all of a node) or 'another'."""
     training_floor: TrainingFloor | None = None
     """Shortest time of the steps. None without a known peak and memory bandwidth."""
+    padding_share: float | None = None
+    """Share of the window's counted operations that multiply zero padding, over the 200 trials with the most work. None
+    without work, or without a readable graph."""
     exchange: ExchangeFacts | None = None
     """Exchange of gradients. None for workers of one rank, or without a measured bus bandwidth."""
     checkpoints: KeptCheckpoints | None = None

@@ -25,7 +25,7 @@ from aiperf.report.architecture import best_architecture, start_fingerprint, tre
 from aiperf.report.candidate import candidate
 from aiperf.report.fold import Collected, collect, exchange_facts
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings, unusable_accelerators
-from aiperf.report.training_floor import HostRoofs, training_floor
+from aiperf.report.training_floor import HostRoofs, padding_share, training_floor
 from aiperf.report.trial_facts import pareto_front, trials
 from aiperf.report.utilisation import losses, peak_of_rank, utilisation
 from aiperf.report.worker_timeline import gantt
@@ -111,6 +111,7 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
         proposals_ended_share=checked.proposals_ended_share,
         worker_class=checked.worker_class,
         training_floor=training_floor(run, settled_trials, used.peak_flops, roofs),
+        padding_share=padding_share(run, settled_trials),
         exchange=exchange_facts(run, inside),
         prediction=_prediction(run, accelerator_time.time_breakdown(spent), result.flops_per_second),
         step=None if run.profiled is None else step_breakdown(run.profiled),
@@ -224,7 +225,18 @@ def _proposals(run: Collected) -> facts.Proposals:
         batch_reductions=run.batch_reductions,
         startup_trials=sum(trial.proposal.tuned_by == "startup" for trial in run.trials.values()),
         startup_share=_startup_share(run),
+        **_reached(run),
     )
+
+
+def _reached(run: Collected) -> dict[str, float]:
+    records = run.work_log.trials.items()
+    begun = [(run.trials[n].proposal.forward_flops, -each.started) for n, each in records if each.started is not None]
+    match run.started.config.get("space"):
+        case {"budget": {"forward_flops": int(most)}} if most > 0 and len({size for size, _ in begun}) > 1:
+            largest, since = max(begun)
+            return {"reached_share": largest / most, "reached_after": -since}
+    return {}
 
 
 def _startup_share(run: Collected) -> float | None:

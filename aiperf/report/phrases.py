@@ -146,6 +146,17 @@ def busy(report: Report) -> str:
     return f"{text}, of this communication {share(communication)}" if communication else text
 
 
+def search_reach(report: Report) -> str | None:
+    """Return what the score depends on beside the machine, as text: the largest network, and the share of padding."""
+    reached, after, padded = (by_name(name) for name in ("budget-reached", "budget-reached-after", "padding"))
+    parts = []
+    if reached.of(report) is not None:
+        parts.append(f"search reached {reached.text(report)} of its budget after {after.text(report)}")
+    if padded.of(report) is not None:
+        parts.append(f"{padded.text(report)} of the operations multiply zero padding")
+    return " · ".join(parts) or None
+
+
 def availability_meaning(report: Report) -> str:
     """Return text on the presence of the planned accelerators, with the score scaled to all of them."""
     available = report.availability

@@ -1,4 +1,4 @@
-"""Minimum time of the training steps of a run on its machine, by the roofline (peak FLOPS, memory bandwidth) of each layer."""
+"""Minimum time of the training steps of a run by the roofline of each layer, and the share of padding in its operations."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from aiperf.report.fold import Collected
 from aiperf.report.nodes import nodes
 from aiperf.system.peaks import DataType, memory_bandwidth
 from aiperf.train.trainer_config import ELEMENT_BYTES
+from morphism.cost import padded_flops
 
 MOST_TRIALS = 200
 _Rate = Annotated[float, msgspec.Meta(ge=1, le=1e24)]
@@ -75,6 +76,18 @@ def training_floor(
         arithmetic_seconds=least,
         memory_seconds=math.fsum(floors) - least,
     )
+
+
+def padding_share(run: Collected, trials: Sequence[TrialFacts]) -> float | None:
+    """Share of the window's counted operations that multiply zero padding. None without work or a readable graph."""
+    padded, counted = [], []
+    for trial in sorted(trials, key=lambda each: -each.in_window.operations)[:MOST_TRIALS]:
+        work = trial.in_window
+        if work.operations > 0 and (graph := graph_of_trial(run, trial.number)) is not None:
+            forward, backward = padded_flops(graph)
+            padded.append(work.trained_images * (forward + backward) + work.validated_images * forward)
+            counted.append(work.operations)
+    return math.fsum(padded) / math.fsum(counted) if counted else None
 
 
 def _of_rank(run: Collected, roofs: HostRoofs, precisions: set[str]) -> tuple[float, float, str]:

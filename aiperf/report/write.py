@@ -152,6 +152,8 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
         yield report.no_score.in_words
         yield f"  next: {report.no_score.remedy}"
     if has_figures:
+        if (reach := phrases.search_reach(report)) is not None:
+            yield reach
         between = f" ({phrases.score_interval(report)})" if score.flops_per_second_interval else ""
         regulated, quality = f" · regulated {REGULATED.text(report)}", f"error {phrases.error(report)}"
         if report.run.metric != "top1":

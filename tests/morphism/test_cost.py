@@ -1,7 +1,7 @@
 """Operations, parameters and memory, beyond the paper's tables."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +31,7 @@ from morphism import (
     layer_cost,
     start,
 )
-from morphism.cost import layer_costs
+from morphism.cost import layer_costs, padded_flops
 from morphism.traffic import gradient_sums, layer_traffic
 from tests.builders.graph import graphs
 from tests.builders.reference_network import tensor_shapes
@@ -174,3 +174,38 @@ def test_bytes_of_an_eager_step_of_resnet50(network: str, megabytes: int) -> Non
     moved = sum(each.forward + each.backward for each in (*layer_traffic(graph), *gradient_sums(graph)))
 
     assert 2 * moved / 1e6 == pytest.approx(megabytes, abs=1)
+
+
+@settings(max_examples=30)
+@given(graphs())
+def test_padded_operations_are_the_positions_outside_the_map(graph: Graph) -> None:
+    forward = 0
+    for node, leaving, layer in zip(graph.nodes, graph.shapes, layer_costs(graph), strict=True):
+        if isinstance(node.op, Convolution):
+            op, entering = node.op, graph.shapes[node.inputs[0]]
+            assert isinstance(entering, Map) and isinstance(leaving, Map)
+            inside = [
+                [
+                    0 <= place * op.stride - op.padding + row < before
+                    for place in range(after)
+                    for row in range(op.kernel)
+                ]
+                for before, after in ((entering.height, leaving.height), (entering.width, leaving.width))
+            ]
+            outside = sum(not (row and column) for row in inside[0] for column in inside[1])
+            forward += layer.tensor_forward_flops * outside // (len(inside[0]) * len(inside[1]))
+
+    assert padded_flops(graph)[0] == forward
+
+
+def test_padding_is_4_percent_of_resnet50_and_17_with_kernels_of_7() -> None:
+    graph = start("resnet50_v1")
+    larger = [
+        replace(op, kernel=7, padding=3) if isinstance(op, Convolution) and op.kernel == 3 else op
+        for op in (node.op for node in graph.nodes)
+    ]
+    of_7 = Graph(tuple(replace(node, op=op) for node, op in zip(graph.nodes, larger, strict=True)))
+
+    shares = [sum(padded_flops(each)) / cost(each).training_flops for each in (graph, of_7)]
+
+    assert shares == pytest.approx([0.0413, 0.17], abs=0.005)

@@ -100,6 +100,7 @@ def result(report: Report) -> Table:
         by_name("wasted").row(report),
         ("proposals", units.count(proposals.made), made),
         by_name("tuned-at-random").row(report, _at_random(report)),
+        *(by_name(name).row(report) for name in ("budget-reached", "budget-reached-after", "padding")),
         *_per_sample(report),
         ("out of memory", units.count(proposals.batch_reductions), "times a trial continued with a smaller batch"),
     ]

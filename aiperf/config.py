@@ -115,8 +115,8 @@ class RunConf:
     """Accelerators of one worker. Default: all of a node. A larger number than a node has makes workers of several whole
     nodes. `all`: one worker over all nodes. With a number, nodes without accelerators are not used."""
     follow: str | None = None
-    """Earlier run (a folder, or a name under runs/). Its trials are trained in their order instead of a search, so that two
-    machines or two builds do identical work. Never ranked. With resume: the current folder of that run."""
+    """Earlier run (a folder, or a name under runs/). The list of its trials is trained from fresh weights instead of a search,
+    so that two machines or two builds do identical work. With resume: the current folder of that run."""
     predict: str | None = None
     """File of `predict --out` with the prediction of this run's score. It is written into the journal before the first
     proposal (docs/prediction.md). Default: no prediction."""

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from aiperf.config import RunConf, as_plain
 from aiperf.data.description import DataSet
-from aiperf.journal.events import FollowedRun
 from aiperf.page.section import Table, rows
 from aiperf.planning.declared_nodes import LEARNT, Preview
 from aiperf.planning.disk import disk_needs
 from aiperf.planning.disk import in_words as needs_text
 from aiperf.planning.plan import Plan
-from aiperf.rules.followed import FollowedHistory
+from aiperf.rules.followed import Following
 from aiperf.rules.limits import NOT_PUBLISHED, HpcAi500Conf, is_published_workload
 from aiperf.rules.procedure import epoch_limit
 from aiperf.units import count, duration, noise, operations, size
@@ -49,7 +48,7 @@ def _planned(plan: Plan, number: int) -> Iterator[Line]:
     yield "planned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"
     yield from _network(conf, plan.network, plan.dataset)
     yield _budget(space.budget, plan.dataset)
-    yield from _search(conf) if plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)
+    yield from _search(conf) if plan.follows is None else _followed(plan.follows)
     yield _disk(plan, number)
 
 
@@ -100,25 +99,24 @@ def _budget(budget: Budget, data: DataSet) -> Line:
 
 def _search(conf: RunConf) -> Iterator[Line]:
     if conf.follow is not None:
-        yield "search", f"none: the run follows {conf.follow}, which is read when the workers have started"
+        yield "search", f"none: the run trains the list of {conf.follow}, which is read when the workers have started"
     else:
         fresh = "" if conf.trainer.inherit else "; children begin with fresh weights"
         yield "search", f"{conf.searcher.name}; {conf.hpo.name} from round {conf.schedule.warmup_rounds + 1}{fresh}"
 
 
-def _followed(work: FollowedHistory, recorded: FollowedRun) -> Iterator[Line]:
-    cut_off = sum(trial.follows.was_cut_off for trial in work.trials)
-    epochs = sum(trial.follows.epochs for trial in work.trials)
+def _followed(follows: Following) -> Iterator[Line]:
+    recorded, samples = follows.recorded, sum(trial.samples for trial in follows.work.trials)
     yield (
         "search",
-        f"none: it follows '{recorded.run}', {count(recorded.trials)} trials in their order, {count(epochs)} epochs, "
-        "outside the ranking",
+        f"none: it trains the list of '{recorded.run}' from fresh weights, {count(recorded.trials)} trials, {count(samples)} "
+        "samples",
     )
-    yield "followed", f"{recorded.path}: {count(recorded.lines)} lines, hash {recorded.last_hash[:12]}…"
-    yield "", f"{count(work.workers)} workers of {recorded.ranks} ranks on {', '.join(work.devices) or 'no device'}"
-    if cut_off:
-        yield "", f"{count(cut_off)} trials were cut off by its end: they are trained as long as their rounds allowed"
-    for reason, number in work.left_out.items():
+    yield (
+        "list",
+        f"hash {recorded.identity}…" + (f", {recorded.lines} lines of {recorded.path}" if recorded.lines else ""),
+    )
+    for reason, number in recorded.left_out.items():
         yield "", f"{count(number)} proposals are left out: {reason}"
 
 

@@ -129,7 +129,7 @@ class Driver:
     first_worker_seconds: float = 300.0
     """Maximum time until the first worker of a session is up."""
     replay: ReplayQueue | None = None
-    """Trials of an earlier run that this run repeats. None if this run searches by itself."""
+    """Trials of the list that this run trains. None if this run searches by itself."""
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
     _events: list[AnyEvent] = field(default_factory=list)
@@ -234,7 +234,8 @@ class Driver:
                 self._outbox.append(train_order(run, decision))
             case events.ProposalRequested():
                 if self.replay is not None:
-                    self._take(answer(self.replay, self.history, decision, self.clock.now()))
+                    ranks = run.workers[decision.worker].ranks
+                    self._take(answer(self.replay.work, self.history, decision, ranks, self.clock.now()))
                     return
                 self._outbox.append(decision)
             case events.WorkerLost():
@@ -275,7 +276,7 @@ def train_order(run: Run, start: events.TrialStarted) -> Train:
     epochs = epoch_limit(schedule, trial.round) if trial.epochs is None else trial.epochs
     seed = derive(run.started.seed, "trial", trial.number) if trial.follows is None else trial.follows.seed
     lineage, morphs, parent = run.lineage(trial.parent), tuple(trial.morphs), trial.parent
-    if not run.inherits:
+    if not run.inherits or trial.follows is not None:
         lineage, morphs, parent = lineage + morphs, (), None
     return Train(
         trial=trial.number,

@@ -23,10 +23,10 @@ from aiperf.journal.events import SCHEMA, AnyEvent, NodeChecked, RunResumed, Run
 from aiperf.journal.journal import NAME, Cut, Journal, JournalReading, folding, locked, read
 from aiperf.journal.run_folder import run_folder
 from aiperf.own_files import NotOwn, read_own
-from aiperf.planning.following import Following, followed_again
 from aiperf.planning.plan import Plan, first_event, folder_of, make_folder
+from aiperf.ranking.levels import is_of_step
 from aiperf.rules.evolve import evolve
-from aiperf.rules.followed import ReplayQueue
+from aiperf.rules.followed import PACKAGED, Following, ReplayQueue, followed_again
 from aiperf.rules.proposals import check_rules, observations
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
@@ -56,12 +56,12 @@ class SessionState:
     history: History
     observed: list[Observation] = field(default_factory=list)
     replay: ReplayQueue | None = None
-    """Trials of an earlier run that this run repeats. None if this run searches by itself."""
+    """Trials of the list that this run trains. None if this run searches by itself."""
 
     @classmethod
     def at(cls, first: RunStarted, follows: Following | None = None) -> SessionState:
         """Return the state after the first event of a journal. None if this run searches by itself."""
-        replay = None if follows is None else ReplayQueue(follows.work.trials)
+        replay = None if follows is None else ReplayQueue(follows.work)
         state = cls(begin(first), WorkLog(), History(space_of(first)), replay=replay)
         state.work_log.take(first)
         return state
@@ -163,7 +163,9 @@ def resumable(conf: RunConf) -> Resumable:
     with folding(reader):
         follows = None
         if first.follows is not None:
-            follows = followed_again(first.follows, run_folder(conf.follow or first.follows.path, conf.runs))
+            place = conf.follow or first.follows.path
+            earlier = Path(place) if place in PACKAGED else run_folder(place, conf.runs)
+            follows = followed_again(first.follows, earlier, is_of_step)
         conf, state = from_plain(first.config), SessionState.at(first, follows)
         session: RunStarted | RunResumed = first
         for event in lines:

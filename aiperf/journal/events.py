@@ -93,38 +93,45 @@ class WorkerShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class FollowedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """Earlier run whose proposals a run trains in their order, instead of searching (docs/using.md)."""
+    """List of trials that a run trains in their order, instead of searching (docs/using.md)."""
 
     run: str
-    """Name of the followed run."""
+    """Name of the list in the package, or of the run whose trials it lists."""
     path: str
-    """Folder of the followed run, as given by the user."""
-    lines: int
-    """Number of lines that were read from its journal."""
-    last_hash: str
-    """Hash of the last of these lines. It identifies all of them."""
+    """The same name, or the folder of that run, as given by the user."""
     trials: int
-    """Number of trials to be trained."""
+    """Number of trials in the list."""
     left_out: dict[str, int]
-    """Number of proposals that are not trained, by reason: 'failed', 'never started', 'rejected'."""
-    ranks: int
-    """Ranks of its workers."""
+    """Number of proposals of that run that are not in the list, by reason: 'failed', 'never started', 'rejected', 'without an
+    epoch'."""
+    sequence: str = ""
+    """SHA-256 of the list. '' in earlier journals, whose trials inherited weights and had the ranks of the followed run."""
+    lines: int = 0
+    """Number of lines that were read from the journal of that run. 0 for a list in the package."""
+    last_hash: str = ""
+    """Earlier journals: hash of the last of these lines."""
+    ranks: int = 0
+    """Earlier journals: ranks of its workers."""
+
+    @property
+    def identity(self) -> str:
+        """Beginning of the hash that names the list."""
+        return (self.sequence or self.last_hash)[:12]
 
 
 class FollowedValues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """Values that a trial takes from the followed trial, in addition to architecture, parent, batch size and kernel size."""
+    """Values that a trial takes from a trial of the list, in addition to architecture and batch size."""
 
     trial: int
-    """Number of the followed trial."""
+    """Place of the trial in the list, from 0. In earlier journals its number in the followed run."""
     epochs: int
-    """Exact number of epochs to train: as many as the followed trial had, early stop included. If the end of the run cut that
-    trial off: the maximum of its round."""
-    was_cut_off: bool
-    """True if the followed trial was still being trained when its run ended."""
+    """Exact number of epochs to train."""
     seed: int
     """Seed of its weights, image order and augmentation."""
-    heirs: int
-    """Number of trials that will inherit its weights."""
+    was_cut_off: bool = False
+    """Earlier journals: True if the followed trial was still being trained when its run ended."""
+    heirs: int = 0
+    """Earlier journals: number of trials that will inherit its weights."""
 
 
 class RunStarted(Event, frozen=True, kw_only=True):
@@ -172,7 +179,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     metric: Metric = "top1"
     """Metric of the trials' quality."""
     follows: FollowedRun | None = None
-    """Earlier run whose trials are trained instead of searching. None if the run searches."""
+    """List of trials to train instead of searching. None if the run searches."""
     nonce: str | None = None
     """Signature of another principal over the id of the run's announcement, from which the seed follows (docs/ranking.md). None
     for a run that was not announced, and for announcements without a nonce."""
@@ -320,7 +327,7 @@ class ProposalRequested(Event, frozen=True, kw_only=True):
     """True if the proposal is requested in advance, for a trial that ends without warning. False if it is for the worker's
     next trial."""
     follows: int | None = None
-    """Requested trial of the followed run. The driver answers this request itself. None if a searcher answers."""
+    """Place of the requested trial in the list. The driver answers this request itself. None if a searcher answers."""
 
 
 class TrialProposed(Event, frozen=True, kw_only=True):
@@ -363,7 +370,7 @@ class TrialProposed(Event, frozen=True, kw_only=True):
     seconds: Seconds
     """Processor time that the proposal took."""
     follows: FollowedValues | None = None
-    """Values taken from a trial of the followed run. `searcher` is then 'follow'. None if a searcher made the proposal."""
+    """Values taken from a trial of the list. `searcher` is then 'follow'. None if a searcher made the proposal."""
 
 
 class TrialRejected(Event, frozen=True, kw_only=True):
@@ -559,7 +566,7 @@ class TrialFinished(Event, frozen=True, kw_only=True):
     trial: int
     attempt: int
     reason: str
-    """'epochs', 'early stop' or 'followed' (it had as many epochs as the trial that it follows)."""
+    """'epochs', 'early stop' or 'followed' (it had as many epochs as the trial in the list)."""
     accuracy: Share
     """Best measured validation accuracy."""
     reported_accuracy: Share
@@ -644,7 +651,7 @@ class RunEnded(Event, frozen=True, kw_only=True):
 
     reason: str
     """'duration', 'interrupted', 'no workers', 'trials', 'no proposals', 'corrupt images' (more than dataset.corrupt_limit)
-    or 'followed' (no trial of the followed run is left)."""
+    or 'followed' (no trial of the list is left)."""
 
 
 AnyEvent = (

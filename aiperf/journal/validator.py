@@ -248,7 +248,7 @@ class Validator:
         )
         must(
             (event.follows is not None) == self._follows,
-            f"follows must be {'a trial of the followed run' if self._follows else 'null in a run that searches'}",
+            f"follows must be {'a trial of the list' if self._follows else 'null in a run that searches'}",
             repr(event.follows),
         )
         self._requests[event.number] = event
@@ -283,7 +283,6 @@ class Validator:
         )
         if follows is not None:
             must_be_integer("follows.epochs", follows.epochs, 1, LARGEST)
-            must_be_integer("follows.heirs", follows.heirs, 0, LARGEST)
         self._states[event.number] = TrialState.WAITING
         self._trials[event.number] = _Trial(
             request.worker, event.batch_size, epochs=None if follows is None else follows.epochs

@@ -95,7 +95,7 @@ def benchmark_of(report: Report) -> Benchmark:
         images=tuple((name, str(value)) for name, value in images.items()),
         start=_start(run),
         start_fingerprint=run.start_fingerprint,
-        follows=None if run.follows is None else f"{run.follows.run} ({run.follows.last_hash[:12]})",
+        follows=None if run.follows is None else f"{run.follows.run} ({run.follows.identity})",
         duration_seconds=None if is_fixed else run.duration_seconds,
         warmup_seconds=None if is_fixed else run.warmup_seconds,
         options=tuple(sorted(_of_workload(run.config) if is_fixed else _that_matter(run.config))),

@@ -19,10 +19,10 @@ from aiperf.errors import BadConfiguration, conflict
 from aiperf.files import given_path, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
-from aiperf.journal.run_folder import run_folder
 from aiperf.nearest import nearest
 from aiperf.planning.buildable import require_devices, require_memory
-from aiperf.planning.following import Following, following, require_same_work
+from aiperf.planning.following import following_of, require_same_work
+from aiperf.rules.followed import Following
 from aiperf.rules.limits import WORKLOADS, HpcAi500Conf
 from aiperf.rules.search_space import bounds, metric_of, planned, recorded
 from cluster.place import ClusterConf, ClusterError, Simulated, place_of
@@ -44,7 +44,7 @@ class Plan:
     space: Space
     shape: WorkerShape
     follows: Following | None = None
-    """Followed run. None if the run searches."""
+    """List of trials to train. None if the run searches."""
 
 
 def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None) -> Plan:
@@ -63,10 +63,9 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
 
 
 def _following(plan: Plan, word: str) -> Plan:
-    """Return the plan with the run that it follows, after checking that it is the same work."""
-    followed = following(run_folder(word, plan.conf.runs))
-    simulated = isinstance(place_of(plan.conf.cluster, os.environ), Simulated)
-    require_same_work(plan.conf, first_event(plan, "", 0.0), followed.work, plan.shape.ranks, simulated=simulated)
+    """Return the plan with the list that it follows, after checking that it is the same work."""
+    followed = following_of(word, plan.conf.runs)
+    require_same_work(plan.conf, first_event(plan, "", 0.0), followed, plan.shape.ranks)
     return replace(plan, follows=followed)
 
 

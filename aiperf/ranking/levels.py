@@ -82,6 +82,11 @@ def rule_of(name: str) -> str | None:
     )
 
 
+def is_of_step(option: str) -> bool:
+    """Return True if an option defines the computation of a training step. Runs that do the same work have the same value."""
+    return option == "dataset.augment" or rule_of(option) in ("learning-rate", "optimiser")
+
+
 def _covers(beginning: str, name: str) -> bool:
     """Return whether a name in the rules is this name, or a part of the configuration or a description with it."""
     return name == beginning or name.startswith((f"{beginning}.", f"{beginning} "))

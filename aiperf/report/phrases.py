@@ -34,8 +34,8 @@ def followed(run: RunFacts) -> str | None:
     if run.follows is None:
         return None
     return (
-        f"It did not search: it trained the {units.count(run.follows.trials)} trials of '{sanitize(run.follows.run)}' "
-        f"in their order (hash {run.follows.last_hash[:12]}…)."
+        f"It did not search: it trained the list of '{sanitize(run.follows.run)}', {units.count(run.follows.trials)} trials "
+        f"(hash {run.follows.identity}…)."
     )
 
 
@@ -111,7 +111,7 @@ def measured(run: RunFacts) -> str:
     return "simulated" if run.is_simulated else "measured"
 
 
-OUTCOMES = {"epochs": "all epochs done", "early stop": "stopped early", "followed": "epochs of the followed run"}
+OUTCOMES = {"epochs": "all epochs done", "early stop": "stopped early", "followed": "epochs of the list"}
 """Text for outcomes of a trial. Other outcomes are shown as they are."""
 
 

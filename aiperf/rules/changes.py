@@ -105,7 +105,7 @@ def epoch_finished(run: Run, event: events.EpochFinished) -> None:
 
 
 def _may_be_over_after_an_epoch(run: Run, trial: Trial) -> bool:
-    # The next trial of a followed run is known, so no request in advance is needed.
+    # The next trial of a list is known, so no request in advance is needed.
     return trial.follows is None and nears_its_end(run.schedule, trial.round, trial.losses)
 
 
@@ -154,8 +154,6 @@ def failed(run: Run, event: events.TrialFailed) -> None:
     _free_worker(run, trial)
     settle(run, trial, TrialState.FAILED)
     run.failed += 1
-    if trial.follows is not None:
-        run.children_due.pop(trial.number, None)  # none of its children can be trained
     if event.trial == run.start:
         run.start_failures += 1
         reset_start(run, event.trial)
@@ -174,13 +172,11 @@ def lose(run: Run, number: int, event: events.TrialLost | events.WorkerLost | ev
 
 
 def settle(run: Run, trial: Trial, state: TrialState) -> None:
-    """Move a trial to its final state. A withdrawn one of a run that follows another still counts: it is trained later."""
     enter(run, trial, state)
     run.settled += 1
     # 50,000 finished trials stay in memory, so the fields of a running trial are released.
     trial.losses, trial.accuracies = [], []
-    if trial.follows is None or state is not TrialState.WITHDRAWN:  # a withdrawn followed trial is trained again later
-        child_settled(run, trial.parent)
+    child_settled(run, trial.parent)
 
 
 def _free_worker(run: Run, trial: Trial) -> None:
@@ -345,10 +341,7 @@ def keep_if_among_the_best(run: Run, trial: Trial, reported_accuracy: float) -> 
 def children_due(run: Run, event: events.TrialProposed) -> None:
     """Count a trial as a child of its parent, whose checkpoint is kept until the child has ended."""
     parent = event.parent
-    if event.follows is not None:
-        if event.follows.heirs:
-            run.children_due[event.number] = event.follows.heirs
-    elif parent is not None:
+    if parent is not None:
         run.children_due[parent] = run.children_due.get(parent, 0) + 1
         run.droppable.pop(parent, None)
 

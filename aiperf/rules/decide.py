@@ -88,7 +88,7 @@ def _requests(run: Run, now: float, taken: set[int], position: int) -> Iterator[
 def _next_to_follow(
     run: Run, now: float, taken: set[int], position: int, replay: ReplayQueue
 ) -> list[events.ProposalRequested]:
-    """One request at a time: if a trial cannot be trained, its children become ready before later trials."""
+    """One request at a time: the driver answers it at once, and the position of the next one counts that line."""
     wanted = replay.first
     name = next((name for name in run.idle if name in run.with_demand and name not in taken), None)
     if wanted is None or name is None:
@@ -101,8 +101,7 @@ def _next_to_follow(
             round=run.workers[name].round + 1,
             seed=derive(run.started.seed, "proposal", run.next_number),
             position=position,
-            starting_network=wanted.is_start,
-            follows=wanted.number,
+            follows=wanted,
         )
     ]
 

@@ -1,173 +1,129 @@
-"""Trials of an earlier run that another run trains again, and their queue: each is ready once its parent is settled here."""
+"""A list of trials that a run trains in order from fresh weights, instead of a search: packaged, or of an earlier run."""
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from aiperf.errors import CannotFollow
 from aiperf.journal import events
+from aiperf.journal.journal import folding, read
 from aiperf.journal.legality import IllegalLine, TrialState
+from aiperf.journal.messages import ProposalReturned
+from aiperf.journal.options import flat_options
 from aiperf.rng import derive
 from aiperf.rules.evolve import replay
-from aiperf.rules.procedure import epoch_limit
-from aiperf.rules.proposals import described, returned
-from aiperf.rules.state import Run, Trial
+from aiperf.rules.proposals import described
+from aiperf.rules.state import Run
 from morphism import DamagedMorph, IllegalMorph, decode_morph
 from searchers.history import History
 
-
-@dataclass(slots=True)
-class ReplayQueue:
-    """Call `take` with each event after the first. Trials have their numbers in the followed run, except in `here`."""
-
-    trials: Sequence[FollowedTrial]
-    ready: list[int] = field(default_factory=list, init=False)
-    """Indices in `trials` of the ready trials, in order."""
-    here: dict[int, int] = field(default_factory=dict, init=False)
-    """Number in this run of each proposed trial."""
-    _waiting: dict[int, list[int]] = field(default_factory=dict, init=False)
-    """Indices of trials that wait for their parent to be settled, by parent."""
-    _asked: dict[int, tuple[int, int]] = field(default_factory=dict, init=False)
-    """(worker, followed trial) of each number of this run that was requested or proposed and has not started."""
-    _of: dict[int, int] = field(default_factory=dict, init=False)
-    """Followed trial of each number of this run that has started and is not settled."""
-    _places: dict[int, int] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        self._places = {trial.number: place for place, trial in enumerate(self.trials)}
-        for place, trial in enumerate(self.trials):
-            if (
-                trial.proposal.parent not in self._places
-            ):  # no parent, or one that is not trained: reported when the trial is requested
-                self.ready.append(place)
-            else:
-                self._waiting.setdefault(trial.proposal.parent, []).append(place)
-
-    @property
-    def is_done(self) -> bool:
-        """True if each trial of the followed run was started, or cannot be trained in this run."""
-        return not (self.ready or self._waiting or self._asked)
-
-    @property
-    def first(self) -> FollowedTrial | None:
-        return self.trials[self.ready[0]] if self.ready else None
-
-    def trial(self, number: int) -> FollowedTrial:
-        return self.trials[self._places[number]]
-
-    def take(self, event: events.AnyEvent) -> None:
-        """Update the queue. Raise IllegalLine if the event requests a trial that is not ready."""
-        match event:
-            case events.ProposalRequested():
-                assert event.follows is not None, "the validator has seen that a run that follows asks for nothing else"
-                self._ask(event.number, event.worker, event.follows)
-            case events.TrialProposed():
-                self.here[self._asked[event.number][1]] = event.number
-            case events.TrialRejected():
-                self._settle(self._asked.pop(event.number)[1])
-            case events.TrialStarted():
-                if event.trial in self._asked:
-                    self._of[event.trial] = self._asked.pop(event.trial)[1]
-            case events.TrialFinished():
-                self._settle(self._of.pop(event.trial))
-            case events.TrialFailed():
-                begun = self._of.pop(event.trial, None)
-                self._settle(self._asked.pop(event.trial)[1] if begun is None else begun)
-            case events.WorkerLost():
-                self._give_back([number for number, (worker, _) in self._asked.items() if worker == event.worker])
-            case events.RunResumed():
-                self._give_back(list(self._asked))
-            case _:
-                pass
-
-    def _ask(self, number: int, worker: int, trial: int) -> None:
-        place = self._places.get(trial, -1)
-        index = bisect_left(self.ready, place)
-        if self.ready[index : index + 1] != [place]:
-            raise IllegalLine(
-                f"a request must be for a trial of the followed run that is ready. Proposal {number} requests trial {trial!r}, "
-                "which is not ready"
-            )
-        del self.ready[index]
-        self._asked[number] = (worker, trial)
-
-    def _settle(self, trial: int) -> None:
-        for place in self._waiting.pop(trial, []):
-            insort(self.ready, place)
-
-    def _give_back(self, numbers: Sequence[int]) -> None:
-        """Return trials to the queue: their worker was lost before their start."""
-        for number in numbers:
-            _, trial = self._asked.pop(number)
-            self.here.pop(trial, None)
-            insort(self.ready, self._places[trial])
-
-
 FOLLOW = "follow"
 """Name of the searcher in the proposals of such a run."""
-SAME = ("fingerprint", *events.COUNTS)
-"""Counts of a proposal that must be equal in both runs."""
+PACKAGED = ("reference", "reference_224")
+"""Lists in the package, by the word for option `follow`: for processors, for accelerators."""
 
 
-def answer(
-    replay: ReplayQueue, history: History, request: events.ProposalRequested, at: float
-) -> events.TrialProposed | events.TrialRejected:
-    """Return the requested trial of the followed run as a proposal of this run, or a rejection: it would be other work here."""
-    assert request.follows is not None, "a run that follows asks for nothing else"
-    wanted = replay.trial(request.follows)
-    parent = None if wanted.proposal.parent is None else replay.here.get(wanted.proposal.parent)
+class ListedTrial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One network to train from fresh weights."""
 
-    def rejected(reason: str) -> events.TrialRejected:
-        return events.TrialRejected(at=at, number=request.number, by="check", reason=reason)
+    morphs: list[dict[str, Any]]
+    """Morphs from the starting graph to the network."""
+    fingerprint: str
+    batch: int
+    """Images of a step over all ranks."""
+    samples: int
+    """Training images, a multiple of those of the data set."""
 
-    if (reason := _without_weights(replay, history, wanted)) is not None:
-        return rejected(reason)
-    if history.ceiling is not None and wanted.batch_size > history.ceiling:
-        return rejected(
-            f"trial {wanted.number} of the followed run had batches of {wanted.batch_size}; the most that fits here was "
-            f"measured to be {history.ceiling}"
+
+class TrialList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Trials with everything that determines their work. Two runs with one list do the same work, trial by trial."""
+
+    dataset: dict[str, Any]
+    """RunStarted.dataset."""
+    start: dict[str, Any]
+    """RunStarted.start_graph."""
+    options: dict[str, Any]
+    """Options of a training step, by dotted names."""
+    trials: tuple[ListedTrial, ...]
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
+
+    def epochs(self, place: int) -> int:
+        return self.trials[place].samples // int(self.dataset["training_images"])
+
+
+@cache
+def packaged(name: str) -> TrialList:
+    return msgspec.json.decode(files("aiperf.rules").joinpath(f"{name}.json").read_bytes(), type=TrialList)
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """List of a run, and the entry about it in the first line of the run's journal."""
+
+    work: TrialList
+    recorded: events.FollowedRun
+
+
+def following(folder: Path, is_of_step: Callable[[str], bool], until: int | None = None) -> Following:
+    """Return the list of the trials that the run in a folder trained. `is_of_step`: an option defines a training step."""
+    reader = read(folder, until)
+    with folding(reader):
+        run, work = listed(reader, is_of_step)
+    left_out = _left_out(run)
+    if not work.trials:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items()) or "none"
+        raise CannotFollow(
+            f"a run follows the trained trials of another run. '{folder}' has none (proposals: {reasons}): follow a longer run"
         )
-    proposal = msgspec.structs.replace(
-        returned(wanted.proposal),
-        number=request.number,
-        searcher=FOLLOW,
-        parent=parent,
-        batch_size=wanted.batch_size,
-        pruned=(),
-        seconds=0.0,
+    recorded = events.FollowedRun(
+        run=run.started.run,
+        path=str(folder),
+        lines=reader.reading.lines,
+        trials=len(work.trials),
+        left_out=left_out,
+        sequence=work.sha256,
     )
-    try:
-        network = history.architecture(parent, tuple([decode_morph(morph) for morph in proposal.morphs]))
-    except (IllegalMorph, DamagedMorph) as error:
-        return rejected(str(error))
-    proposed = described(history, request, proposal, network, at, wanted.follows)
-    for name in SAME:
-        if (current := getattr(proposed, name)) != (recorded := getattr(wanted.proposal, name)):
-            return rejected(
-                f"trial {wanted.number} of the followed run has {name} {recorded!r} in its journal; the same morphs give "
-                f"{current!r} here"
-            )
-    return proposed
+    return Following(work, recorded)
 
 
-def _without_weights(replay: ReplayQueue, history: History, wanted: FollowedTrial) -> str | None:
-    followed_parent = wanted.proposal.parent
-    if followed_parent is None:
-        return None
-    parent = replay.here.get(followed_parent)
-    inherits = f"trial {wanted.number} of the followed run inherits from its trial {followed_parent}"
-    if parent is None:
-        return f"{inherits}, which could not be trained here"
-    if parent not in history.accuracies:
-        return f"{inherits}, whose like here, trial {parent}, did not finish"
-    if parent in history.dropped:
-        return f"{inherits}; the weights of its like here, trial {parent}, are gone"
-    return None
+def following_packaged(name: str) -> Following:
+    work = packaged(name)
+    return Following(
+        work, events.FollowedRun(run=name, path=name, trials=len(work.trials), left_out={}, sequence=work.sha256)
+    )
+
+
+def followed_again(recorded: events.FollowedRun, folder: Path, is_of_step: Callable[[str], bool]) -> Following:
+    """Return the list that a first line names. Raise CannotFollow if it is another one here."""
+    if not recorded.sequence:
+        raise CannotFollow(
+            f"the list of a run is named by its hash. This run followed '{recorded.run}' in an older release, with inherited "
+            "weights: use that release"
+        )
+    is_packaged = recorded.path in PACKAGED
+    again = following_packaged(recorded.path) if is_packaged else following(folder, is_of_step, recorded.lines)
+    if again.recorded.sequence != recorded.sequence:
+        remedy = (
+            "use the release of that run" if is_packaged else "give its current place, follow=RUN or --followed RUN"
+        )
+        raise CannotFollow(
+            f"the list must be that of '{recorded.run}', with the hash {recorded.sequence[:12]}…. "
+            f"'{again.recorded.path}' is '{again.recorded.run}' with {again.recorded.sequence[:12]}…: {remedy}"
+        )
+    return again
 
 
 WHY_LEFT_OUT = {
@@ -177,106 +133,145 @@ WHY_LEFT_OUT = {
     TrialState.WITHDRAWN: "never started",
     TrialState.FAILED: "failed",
 }
-"""Reasons for not following a proposal, by its state at the end of its run. Proposals in other states are followed."""
+"""Reasons for not listing a proposal, by its state at the end of its run."""
+CUT_OFF = "without an epoch"
 
 
-@dataclass(frozen=True, slots=True)
-class FollowedTrial:
-    """Trial (a network in training) of the earlier run that is to be trained again."""
-
-    number: int
-    proposal: events.TrialProposed
-    """Proposal in the earlier run. Its parent is a number of that run."""
-    batch_size: int
-    """Images per accelerator in its last epoch, after reductions for lack of memory."""
-    follows: events.FollowedValues
-
-    @property
-    def is_start(self) -> bool:
-        return self.proposal.parent is None and not self.proposal.morphs
-
-
-@dataclass(frozen=True, slots=True)
-class FollowedHistory:
-    first: events.RunStarted
-    trials: tuple[FollowedTrial, ...]
-    """Trials in the order of their start. A parent precedes its children."""
-    left_out: dict[str, int]
-    ranks: frozenset[int]
-    devices: tuple[str, ...]
-    workers: int
-
-    def recorded(self, path: str, lines: int, last_hash: str) -> events.FollowedRun:
-        """Return its description for the first line. Raise ValueError for no or different numbers of ranks."""
-        (ranks,) = self.ranks
-        return events.FollowedRun(
-            run=self.first.run,
-            path=path,
-            lines=lines,
-            last_hash=last_hash,
-            trials=len(self.trials),
-            left_out=self.left_out,
-            ranks=ranks,
-        )
-
-
-def followed(journal: Iterable[events.AnyEvent]) -> FollowedHistory:
-    """Return the trials to train again. A trial that the end of the run cut off is followed up to its round's maximum."""
-    order: dict[int, None] = {}
-    proposals: dict[int, events.TrialProposed] = {}
-    joined: list[events.WorkerJoined] = []
+def listed(journal: Iterable[events.AnyEvent], is_of_step: Callable[[str], bool]) -> tuple[Run, TrialList]:
+    """Return the last state and the list: trials with an epoch, in the order of their start, with the epochs they had."""
+    ranks: dict[int, int] = {}
+    prints: dict[int, str] = {}
     run: Run | None = None
-    for run, event in replay(journal):  # noqa: B007 - the last one is used
+    for run, event in replay(journal):
         match event:
             case events.TrialProposed():
-                proposals[event.number] = event
+                prints[event.number] = event.fingerprint
             case events.TrialStarted():
-                order.setdefault(event.trial)
-            case events.WorkerJoined():
-                joined.append(event)
+                ranks.setdefault(event.trial, run.workers[event.worker].ranks)
+            case events.TrialPrepared():
+                ranks[event.trial] = event.ranks
             case _:
                 pass
     assert run is not None, "a replay gives at least one pair"
-    trials = [run.trials[number] for number in order if run.trials[number].state not in WHY_LEFT_OUT]
-    heirs = Counter(trial.parent for trial in trials)
-    return FollowedHistory(
-        first=run.started,
-        trials=tuple(_trial(run, trial, proposals[trial.number], heirs[trial.number]) for trial in trials),
-        left_out=_left_out(run),
-        ranks=frozenset(event.ranks for event in joined),
-        devices=tuple(sorted({event.device for event in joined})),
-        workers=len({event.worker for event in joined}),
+    first = run.started
+    trials = tuple(
+        ListedTrial(
+            morphs=list(run.lineage(number)),
+            fingerprint=prints[number],
+            batch=run.trials[number].batch_size * ranks[number],
+            samples=run.trials[number].epoch * first.dataset["training_images"],
+        )
+        for number in _in_order(run, ranks)
     )
+    options = {name: value for name, value in flat_options(first.config).items() if is_of_step(name)}
+    return run, TrialList(dataset=first.dataset, start=first.start_graph, options=options, trials=trials)
 
 
-def _trial(run: Run, trial: Trial, proposal: events.TrialProposed, heirs: int) -> FollowedTrial:
-    is_whole = trial.state is TrialState.FINISHED
-    most = epoch_limit(run.schedule, trial.round) if trial.epochs is None else trial.epochs
-    of_its_own = derive(run.started.seed, "trial", trial.number)
-    follows = events.FollowedValues(
-        trial=trial.number,
-        epochs=trial.epoch if is_whole else most,
-        was_cut_off=not is_whole,
-        seed=of_its_own if trial.follows is None else trial.follows.seed,
-        heirs=heirs,
-    )
-    return FollowedTrial(trial.number, proposal, trial.batch_size, follows)
+def _in_order(run: Run, started: Iterable[int]) -> Iterable[int]:
+    return (number for number in started if run.trials[number].state not in WHY_LEFT_OUT and run.trials[number].epoch)
 
 
 def _left_out(run: Run) -> dict[str, int]:
-    left_out = Counter(WHY_LEFT_OUT[trial.state] for trial in run.trials.values() if trial.state in WHY_LEFT_OUT)
+    left_out = Counter(
+        WHY_LEFT_OUT.get(trial.state, CUT_OFF)
+        for trial in run.trials.values()
+        if trial.state in WHY_LEFT_OUT or not trial.epoch
+    )
     left_out["rejected"] += run.next_number - len(run.trials)
     return {reason: count for reason, count in sorted(left_out.items()) if count}
 
 
-def check_followed(first: events.RunStarted, work: FollowedHistory, last_hash: str) -> FollowedHistory:
-    """Return `work`. Raise CannotFollow if its journal is another one than the first line names, by `last_hash`."""
-    assert first.follows is not None, "checked by the caller"
-    followed = f"'{first.follows.run}' (hash {first.follows.last_hash[:12]}…)"
-    if last_hash != first.follows.last_hash:
-        raise CannotFollow(
-            f"the proposals of '{first.run}' are recomputed from the journal of {followed}. The given journal is "
-            f"'{work.first.run}' with the hash {last_hash[:12]}…: "
-            "give the journal of the followed run"
+@dataclass(slots=True)
+class ReplayQueue:
+    """Places of a list that no trial of this run has taken. Call `take` with each event after the first."""
+
+    work: TrialList
+    ready: list[int] = field(default_factory=list, init=False)
+    """In order."""
+    _asked: dict[int, tuple[int, int]] = field(default_factory=dict, init=False)
+    """(worker, place) of each number of this run that was requested or proposed and has not started."""
+
+    def __post_init__(self) -> None:
+        self.ready = list(range(len(self.work.trials)))
+
+    @property
+    def is_done(self) -> bool:
+        return not (self.ready or self._asked)
+
+    @property
+    def first(self) -> int | None:
+        return self.ready[0] if self.ready else None
+
+    def take(self, event: events.AnyEvent) -> None:
+        """Update the queue. Raise IllegalLine if the event requests a trial that is not left."""
+        match event:
+            case events.ProposalRequested():
+                assert event.follows is not None, "the validator has seen that a run that follows asks for nothing else"
+                index = bisect_left(self.ready, event.follows)
+                if self.ready[index : index + 1] != [event.follows]:
+                    raise IllegalLine(
+                        f"a request must be for a trial of the list that is left. Proposal {event.number} requests trial "
+                        f"{event.follows!r}"
+                    )
+                del self.ready[index]
+                self._asked[event.number] = (event.worker, event.follows)
+            case events.TrialRejected():
+                del self._asked[event.number]
+            case events.TrialStarted() | events.TrialFailed():
+                self._asked.pop(event.trial, None)
+            case events.WorkerLost():
+                self._give_back([number for number, (worker, _) in self._asked.items() if worker == event.worker])
+            case events.RunResumed():
+                self._give_back(list(self._asked))
+            case _:
+                pass
+
+    def _give_back(self, numbers: Sequence[int]) -> None:
+        """Return trials to the queue: their worker was lost before their start."""
+        for number in numbers:
+            insort(self.ready, self._asked.pop(number)[1])
+
+
+def answer(
+    work: TrialList, history: History, request: events.ProposalRequested, ranks: int, at: float
+) -> events.TrialProposed | events.TrialRejected:
+    """Return the requested trial of the list as a proposal for a worker of `ranks` ranks, or a rejection."""
+    assert request.follows is not None, "a run that follows asks for nothing else"
+    wanted = work.trials[request.follows]
+    batch, rest = divmod(wanted.batch, ranks)
+
+    def rejected(reason: str) -> events.TrialRejected:
+        return events.TrialRejected(at=at, number=request.number, by="check", reason=reason)
+
+    if rest or not batch:
+        return rejected(
+            f"trial {request.follows} of the list has batches of {wanted.batch}, not divisible by {ranks} ranks"
         )
-    return work
+    if history.ceiling is not None and batch > history.ceiling:
+        return rejected(
+            f"trial {request.follows} of the list has batches of {batch} a rank; the most that fits here was measured to be "
+            f"{history.ceiling}"
+        )
+    proposal = ProposalReturned(
+        number=request.number,
+        searcher=FOLLOW,
+        parent=None,
+        morphs=tuple(wanted.morphs),
+        batch_size=batch,
+        kernel_size=None,
+        pruned=(),
+        seconds=0.0,
+    )
+    try:
+        network = history.architecture(None, tuple([decode_morph(morph) for morph in proposal.morphs]))
+    except (IllegalMorph, DamagedMorph) as error:
+        return rejected(str(error))
+    if network.fingerprint != wanted.fingerprint:
+        return rejected(
+            f"trial {request.follows} of the list has the fingerprint {wanted.fingerprint!r}; the same morphs give "
+            f"{network.fingerprint!r} here"
+        )
+    follows = events.FollowedValues(
+        trial=request.follows, epochs=work.epochs(request.follows), seed=derive(0, "trial", request.follows)
+    )
+    return described(history, request, proposal, network, at, follows)

@@ -61,9 +61,7 @@ class Graphs(StateCheck):
     def checked(self) -> CheckResult:
         notes = self._notes
         notes.of = len(self._counts) - 1
-        left_out = (
-            [] if self._is_searched else ["the check of the driver: the architectures are those of a followed run"]
-        )
+        left_out = [] if self._is_searched else ["the check of the driver: the architectures are those of a list"]
         if notes.examined < notes.of and (notes.examined or not self._drawn):
             left_out.append(
                 f"{notes.of - notes.examined} were compared only with their parents and the budget (use --all)"
@@ -74,10 +72,13 @@ class Graphs(StateCheck):
     def _check_growth(self, line: int, event: TrialProposed) -> None:
         counts = self._counts[event.number] = tuple(getattr(event, name) for name in COUNTS)
         before, budget = self._counts[event.parent], self._history.space.budget
+        limits = (
+            (("forward_flops", budget.forward_flops), ("parameters", budget.parameters)) if self._is_searched else ()
+        )
         for name, was, now in zip(COUNTS, before, counts, strict=True):
             if now < was:
                 self._notes.add(line, f"trial {event.number}: {name} {now!r}, its parent's {was!r}", law=GROWS)
-        for name, allowed in (("forward_flops", budget.forward_flops), ("parameters", budget.parameters)):
+        for name, allowed in limits:
             if allowed is not None and getattr(event, name) > allowed:
                 found = f"trial {event.number}: {name} {getattr(event, name)!r}, allowed {allowed!r}"
                 self._notes.add(line, found, law=GROWS)
@@ -121,7 +122,7 @@ class VerifiedProposal:
     recorded: TrialProposed | TrialRejected
     again: TrialProposed | TrialRejected
     is_in_turn: bool = True
-    """False if a run that repeats an earlier run requested another trial than the first ready one."""
+    """False if a run of a list requested another trial than the first that is left."""
 
     @property
     def number(self) -> int:
@@ -132,7 +133,7 @@ class VerifiedProposal:
         """First difference, as text. A rejection for silence or for a lost generator agrees with every answer."""
         recorded, again = self.recorded, self.again
         if not self.is_in_turn:
-            return "it follows a trial of the followed run out of turn"
+            return "it follows a trial of the list out of turn"
         if isinstance(recorded, TrialRejected):
             is_equal = isinstance(again, TrialRejected) and (again.by, again.reason) == (recorded.by, recorded.reason)
             if is_equal or recorded.by in ("generator", "silence"):
@@ -180,7 +181,7 @@ class ProposalReplay:
 
 
 class FollowedReplay:
-    """The same for a run that follows another, from the earlier run's trials. It updates the queue."""
+    """The same for a run of a list. It updates the queue."""
 
     def __init__(self, started: RunStarted, replay: ReplayQueue) -> None:
         self.history = History(space_of(started))
@@ -190,10 +191,10 @@ class FollowedReplay:
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):
-            due = self._agenda.first
-            self._turns[event.number] = due is not None and due.number == event.follows
+            self._turns[event.number] = self._agenda.first == event.follows
         elif isinstance(event, TrialProposed | TrialRejected):
-            again = answer(self._agenda, self.history, run.requests[event.number], event.at)
+            request = run.requests[event.number]
+            again = answer(self._agenda.work, self.history, request, run.workers[request.worker].ranks, event.at)
             verified = VerifiedProposal(event, again, self._turns.pop(event.number))
         self._agenda.take(event)
         self.history.observe(observations(run, event))

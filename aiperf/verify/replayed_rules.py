@@ -14,11 +14,12 @@ from aiperf.config import from_plain
 from aiperf.errors import AiperfError
 from aiperf.journal import events
 from aiperf.journal.events import AnyEvent, EpochFinished, FollowedRun, Progress, RunStarted, TrialFinished
-from aiperf.journal.journal import folding, read, read_again
+from aiperf.journal.journal import read_again
 from aiperf.journal.legality import TrialState
+from aiperf.ranking.levels import is_of_step
 from aiperf.rules.decide import WEIGHTS_GONE, decide
 from aiperf.rules.evolve import evolve
-from aiperf.rules.followed import ReplayQueue, check_followed, followed
+from aiperf.rules.followed import PACKAGED, ReplayQueue, followed_again
 from aiperf.rules.procedure import end_of_trial, reported_accuracy
 from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.rules.state import Run, begin
@@ -95,7 +96,7 @@ class CostlySamples:
     reported: tuple[int, ...]
     built: tuple[int, ...]
     followed: Path | None = None
-    """Folder of the run that this run follows. None if not given, or if the run follows none."""
+    """Folder of the run whose list this run trained. None if not given, or if the run trained no list of a run."""
 
 
 def follow(path: Path, samples: CostlySamples) -> tuple[CheckResult, ...]:
@@ -143,7 +144,7 @@ def _checks(run: Run, samples: CostlySamples) -> tuple[Decisions, Sequence[State
     replay: ReplayQueue | None = None
     why_not: str | None = None
     if started.follows is not None:
-        replay, why_not = _agenda(started, started.follows, samples.followed)
+        replay, why_not = _agenda(started.follows, samples.followed)
     proposals = _proposals(started, samples, replay, why_not)
     # Decisions of a run that follows another depend on the other journal as well.
     decisions = Decisions(run, replay, why_not)
@@ -155,25 +156,22 @@ def _checks(run: Run, samples: CostlySamples) -> tuple[Decisions, Sequence[State
     )
 
 
-def _agenda(started: RunStarted, follows: FollowedRun, folder: Path | None) -> tuple[ReplayQueue | None, str | None]:
-    source = f"the run that it follows, '{follows.run}' (hash {follows.last_hash[:12]}…)"
-    if folder is None:
+def _agenda(follows: FollowedRun, folder: Path | None) -> tuple[ReplayQueue | None, str | None]:
+    if folder is None and follows.path not in PACKAGED:
+        source = f"the run whose list it trained, '{follows.run}' (hash of the list {follows.identity}…)"
         return None, f"not checkable without the journal of {source}. Pass it with --followed RUN"
     try:
-        reader = read(folder, follows.lines)
-        with folding(reader):
-            work = followed(reader)
-        check_followed(started, work, reader.reading.chain.decode())
+        again = followed_again(follows, folder or Path(follows.path), is_of_step)
     except AiperfError as error:
         return None, str(error)
-    return ReplayQueue(work.trials), None
+    return ReplayQueue(again.work), None
 
 
 def _proposals(
     started: RunStarted, samples: CostlySamples, replay: ReplayQueue | None, why_not: str | None
 ) -> RecomputedProposals:
     if replay is not None:
-        again = FollowedReplay(started, ReplayQueue(replay.trials))
+        again = FollowedReplay(started, ReplayQueue(replay.work))
         return RecomputedProposals(started, again, samples.answered, None)
     proposer: Proposer | None = None
     if why_not is None:

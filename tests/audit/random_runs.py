@@ -22,9 +22,10 @@ from aiperf.errors import AiperfError
 from aiperf.journal.events import AnyEvent, RunStarted, TrialProposed
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
-from aiperf.planning.following import Following, following
 from aiperf.planning.plan import Plan
+from aiperf.ranking.levels import is_of_step
 from aiperf.rng import derive
+from aiperf.rules.followed import Following, following
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.rules.proposals import Proposer
 from aiperf.simulate.session import Opening, open_run, world_of
@@ -169,8 +170,7 @@ def smaller(failed: Failed, playing: Callable[[Case], Outcome] = play, tries: in
 
 def _check_rederivable(path: Path, proposer: Proposer, is_honest: bool, follows: Following | None = None) -> None:
     """`is_honest`: no fault answers for a generator, so that rejections follow from the journal as well."""
-    work, last_hash = (None, "") if follows is None else (follows.work, follows.recorded.last_hash)
-    for again in verify_proposals(read(path), proposer, work, last_hash):
+    for again in verify_proposals(read(path), proposer, None if follows is None else follows.work):
         if (isinstance(again.recorded, TrialProposed) or is_honest) and not again.is_equal:
             raise BrokenLaw(AGAIN, f"recorded {again.recorded}, made again {again.again}", again.number)
 
@@ -253,7 +253,7 @@ def _followed(case: Case, folder: Path) -> Following:
     """Simulate the run that another is to follow. Its journal is stored in the folder."""
     folder.mkdir()
     (folder / NAME).write_bytes(play(case).journal)
-    return following(folder)
+    return following(folder, is_of_step)
 
 
 def _opening(case: Case, follows: Following | None = None) -> Opening:

@@ -72,7 +72,7 @@ class Trial:
     """True if the starting network was requested."""
     parent: int | None
     epochs: int | None
-    """Epochs of the followed trial. None if it follows none."""
+    """Epochs by its list. None in a run that searches."""
     attempt: int = 0
     losses: int = 0
     """Attempts that ended early, alone or with the worker."""
@@ -153,7 +153,7 @@ class RunModel(Validator):
 
     @property
     def follows(self) -> bool:
-        """True if the run trains the trials of another run."""
+        """True if the run trains the trials of a list."""
         return self._follows
 
     def waiting_for(self, worker: int) -> set[int]:
@@ -273,7 +273,7 @@ class RunModel(Validator):
         if number is None:
             return True
         trial = self.trials[number]
-        # The next trial of a followed run is known, and not requested in advance. A loss of infinity does not fall.
+        # The next trial of a list is known, and not requested in advance. A loss of infinity does not fall.
         return trial.epochs is None and _is_over(self._schedule, trial.round, [*trial.validation_losses, math.inf])
 
     def missing(self, worker: int) -> int:
@@ -423,7 +423,7 @@ class RunModel(Validator):
             turns.vain = min(turns.vain, self.limits["rejections"] - 1)
 
     def is_over(self, trial: Trial) -> bool:
-        """Return True if a trial is over by the rules of rounds and patience, or by the trial that it follows."""
+        """Return True if a trial is over by the rules of rounds and patience, or by its list."""
         if trial.epochs is not None:
             return len(trial.accuracies) == trial.epochs
         return _is_over(self._schedule, trial.round, trial.validation_losses)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.rules.evolve import replay
-from aiperf.rules.followed import FollowedHistory, ReplayQueue, check_followed
+from aiperf.rules.followed import ReplayQueue, TrialList
 from aiperf.rules.proposals import Proposer
 from aiperf.verify.proposals import FollowedReplay, ProposalReplay, VerifiedProposal
 
@@ -14,18 +14,15 @@ from aiperf.verify.proposals import FollowedReplay, ProposalReplay, VerifiedProp
 def verify_proposals(
     events: Iterable[AnyEvent],
     proposer: Proposer,
-    followed: FollowedHistory | None = None,
-    followed_hash: str = "",
+    followed: TrialList | None = None,
 ) -> Iterator[VerifiedProposal]:
     """Yield each proposal of a journal, recomputed with the history at the line of its request.
 
     Floating-point results differ in the last bits between processors and library versions. If these differ from the
-    journal's, an unequal proposal means "not re-derivable here" and not "wrong". `followed`, `followed_hash`: trials of the
-    followed run and the last hash of its journal's lines.
+    journal's, an unequal proposal means "not re-derivable here" and not "wrong". `followed`: the list of the run.
 
     Raises:
         OtherRules: the journal uses another version of the proposal rules.
-        CannotFollow: the run does not follow `followed`.
     """
     again: ProposalReplay | FollowedReplay | None = None
     for run, event in replay(events):
@@ -34,6 +31,6 @@ def verify_proposals(
             if followed is None:
                 again = ProposalReplay(event, proposer)
             else:
-                again = FollowedReplay(event, ReplayQueue(check_followed(event, followed, followed_hash).trials))
+                again = FollowedReplay(event, ReplayQueue(followed))
         elif (verified := again.take(run, event)) is not None:
             yield verified

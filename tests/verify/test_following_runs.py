@@ -1,4 +1,4 @@
-"""Tests of verifying a run that follows another, with and without the followed journal."""
+"""Tests of verifying a run of a list, with and without the journal of the run whose trials it lists."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_another_run_is_not_taken_for_the_followed_one(runs: tuple[Path, Path, l
 
     found = verify(again, followed=tmp_path / "other")
 
-    assert "is 'simulated' with the hash" in str(check(found, "proposals").not_checked)
+    assert "the list must be that of 'simulated', with the hash" in str(check(found, "proposals").not_checked)
 
 
 @pytest.mark.parametrize("what", ["seed", "batch"])

@@ -77,4 +77,4 @@ def test_a_following_run_is_sound_and_lists_unchecked_parts(tmp_path: Path) -> N
 
     assert found.findings == following.findings == ()
     (left_out,) = (check.not_checked for check in following.checks if check.name == "proposals")
-    assert left_out is not None and "the journal of the run that it follows" in left_out
+    assert left_out is not None and "the journal of the run whose list it trained" in left_out

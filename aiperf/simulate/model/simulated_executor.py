@@ -25,8 +25,8 @@ from aiperf.journal.messages import (
     Train,
     TrialDone,
 )
-from aiperf.planning.following import Following
 from aiperf.rng import derive
+from aiperf.rules.followed import Following
 from aiperf.rules.proposals import Proposer, make
 from aiperf.simulate.model.learning_curves import Learning
 from aiperf.simulate.model.machine_state import AcceleratorMemory, Checkpoints, VirtualClock
@@ -79,7 +79,7 @@ class SimulatedWorld:
     floors: dict[int, float] = field(default_factory=dict)
     """Final validation error of every proposal, to which its training converges."""
     follows: Following | None = None
-    """Earlier run with trials that this run repeats. None if this run searches by itself."""
+    """List of trials that this run trains. None if this run searches by itself."""
     inherited: dict[int, float] = field(default_factory=dict)
     """Experience at the start of each trial."""
 
@@ -295,7 +295,7 @@ class SimulatedExecutor:
 
     def _attempt(self, order: Train, worker: SimulatedWorker) -> SimulatedAttempt:
         world, conf = self.world, self.world.conf
-        if order.trial not in world.figures:  # it follows another run's trial and was not proposed in this run
+        if order.trial not in world.figures:  # it is of a list, and no searcher proposed it
             self._work_out(order.trial, self._history.graph(order.trial))
         figures = world.figures[order.trial]
         ancestor = self._history.trials[order.trial].parent

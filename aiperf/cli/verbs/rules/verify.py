@@ -34,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, its name under runs/, or a journal file")
     parser.add_argument("--all", action="store_true", help="recompute every proposal, not a sample")
     add_number(parser, "--sample", "proposals to recompute", least=0, default_in_words="50")
-    parser.add_argument(
-        "--followed", metavar="RUN", help="the run that this run follows (follow=), to compare the trials"
-    )
+    parser.add_argument("--followed", metavar="RUN", help="the run whose trials this run trained (follow=RUN)")
     parser.add_argument("--no-weights", action="store_true", help="check the journal alone, without its weights")
     parser.add_argument("--json", action="store_true", help="print JSON")
 

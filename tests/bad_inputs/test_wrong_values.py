@@ -26,6 +26,7 @@ from aiperf.statistics import predicted_score
 from tests.bad_inputs.hostile_files import METER, RUNS, SYSTEM, TESTS, place
 from tests.bops.test_roofline import result
 from tests.builders.forged_journal import Place, changed, hash_chained, places
+from tests.builders.journal import profiled
 from tests.scaling.test_elsewhere import HEADER
 
 WRONG = [
@@ -36,6 +37,8 @@ WRONG = [
 MOST_MEMORY, HANGS_AFTER_SECONDS = 2 << 30, 20
 SAMPLE, MOST = 5, 500
 """Files of a row in `make test` and in the long test."""
+JOURNAL = (TESTS / "golden/resumed-v5.jsonl").read_text()
+TRACED = [*JOURNAL.splitlines()[:8], msgspec.json.encode(profiled(at=15.0)).decode()]
 GRAPH = (TESTS / "morphism/golden/graph-v1.json").read_text()
 DIVISION = (TESTS.parent / "aiperf/ranking/divisions/quick.yaml").read_text()
 PEAK = {"model": "x", "per_core": {"fma_fp32": 1e11, "fma_bf16": 2e11}, "cores": 4, "memory_bytes_per_second": 6e10}
@@ -54,6 +57,7 @@ def _prediction() -> dict[str, Any]:
 
 
 SOUND = {
+    "breakdown": "\n".join(TRACED),
     "breakdown --timeline": TIMELINE,
     "breakdown --trace": json.dumps({"traceEvents": [KERNEL, KERNEL | {"cat": "cpu_op", "name": "aten::mm"}]}),
     "check --division": re.sub("(?m)^(division|title):.*", r"\1: ours", DIVISION),
@@ -77,8 +81,8 @@ SOUND = {
     "system.file=": "{name: x, site: y, year: 2026, nodes_total: 4, power_share: 0.5, peak: {bf16: 1.0e+15, source: z}}",
     "topology --network": GRAPH,
 } | dict.fromkeys(
-    ("check", "compare", "export", "predict --from", "report", "score", "status", "verify"),
-    (TESTS / "golden/resumed-v5.jsonl").read_text(),
+    ("check", "compare", "export", "predict --from", "rank", "report", "score", "status", "verify"),
+    JOURNAL,
 )
 """Content of a sound file by row of the tables."""
 SLOW = {
@@ -133,11 +137,11 @@ def outcome(words: list[str]) -> int:
 @pytest.fixture
 def replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[str, int], None]:
-    """Check one row with this number of wrong values."""
+) -> Callable[..., None]:
+    """Check one row with this number of wrong values, in the whole file or in the first line of a journal."""
     monkeypatch.setattr(predict, "SEEDS", 2)
 
-    def check(row: str, number: int) -> None:
+    def check(row: str, number: int, in_first_line: bool = False) -> None:
         files: list[Path] = []
         (tmp_path / "folder").mkdir()
         words = place(tmp_path / "folder", row, "", files.append)
@@ -145,7 +149,7 @@ def replaced(
         content = parsed(row)
         files[0].write_bytes(written(row, content))
         assert outcome(words) in (0, 1), capsys.readouterr().err
-        cases = [*product(places(content), WRONG)]
+        cases = [*product((at for at in places(content) if not in_first_line or at[0] == 0), WRONG)]
         for at, wrong in Random(row).sample(cases, min(number, len(cases))):
             files[0].write_bytes(written(row, with_value(row, content, at, json.loads(wrong))))
 
@@ -160,11 +164,17 @@ def replaced(
 
 
 @pytest.mark.parametrize("row", [row for row in SOUND if row not in SLOW])
-def test_a_wrong_value_gives_one_message(replaced: Callable[[str, int], None], row: str) -> None:
+def test_a_wrong_value_gives_one_message(replaced: Callable[..., None], row: str) -> None:
     replaced(row, SAMPLE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", SOUND)
-def test_most_wrong_values_give_one_message(replaced: Callable[[str, int], None], row: str) -> None:
+def test_most_wrong_values_give_one_message(replaced: Callable[..., None], row: str) -> None:
     replaced(row, MOST if row not in SLOW else MOST // 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", [row for row in SOUND if row in RUNS])
+def test_wrong_first_lines_give_one_message(replaced: Callable[..., None], row: str) -> None:
+    replaced(row, MOST, in_first_line=True)

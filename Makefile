@@ -25,7 +25,7 @@ run: setup ## run the benchmark on this machine: about 3 minutes, ends with a sc
 	@$(BIN)/python -m aiperf $(ARGS)
 
 test: setup ## run the tests, three at a time, one of them with real processes (about 10 minutes on two cores)
-	@$(PYTEST) -n 3 -m "not slow" $(ARGS)
+	@$(PYTEST) -n 3 -m "not slow" --durations=20 $(ARGS)
 
 test-fast: setup ## run the tests of graphs, searchers, rules, journal, score and ranking (under 90 s on two cores)
 	@$(PYTEST) -n 2 -m "not slow" $(FAST) $(ARGS)

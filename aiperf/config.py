@@ -16,6 +16,7 @@ from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.option_limits import MOST_MEMORY, hold, limits_of, type_hints
 from aiperf.overrides import Options, Override, check_records, read
 from aiperf.preflight.node_faults import PreflightConf
+from aiperf.rules.followed import PACKAGED
 from aiperf.rules.limits import BENCHMARKS, WORKLOADS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
 from aiperf.system.of_run import SystemForm, filled
 from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf
@@ -115,8 +116,9 @@ class RunConf:
     """Accelerators of one worker. Default: all of a node. A larger number than a node has makes workers of several whole
     nodes. `all`: one worker over all nodes. With a number, nodes without accelerators are not used."""
     follow: str | None = None
-    """Earlier run (a folder, or a name under runs/). The list of its trials is trained from fresh weights instead of a search,
-    so that two machines or two builds do identical work. With resume: the current folder of that run."""
+    """List of trials to train from fresh weights instead of a search, so that two machines or two builds do identical work:
+    `reference` (for processors), `reference_224` (for accelerators), or an earlier run (a folder, or a name under runs/), of
+    which the trials are trained. With resume: the current folder of that run."""
     predict: str | None = None
     """File of `predict --out` with the prediction of this run's score. It is written into the journal before the first
     proposal (docs/prediction.md). Default: no prediction."""
@@ -244,6 +246,10 @@ def register() -> None:
 
 def configure(words: Sequence[str]) -> RunConf:
     given = read(words, _options())
+    names = {word.option for word in given}
+    for word in [word for word in given if word.option == "follow"]:
+        implied = [each for each in PACKAGED.get(word.value, ()) if not names & set(_option_and_part(each))]
+        given = [*read(implied, _options()), *given]
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from omegaconf import OmegaConf
@@ -262,6 +268,11 @@ def configure(words: Sequence[str]) -> RunConf:
         plain["batch"]["default"] = workload.fp32_batch
     built = from_plain(plain)
     return replace(built, system=filled(built.system))
+
+
+def _option_and_part(word: str) -> tuple[str, str]:
+    option = word.partition("=")[0]
+    return option, option.partition(".")[0]
 
 
 def _set(plain: dict[str, Any], word: Override) -> None:

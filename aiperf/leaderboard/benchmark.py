@@ -68,12 +68,16 @@ class Benchmark:
 
 
 def of_division(
-    name: str, duration_seconds: float | None = None, files: str | None = None, worker: str | None = None
+    name: str,
+    duration_seconds: float | None = None,
+    files: str | None = None,
+    worker: str | None = None,
+    follows: str | None = None,
 ) -> Benchmark:
-    """Return the benchmark of all valid runs of a division. `worker`: class of its workers, None if the division has none."""
+    """Return the benchmark of all valid runs of a division. `worker`, `follows`: class of workers and list, if it has any."""
     images = () if files is None else (("files", files),)
     options = () if worker is None else (("a worker", WORKER_CLASSES[worker]),)
-    return Benchmark("division", name, "", images, "", None, None, duration_seconds, None, options)
+    return Benchmark("division", name, "", images, "", None, follows, duration_seconds, None, options)
 
 
 def benchmark_of(report: Report) -> Benchmark:
@@ -82,7 +86,8 @@ def benchmark_of(report: Report) -> Benchmark:
     if report.divisions:
         name = report.divisions[0]
         has_classes = "accelerators_per_worker" in division(name).judged
-        return of_division(name, run.duration_seconds, files, report.worker_class if has_classes else None)
+        follows = None if run.follows is None else run.follows.run
+        return of_division(name, run.duration_seconds, files, report.worker_class if has_classes else None, follows)
     is_fixed = target_of(run.config) is not None
     images = {name: run.dataset[name] for name in IMAGES if name in run.dataset}
     images |= {} if files is None else {"files": files}
@@ -160,7 +165,8 @@ def title(benchmark: Benchmark) -> str:
     if benchmark.division is not None:
         length = "" if benchmark.duration_seconds is None else f", {units.duration(benchmark.duration_seconds)}"
         workers = "".join(f", {value} a worker" for _, value in benchmark.options)
-        return f"Division {benchmark.division}{length}{workers}: {division(benchmark.division).title}"
+        follows = "" if benchmark.follows is None else f", list {benchmark.follows}"
+        return f"Division {benchmark.division}{length}{workers}{follows}: {division(benchmark.division).title}"
     lengths = (
         "" if benchmark.duration_seconds is None else units.duration(benchmark.duration_seconds),
         "" if benchmark.warmup_seconds is None else f"{units.duration(benchmark.warmup_seconds)} of warm-up",

@@ -65,7 +65,7 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
 def _following(plan: Plan, word: str) -> Plan:
     """Return the plan with the list that it follows, after checking that it is the same work."""
     followed = following_of(word, plan.conf.runs)
-    require_same_work(plan.conf, first_event(plan, "", 0.0), followed, plan.shape.ranks)
+    require_same_work(first_event(plan, "", 0.0), followed, plan.shape.ranks)
     return replace(plan, follows=followed)
 
 

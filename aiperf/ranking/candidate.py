@@ -96,6 +96,10 @@ class Candidate:
     """Proposals whose generator ended or was silent, while their worker lived."""
     worker_class: str
     """'accelerator': each worker has one. 'node': all of a node. 'another': anything else."""
+    sequence: str | None
+    """SHA-256 of the list of the package that the run trained, 'another' for another list or data, None without a list."""
+    changed_trials: int
+    """Trials of a list that were rejected or had their batch reduced. 0 without a list."""
     ended_early: int
     """Lost attempts, and failed trials whose last attempt was not lost (diverged, out of memory)."""
     lines: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -257,6 +261,12 @@ FACTS: dict[str, Fact] = {
     "worker_class": Fact(
         "word", lambda run: f"accelerators_per_worker={written(run.config.get('accelerators_per_worker'))}"
     ),
+    "sequence": Fact(
+        "word",
+        lambda run: "no list" if run.sequence is None else "another list, or other data",
+        is_breach_if_missing=True,
+    ),
+    "changed_trials": Fact("number", lambda run: f"{run.changed_trials} were", of_result=True),
     "ended_early_share": Fact("number", lambda run: f"{share(run.ended_early_share)}, {losses(run)}", of_result=True),
 }
 

@@ -21,7 +21,7 @@ from aiperf.ranking.law import AllOf, AtMost, AtMostOption, Has, Law, NoLaw, fit
 from aiperf.ranking.levels import DIVISION
 from aiperf.sanitize import identity
 
-BUILT_IN = ("ranking", "quick")
+BUILT_IN = ("ranking", "quick", "reference")
 Source = Literal["paper", "predecessor", "decided"]
 
 
@@ -94,7 +94,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def division(word: str, known_options: Collection[str] | None = None) -> Division:
-    """Return a built-in division ('ranking' or 'quick'), or read one from a YAML file."""
+    """Return a built-in division (one of BUILT_IN), or read one from a YAML file."""
     if word in BUILT_IN:
         return _built_in(word)
     path = given_path(word)

@@ -21,7 +21,7 @@ from aiperf.report.architecture import starting_network
 from aiperf.report.facts import facts_of
 from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation
-from aiperf.rules.followed import FOLLOW
+from aiperf.rules.followed import FOLLOW, PACKAGED, packaged, unlike
 from aiperf.rules.search_space import planned, recorded
 from morphism import DETECTORS, STARTS, Architecture, IllegalGraph, start_of
 
@@ -72,6 +72,8 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
         proposals_requested=len(run.asked),
         proposals_ended=len(run.ended),
         worker_class=_worker_class(run),
+        sequence=_sequence(started),
+        changed_trials=0 if started.follows is None else run.rejected + run.batch_reductions,
         ended_early=work_log.lost_attempts + work_log.attempts_lost_with_workers + work_log.failed_unlost,
         lines=_lines(run, searcher),
     )
@@ -101,6 +103,14 @@ def _contents(run: Collected) -> str | None:
     return "shown" if all(number >= wanted for number, wanted in hashed) else None
 
 
+def _sequence(started: RunStarted) -> str | None:
+    if started.follows is None:
+        return None
+    lists = {work.sha256: work for work in map(packaged, PACKAGED)}
+    work = lists.get(started.follows.sequence)
+    return "another" if work is None or any(unlike(work, started)) else started.follows.sequence
+
+
 def _worker_class(run: Collected) -> str:
     each = run.started.config.get("accelerators_per_worker")
     if each == 1 or (each is None and run.workers and all(joined.ranks == 1 for joined in run.workers.values())):
@@ -119,7 +129,7 @@ _USUAL = {"searcher": "morphism", "hpo": "tpe"}
 """Assumed choices of a configuration without these options. Rules on options report the missing options."""
 _OF_THE_FIRST_LINE = (
     "is_simulated", "images", "start_network", "duration_seconds", "warmup_seconds", "window_seconds", "space_differences",
-    "proposal_rules", "seed_source", "contents", "is_system_named",
+    "proposal_rules", "seed_source", "contents", "is_system_named", "sequence",
 )  # fmt: skip
 
 

@@ -63,6 +63,8 @@ class Collected:
     ended: list[tuple[int, float]] = field(default_factory=list)
     """(worker, at) of each proposal that ended with its generator or in silence, while its worker lived."""
     batch_reductions: int = 0
+    rejected: int = 0
+    """Proposals that the driver's check refused."""
     checks: list[events.NodeChecked] = field(default_factory=list)
     """Preflight results of nodes, in the order of the journal."""
     predicted: events.ScorePredicted | None = None
@@ -127,6 +129,7 @@ def _take(run: Collected, event: events.AnyEvent) -> None:
         case events.ProposalRequested():
             run.asked[event.number] = event.worker
         case events.TrialRejected():
+            run.rejected += event.by == "check"
             if event.by in ("generator", "silence"):
                 run.ended.append((run.asked[event.number], event.at))
         case events.TrialProposed():

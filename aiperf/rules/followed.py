@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -29,8 +31,29 @@ from searchers.history import History
 
 FOLLOW = "follow"
 """Name of the searcher in the proposals of such a run."""
-PACKAGED = ("reference", "reference_224")
-"""Lists in the package, by the word for option `follow`: for processors, for accelerators."""
+PACKAGED: Mapping[str, tuple[str, ...]] = {
+    "reference": (
+        "dataset=synthetic",
+        "dataset.training_images=512",
+        "dataset.validation_images=128",
+        "start=resnet20",
+        "schedule.duration_seconds=600",
+        "schedule.warmup_seconds=60",
+        "trainer.decay_epochs=128",
+    ),
+    "reference_224": (
+        "dataset=synthetic",
+        "dataset.training_images=8192",
+        "dataset.validation_images=1024",
+        "dataset.classes=1000",
+        "dataset.image=224",
+        "start=resnet50_v1",
+        "schedule.duration_seconds=600",
+        "schedule.warmup_seconds=60",
+        "trainer.decay_epochs=128",
+    ),
+}
+"""Lists in the package, for processors and for accelerators: the word for option `follow`, and the words that it implies."""
 
 
 class ListedTrial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,7 +89,8 @@ class TrialList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @cache
 def packaged(name: str) -> TrialList:
-    return msgspec.json.decode(files("aiperf.rules").joinpath(f"{name}.json").read_bytes(), type=TrialList)
+    packed = files("aiperf.rules").joinpath(f"{name}.json.gz").read_bytes()
+    return msgspec.json.decode(gzip.decompress(packed), type=TrialList)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +148,21 @@ def followed_again(recorded: events.FollowedRun, folder: Path, is_of_step: Calla
             f"'{again.recorded.path}' is '{again.recorded.run}' with {again.recorded.sequence[:12]}…: {remedy}"
         )
     return again
+
+
+def unlike(work: TrialList, first: events.RunStarted) -> Iterator[str]:
+    """Yield what of a run's first line is not as in the list: the training step, the data set, the starting graph."""
+    options = flat_options(first.config)
+    for option, value in work.options.items():
+        if option in options and options[option] != value:
+            yield "{}={}, not {}".format(option, *(json.dumps(each).strip('"') for each in (value, options[option])))
+    for name, value in work.dataset.items():
+        here = first.dataset.get(name)
+        # a simulated run reads no files
+        if here != value and not (name == "fingerprint" and None in (here, value)):
+            yield f"a data set with {name} {value!r}, not {here!r}"
+    if first.start_graph != work.start:
+        yield "another starting graph: set start=… as in that list"
 
 
 WHY_LEFT_OUT = {

@@ -227,6 +227,9 @@ class RecomputedProposals(StateCheck):
             if verified.difference is not None:
                 self._unequal.append((line, f"proposal {verified.number}: {verified.difference}"))
 
+    def add(self, line: int, found: str) -> None:
+        self._notes.add(line, found)
+
     def checked(self) -> CheckResult:
         notes = self._notes
         differs = _differences(self._machines)

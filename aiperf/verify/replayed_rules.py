@@ -19,7 +19,7 @@ from aiperf.journal.legality import TrialState
 from aiperf.ranking.levels import is_of_step
 from aiperf.rules.decide import WEIGHTS_GONE, decide
 from aiperf.rules.evolve import evolve
-from aiperf.rules.followed import PACKAGED, ReplayQueue, followed_again
+from aiperf.rules.followed import PACKAGED, ReplayQueue, followed_again, unlike
 from aiperf.rules.procedure import end_of_trial, reported_accuracy
 from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.rules.state import Run, begin
@@ -146,7 +146,10 @@ def _checks(run: Run, samples: CostlySamples) -> tuple[Decisions, Sequence[State
     if started.follows is not None:
         replay, why_not = _agenda(started.follows, samples.followed)
     proposals = _proposals(started, samples, replay, why_not)
-    # Decisions of a run that follows another depend on the other journal as well.
+    if replay is not None:
+        for found in unlike(replay.work, started):
+            proposals.add(1, f"the list has {found}")
+    # Decisions of a run that follows a list depend on the list as well.
     decisions = Decisions(run, replay, why_not)
     return decisions, (
         decisions,

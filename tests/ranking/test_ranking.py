@@ -1,4 +1,4 @@
-"""The rules of the two divisions, each with a run that breaks it and nothing else."""
+"""The rules of the divisions, each with a run that breaks it and nothing else."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ from aiperf.ranking.breaches import REAL_MACHINE, breaches, judgements
 from aiperf.ranking.candidate import FACTS, NO_END, Candidate
 from aiperf.ranking.division import BUILT_IN, Rule, division
 from aiperf.ranking.law import AtLeast, AtMost, Equals
+from aiperf.rules.followed import packaged
 from searchers.propose import RULES
 
 SHAPE = WorkerShape(
     source="a test", device="NVIDIA A100-SXM4-80GB", accelerators=8, ranks=8, cores=64, memory_bytes=80 << 30
 )
-WORDS = {"ranking": ("schedule=ranking", "dataset=imagenet", "system.site=Lab", "system.name=Alpha"), "quick": ()}
+WORDS: dict[str, tuple[str, ...]] = {
+    "ranking": ("schedule=ranking", "dataset=imagenet", "system.site=Lab", "system.name=Alpha"),
+    "quick": (),
+    "reference": ("follow=reference",),
+}
 """Command words that begin a run of each division."""
 
 
@@ -91,6 +96,8 @@ RANKED = Candidate(
     proposals_requested=475,
     proposals_ended=9,
     worker_class="node",
+    sequence=None,
+    changed_trials=0,
     ended_early=100,
 )
 QUICK = replace(
@@ -105,7 +112,21 @@ QUICK = replace(
     largest_mfu=None,
     beside_master=frozenset({"desk"}),
 )
-VALID = {"ranking": RANKED, "quick": QUICK}
+REFERENCE = replace(
+    QUICK,
+    config=CONFIG["reference"],
+    images={},
+    start_network="resnet20",
+    searchers=frozenset({"follow"}),
+    duration_seconds=600.0,
+    warmup_seconds=60.0,
+    window_seconds=540.0,
+    end=600.0,
+    error=0.9,
+    sequence=packaged("reference").sha256,
+    ended_early=0,
+)
+VALID = {"ranking": RANKED, "quick": QUICK, "reference": REFERENCE}
 ON_OPTIONS = [(name, rule) for name in BUILT_IN for rule in division(name).rules if rule.option is not None]
 ON_FACTS = [(name, rule) for name in BUILT_IN for rule in division(name).rules if rule.fact is not None]
 
@@ -224,6 +245,20 @@ CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("proposals", {"proposals_requested": 100, "proposals_ended": 4}),
         ("ended-early", {"ended_early": 101}),
     ],
+    "reference": [
+        ("real-machine", {"is_simulated": True}),
+        ("sequence", {"sequence": "another"}),
+        ("sequence", {"sequence": None}),
+        ("trials", {"changed_trials": 1}),
+        ("duration", {"duration_seconds": 599.0}),
+        ("warmup", {"warmup_seconds": 61.0}),
+        ("rules", {"proposal_rules": RULES - 1}),
+        ("length", {"end_reason": "interrupted"}),
+        ("undisturbed", {"workers_lost": 1}),
+        ("one-go", {"resumes": 1}),
+        ("precision", {"precisions": frozenset({"fp8"})}),
+        ("ended-early", {"ended_early": 1}),
+    ],
 }
 """Each breaks one rule and no other."""
 BREAKING = [(name, id, change) for name, changes in CHANGES.items() for id, change in changes]
@@ -330,7 +365,8 @@ def test_every_option_is_required_judged_or_free_exactly_once(
     }
 
     assert sorted(held_to.options()) == sorted(there)
-    assert parts == {"storage", "system"}
+    searched = {"searcher", "hpo", "budget", "batch", "space"} if name == "reference" else set()
+    assert parts == {"storage", "system", *searched}
     assert all(held_to.free.values())
 
 
@@ -351,7 +387,7 @@ def test_remedies_are_options_of_a_run_that_keeps_the_rules(name: str) -> None:
     ("part", "chosen", "outcome"),
     [("searcher", "random", {"searchers": frozenset({"random"})}), ("hpo", "off", {"is_tuned": False})],
 )
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", ["ranking", "quick"])
 def test_another_choice_is_a_single_breach(name: str, part: str, chosen: str, outcome: dict[str, Any]) -> None:
     assert part in division(name).chosen
     config = recorded(configure([*WORDS[name], f"{part}={chosen}"]))

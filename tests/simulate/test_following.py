@@ -212,9 +212,9 @@ def test_another_option_of_a_training_step_is_refused(option: str, followed: tup
     assert isinstance(first, RunStarted)
     work = msgspec.structs.replace(list_.work, options=list_.work.options | {option: "another"})
 
-    require_same_work(configured(), first, list_, 8)
+    require_same_work(first, list_, 8)
     with pytest.raises(BadConfiguration, match=f"{option}=another"):
-        require_same_work(configured(), first, replace(list_, work=work), 8)
+        require_same_work(first, replace(list_, work=work), 8)
 
 
 def test_a_run_of_which_nothing_was_trained_cannot_be_followed(tmp_path: Path) -> None:

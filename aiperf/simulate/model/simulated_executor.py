@@ -257,7 +257,7 @@ class SimulatedExecutor:
         if isinstance(answer, ProposalReturned):
             # Computed now while the graph is in memory. Otherwise it would have to be rebuilt at the start of the trial.
             graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
-            self._work_out(order.number, graph)
+            self._work_out(order.number, answer.parent, graph)
             # The measured time would make journals of equal seeds differ.
             answer = msgspec.structs.replace(answer, seconds=self.world.conf.proposal_seconds)
         self.post(answer, self.world.conf.proposal_seconds)
@@ -288,19 +288,17 @@ class SimulatedExecutor:
             return None
         return CheckpointGone(trial=order.trial, attempt=order.attempt, missing=missing, reason="no such file")
 
-    def _work_out(self, number: int, graph: Graph) -> None:
-        """Compute the cost of a proposal's network and the error that its training converges to."""
+    def _work_out(self, number: int, parent: int | None, graph: Graph) -> None:
+        """Compute the cost of a proposal's network, its generation, and the error that its training converges to."""
+        self.world.generations[number] = 1 if parent is None else self.world.generations[parent] + 1
         self.world.figures[number] = replace(cost(graph), by_kind={})  # less memory
         self.world.floors[number] = self.world.learning.floor(graph)
 
     def _attempt(self, order: Train, worker: SimulatedWorker) -> SimulatedAttempt:
         world, conf = self.world, self.world.conf
         if order.trial not in world.figures:  # it is of a list, and no searcher proposed it
-            self._work_out(order.trial, self._history.graph(order.trial))
-        figures = world.figures[order.trial]
-        ancestor = self._history.trials[order.trial].parent
-        generation = 1 if ancestor is None else world.generations[ancestor] + 1
-        world.generations[order.trial] = generation
+            self._work_out(order.trial, None, self._history.graph(order.trial))
+        figures, generation = world.figures[order.trial], world.generations[order.trial]
         if order.first_epoch == 1:
             inherited = 0.0 if order.parent is None else world.checkpoints.newest(order.parent)
             assert inherited is not None, "_missing has found the parent's weights"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from statistics import fmean
 
 from aiperf import units
@@ -31,9 +32,10 @@ from aiperf.statistics.difference import (
     verdict,
 )
 from aiperf.statistics.estimate import Estimate, Spread, more_runs, of_repeats, spread
+from aiperf.statistics.machine_ratio import MachineRatio, machine_ratio
 from aiperf.statistics.work_mix import Pairs, RunWork, ScoreFactor, TrialWork, pairs, ratio_factors
 
-VERSION = 4
+VERSION = 5
 """Version of the output of --json."""
 UNLIKE_TOPS = 0.005
 """Smallest relative difference of the accelerators' peaks that causes a warning."""
@@ -75,6 +77,8 @@ class Comparison:
     factors: tuple[ScoreFactor, ...]
     pairs: Pairs | None
     """Comparison of equal trials. None if there are none, or if a side has several runs."""
+    machines: MachineRatio | None
+    """Ratio of the machines. None unless each side is one run, and both trained the same list (`follow`)."""
     losses: tuple[LossChange, ...]
     """Losses that changed, the largest change first. Empty if a run has no loss waterfall."""
     gate: RegressionGate | None
@@ -125,6 +129,7 @@ def compare(first: Side, second: Side, largest_regression: float | None = None, 
         pairs=pairs(*(work_of(each.runs[0]) for each in (first, second)))
         if len(first.runs) == len(second.runs) == 1
         else None,
+        machines=_machines(first, second),
         losses=_losses(first.runs, second.runs),
         gate=gate,
     )
@@ -163,6 +168,26 @@ def work_of(report: Report) -> RunWork:
             for trial in trials
         ),
     )
+
+
+def _machines(first: Side, second: Side) -> MachineRatio | None:
+    lists = [None if run.run.follows is None else run.run.follows.sequence for run in (*first.runs, *second.runs)]
+    if len(lists) != 2 or not lists[0] or lists[0] != lists[1]:
+        return None
+    return machine_ratio(*(seconds_of_machine(side.runs[0]) for side in (first, second)))
+
+
+def seconds_of_machine(report: Report) -> dict[int, float]:
+    """Return by place in the list the seconds of each trial after the warm-up ÷ the trials in progress at once."""
+    spans = {
+        trial.follows: (trial.started, trial.ended)
+        for trial in report.trials
+        if trial.follows is not None and trial.started is not None and trial.ended is not None
+        if trial.outcome == "followed" and trial.started >= report.run.warmup_seconds
+    }
+    edges = sorted((at, change) for span in spans.values() for at, change in zip(span, (1, -1), strict=True))
+    at_once = max(accumulate(change for _, change in edges), default=1)
+    return {place: (ended - started) / at_once for place, (started, ended) in spans.items()}
 
 
 def _start(trial: TrialFacts) -> float:

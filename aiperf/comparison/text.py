@@ -11,6 +11,7 @@ from aiperf.comparison.compare import Compared, Comparison, LossChange, Repeats,
 from aiperf.page.section import Column, Group, Items, Paragraph, Part, Table, numbers, row_of, rows, table, texts
 from aiperf.report.figures import by_name
 from aiperf.statistics.difference import ENOUGH, RelativeChange
+from aiperf.statistics.machine_ratio import MachineRatio
 from aiperf.statistics.work_mix import FACTORS, Pairs
 
 MOST_LOSSES = 5
@@ -34,6 +35,7 @@ def comparison(compared: Comparison) -> tuple[Part | None, ...]:
         _figures(compared.figures),
         _factors(compared) if compared.factors else None,
         None if compared.pairs is None else _pairs(compared.pairs),
+        None if compared.machines is None else _machines(compared.machines),
         _losses(lost) if lost else None,
         Items(compared.warnings),
         gate,
@@ -112,6 +114,13 @@ def _pairs(pairs: Pairs) -> Paragraph:
     trials = f"{pairs.pairs} trial{'' if pairs.pairs == 1 else 's'}"
     speed = f"{trials} with the same network, batch and work; speed of B against A {units.change(pairs.relative)}"
     return Paragraph(f"pair by pair: {speed}{between}{left_out}")
+
+
+def _machines(found: MachineRatio) -> Paragraph:
+    low, high = found.interval or (None, None)
+    between = " (no interval: too few trials)" if low is None else f" (95 %: {low:.3f} to {high:.3f})"
+    of = f"{found.trials} trials of their list in {found.blocks} blocks"
+    return Paragraph(f"machine B ÷ machine A: speed {found.ratio:.3f}{between}, {of}")
 
 
 def _needed(group: Repeats) -> Paragraph:

@@ -6,7 +6,9 @@ becomes wasted. Work of an epoch that the end of the run cuts off counts.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -391,6 +393,18 @@ def _lose(record: TrialRecord, at: float, reason: str) -> None:
 def counts(started: events.RunStarted, evaluation: events.EpochFinished) -> bool:
     """Return True if an evaluation ended by the declared end. Later ones exist: a late message, or a late resume."""
     return evaluation.at <= started.duration_seconds
+
+
+@contextmanager
+def without_cycle_collection() -> Iterator[None]:
+    """A fold makes millions of objects without cycles. The collector would take a fifth of its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def work_log(journal: Iterable[events.AnyEvent]) -> WorkLog:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from aiperf.accounting.work_log import without_cycle_collection
 from aiperf.atomic_files import replace_file
 from aiperf.errors import ReportNotWritten
 from aiperf.files import shown
@@ -50,20 +49,8 @@ def report_of(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
 
 def recomputed(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
     """Return the report of a run without its checkpoint files."""
-    with _without_cycle_collection():
+    with without_cycle_collection():
         return gather(read(run_folder), run_folder, roofs)
-
-
-@contextmanager
-def _without_cycle_collection() -> Iterator[None]:
-    # A fold makes millions of objects without cycles. The collector would take a fifth of its time.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def write(report: Report, folder: Path, run: Path | None = None) -> Paths:

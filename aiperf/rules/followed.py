@@ -24,7 +24,7 @@ from aiperf.journal.messages import ProposalReturned
 from aiperf.journal.options import flat_options
 from aiperf.rng import derive
 from aiperf.rules.evolve import replay
-from aiperf.rules.proposals import described
+from aiperf.rules.proposals import described, of_proposal
 from aiperf.rules.state import Run
 from morphism import DamagedMorph, IllegalMorph, decode_morph
 from searchers.history import History
@@ -302,15 +302,15 @@ def answer(
         seconds=0.0,
     )
     try:
-        network = history.architecture(None, tuple([decode_morph(morph) for morph in proposal.morphs]))
+        network = of_proposal(history, None, tuple([decode_morph(morph) for morph in proposal.morphs]))
     except (IllegalMorph, DamagedMorph) as error:
         return rejected(str(error))
-    if network.fingerprint != wanted.fingerprint:
+    if network.counts["fingerprint"] != wanted.fingerprint:
         return rejected(
             f"trial {request.follows} of the list has the fingerprint {wanted.fingerprint!r}; the same morphs give "
-            f"{network.fingerprint!r} here"
+            f"{network.counts['fingerprint']!r} here"
         )
     follows = events.FollowedValues(
         trial=request.follows, epochs=work.epochs(request.follows), seed=derive(0, "trial", request.follows)
     )
-    return described(history, request, proposal, network, at, follows)
+    return described(request, proposal, network, at, follows)

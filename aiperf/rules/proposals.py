@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiperf.errors import OtherRules
 from aiperf.journal import events
@@ -15,9 +16,11 @@ from aiperf.option_limits import hold
 from aiperf.rules.state import Run, Worker
 from morphism import (
     Architecture,
+    Budget,
     DamagedMorph,
     Graph,
     IllegalMorph,
+    Morph,
     choices,
     cost_of,
     decode_morph,
@@ -109,22 +112,60 @@ def check(
         # The parent was among the best when the proposal was made, and has left them since.
         return rejected(f"the weights of its parent, trial {returned.parent}, are gone")
     try:
-        network = history.architecture(returned.parent, tuple([decode_morph(morph) for morph in returned.morphs]))
+        found = of_proposal(history, returned.parent, tuple([decode_morph(morph) for morph in returned.morphs]))
     except (IllegalMorph, DamagedMorph) as error:
         return rejected(str(error))
-    if isinstance(network, Graph) and (
-        idle := unreached(network).items() - unreached(history.graph(returned.parent)).items()
-    ):
-        name, kernel = min(idle)
+    if found.idle is not None:
+        name, kernel = found.idle
         return rejected(
             f"a kernel of {kernel} is larger than the maps of {name!r} can use: weights of it reach no pixel"
         )
-    if not history.space.budget.allows(cost_of(network)):
+    if not found.is_within_budget:
         return rejected("over the budget of operations, parameters and memory")
-    if (holder := history.holder(network.fingerprint)) is not None:
+    if (holder := history.holder(found.counts["fingerprint"])) is not None:
         # Another worker's proposal, made at the same time, arrived first.
         return rejected(f"its architecture is that of trial {holder}")
-    return described(history, request, returned, network, at)
+    return described(request, returned, found, at)
+
+
+class NetworkFacts(NamedTuple):
+    """Values of a proposed network for its check and its event."""
+
+    idle: tuple[str, int] | None
+    """First convolution with weights that reach no pixel, and its kernel, which the parent does not have."""
+    is_within_budget: bool
+    own_kernel: int | None
+    can_grow: bool
+    counts: dict[str, Any]
+
+
+_REMEMBERED: Final = 4096
+_facts: OrderedDict[tuple[Graph, tuple[Morph, ...], Budget], NetworkFacts] = OrderedDict()
+
+
+def of_proposal(history: History, parent: int | None, morphs: tuple[Morph, ...]) -> NetworkFacts:
+    """Raise IllegalMorph if a morph does not fit. Recent facts are cached, because they are much smaller than their graph."""
+    if not isinstance(history.space.start, Graph):
+        return facts_of(history.architecture(parent, morphs), history.space.budget)
+    before, budget = history.graph(parent), history.space.budget
+    key = (before, morphs, budget)
+    if key not in _facts:
+        _facts[key] = facts_of(history.grown(parent, morphs), budget, before)
+        if len(_facts) > _REMEMBERED:
+            _facts.popitem(last=False)
+    return _facts[key]
+
+
+def facts_of(network: Architecture, budget: Budget, parent: Graph | None = None) -> NetworkFacts:
+    graph = network if isinstance(network, Graph) else None
+    idle = set() if graph is None or parent is None else unreached(graph).items() - unreached(parent).items()
+    return NetworkFacts(
+        idle=min(idle, default=None),
+        is_within_budget=budget.allows(cost_of(network)),
+        own_kernel=None if graph is None else own_size(graph),
+        can_grow=graph is not None and not choices(graph, budget).is_empty(),
+        counts=counts_of(network),
+    )
 
 
 def returned(event: TrialProposed) -> ProposalReturned:
@@ -133,15 +174,12 @@ def returned(event: TrialProposed) -> ProposalReturned:
 
 
 def described(
-    history: History,
     request: ProposalRequested,
     returned: ProposalReturned,
-    network: Architecture,
+    network: NetworkFacts,
     at: float,
     follows: FollowedValues | None = None,
 ) -> TrialProposed:
-    """Return the journal event of a checked proposal. `history`: its budget decides if the network can grow."""
-    graph = network if isinstance(network, Graph) else None
     return recorded(
         TrialProposed,
         returned,
@@ -149,11 +187,11 @@ def described(
         position=request.position,
         seed=request.seed,
         morphs=list(returned.morphs),
-        own_kernel=None if graph is None else own_size(graph),
-        can_grow=graph is not None and not choices(graph, history.space.budget).is_empty(),
+        own_kernel=network.own_kernel,
+        can_grow=network.can_grow,
         pruned=list(returned.pruned),
         follows=follows,
-        **counts_of(network),
+        **network.counts,
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from aiperf import interrupts
+from aiperf.accounting.work_log import without_cycle_collection
 from aiperf.config import RunConf
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe_without_files
@@ -55,7 +56,7 @@ class SimulationCost:
     executor_seconds: float
     """Part of `seconds` for the simulation of the machines, proposals included. The rest is the driver's."""
     proposing_seconds: float
-    """Part of `executor_seconds` for the searcher. In a real run the workers spend this time."""
+    """Part of `executor_seconds` for the searcher and the counts of its networks. In a real run the workers spend most of it."""
 
     @property
     def driver_seconds(self) -> float:
@@ -77,7 +78,7 @@ def drive(
 ) -> SimulationCost:
     """Simulate a run to its end, write its journal (event log) to the new file `path`, and return the processor time."""
     began = time.process_time()
-    with SimulatedJournal(path, durable=False) as journal:
+    with without_cycle_collection(), SimulatedJournal(path, durable=False) as journal:
         journal.append([first])
         state = SessionState.at(first, world.follows)
         executor = SimulatedExecutor(world, state.run.next_worker)

@@ -27,7 +27,7 @@ from aiperf.journal.messages import (
 )
 from aiperf.rng import derive
 from aiperf.rules.followed import Following
-from aiperf.rules.proposals import Proposer, make
+from aiperf.rules.proposals import Proposer, make, of_proposal
 from aiperf.simulate.model.learning_curves import Learning
 from aiperf.simulate.model.machine_state import AcceleratorMemory, Checkpoints, VirtualClock
 from aiperf.simulate.model.profile import TrialTiming, pace
@@ -102,7 +102,7 @@ class SimulatedExecutor:
         self.workers: dict[int, SimulatedWorker] = {}
         self.proposals = 0
         self.proposing_seconds = 0.0
-        """Processor time for making proposals."""
+        """Processor time for making proposals and counting their networks."""
         self.busy_seconds = 0.0
         """Processor time spent in this executor, proposing included."""
         self._restarts = restarts
@@ -253,13 +253,14 @@ class SimulatedExecutor:
         # The proposal is made now with the history of the order, and sent after the time of a real processor.
         began = time.process_time()
         answer = make(self.world.proposer, self._history, order)
-        self.proposing_seconds += time.process_time() - began
         if isinstance(answer, ProposalReturned):
-            # Computed now while the graph is in memory. Otherwise it would have to be rebuilt at the start of the trial.
-            graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
-            self._work_out(order.number, answer.parent, graph)
+            # Computed now while the graph is in memory. Otherwise it would be rebuilt for the check and at the trial's start.
+            morphs = tuple([decode_morph(morph) for morph in answer.morphs])
+            self._work_out(order.number, answer.parent, self._history.grown(answer.parent, morphs))
+            of_proposal(self._history, answer.parent, morphs)
             # The measured time would make journals of equal seeds differ.
             answer = msgspec.structs.replace(answer, seconds=self.world.conf.proposal_seconds)
+        self.proposing_seconds += time.process_time() - began
         self.post(answer, self.world.conf.proposal_seconds)
 
     def _train(self, order: Train) -> None:

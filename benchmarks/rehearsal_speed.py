@@ -87,7 +87,7 @@ class Lines:
 
 
 def opening_of(workers: int, minutes: float) -> Opening:
-    words = "+cluster=simulated schedule=ranking searcher=random hpo=off schedule.warmup_seconds=60".split()
+    words = ["+cluster=simulated", "schedule=ranking", "searcher=random", "hpo=off", "schedule.warmup_seconds=60"]
     return open_run(
         configure([*words, f"cluster.workers={workers}", f"schedule.duration_seconds={round(60 * minutes)}"])
     )
@@ -99,9 +99,7 @@ def measured(workers: int, minutes: float, proposals: int, pairs: int) -> tuple[
     made.make()
     with tempfile.TemporaryDirectory(prefix="rehearsal-speed-") as folder:
         lines = Lines(Path(folder), workers, minutes)
-        return interleaved(lines.simulate, lines.read_plainly, pairs), interleaved(
-            made.make, made.build_plainly, pairs
-        )
+        return interleaved(lines.simulate, lines.read_plainly, pairs), interleaved(made.make, made.build_plainly, pairs)
 
 
 def too_slow(of_a_line: Ratio, of_a_proposal: Ratio) -> Iterable[str]:

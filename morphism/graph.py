@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import TypeVar, assert_never
@@ -183,6 +183,17 @@ def remember(graph: Graph, derive: Callable[[Graph], Result], result: Result) ->
     `derive`: a function decorated with `once_per_graph`. It is not called.
     """
     graph.__dict__[_key(derive)] = result
+
+
+def hand_on(graph: Graph, grown: Graph, names: Iterable[str], derived: Iterable[Callable[[Graph], object]]) -> None:
+    """Store the known results of `graph` in `grown`, for which they are equal.
+
+    `names`: cached properties. `derived`: functions decorated with `once_per_graph`. Nothing is computed.
+    """
+    memory = graph.__dict__
+    for key in (*names, *map(_key, derived)):
+        if key in memory:
+            grown.__dict__[key] = memory[key]
 
 
 def _key(derive: Callable[[Graph], object]) -> str:

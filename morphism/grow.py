@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from morphism import sites
-from morphism.axes import axes, is_depthwise
-from morphism.cost import hand_on_layer_costs
-from morphism.graph import Graph, Node
+from morphism.axes import Axes, axes, is_depthwise
+from morphism.cost import hand_on_layer_costs, held
+from morphism.graph import Graph, Node, hand_on, remember
 from morphism.morphs import Deepen, Kernel, Morph, Skip, Widen
 from morphism.ops import Add, BatchNormalisation, Convolution, Op, Relu
 from morphism.shapes import Map, Shape, Vector
@@ -60,7 +60,9 @@ def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
         # the padding grows with the kernel, so that the output maps keep their size
         padding = op.padding + (morph.kernel - op.kernel) // 2
         changed[index] = Convolution(op.out_channels, morph.kernel, op.stride, padding, op.groups)
-    return _replaced(graph, changed, {})
+    grown = _replaced(graph, changed, {})
+    hand_on(graph, grown, (), (axes, sites.shape_numbers))
+    return grown
 
 
 def free_folder(graph: Graph, kind: str) -> str:
@@ -147,7 +149,12 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
         if isinstance(op, Convolution):
             groups = channels if is_depthwise(op, graph.shapes[graph.nodes[carrier].inputs[0]]) else 1
             changed[carrier] = Convolution(channels, op.kernel, op.stride, op.padding, groups)
-    return _replaced(graph, changed, shapes)
+    grown = _replaced(graph, changed, shapes)
+    wider = replace(axis, channels=morph.channels)
+    every = (*channel_axes.axes[:widened], wider, *channel_axes.axes[widened + 1 :])
+    remember(grown, axes, Axes(every, channel_axes.segments))
+    hand_on(graph, grown, (), (sites.kernel_sites,))
+    return grown
 
 
 def _spliced(graph: Graph, after: int, shape: Map, *added: Node) -> Graph:
@@ -173,10 +180,23 @@ def _replaced(graph: Graph, changed: dict[int, Op], shapes: dict[int, Shape]) ->
     for index, shape in shapes.items():
         leaving[index] = shape
     grown = Graph.of_lawful(tuple(nodes), tuple(leaving))
+    hand_on(graph, grown, ("indices", "readers", "reads_image", "heads"), OF_STRUCTURE)
     hand_on_layer_costs(
         graph, grown, {*changed, *shapes, *[reader for index in shapes for reader in graph.readers[index]]}
     )
     return grown
+
+
+OF_STRUCTURE = (
+    held,
+    sites.branches,
+    sites.deepen_sites,
+    sites.depths,
+    sites.skip_sources,
+    sites.skip_targets,
+    sites.widen_sites,
+)
+"""Values that depend on names, inputs and kinds of operations only. A Widen and a Kernel change none of them."""
 
 
 def _map(graph: Graph, index: int) -> Map:

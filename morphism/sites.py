@@ -7,6 +7,7 @@ input of a ReLU, over few blocks. Kernel: an odd kernel from 3 on, not of a conv
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from morphism import ops
 from morphism.axes import axes
@@ -25,10 +26,14 @@ def deepen_sites(graph: Graph) -> tuple[int, ...]:
 
     Empty if three more nodes exceed LARGEST_GRAPH (10,000), the largest number of nodes.
     """
+    if not _has_room(graph):
+        return ()
     return tuple(
-        index
-        for index, node in enumerate(graph.nodes)
-        if isinstance(node.op, ops.Relu) and isinstance(graph.shapes[index], Map) and _has_room(graph)
+        [
+            index
+            for index, node in enumerate(graph.nodes)
+            if isinstance(node.op, ops.Relu) and isinstance(graph.shapes[index], Map)
+        ]
     )
 
 
@@ -108,12 +113,17 @@ def _reaches(graph: Graph, index: int, kernel: int, padding: int) -> bool:
     """Return True if every row and column of a kernel meets a pixel at some position."""
     op, entering, leaving = graph.nodes[index].op, graph.shapes[graph.nodes[index].inputs[0]], graph.shapes[index]
     assert isinstance(op, ops.Convolution) and isinstance(entering, Map) and isinstance(leaving, Map)
-    for before, after in ((entering.height, leaving.height), (entering.width, leaving.width)):
-        for row in range(kernel):
-            # the first position at which the row is outside the padding: there or never it is on a pixel
-            place = max(0, -(-(padding - row) // op.stride))
-            if place >= after or place * op.stride - padding + row >= before:
-                return False
+    edges = ((entering.height, leaving.height), (entering.width, leaving.width))
+    return all(_reaches_along(kernel, padding, op.stride, before, after) for before, after in edges)
+
+
+@lru_cache(maxsize=4096)
+def _reaches_along(kernel: int, padding: int, stride: int, before: int, after: int) -> bool:
+    for row in range(kernel):
+        # the first position at which the row is outside the padding: there or never it is on a pixel
+        place = max(0, -(-(padding - row) // stride))
+        if place >= after or place * stride - padding + row >= before:
+            return False
     return True
 
 

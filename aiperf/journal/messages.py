@@ -8,6 +8,7 @@ A message or an order that the driver records unchanged is its event. The driver
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -204,5 +205,10 @@ def recorded(kind: type[_E], message: msgspec.Struct, now: float, **computed: An
     The event has the message's fields of equal name, the fields in `computed` (which replace those of the message), and
     `now`, in seconds since the start of the run, as its time.
     """
-    passed_on = {name: getattr(message, name) for name in message.__struct_fields__ if name in kind.__struct_fields__}
+    passed_on = {name: getattr(message, name) for name in _common_fields(kind, type(message))}
     return kind(**(passed_on | computed | {"at": now}))
+
+
+@lru_cache(maxsize=256)
+def _common_fields(kind: type[msgspec.Struct], message: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple([name for name in message.__struct_fields__ if name in kind.__struct_fields__])

@@ -105,7 +105,7 @@ def _interval(trial: Trial, message: messages.Advanced, now: float, regions: int
     length = end - start
     # Sums are compared with sums. An excess is left to the next interval: a message may arrive early after a late one, or
     # during a step. Exchange and validation are parts of the busy time. Input and checkpoint are not.
-    gained = (max(0.0, now - before) for now, before in zip(events.clocks(message), trial.sums, strict=True))
+    gained = [max(0.0, now - before) for now, before in zip(events.clocks(message), trial.sums, strict=True)]
     busy, communication, validation, input_, checkpoint = gained
     busy = min(busy, length)
     communication = min(communication, busy)

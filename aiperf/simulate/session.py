@@ -56,7 +56,7 @@ class SimulationCost:
     executor_seconds: float
     """Part of `seconds` for the simulation of the machines, proposals included. The rest is the driver's."""
     proposing_seconds: float
-    """Part of `executor_seconds` for the searcher and the counts of its networks. In a real run the workers spend most of it."""
+    """Part of `executor_seconds` for the searcher and the counts of its networks. Workers of a real run spend most of it."""
 
     @property
     def driver_seconds(self) -> float:

@@ -26,11 +26,12 @@ from morphism import (
     layer_cost,
     legal,
     rebuild,
+    sites,
     start,
 )
 from morphism.axes import axes
 from morphism.cost import layer_costs
-from morphism.grow import GRAPHS_REMEMBERED
+from morphism.grow import GRAPHS_REMEMBERED, OF_STRUCTURE
 from morphism.legal import changes
 from tests.builders.graph import NO_LIMIT, graphs, morphs
 from tests.morphism.test_graph import closed, conv
@@ -59,6 +60,8 @@ def assert_equals_full_check(grown: Graph) -> None:
         layer_cost(node.op, tuple(checked.shapes[entering] for entering in node.inputs), shape, reads_image=reads_image)
         for node, shape, reads_image in zip(checked.nodes, checked.shapes, checked.reads_image, strict=True)
     )
+    for derived in (*OF_STRUCTURE, sites.kernel_sites, sites.shape_numbers):
+        assert derived(grown) == derived(checked), derived
     assert cost(grown) == cost(checked)
     assert list(changes(grown)) == list(changes(checked))
     assert legal(grown, NO_LIMIT) == legal(checked, NO_LIMIT)
@@ -73,7 +76,7 @@ def test_a_grown_graph_equals_its_full_check(graph: Graph, data: st.DataObject) 
             break
         # some of what is derived from a graph is handed on to what grows from it: with and without it, all is the same
         if data.draw(st.booleans()):
-            cost(graph)
+            legal(graph, NO_LIMIT)
         graph = grow(graph, morph)
 
         assert_equals_full_check(graph)

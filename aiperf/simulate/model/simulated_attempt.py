@@ -229,7 +229,7 @@ class SimulatedAttempt:
             steps * pace.input_seconds,
             checkpoint,
         )
-        sums = (before + own * rate for before, own in zip(self._sums_before, seconds, strict=True))
+        sums = [before + own * rate for before, own in zip(self._sums_before, seconds, strict=True)]
         return messages.Advanced(
             epoch=self.epoch,
             batch_size=self.batch_size,

@@ -31,7 +31,7 @@ from searchers.history import History, Request
 from searchers.propose import propose
 from searchers.searcher_config import RandomConf
 
-MOST_OF_A_LINE, MOST_OF_A_PROPOSAL = 4.0, 1.0
+MOST_OF_A_LINE, MOST_OF_A_PROPOSAL = 5.0, 1.2
 """Limits of the ratios to plain Python."""
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejected
 from aiperf.journal.messages import ProposalReturned
-from aiperf.rules.proposals import Proposer, check, make
+from aiperf.rules.proposals import Proposer, check, facts_of, make, of_proposal
 from morphism import JSON, Budget, Graph, apply, cost, decode_morph, start
 from searchers.history import Finished, History, Space, WeightsDropped, WithdrawnTrial
 from searchers.history import TrialInFlight as Told
@@ -123,6 +124,18 @@ def test_what_one_budget_allows_is_rejected_under_a_smaller_one() -> None:
 
     assert isinstance(check(history(), REQUEST, word, at=2.0), TrialProposed)
     assert isinstance(check(history(Budget.of(SMALL, 1.0)), REQUEST, word, at=2.0), TrialRejected)
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_the_facts_of_a_proposal_do_not_depend_on_the_cache(number: int) -> None:
+    word = make(PROPOSER, history(), replace(REQUEST, number=number))
+    assert isinstance(word, ProposalReturned)
+    morphs = tuple(map(decode_morph, word.morphs))
+    kept = of_proposal(history(), word.parent, morphs)
+    assert kept is of_proposal(history(), word.parent, morphs)
+
+    alone = Graph(history().grown(word.parent, morphs).nodes)
+    assert kept == facts_of(alone, Budget.of(SMALL), SMALL)
 
 
 def test_repeated_architecture_is_rejected_with_its_trial() -> None:

@@ -1,15 +1,21 @@
-"""Measure the share of 95 % intervals of the score that contain the mean score of many runs of one kind."""
+"""Measure how many 95 % intervals contain the mean of many runs of one kind, before and after the expected rate is taken out.
+
+Before (method 3): the interval of the score, and the mean score. After (method 4): that of rate ÷ expected rate. The truth of
+a run is its work ÷ the true expected rate of each network. The fit sees columns of the journal and does not know it. Each
+network's rate differs from the expected one by UNEXPLAINED.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.accounting.confidence import Evenness, Work, evenness_of
+from aiperf.accounting.confidence import evenness_of
+from aiperf.accounting.expected_rate import Work
 from aiperf.accounting.intervals import Window, share_inside
 
 Real = npt.NDArray[np.float64]
@@ -19,6 +25,10 @@ EPOCHS = 8
 MINUTE = 60.0
 GRID = 0.5
 """Minutes between two values of a disturbance."""
+UNEXPLAINED = 0.05
+"""Standard deviation of a network's rate around the one that its columns explain."""
+BY_OPERATIONS, BY_BATCH = 0.4, 0.05
+"""Exponents of the true expected rate. Parameters have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +70,19 @@ class Slowdowns:
 
 
 @dataclass(frozen=True, slots=True)
-class OneStep:
-    """A power cap that begins at a random time of the window and stays."""
+class Once:
+    """A power cap or outage that begins at a random time of the window, in a share of the runs."""
 
     speed_then: float
     begin: float
+    lasting: float = float("inf")
+    """Minutes."""
+    share: float = 1.0
 
     def speed(self, moments: Real, chance: Chance) -> Real:
         at = float(chance.uniform(self.begin, float(moments[-1])))
-        return np.where(moments >= at, self.speed_then, 1.0)
+        is_slow = (moments >= at) & (moments < at + self.lasting) & (chance.random() < self.share)
+        return np.where(is_slow, self.speed_then, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +98,8 @@ class Kind:
     """Standard deviation of a trial's speed: networks differ in speed."""
     alike: float = 0.3
     """Correlation of the speeds of a worker's successive trials: children resemble their parents."""
+    is_one_network: bool = False
+    """True: a trial stands for an epoch, and there is no expected rate."""
     gap: float = 0.2
     """Mean gap between two trials."""
     growth: float = 0.0
@@ -95,15 +111,18 @@ class Kind:
     between_failures: float = float("inf")
     """Mean time between failures of one worker."""
     repair: float = 3.0
-    common: Drift | Slowdowns | OneStep | None = None
+    common: Drift | Slowdowns | Once | None = None
     """Disturbance that affects all workers at once."""
     warmup: float = 60.0
     end: float = 720.0
 
 
 DRIFT = Kind(50, trial=20.0, common=Drift(0.05, 60.0))
-FIXED = Kind(1, trial=8.0, trial_spread=0.02, speed_spread=0.02, alike=0.0, gap=0.1, warmup=0.0, end=660.0)
-"""A fixed network. A trial of this kind stands for an epoch, and a gap for what one worker does between two epochs."""
+FIXED = Kind(
+    1, trial=8.0, trial_spread=0.02, speed_spread=0.02, alike=0.0, gap=0.1, warmup=0.0, end=660.0, is_one_network=True
+)
+"""A fixed network. A gap stands for what its worker does between two epochs."""
+GROWTH = Kind(50, trial=40.0, growth=0.3, rounds=(0.25, 0.5, 0.75, 1.0))
 KINDS = {
     "few long trials, 2 workers": Kind(2, trial=150.0),
     "many short trials, 1 worker": Kind(1, trial=5.0),
@@ -111,12 +130,15 @@ KINDS = {
     "a straggler among 8 workers": Kind(8, trial=10.0, slowest=0.5),
     "failures and downtime, 16 workers": Kind(16, trial=12.0, between_failures=120.0),
     "64 workers, growth over half of the window": Kind(64, trial=40.0, growth=0.3, rounds=(0.25, 0.5, 0.75, 1.0)),
+    "growth of 30 %, 50 workers": GROWTH,
+    "growth of 30 %, 50 workers, common drift of 5 %, 1 h": replace(GROWTH, common=Drift(0.05, 60.0)),
     "common drift of 5 %, 1 h, 50 workers": DRIFT,
     "common drift of 5 %, 2 h, 4 workers": Kind(4, trial=20.0, common=Drift(0.05, 120.0)),
     "power cap of 15 %, 30 min in 2 h, 50 workers": replace(DRIFT, common=Slowdowns(90.0, 30.0, 0.85)),
     "power cap of 15 %, 1 h in 4 h, 50 workers": replace(DRIFT, common=Slowdowns(180.0, 60.0, 0.85)),
-    "one power-cap step of 15 %, 50 workers": replace(DRIFT, common=OneStep(0.85, 60.0)),
+    "one power-cap step of 15 %, 50 workers": replace(DRIFT, common=Once(0.85, 60.0)),
     "file-system stalls of 5 min each hour, 50 workers": replace(DRIFT, common=Slowdowns(60.0, 5.0, 0.0)),
+    "one outage of 40 min in half of the runs, 50 workers": replace(DRIFT, common=Once(0.0, 60.0, 40.0, 0.5)),
     "common drift of 5 %, 1 h, in 3 h, 50 workers": replace(DRIFT, end=240.0),
     "one trial of epochs of 8 min": FIXED,
     "one trial of epochs of 8 min, drift of 5 %, 1 h": replace(FIXED, common=Drift(0.05, 60.0)),
@@ -126,10 +148,10 @@ KINDS = {
 }
 
 
-def drawn(kind: Kind, chance: Chance) -> Work:
-    """Return the intervals of one run of this kind, in seconds."""
+def drawn(kind: Kind, chance: Chance) -> tuple[Work, Real]:
+    """Return the intervals of one run of this kind, in seconds, and the true expected rate of each interval."""
     count = kind.workers
-    at, noise = chance.uniform(0, kind.trial / 5, count), chance.standard_normal(count)
+    at, noise, luck = chance.uniform(0, kind.trial / 5, count), *chance.standard_normal((2, count))
     endless = not math.isfinite(kind.between_failures)
     fails = np.full(count, np.inf) if endless else chance.exponential(kind.between_failures, count)
     of_worker = np.where(np.arange(count) == 0, kind.slowest, 1.0)
@@ -138,12 +160,16 @@ def drawn(kind: Kind, chance: Chance) -> Work:
     speed_then = np.ones(len(moments)) if kind.common is None else kind.common.speed(moments, chance)
     done = np.concatenate([[0.0], np.cumsum(speed_then[:-1]) * GRID])
     columns: list[tuple[Real, ...]] = []
+    networks: list[Real] = []
     round_ = 0
     while (at < kind.end).any():
         at = at + chance.gamma(2.0, kind.gap / 2, count)
-        speed = (
-            of_worker * np.maximum(0.1, 1 + kind.speed_spread * noise) * (1 + kind.growth * (1 - np.exp(-round_ / 4)))
-        )
+        grown = np.maximum(0.1, 1 + kind.speed_spread * noise) * (1 + kind.growth * (1 - np.exp(-round_ / 4)))
+        operations, batch = np.log(grown) / BY_OPERATIONS, math.log(2) * chance.integers(0, 4, count)
+        networks.append(np.stack([operations, operations + 0.3 * chance.standard_normal(count), batch], axis=1))
+        speed = of_worker * grown
+        if not kind.is_one_network:
+            speed = speed * np.exp(BY_BATCH * batch + UNEXPLAINED * luck)
         usual = kind.trial * kind.rounds[min(round_, len(kind.rounds) - 1)] / of_worker
         length = chance.gamma(shape, usual / shape)
         edges = at[:, None] + length[:, None] * np.linspace(0, 1, EPOCHS + 1)
@@ -161,10 +187,14 @@ def drawn(kind: Kind, chance: Chance) -> Work:
         at = np.where(failed, np.maximum(fails, edges[:, 0]) + chance.exponential(kind.repair, count), at)
         if not endless:
             fails = np.where(failed, at + chance.exponential(kind.between_failures, count), fails)
-        noise = kind.alike * noise + math.sqrt(1 - kind.alike**2) * chance.standard_normal(count)
+        noise, luck = (
+            kind.alike * each + math.sqrt(1 - kind.alike**2) * chance.standard_normal(count) for each in (noise, luck)
+        )
         round_ += 1
     worker, trial, start, until, flops = (np.concatenate(each) for each in zip(*columns, strict=True))
-    return Work(worker.astype(np.int64), trial.astype(np.int64), start * MINUTE, until * MINUTE, flops)
+    unit, table = trial.astype(np.int64), None if kind.is_one_network else np.concatenate(networks)
+    work = Work(worker.astype(np.int64), unit, start * MINUTE, until * MINUTE, flops, table)
+    return work, np.ones(len(unit)) if table is None else np.exp(table @ (BY_OPERATIONS, 0.0, BY_BATCH))[unit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,41 +207,50 @@ class Coverage:
     """Share of all runs with an interval that misses the true value."""
     half: float | None
     """Median of half the interval's width, as a share of the score."""
-    basis: str
-    """Basis of the last run."""
 
 
-def coverage(kind: Kind, runs: int, seed: int) -> Coverage:
+def coverage(kind: Kind, runs: int, seed: int) -> tuple[Coverage, Coverage]:
+    """Coverage before and after the expected rate is taken out."""
     chance = np.random.default_rng(seed)
     inside = Window(kind.warmup * MINUTE, kind.end * MINUTE)
-    scores, found = np.zeros(runs), list[Evenness]()
+    values, halves = np.zeros((2, runs)), np.full((2, runs), np.nan)
     for index in range(runs):
-        work = drawn(kind, chance)
-        scores[index] = np.sum(work.flops * share_inside(work.start, work.end, inside)) / inside.seconds
-        found.append(evenness_of(work, inside, down_seconds=0.0))
-    truth = float(scores.mean())
-    shown = [each.interval for each in found if each.interval is not None]
-    held = sum(low <= truth <= high for low, high in shown)
+        work, expected = drawn(kind, chance)
+        share = share_inside(work.start, work.end, inside)
+        values[:, index] = np.sum(work.flops * share), np.sum(work.flops / expected * share)
+        score = values[0, index] / inside.seconds
+        for row, of in enumerate((replace(work, networks=None), work)):
+            found = evenness_of(of, inside, down_seconds=0.0).interval
+            if found is not None:
+                halves[row, index] = found[1] / score - 1
+    return _covered(values[0], halves[0]), _covered(values[1], halves[1])
+
+
+def _covered(values: Real, halves: Real) -> Coverage:
+    is_shown = np.isfinite(halves)
+    is_covered = np.abs(values - values.mean()) <= halves * values
+    shown, held = int(is_shown.sum()), int(is_covered.sum())
     return Coverage(
-        shown=len(shown) / runs,
-        covered=held / len(shown) if shown else None,
-        wrong=(len(shown) - held) / runs,
-        half=float(np.median([(high - low) / 2 / truth for low, high in shown])) if shown else None,
-        basis=found[-1].basis,
+        shown=shown / len(values),
+        covered=held / shown if shown else None,
+        wrong=(shown - held) / len(values),
+        half=float(np.median(halves[is_shown])) if shown else None,
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.interval_coverage", description=__doc__)
-    parser.add_argument("--runs", type=int, default=1000, help="of each kind")
+    parser.add_argument("--runs", type=int, default=2000, help="of each kind")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", default="", help="only kinds with this text in their name")
     arguments = parser.parse_args()
-    print("| kind of run | runs with an interval | of them covered | wrong, of all runs | half width |")
-    print("| --- | ---: | ---: | ---: | ---: |")
+    titles = ("with an interval", "covered", "wrong, of all", "half width")
+    print(f"| kind of run | {' | '.join(f'{title}: before | after' for title in titles)} |")
+    print(f"| --- |{' ---: |' * 8}")
     for name, kind in KINDS.items():
-        one = coverage(kind, arguments.runs, arguments.seed)
-        cells = (_share(one.shown), _share(one.covered), _share(one.wrong), _share(one.half))
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        if arguments.kind in name:
+            pairs = zip(*map(astuple, coverage(kind, arguments.runs, arguments.seed)), strict=True)
+            print(f"| {name} | {' | '.join(_share(value) for pair in pairs for value in pair)} |", flush=True)
 
 
 def _share(value: float | None) -> str:

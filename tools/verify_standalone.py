@@ -208,6 +208,8 @@ class Run:
         self.ended: float | None = None
         # by trial: operations of a training image, a validation image, a region
         self.costs: dict[int, tuple[int, int, int]] = {}
+        # by trial: operations of a training image, parameters, batch
+        self.networks: dict[int, list[int]] = {}
         self.rounds: dict[int, int] = {}
         self.attempts: dict[int, Attempt] = {}  # of unfinished trials
         self.present: dict[int, tuple[float, int]] = {}  # by worker: time of joining, and ranks
@@ -265,6 +267,7 @@ class Run:
         number = integer(line, "number")
         training = integer(line, "forward_flops") + integer(line, "backward_flops")
         self.costs[number] = (training, integer(line, "validation_flops"), count(line, "region_flops"))
+        self.networks[number] = [training, integer(line, "parameters"), integer(line, "batch_size", 1)]
 
     def _TrialStarted(self, line: Line) -> None:
         trial, worker = integer(line, "trial"), integer(line, "worker")
@@ -273,6 +276,7 @@ class Run:
         rows = {} if before is None else before.rows
         self.attempts[trial] = Attempt(integer(line, "attempt", 1), worker, ranks, integer(line, "epoch", 1), rows)
         self.rounds[trial] = integer(line, "round", 1)
+        self.networks[trial][2] = integer(line, "batch_size", 1)
 
     def _TrialPrepared(self, line: Line) -> None:
         self.attempts[line["trial"]].ranks = integer(line, "ranks", 1)
@@ -280,6 +284,7 @@ class Run:
     def _BatchReduced(self, line: Line) -> None:
         attempt = self.attempts[line["trial"]]
         self._waste(attempt, attempt.epoch)
+        self.networks[line["trial"]][2] = integer(line, "to_batch_size", 1)
 
     def _Progress(self, line: Line) -> None:
         self._work(line, line)
@@ -400,26 +405,83 @@ def most_accelerators(run: Run) -> int:
 
 
 def interval(run: Run, counted: list[float], good: list[int], start: float, seconds: float) -> list[float] | None:
-    """Method 3, accurate to nine digits. None if the rules give none."""
+    """Method 4, accurate to nine digits. None if the rules give none."""
     end, rows = start + seconds, run.rows
     if run.down > 0 or seconds < 36_000 or not any(counted):
         return None
-    if units_in_a_row(rows, start, seconds) < 8 or has_one_step(rows, good, start, seconds):
+    expected = None if run.is_one_trial else expected_rates(run, good, start, end)
+    even = {row: rows.counted[row] / (expected[rows.unit[row]] if expected else 1.0) for row in good}
+    if units_in_a_row(rows, start, seconds) < 8 or has_one_step(rows, even, start, seconds):
         return None
-    squares = 0.0
+    squares, level = 0.0, math.fsum(even[row] * rows.share(row, start, end) for row in good) / seconds
     for number in (1, 2):
         parts = []
-        for row, operations in zip(good, counted):
+        for row, operations in even.items():
             a = (max(rows.start[row], start) - start) / seconds
             b = (min(rows.end[row], end) - start) / seconds
             half = math.pi * number * max(0.0, b - a) / 2
             parts.append(
-                operations * math.cos(math.pi * number * (a + b) / 2) * (math.sin(half) / half if half else 1.0)
+                operations
+                * rows.share(row, start, end)
+                * math.cos(math.pi * number * (a + b) / 2)
+                * (math.sin(half) / half if half else 1.0)
             )
         squares += 2 * (math.fsum(parts) / seconds) ** 2
     score = math.fsum(counted) / seconds
-    half_width = STUDENTS_T * 1.1 * math.sqrt(squares / 2)
+    half_width = score / level * STUDENTS_T * (1.2 if expected else 1.1) * math.sqrt(squares / 2)
     return [max(0.0, score - half_width), score + half_width]
+
+
+def expected_rates(run: Run, good: list[int], start: float, end: float) -> dict[int, float] | None:
+    """By trial, relative to the weighted mean of the logarithms. None for fewer than 8 networks."""
+    rows = run.rows
+    sums: dict[tuple[int, int], list[float]] = {}  # by worker and trial: seconds, operations, seconds · middle
+    for row in good:
+        length = rows.end[row] - rows.start[row]
+        if rows.end[row] > start and rows.start[row] < end and length > 0 and rows.counted[row] > 0:
+            one = sums.setdefault((rows.worker[row], rows.unit[row]), [0.0, 0.0, 0.0])
+            middle = (rows.start[row] + rows.end[row]) / 2
+            for index, amount in enumerate((length, rows.counted[row], length * middle)):
+                one[index] += amount
+    network = {trial: [math.log(max(1, value)) for value in values] for trial, values in run.networks.items()}
+    if len({tuple(network[trial]) for _, trial in sums}) < 8:
+        return None
+    weight = [seconds for seconds, _, _ in sums.values()]
+    mean = [dot(weight, [network[trial][k] for _, trial in sums]) / math.fsum(weight) for k in range(3)]
+    phase = [math.pi * (moment / seconds - start) / (end - start) for seconds, _, moment in sums.values()]
+    columns = [[math.cos(number * each) for each in phase] for number in (1, 2)]
+    columns += [[network[trial][k] - mean[k] for _, trial in sums] for k in range(3)]
+    columns.append([math.log(operations / seconds) for seconds, operations, _ in sums.values()])
+    of_worker: dict[int, list[int]] = {}
+    for index, (worker, _) in enumerate(sums):
+        of_worker.setdefault(worker, []).append(index)
+    for column in columns:
+        for of in of_worker.values():
+            own = math.fsum(weight[one] * column[one] for one in of) / math.fsum(weight[one] for one in of)
+            for one in of:
+                column[one] -= own
+    *columns, rate = columns
+    factors = [0.0] * 5
+    kept: list[tuple[list[float], list[float]]] = []
+    for index, column in enumerate(columns):
+        made_of = [float(index == one) for one in range(5)]
+        for before, parts in kept:
+            share = dot(weight, column, before) / dot(weight, before, before)
+            column = [one - share * other for one, other in zip(column, before)]
+            made_of = [one - share * other for one, other in zip(made_of, parts)]
+        square = dot(weight, column, column)
+        if square > 1e-4 * math.fsum(weight):
+            kept.append((column, made_of))
+            slope = dot(weight, column, rate) / square
+            factors = [one + slope * other for one, other in zip(factors, made_of)]
+    return {
+        trial: math.exp(min(3.0, max(-3.0, math.fsum(f * (x - m) for f, x, m in zip(factors[2:], values, mean)))))
+        for trial, values in network.items()
+    }
+
+
+def dot(*factors: list[float]) -> float:
+    return math.fsum(map(math.prod, zip(*factors)))
 
 
 def units_in_a_row(rows: Rows, start: float, seconds: float) -> float:
@@ -435,15 +497,15 @@ def units_in_a_row(rows: Rows, start: float, seconds: float) -> float:
     return seconds * exactly(lengths) / squares if squares else 0.0
 
 
-def has_one_step(rows: Rows, good: list[int], start: float, seconds: float) -> bool:
+def has_one_step(rows: Rows, even: dict[int, float], start: float, seconds: float) -> bool:
     length = seconds / 66
     edges = [start + length * index for index in range(67)]
     rate = [0.0] * 66
-    for row in good:
+    for row, operations in even.items():
         first = max(0, int((rows.start[row] - start) / length) - 1)
         last = min(65, int((rows.end[row] - start) / length) + 1)
         for block in range(first, last + 1):
-            rate[block] += rows.counted[row] * rows.share(row, edges[block], edges[block + 1]) / length
+            rate[block] += operations * rows.share(row, edges[block], edges[block + 1]) / length
     step = step_of(rate)
     if step is None:
         return False

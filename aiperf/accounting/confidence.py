@@ -1,4 +1,4 @@
-"""95 % interval of a score, from the slowest variations of the cluster's FLOPS, with Student's t.
+"""95 % interval of a score, from the slowest variations of the cluster's rate ÷ expected rate, with Student's t.
 
 Trials and disturbances make consecutive rates similar. The variance is therefore estimated at the lowest frequencies of the
 window (equal-weighted cosine estimator of the long-run variance: Lazarus, Lewis, Stock and Watson, Journal of Business &
@@ -8,25 +8,25 @@ Economic Statistics 36, 2018). Measured coverage: `python -m benchmarks.interval
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from aiperf.accounting.expected_rate import COMPONENTS, Work, relative_expected_rates
 from aiperf.accounting.intervals import Real, Window, share_inside
 from aiperf.accounting.work_log import WorkLog
 from aiperf.units import change as relative_change
 from aiperf.units import duration
 
-METHOD = 3
+METHOD = 4
 """Version of this statistic. 1 was a bootstrap over 40 blocks. 2 used batch means or the workers as a sample. It missed
-disturbances shared by all workers."""
-COMPONENTS = 2
-"""Cosines of half a period and of one period in the window. They are also Student's degrees of freedom."""
+disturbances shared by all workers. 3 contained the growth of the networks."""
 STUDENTS_T = 0.95 * math.sqrt(2 / (1 - 0.95**2))
 """97.5 % quantile for two degrees of freedom, 4.303."""
 WIDENING = 1.1
 """Factor on the standard error: a disturbance is weaker in these components than in the mean."""
+WIDENING_OF_RATIO = 1.2
+"""The same for rate ÷ expected rate, which the luck of the networks no longer widens."""
 LEAST_SECONDS = 36_000.0
 """Minimum length of the window in seconds: five times the longest assumed correlation time of a machine, 2 h."""
 FEWEST_UNITS = 8
@@ -38,20 +38,6 @@ STEP_LIMIT = 4.5
 SMALLEST_STEP = 0.01
 """Minimum size of a step as a share of the score."""
 _NORMAL_QUARTILE = 0.6744897501960817
-
-Whole = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Work intervals of a run as columns. Each index is one interval of one worker and one unit."""
-
-    worker: Whole
-    unit: Whole
-    """Number of the unit of the sample: of the trial, or of the epoch in a run of one trial."""
-    start: Real
-    end: Real
-    flops: Real
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +53,20 @@ def evenness(work_log: WorkLog, inside: Window) -> Evenness:
     rows = work_log.intervals
     is_one_trial = work_log.started.config.get("limits", {}).get("trials") == 1
     unit, name = (rows.epoch, "epochs") if is_one_trial else (rows.trial, "trials")
-    return evenness_of(Work(rows.worker, unit, rows.start, rows.end, rows.flops), inside, work_log.down_seconds, name)
+    networks = None if is_one_trial else _networks(work_log)
+    work = Work(rows.worker, unit, rows.start, rows.end, rows.flops, networks)
+    return evenness_of(work, inside, work_log.down_seconds, name)
+
+
+def _networks(work_log: WorkLog) -> Real:
+    table = np.ones((max(work_log.trials, default=0) + 1, 3))
+    for number, record in work_log.trials.items():
+        table[number] = record.operations.training, record.parameters, record.batch_size
+    return np.log(np.maximum(table, 1.0))
 
 
 def evenness_of(work: Work, inside: Window, down_seconds: float, units: str = "trials") -> Evenness:
-    """Return the 95 % interval of `work` inside the window ÷ its length, or a reason for none."""
+    """Return the score of `work` × (1 ± the 95 % half width of rate ÷ expected rate), or a reason for none."""
     if inside.seconds <= 0:
         return Evenness(None, "no valid window")
     score = float(np.sum(work.flops * share_inside(work.start, work.end, inside))) / inside.seconds
@@ -88,18 +83,22 @@ def evenness_of(work: Work, inside: Window, down_seconds: float, units: str = "t
     row = units_in_a_row(work, inside)
     if row < FEWEST_UNITS:
         return Evenness(None, f"{row:.1f} {units} in a row, and {FEWEST_UNITS} are needed")
-    step = single_step(rates(work, inside, BLOCKS))
+    expected = relative_expected_rates(work, inside)
+    even = work if expected is None else replace(work, flops=work.flops / expected)
+    level = float(np.sum(even.flops * share_inside(work.start, work.end, inside))) / inside.seconds
+    step = single_step(rates(even, inside, BLOCKS))
     if step is not None:
         block, change = step
         at = duration(inside.start + block * inside.seconds / BLOCKS)
         return Evenness(
             None,
-            f"the rate changed once and for good, by {relative_change(change / score)} at about {at}. One change does not "
+            f"the rate changed once and for good, by {relative_change(change / level)} at about {at}. One change does not "
             "show how often this happens",
         )
-    half = _half_width(work, inside)
+    widening, ratio = (WIDENING, "the rate") if expected is None else (WIDENING_OF_RATIO, "rate ÷ expected rate")
+    half = score * widening * _standard_width(even, inside) / level
     interval = (max(0.0, score - half), score + half)
-    return Evenness(interval, f"the {COMPONENTS} slowest cosine components of the rate", COMPONENTS)
+    return Evenness(interval, f"the {COMPONENTS} slowest cosine components of {ratio}", COMPONENTS)
 
 
 def units_in_a_row(work: Work, inside: Window) -> float:
@@ -154,8 +153,8 @@ def _step(rate: Real) -> int | None:
     return largest + 2 if sizes[largest] > max(STEP_LIMIT * usual, SMALLEST_STEP * float(rate.mean())) else None
 
 
-def _half_width(work: Work, inside: Window) -> float:
-    """Return t · widening · root mean square of the slowest cosine components of the rate."""
+def _standard_width(work: Work, inside: Window) -> float:
+    """Return t · root mean square of the slowest cosine components of the rate."""
     amount = work.flops * share_inside(work.start, work.end, inside)
     start = (np.maximum(work.start, inside.start) - inside.start) / inside.seconds
     end = (np.minimum(work.end, inside.end) - inside.start) / inside.seconds
@@ -165,4 +164,4 @@ def _half_width(work: Work, inside: Window) -> float:
         # Mean of cos(pi · number · x) over an interval. np.sinc(x) is sin(pi · x) ÷ (pi · x).
         cosine = np.cos(math.pi * number * middle) * np.sinc(number * half)
         squares += 2 * (float(np.sum(amount * cosine)) / inside.seconds) ** 2
-    return STUDENTS_T * WIDENING * math.sqrt(squares / COMPONENTS)
+    return STUDENTS_T * math.sqrt(squares / COMPONENTS)

@@ -20,7 +20,8 @@ class Score:
     flops_per_second: float | None
     """Score in FLOPS: operations per second in the valid window. None before the end of the warm-up."""
     flops_per_second_interval: tuple[float, float] | None
-    """95 % interval for the steadiness of this run, not for runs with other seeds. None if the sample is too small."""
+    """Score × (1 ± h), with h the 95 % half width of rate ÷ expected rate: the steadiness of the machine, without the luck of
+    the networks. None if the sample is too small."""
     interval_freedom: int | None
     """Student's degrees of freedom of the interval. None without an interval."""
     interval_method: int

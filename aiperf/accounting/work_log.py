@@ -41,6 +41,9 @@ class TrialRecord:
     round: int
     is_of_start: bool
     """True for a trial of the starting network."""
+    parameters: int
+    batch_size: int
+    """Images per accelerator and step in its last attempt."""
     outcome: str = "waiting"
     """'waiting', 'training', 'lost', 'failed', or the reason of its end."""
     reason: str | None = None
@@ -174,6 +177,7 @@ class WorkLog:
             case events.BatchReduced():
                 opened = self._open[event.trial]
                 self._waste(opened, opened.epoch)
+                opened.record.batch_size = event.to_batch_size
             case events.TrialFinished():
                 self._finish(event)
             case events.TrialFailed():
@@ -252,7 +256,9 @@ class WorkLog:
         )
         round_ = self._asked.pop(event.number)
         is_of_start = event.parent is None and not event.morphs
-        self.trials[event.number] = TrialRecord(operations, round_, round_, is_of_start)
+        self.trials[event.number] = TrialRecord(
+            operations, round_, round_, is_of_start, event.parameters, event.batch_size
+        )
 
     def _start(self, event: events.TrialStarted, presence: WorkerPresence) -> None:
         if presence.free_since is not None:
@@ -260,7 +266,7 @@ class WorkLog:
         presence.free_since, presence.trial = None, event.trial
         presence.trials += 1
         record = self.trials[event.trial]
-        record.round = event.round
+        record.round, record.batch_size = event.round, event.batch_size
         record.worker, record.attempts = event.worker, event.attempt
         record.started = event.at if record.started is None else record.started
         record.outcome, record.ended = "training", None

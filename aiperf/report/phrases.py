@@ -40,11 +40,11 @@ def followed(run: RunFacts) -> str | None:
 
 
 def score_interval(report: Report) -> str:
-    """Return the 95 % interval of the score as text, such as `95 %: 40.1 to 42.0 TFLOPS within this run`."""
-    between = report.score.flops_per_second_interval
-    if between is None:
+    """Return the 95 % interval of the score as text, such as `× (1 ± 0.23 %) at 95 %, steadiness of the machine`."""
+    value, between = report.score.flops_per_second, report.score.flops_per_second_interval
+    if value is None or between is None:
         return f"no 95 % interval: {report.score.interval_basis}"
-    return f"95 %: {units.interval(*between, 'FLOPS')} within this run"
+    return f"× (1 ± {units.share(between[1] / value - 1, 2)}) at 95 %, steadiness of the machine"
 
 
 def fixed_network(result: FixedNetworkResult) -> tuple[str, str]:
@@ -78,7 +78,7 @@ def settled(report: Report) -> tuple[str, str]:
 
 def interval_meaning(report: Report) -> str:
     """Return the explanation of the score's 95 % interval as text, with its basis, or the reason for a missing interval."""
-    meaning = "how steady this run was; another run may differ by more"
+    meaning = "steadiness of the machine in this run; another run may differ by more, also by the luck of its networks"
     if report.score.flops_per_second_interval is None:
         return f"{meaning}; no interval: {report.score.interval_basis}"
     return f"{meaning}; Student's t over {report.score.interval_basis}"

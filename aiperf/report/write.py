@@ -141,7 +141,7 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
     if has_figures:
         if (reach := phrases.search_reach(report)) is not None:
             yield reach
-        between = f" ({phrases.score_interval(report)})" if score.flops_per_second_interval else ""
+        between = f" {phrases.score_interval(report)}" if score.flops_per_second_interval else ""
         regulated, quality = f" · regulated {REGULATED.text(report)}", f"error {phrases.error(report)}"
         if report.run.metric != "top1":
             regulated, quality = "", f"best {phrases.metric(report.run)} {BEST_QUALITY.text(report)}"

@@ -10,25 +10,85 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.accounting.confidence import LEAST_SECONDS, Work, evenness_of, rates, single_step, units_in_a_row
+from aiperf.accounting.confidence import LEAST_SECONDS, evenness_of, rates, single_step, units_in_a_row
+from aiperf.accounting.expected_rate import Work
 from aiperf.accounting.intervals import Window, share_inside
-from benchmarks.interval_coverage import KINDS, Drift, Kind, OneStep, coverage, drawn
+from benchmarks.interval_coverage import GROWTH, KINDS, Drift, Kind, Once, coverage, drawn
 
 INSIDE = Window(3600.0, 43_200.0)
 SHORT, DRIFT = KINDS["many short trials, 1 worker"], KINDS["common drift of 5 %, 1 h, 50 workers"]
 
 
 def a_run(kind: Kind, seed: int = 0) -> Work:
-    return drawn(kind, np.random.default_rng(seed))
+    return drawn(kind, np.random.default_rng(seed))[0]
+
+
+def half_width(work: Work) -> float:
+    """Half the interval's width as a share of the score."""
+    found = evenness_of(work, INSIDE, 0.0).interval
+    assert found is not None
+    return 2 * found[1] / (found[0] + found[1]) - 1
 
 
 @pytest.mark.parametrize("kind", [SHORT, DRIFT, KINDS["common drift of 5 %, 2 h, 4 workers"]], ids=str)
 def test_the_interval_covers_as_often_as_it_states(kind: Kind) -> None:
     """Three standard deviations of 120 draws are 6 %."""
-    found = coverage(kind, runs=120, seed=1)
+    for found in coverage(kind, runs=120, seed=1):
+        assert found.shown > 0.9
+        assert found.covered is not None and found.covered >= 0.89
 
-    assert found.shown > 0.9
-    assert found.covered is not None and found.covered >= 0.89
+
+def test_growth_of_the_networks_leaves_the_interval() -> None:
+    before, after = coverage(GROWTH, runs=60, seed=1)
+
+    assert before.half is not None and before.half > 0.08
+    assert after.half is not None and after.half < 0.015
+    assert after.covered is not None and after.covered >= 0.87
+
+
+def grown(exponents: tuple[float, float, float], at_cosine: float = 0.0) -> Work:
+    """Networks that explain the rate but for a movement as slow as the window, at equal intervals of 20 min."""
+    work = a_run(replace(SHORT, workers=3, trial=20.0, growth=0.5, trial_spread=0.02))
+    assert work.networks is not None
+    phase = np.pi * ((work.start + work.end) / 2 - INSIDE.start) / INSIDE.seconds
+    rate = np.exp(work.networks @ exponents)[work.unit] * (1 + at_cosine * np.cos(phase))
+    return replace(work, flops=rate * (work.end - work.start))
+
+
+def gaps_alone(at_cosine: float) -> float:
+    even = grown((0.0, 0.0, 0.0), at_cosine)
+    return half_width(replace(even, networks=None)) * 1.2 / 1.1
+
+
+exponent = st.floats(-0.5, 0.5)
+
+
+@given(st.tuples(exponent, exponent, exponent), st.sampled_from([0.0, 0.1]))
+@settings(max_examples=15, deadline=None)
+def test_what_networks_explain_is_not_in_the_interval(exponents: tuple[float, float, float], at_cosine: float) -> None:
+    """A movement as slow as the window stays in it."""
+    assert half_width(grown(exponents, at_cosine)) == pytest.approx(gaps_alone(at_cosine), rel=0.05, abs=1e-3)
+
+
+def test_columns_without_a_variation_of_their_own_explain_nothing() -> None:
+    work = grown((0.3, 0.0, 0.0))
+    assert work.networks is not None
+    same = replace(work, networks=np.tile(work.networks[:, :1], 3))
+    even = replace(work, networks=np.ones_like(work.networks) + 1e-5 * work.networks)
+
+    assert half_width(same) == pytest.approx(gaps_alone(0.0), rel=0.05, abs=1e-3)
+    assert half_width(even) == pytest.approx(half_width(replace(work, networks=None)) * 1.2 / 1.1)
+
+
+def test_seven_networks_are_too_few_for_an_expected_rate() -> None:
+    work = a_run(SHORT)
+    assert work.networks is not None
+
+    seven, eight = (replace(work, networks=work.networks[np.arange(len(work.networks)) % n]) for n in (7, 8))
+
+    assert half_width(seven) == half_width(replace(work, networks=None)) != half_width(eight)
+    assert evenness_of(seven, INSIDE, 0.0).basis == "the 2 slowest cosine components of the rate"
+    assert evenness_of(eight, INSIDE, 0.0).basis == "the 2 slowest cosine components of rate ÷ expected rate"
 
 
 def test_a_window_of_few_hours_has_no_interval() -> None:
@@ -42,9 +102,8 @@ def test_a_window_of_few_hours_has_no_interval() -> None:
 
 def test_one_power_cap_step_leaves_no_interval() -> None:
     """A cap in the first or last twentieth of the window is not seen."""
-    found = coverage(replace(DRIFT, common=OneStep(0.8, 60.0)), runs=60, seed=3)
-
-    assert found.shown <= 0.15
+    for found in coverage(replace(DRIFT, common=Once(0.8, 60.0)), runs=60, seed=3):
+        assert found.shown <= 0.15
 
 
 def test_a_step_is_named_with_its_time_and_size() -> None:

@@ -149,32 +149,51 @@ LONG = 40_110.0
 """Seconds, with 10 s of warm-up."""
 
 
-def rounds_of(workers: int, trials: int, step: float = 0.0) -> list[AnyEvent]:
-    """Return workers of different speeds that train trial after trial during a run of sufficient length."""
+def rounds_of(workers: int, trials: int, step: float = 0.0, networks: int = 1) -> list[AnyEvent]:
+    """Return workers of different speeds that train trial after trial during a run of sufficient length.
+
+    Every fifth trial continues with a smaller batch.
+    """
     seconds = LONG / trials
     events: list[AnyEvent] = [joined(worker, 0.0) for worker in range(workers)]
     for number in range(workers * trials):
         worker, turn = number % workers, number // workers
         at = turn * seconds
         images = round((50 + 7 * number % 31) * (1 - step if turn > trials / 2 else 1))
+        network, batch = number * 5 % 11 % networks, 8 * (1 + number % 3 % networks)
         events += [
             requested(number, worker, at=at),
-            proposed(number, at=at),
-            begun(number, at, worker=worker),
+            proposed(number, at=at, forward_flops=100 + 9 * network, parameters=10 + network**2),
+            begun(number, at, worker=worker, batch_size=batch),
             interval(number, at, at + seconds, images, worker=worker),
         ]
+        if networks > 1 and number % 5 == 0:
+            reduced = BatchReduced(at=at, trial=number, attempt=1, from_batch_size=batch, to_batch_size=batch // 2)
+            events.insert(-1, reduced)
     return [started(duration=LONG), *sorted(events, key=lambda event: event.at), ended(LONG)]
 
 
 @pytest.mark.parametrize(
-    ("workers", "trials", "step", "has_interval"),
-    [(1, 80, 0.0, True), (3, 20, 0.0, True), (4, 200, 0.4, False), (17, 3, 0.0, False), (2, 10, 0.0, True)],
+    ("workers", "trials", "step", "networks", "has_interval"),
+    [
+        (1, 80, 0.0, 1, True),
+        (3, 20, 0.0, 1, True),
+        (4, 200, 0.4, 1, False),
+        (17, 3, 0.0, 1, False),
+        (2, 10, 0.0, 1, True),
+        (1, 80, 0.0, 11, True),
+        (3, 20, 0.0, 9, True),
+        (4, 200, 0.4, 11, False),
+        (2, 10, 0.0, 2, True),
+    ],
 )
-def test_both_agree_on_the_interval(workers: int, trials: int, step: float, has_interval: bool) -> None:
-    events = rounds_of(workers, trials, step)
+def test_both_agree_on_the_interval(workers: int, trials: int, step: float, networks: int, has_interval: bool) -> None:
+    events = rounds_of(workers, trials, step, networks)
 
     both(events)
-    assert (score(work_log(events)).flops_per_second_interval is not None) == has_interval
+    found = score(work_log(events))
+    assert (found.flops_per_second_interval is not None) == has_interval
+    assert not has_interval or ("expected rate" in found.interval_basis) == (networks > 2)
 
 
 @pytest.mark.parametrize("trials", [1, None])

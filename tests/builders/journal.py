@@ -100,7 +100,9 @@ def requested(
     )
 
 
-def proposed(number: int, at: float = 0.0, parent: int | None = None) -> TrialProposed:
+def proposed(
+    number: int, at: float = 0.0, parent: int | None = None, forward_flops: int = 100, parameters: int = 10
+) -> TrialProposed:
     """A proposal of 100 operations forward, 200 backward, 90 in validation, an image."""
     return TrialProposed(
         at=at,
@@ -114,19 +116,23 @@ def proposed(number: int, at: float = 0.0, parent: int | None = None) -> TrialPr
         kernel_size=None,
         pruned=[],
         fingerprint=f"f{number}",
-        forward_flops=100,
+        forward_flops=forward_flops,
         backward_flops=200,
         validation_flops=90,
         tensor_forward_flops=80,
         tensor_backward_flops=160,
-        parameters=10,
+        parameters=parameters,
         seconds=0.0,
     )
 
 
-def begun(trial: int, at: float, attempt: int = 1, worker: int = 0, epoch: int = 1, round_: int = 1) -> TrialStarted:
+def begun(
+    trial: int, at: float, attempt: int = 1, worker: int = 0, epoch: int = 1, round_: int = 1, batch_size: int = 32
+) -> TrialStarted:
     """Attempt that was sent to a worker."""
-    return TrialStarted(at=at, trial=trial, attempt=attempt, worker=worker, epoch=epoch, batch_size=32, round=round_)
+    return TrialStarted(
+        at=at, trial=trial, attempt=attempt, worker=worker, epoch=epoch, batch_size=batch_size, round=round_
+    )
 
 
 def prepared(trial: int, at: float, attempt: int = 1, compile_seconds: float = 0.0) -> TrialPrepared:

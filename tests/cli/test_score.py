@@ -88,7 +88,7 @@ def test_json_keeps_its_contract(aiperf: User, tmp_path: Path) -> None:
     found = json.loads(aiperf("score", "whole", "--json").out)
 
     assert found.keys() == CONTRACT
-    assert found["interval_method"] == 3
+    assert found["interval_method"] == 4
     assert [each["text"] for each in found["warnings"] if "idle" in each["text"]] == ["56 % of accelerator time idle"]
     assert all(each["remedy"] for each in found["warnings"])
 

@@ -458,8 +458,8 @@ def expected_rates(run: Run, good: list[int], start: float, end: float) -> dict[
     for column in columns:
         for of in of_worker.values():
             own = math.fsum(weight[one] * column[one] for one in of) / math.fsum(weight[one] for one in of)
-            for one in of:
-                column[one] -= own
+            for place in of:
+                column[place] -= own
     *columns, rate = columns
     factors = [0.0] * 5
     kept: list[tuple[list[float], list[float]]] = []

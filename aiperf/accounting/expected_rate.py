@@ -49,7 +49,7 @@ def relative_expected_rates(work: Work, inside: Window) -> Real | None:
     if len(np.unique(networks, axis=0)) < FEWEST_NETWORKS:
         return None
     length = (work.end - work.start)[is_used]
-    seconds = np.bincount(row.ravel(), length)
+    seconds = np.asarray(np.bincount(row.ravel(), length), dtype=np.float64)
     middle = np.bincount(row.ravel(), length * (work.start + work.end)[is_used] / 2) / seconds
     rate = np.log(np.bincount(row.ravel(), work.flops[is_used]) / seconds)
     phase = math.pi * (middle - inside.start) / inside.seconds
@@ -60,7 +60,8 @@ def relative_expected_rates(work: Work, inside: Window) -> Real | None:
 
     fitted = _coefficients(list(map(within_worker, columns)), within_worker(rate), seconds)[COMPONENTS:]
     mean = seconds @ networks / seconds.sum()
-    return np.exp(np.clip((work.networks - mean) @ fitted, -LARGEST, LARGEST))[work.unit]
+    exponent = np.clip((work.networks - mean) @ fitted, -LARGEST, LARGEST)[work.unit]
+    return np.asarray(np.exp(exponent), dtype=np.float64)
 
 
 def _coefficients(columns: list[Real], values: Real, weight: Real) -> Real:

@@ -188,6 +188,15 @@ def test_pinned_versions_satisfy_the_lower_bounds() -> None:
         assert each.specifier.contains(pinned[each.name.lower()].partition(";")[0].strip()), each
 
 
+def test_packages_for_reading_are_a_part_of_all() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    lines = (PROJECT / "requirements-read.txt").read_text().splitlines()
+    reading = {line for line in lines if not line.startswith(("#", "--"))}
+
+    assert "--constraint constraints.txt" in lines
+    assert reading < {Requirement(each).name for each in project["dependencies"]} - {"torch", "torchvision", "ray"}
+
+
 HEAVY = {
     *("torch", "torchvision", "ray", "horovod", "optuna", "hydra", "omegaconf", "antlr4", "numpy", "scipy", "sklearn"),
     *("matplotlib", "PIL", "rich", "pynvml", "kubernetes", "pandas"),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# usage: build_horovod.sh PYTHON horovod==VERSION CACHE JOBS
+# usage: build_horovod.sh PYTHON horovod==VERSION CACHE JOBS [wheel]
 #
-# Build Horovod for PyTorch and install it into PYTHON's environment. The wheel is cached in CACHE under a key from
+# Build Horovod for PyTorch and install it into PYTHON's environment (`wheel`: only build it). The wheel is cached in CACHE under a key from
 # tools/horovod_plan.py. Gloo is always built, NCCL if it and CUDA's compiler are found. Horovod 0.28.1 compiles with C++14, but the
 # headers of PyTorch 2.1 and later need C++17. So the compiler is wrapped, and the sources are not patched. A line "missing: …"
 # names what the machine lacks.
@@ -52,5 +52,6 @@ C
     HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 "${operations[@]}" \
     "$PY" -m pip wheel --disable-pip-version-check --no-cache-dir --no-build-isolation --no-deps --no-binary horovod --wheel-dir "$kept" "$WANT"
 fi
+[ "${5:-}" != wheel ] || exit 0
 "$PY" -m pip install --disable-pip-version-check --constraint constraints.txt "$kept"/horovod-"${WANT#horovod==}"-*.whl
 "$PY" "$(dirname "$0")/horovod_plan.py" --fits || { echo "the installed Horovod lacks parts that were built ($key)"; exit 1; }

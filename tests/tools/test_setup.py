@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TOOLS = ("bash", "sh", "dirname", "grep", "awk", "df", "date", "cat")
+TOOLS = ("bash", "sh", "dirname", "grep", "awk", "df", "date", "cat", "head", "sleep", "timeout")
 
 
 @pytest.fixture
@@ -81,3 +81,35 @@ def test_a_half_environment_is_made_anew(checkout: Path) -> None:
     said = setup(checkout, str(python))
 
     assert "-m venv --clear .venv" in said and "apt-get install python3-venv" in said
+
+
+@pytest.mark.parametrize(
+    ("device", "sinfo", "kept", "expected"),
+    [
+        ("gpu", None, None, "failed: DEVICE must be auto, cpu, cuda or rocm, but is 'gpu'"),
+        (
+            "auto",
+            "echo gpu:h100:8",
+            None,
+            "Slurm names these resources of its nodes: gpu:h100:8. Choose one: make setup",
+        ),
+        ("auto", "exit 1", None, "DEVICE=cpu"),  # commands without a cluster
+        ("auto", "echo gpu:h100:8", "cuda", "DEVICE=cuda"),
+        ("cpu", "echo gpu:h100:8", "cuda", "DEVICE=cpu"),
+    ],
+)
+def test_auto_asks_on_a_login_node_and_keeps_a_choice(
+    checkout: Path, device: str, sinfo: str | None, kept: str | None, expected: str
+) -> None:
+    if Path("/dev/nvidiactl").exists() or Path("/dev/kfd").exists():
+        pytest.skip("this machine has a device")
+    for name, program in (("sinfo", sinfo), ("python", "echo 2.13.0; case $* in *venv*--clear*) exit 1 ;; esac")):
+        if program is not None:
+            (checkout / "bin" / name).write_text(f"#!/bin/sh\n{program}\n")
+            (checkout / "bin" / name).chmod(0o755)
+    (checkout / "bin/gcc").symlink_to("/bin/true")
+    if kept is not None:
+        (checkout / ".venv").mkdir()
+        (checkout / ".venv/.device").write_text(f"{kept}\n")
+
+    assert expected in setup(checkout, "python", DEVICE=device)

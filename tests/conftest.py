@@ -45,6 +45,9 @@ for _name in (
     os.environ.pop(_name, None)
 os.environ["HOME"] = _HOME.name
 
+# As in an environment that is active: printed commands begin with `python`.
+os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
 RENDERED = ("tests/report/", "tests/comparison/test_scaling", "tests/bops/test_roofline")
 """Tests for which matplotlib renders a report's figures. With them a report takes a processor second.
 Other tests that write a report (end of a run, submission, comparison) check only its text."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable
@@ -22,8 +24,18 @@ SCRIPT = "aiperf-cluster"
 
 
 def program() -> str:
-    """Return the command by which the user started this program: `python -m aiperf` or `aiperf-cluster`."""
-    return SCRIPT if Path(sys.argv[0]).name == SCRIPT else MODULE
+    """Return a command that starts this program: `python -m aiperf` or `aiperf-cluster`, as the user did.
+
+    If the search path has not this environment first, its path is given: `.venv/bin/python -m aiperf`.
+    """
+    is_script = Path(sys.argv[0]).name == SCRIPT
+    place = Path(sys.argv[0] if is_script else sys.executable).absolute()
+    name = SCRIPT if is_script else "python"
+    found = shutil.which(name)
+    if found is None or Path(found).absolute().parent != place.parent:
+        here = Path.cwd()
+        name = shlex.quote(str(place.relative_to(here) if here in place.parents[1:] else place))
+    return name if is_script else f"{name} -m aiperf"
 
 
 def print_line(line: str) -> None:
@@ -36,8 +48,9 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def in_users_form(text: str) -> str:
-    """Return the text with `python -m aiperf` replaced by the command that the user typed, such as `aiperf-cluster`."""
-    return text if program() == MODULE else text.replace(MODULE, program())
+    """Return the text with `python -m aiperf` replaced by a command that works as printed (`program`)."""
+    # not within the path of an interpreter
+    return re.sub(rf"(?<![\w/]){MODULE}", lambda _: program(), text)
 
 
 def print_folded(lines: Iterable[str]) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
 
 from aiperf.config import RunConf, as_plain
 from aiperf.data.description import DataSet
+from aiperf.journal.events import WorkerShape
 from aiperf.page.section import Table, rows
 from aiperf.planning.declared_nodes import LEARNT, Preview
 from aiperf.planning.disk import disk_needs
 from aiperf.planning.disk import in_words as needs_text
+from aiperf.planning.epoch_time import epoch_note
 from aiperf.planning.plan import Plan
 from aiperf.rules.followed import Following
 from aiperf.rules.limits import NOT_PUBLISHED, HpcAi500Conf, is_published_workload
@@ -36,6 +41,7 @@ def preview_table(preview: Preview, conf: RunConf, requested: Sequence[Line], wo
     lines = [*requested, *described, _time(conf), ("workers", workers)]
     if plan is not None:
         return _table([*lines, *_planned(plan, 1)])
+    lines += _set_up(conf)
     about_network = [] if data is None or network is None else _network(conf, network, data)
     return _table([*lines, ("a worker", f"ranks, batch, memory and budget: {LEARNT}"), *about_network, *_search(conf)])
 
@@ -46,10 +52,22 @@ def _planned(plan: Plan, number: int) -> Iterator[Line]:
     ranks = f"{shape.ranks} {'rank' if shape.ranks == 1 else 'ranks'} ({conf.trainer.collective})"
     yield "a worker", f"{accelerators}, {ranks}, batch {space.default_batch_size} each"
     yield "planned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"
-    yield from _network(conf, plan.network, plan.dataset)
+    yield from _set_up(conf)
+    yield from _network(conf, plan.network, plan.dataset, shape)
     yield _budget(space.budget, plan.dataset)
     yield from _search(conf) if plan.follows is None else _followed(plan.follows)
     yield _disk(plan, number)
+
+
+def _is_simulated(conf: RunConf) -> bool:
+    return isinstance(place_of(conf.cluster, os.environ), Simulated)
+
+
+def _set_up(conf: RunConf) -> Iterator[Line]:
+    """Yield the line on the device for which `make setup` chose torch. An installation without it has none."""
+    kept = Path(sys.prefix) / ".device"
+    if kept.is_file() and not _is_simulated(conf):
+        yield "set up for", f"DEVICE={kept.read_text().strip()}, torch {metadata.version('torch')}"
 
 
 def _table(lines: Sequence[Line]) -> Table:
@@ -71,7 +89,7 @@ def _time(conf: RunConf) -> Line:
     return "time", f"{duration(schedule.duration_seconds)}, the first {duration(schedule.warmup_seconds)} warm-up"
 
 
-def _network(conf: RunConf, network: Architecture, data: DataSet) -> Iterator[Line]:
+def _network(conf: RunConf, network: Architecture, data: DataSet, shape: WorkerShape | None = None) -> Iterator[Line]:
     counted = cost_of(network)
     start_network = conf.start or conf.dataset.usual_start
     if isinstance(conf.benchmark, HpcAi500Conf):
@@ -86,6 +104,8 @@ def _network(conf: RunConf, network: Architecture, data: DataSet) -> Iterator[Li
     epoch = counted.epoch_flops(data.training_images, data.validation_images)
     limits = [epoch_limit(conf.schedule, round_) for round_ in range(1, len(conf.schedule.epochs) + 1)]
     yield "an epoch", f"{operations(epoch)}; rounds of {', '.join(map(str, limits))} epochs at most"
+    if not _is_simulated(conf) and (note := epoch_note(conf, shape, epoch)) is not None:
+        yield "", note
 
 
 def _budget(budget: Budget, data: DataSet) -> Line:
@@ -121,7 +141,7 @@ def _followed(follows: Following) -> Iterator[Line]:
 
 
 def _disk(plan: Plan, workers: int) -> Line:
-    if isinstance(place_of(plan.conf.cluster, os.environ), Simulated):
+    if _is_simulated(plan.conf):
         return "disk", "a journal and a report. Nothing is trained"
     needs = disk_needs(plan.conf, plan.network, plan.dataset, plan.shape.accelerators, workers)
     return "disk", f"under {plan.conf.runs}: {needs_text(needs)}"

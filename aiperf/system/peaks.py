@@ -86,6 +86,20 @@ def peak(model: str, variant: str | None, dtype: DataType, compute_units: int | 
     return figures.pop() if len(figures) == 1 else None
 
 
+def fastest_peak(name: str, precision: str, declared: Mapping[str, Any]) -> float | None:
+    """Return the highest peak in FLOPS that an accelerator called so can have: published, else declared. None if none is known.
+
+    `name`: as the driver reports it, or a part of it, such as H100. `precision`: 'auto' for the fastest.
+    """
+    part = name.strip().lower()
+    rows = _rows(name, None, None) or [row for row in table() if part and part in row.example.lower()]
+    for figures in (*(row.dense_flops for row in rows),), (declared,):
+        known = [flops for each in figures for dtype, flops in each.items() if precision in ("auto", dtype)]
+        if known := [float(flops) for flops in known if not isinstance(flops, str)]:
+            return max(known)
+    return None
+
+
 def memory_bandwidth(model: str, variant: str | None, compute_units: int | None = None) -> float | None:
     """Return the published memory bandwidth in bytes/s, by the arguments of `peak`. None if it is unknown or ambiguous."""
     figures = {row.memory_bytes_per_second for row in _rows(model, variant, compute_units)}

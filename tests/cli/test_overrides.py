@@ -26,7 +26,7 @@ from aiperf.errors import BadConfiguration
             "searcher.name is set by the choice: searcher is one of evolution, morphism, random",
         ),
         (("dataset.name=imagenet",), "dataset.name is set by the choice"),
-        (("schedule=[1]",), "schedule is one of quick, ranking"),
+        (("schedule=[1]",), "schedule is one of hour, quick, ranking"),
         (("dataset=null",), "dataset is one of cifar10, digits, imagenet, images, synthetic"),
         (("seed=1,2",), "an option has one value, but found 'seed=1,2'"),
         (("=1",), "there is no option ''"),

@@ -61,7 +61,7 @@ class SessionState:
     @classmethod
     def at(cls, first: RunStarted, follows: Following | None = None) -> SessionState:
         """Return the state after the first event of a journal. None if this run searches by itself."""
-        replay = None if follows is None else ReplayQueue(follows.work)
+        replay = None if follows is None else ReplayQueue(follows.work, follows.places)
         state = cls(begin(first), WorkLog(), History(space_of(first)), replay=replay)
         state.work_log.take(first)
         return state

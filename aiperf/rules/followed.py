@@ -99,6 +99,8 @@ class Following:
 
     work: TrialList
     recorded: events.FollowedRun
+    places: tuple[int, ...] | None = None
+    """Places of the trials to train. None for all."""
 
 
 def following(folder: Path, is_of_step: Callable[[str], bool], until: int | None = None) -> Following:
@@ -225,13 +227,15 @@ class ReplayQueue:
     """Places of a list that no trial of this run has taken. Call `take` with each event after the first."""
 
     work: TrialList
+    places: Sequence[int] | None = None
+    """Places to train, in order. None for all."""
     ready: list[int] = field(default_factory=list, init=False)
     """In order."""
     _asked: dict[int, tuple[int, int]] = field(default_factory=dict, init=False)
     """(worker, place) of each number of this run that was requested or proposed and has not started."""
 
     def __post_init__(self) -> None:
-        self.ready = list(range(len(self.work.trials)))
+        self.ready = list(range(len(self.work.trials)) if self.places is None else self.places)
 
     @property
     def is_done(self) -> bool:

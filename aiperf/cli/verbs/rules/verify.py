@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiperf.cli.arguments import DATA_ROOT, add_number, data_root
 from aiperf.cli.output import print_result
@@ -13,11 +13,12 @@ from aiperf.cli.verbs.rules import quality
 from aiperf.page.section import Cell, Paragraph, Part, rows
 
 if TYPE_CHECKING:
+    from aiperf.drive.retrained import RetrainedTrial
     from aiperf.verify import CheckResult, Verification
 
 DESCRIPTION = """Verifies a run from its journal: recomputes hashes, times, decisions, architectures, operation counts,
 proposals, epochs, images, rates and the score. No accelerator is needed. Then it evaluates the weights that
-show the quality, as `quality` does, if the journal has their SHA-256.
+show the quality, as `quality` does, if the journal has their SHA-256. --retrain trains trials of a list again.
 Exit status: 0 no contradiction, 1 a contradiction or another quality, 2 the journal cannot be read, or the
 weights cannot be evaluated."""
 EXAMPLES = (
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="recompute every proposal, not a sample")
     add_number(parser, "--sample", "proposals to recompute", least=0, default_in_words="50")
     parser.add_argument("--followed", metavar="RUN", help="the run whose trials this run trained (follow=RUN)")
+    add_number(parser, "--retrain", "trials of a list (follow=) to train again on this machine", least=1)
     parser.add_argument("--no-weights", action="store_true", help="check the journal alone, without its weights")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -53,16 +55,45 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     run = path if path.is_file() else run_folder(arguments.run)
     verification = verify(run, None if arguments.all else sample, followed)
     root, audited = data_root("verify", options), None
+    retrained: tuple[RetrainedTrial, ...] = ()
     try:
         if verification.is_sound and verification.has_seals and not arguments.no_weights:
             from aiperf.verify.quality import audit  # imports torch
 
             audited = audit(run, root)
+        if verification.is_sound and arguments.retrain is not None:
+            from aiperf.drive.retrained import retrain  # imports torch
+
+            retrained = retrain(run, arguments.retrain, followed)
     finally:
         shown = (Paragraph("quality not shown"),) if audited is None else quality.parts(audited)
-        judged = {"is_sound": verification.is_sound, "quality": None if audited is None else quality.facts(audited)}
-        print_result(asdict(verification) | judged, (*parts(verification), *shown), as_json=arguments.json)
-    return 0 if verification.is_sound and (audited is None or audited.is_confirmed) else 1
+        judged: dict[str, Any] = {
+            "is_sound": verification.is_sound,
+            "quality": None if audited is None else quality.facts(audited),
+        }
+        judged["retrained"] = [asdict(each) | {"is_confirmed": each.is_confirmed} for each in retrained]
+        again = () if not retrained else (_retrained(retrained),)
+        print_result(asdict(verification) | judged, (*parts(verification), *shown, *again), as_json=arguments.json)
+    is_confirmed = (audited is None or audited.is_confirmed) and all(each.is_confirmed for each in retrained)
+    return 0 if verification.is_sound and is_confirmed else 1
+
+
+def _retrained(retrained: Sequence[RetrainedTrial]) -> Part:
+    cells = [
+        (
+            str(each.place),
+            f"{each.journal.loss:.4f}",
+            f"{each.again.loss:.4f}",
+            "ok" if each.is_confirmed else "NO",
+            f"{each.again.samples_per_second / each.journal.samples_per_second:.3f}",
+        )
+        for each in retrained
+    ]
+    heads = (">trial of the list", ">loss in the journal", ">again", "", ">rate here ÷ there")
+    footnote = (
+        "training loss of the first epoch, which may differ by 5 %. The rate is that of this machine and is not judged"
+    )
+    return rows("retrained", "trained again", heads, cells, footnote)
 
 
 def parts(verification: Verification) -> tuple[Part, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 from aiperf.accounting.intervals import Real, Window, share_inside
 from aiperf.accounting.score import capacity
 from aiperf.accounting.work_log import IdleSpan, WorkerPresence, WorkLog
+from aiperf.journal.events import CLOCKS, CLOCKS_OF_BUSY
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +24,8 @@ class IntervalTime:
 
     training: float
     """Training steps without the exchange of gradients."""
-    communication: float
-    validation: float
-    input: float
-    checkpoint: float
+    clocks: Mapping[str, float]
+    """The other `events.CLOCKS` by name, without their ending `_seconds`."""
     length: float
     """Total length of the intervals. The rest of it is unexplained."""
 
@@ -139,8 +138,8 @@ def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
 def time_breakdown(spent: AcceleratorTime) -> TimeBreakdown:
     """Shares are of (maximum of simultaneously present accelerators × window). The rest is negative if activities overlap."""
     whole = spent.accelerators * spent.window_seconds
-    names = ("training", "communication", "validation", "input", "checkpoint")
-    amounts = {name: getattr(spent.counted, name) + getattr(spent.repeated, name) for name in names}
+    amounts = {"training": spent.counted.training + spent.repeated.training}
+    amounts |= {name: seconds + spent.repeated.clocks[name] for name, seconds in spent.counted.clocks.items()}
     amounts |= {"start": spent.start, "compile": spent.compile, "gap": spent.gap, "lost": spent.lost + spent.end_of_run}
     amounts["absent"] = float(spent.accelerators * Fraction(spent.window_seconds) - spent.present)
     amounts["unexplained"] = whole - math.fsum(amounts.values())
@@ -169,12 +168,13 @@ def _interval_time(work_log: WorkLog, weight: Real) -> IntervalTime:
     def total(seconds: Real) -> float:
         return math.fsum((seconds * weight).tolist())
 
+    seconds = {name: rows.clock(name) for name in (clock.removesuffix("_seconds") for clock in CLOCKS)}
+    training = seconds.pop("busy")
+    for part in CLOCKS_OF_BUSY:
+        training = training - seconds[part.removesuffix("_seconds")]
     return IntervalTime(
-        training=total(np.maximum(0.0, rows.busy - rows.communication - rows.validation)),
-        communication=total(rows.communication),
-        validation=total(rows.validation),
-        input=total(rows.input),
-        checkpoint=total(rows.checkpoint),
+        training=total(np.maximum(0.0, training)),
+        clocks={name: total(column) for name, column in seconds.items()},
         length=total(rows.end - rows.start),
     )
 

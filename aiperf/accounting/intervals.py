@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.journal.events import Work, clocks
+from aiperf.journal.events import CLOCKS, Work, clocks
 
-_PACKED = struct.Struct("<5q10d")
+_PACKED = struct.Struct(f"<5q{5 + len(CLOCKS)}d")
 _pack = _PACKED.pack
 _ROW_BYTES = _PACKED.size
 _FLOPS_AND_WASTED = struct.Struct("<2d")
@@ -30,8 +30,7 @@ class _Column(Generic[_Kind]):
         self._name = name
 
     def __get__(self, table: IntervalTable, owner: type) -> npt.NDArray[_Kind]:
-        # A copy, because no row can be added while a view exists.
-        return np.array(np.frombuffer(table._rows, dtype=_ROW)[self._name], dtype=self.kind)
+        return table.column(self._name, self.kind)
 
 
 @dataclass(slots=True)
@@ -54,15 +53,14 @@ class IntervalTable:
     """Repeated operations. 0 if counted."""
     tensor_flops = _Column(np.float64)
     """Operations of convolutions and matrix products alone, counted or wasted."""
-    busy = _Column(np.float64)
-    """Seconds of one rank in training or validation steps."""
-    communication = _Column(np.float64)
-    """Part of the busy seconds: gradient exchange that did not overlap with computation."""
-    validation = _Column(np.float64)
-    input = _Column(np.float64)
-    """Seconds of one rank waiting for images."""
-    checkpoint = _Column(np.float64)
-    """Seconds of training stopped by a checkpoint."""
+
+    def clock(self, name: str) -> Real:
+        """Return the seconds of a field of `CLOCKS`, without its ending `_seconds`. Busy seconds are those of one rank."""
+        return self.column(f"{name}_seconds", np.float64)
+
+    def column(self, name: str, kind: type[_Kind]) -> npt.NDArray[_Kind]:
+        # A copy, because no row can be added while a view exists.
+        return np.array(np.frombuffer(self._rows, dtype=_ROW)[name], dtype=kind)
 
     def append(self, trial: int, epoch: int, work: Work, ranks: int, flops: int, tensor_flops: int) -> int:
         """Append a row as counted work, and return its index."""
@@ -93,7 +91,8 @@ class IntervalTable:
         return len(self._rows) // _ROW_BYTES
 
 
-_ROW = np.dtype([(name, each.kind) for name, each in vars(IntervalTable).items() if isinstance(each, _Column)])
+_OWN = [(name, each.kind) for name, each in vars(IntervalTable).items() if isinstance(each, _Column)]
+_ROW = np.dtype([*_OWN, *((name, np.float64) for name in CLOCKS)])
 assert _ROW.fields is not None and _ROW.itemsize == _ROW_BYTES, "a row is written and read in one form"
 _FLOPS_AT: int = _ROW.fields["flops"][1]
 

@@ -146,10 +146,10 @@ def _seconds(spent: AcceleratorTime, planned: int) -> dict[str, Fraction]:
     """All parts and the training steps add up to the planned accelerators' time."""
     length, counted = Fraction(spent.window_seconds), spent.counted
     seconds = {
-        "input": Fraction(counted.input),
-        "communication": Fraction(counted.communication),
-        "evaluation": Fraction(counted.validation),
-        "checkpoints": Fraction(counted.checkpoint),
+        "input": Fraction(counted.clocks["input"]),
+        "communication": Fraction(counted.clocks["communication"]),
+        "evaluation": Fraction(counted.clocks["validation"]),
+        "checkpoints": Fraction(counted.clocks["checkpoint"]),
         "search": Fraction(spent.gap),
         "start-up": Fraction(spent.start),
         "compiling": Fraction(spent.compile),

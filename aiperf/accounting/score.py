@@ -129,7 +129,7 @@ def _total(amount: Real, work_log: WorkLog, inside: Window) -> float:
 def busy_share(work_log: WorkLog, inside: Window) -> float | None:
     """Return the share of (maximum of simultaneously present accelerators × window) spent in steps. None if it is 0."""
     whole, rows = capacity(work_log) * inside.seconds, work_log.intervals
-    return _total(rows.busy * rows.ranks, work_log, inside) / whole if whole > 0 else None
+    return _total(rows.clock("busy") * rows.ranks, work_log, inside) / whole if whole > 0 else None
 
 
 def capacity(work_log: WorkLog) -> int:

@@ -213,5 +213,5 @@ def _training_rate(work_log: WorkLog) -> float | None:
     counted = columns.flops > 0
     operations = [work_log.trials[trial].operations.training for trial in columns.trial[counted].tolist()]
     images = columns.training_images[counted].tolist()
-    seconds = math.fsum((columns.busy[counted] - columns.validation[counted]).tolist())
+    seconds = math.fsum((columns.clock("busy")[counted] - columns.clock("validation")[counted]).tolist())
     return sum(map(int.__mul__, images, operations)) / seconds if seconds > 0 else None

@@ -522,10 +522,20 @@ class Progress(Event, frozen=True, kw_only=True):
 
 Work = Progress | Interval
 """Interval of work, stored in its own event or within another."""
-CLOCKS = ("busy_seconds", "communication_seconds", "validation_seconds", "input_seconds", "checkpoint_seconds")
-"""Fields of an interval that are parts of its length."""
+CLOCKS = {
+    "busy_seconds": "",
+    "communication_seconds": "busy_seconds",
+    "validation_seconds": "busy_seconds",
+    "input_seconds": "",
+    "checkpoint_seconds": "",
+}
+"""Fields of an interval that are parts of its length (''), or of another field. Parts of one whole do not overlap. Limits,
+columns, time breakdown and checks follow from this table. A worker sends sums of equal names (`messages.Sums`)."""
 clocks: Callable[[Any], tuple[float, ...]] = attrgetter(*CLOCKS)
 """Return the values of `CLOCKS` of an interval, or of the sums in a message."""
+CLOCKS_OF_LENGTH, CLOCKS_OF_BUSY = (
+    tuple(name for name, whole in CLOCKS.items() if whole == of) for of in ("", "busy_seconds")
+)
 
 
 class EpochFinished(Event, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiperf.report.facts import ArchitectureTree, BestArchitecture, TreeNode
-from aiperf.report.fold import Collected, TrialResults
+from aiperf.report.fold import Collected, CollectedTrial
 from morphism import Architecture, Graph, IllegalGraph, IllegalMorph, decode_architecture, decode_morph, rebuilt
 from morphism.codec import DamagedGraphFile, decode, encode
 from morphism.morphs import DamagedMorph
@@ -80,7 +80,7 @@ BEST_TRIALS = 60
 """Number of best trials in a pruned tree. Their ancestors come in addition."""
 
 
-def tree(trials: Mapping[int, TrialResults], best: int | None) -> ArchitectureTree:
+def tree(trials: Mapping[int, CollectedTrial], best: int | None) -> ArchitectureTree:
     """Tree of trials with a position of each node for drawing. `best`: number of the trial to mark, or None."""
     kept = _shown(trials)
     children: dict[int | None, list[int]] = {}
@@ -123,7 +123,7 @@ def tree(trials: Mapping[int, TrialResults], best: int | None) -> ArchitectureTr
     return ArchitectureTree(nodes=tuple(nodes), trials=len(trials), shown=len(kept))
 
 
-def _shown(trials: Mapping[int, TrialResults]) -> list[int]:
+def _shown(trials: Mapping[int, CollectedTrial]) -> list[int]:
     if len(trials) <= MOST_TREE_TRIALS:
         return sorted(trials)
     measured = [number for number, trial in trials.items() if trial.accuracy is not None]

@@ -16,7 +16,7 @@ from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.accounting.work_log import SealedEpoch
 from aiperf.journal.events import FollowedRun, Metric
 from aiperf.ranking.breaches import RuleViolation
-from aiperf.report.fold import ExchangeFacts
+from aiperf.report.fold import ExchangeFacts, TrialResults
 from aiperf.run_warning import RunWarning
 from aiperf.system.energy import EnergyFacts
 from aiperf.system.of_run import SystemDescription
@@ -100,11 +100,10 @@ class InWindow:
     """Accelerator-seconds in training and validation steps."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialFacts:
+@dataclass(slots=True, kw_only=True)
+class TrialFacts(TrialResults):
     """One trial (training of one network), from its proposal to its end."""
 
-    number: int
     round: int
     searcher: str
     fingerprint: str
@@ -114,9 +113,6 @@ class TrialFacts:
     parent: int | None
     """Trial that it grew from. None for the starting graph with new weights."""
     morphs: tuple[dict[str, Any], ...]
-    generation: int
-    """Number of proposals from the starting graph to this trial, including its own."""
-    batch_size: int
     kernel_size: int | None
     tuned_by: str
     """Source of batch and kernel size: 'default', 'startup' (at random, before TPE starts) or 'tpe'. '' if not recorded."""
@@ -124,19 +120,11 @@ class TrialFacts:
     attempts: int
     started: float | None
     ended: float | None
-    epochs: int
-    """Number of finished epochs."""
-    accuracy: float | None
-    """Best measured validation accuracy of the evaluations that ended by the declared end."""
-    reported_accuracy: float | None
-    validation_loss: float | None = None
-    """Validation loss of the last epoch."""
     outcome: str
     """'epochs', 'early stop', 'followed', 'failed', 'lost', during a run also 'training' and 'waiting', after its end
     'cut off' (in training at the end) and 'never started'."""
     reason: str | None
     """Reason of the failure or of the last loss."""
-    precision: str | None
     forward_flops: int
     backward_flops: int
     parameters: int

@@ -21,18 +21,29 @@ LOST_TOGETHER_SECONDS = 60.0
 """A proposal and its worker that end within this time end together, as with their node."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TrialResults:
-    """Results of a trial (training of one network). Its attempts, times and outcome are in the work log."""
+    """Results of a trial (training of one network), which its row of the report contains."""
 
-    proposal: events.TrialProposed
+    number: int
     generation: int
+    """Number of proposals from the starting graph to this trial, including its own."""
     batch_size: int
     epochs: int = 0
+    """Number of finished epochs."""
     accuracy: float | None = None
+    """Best measured validation accuracy of the evaluations that ended by the declared end."""
     reported_accuracy: float | None = None
     validation_loss: float | None = None
+    """Validation loss of the last epoch."""
     precision: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class CollectedTrial(TrialResults):
+    """A trial while events are read. Its attempts, times and outcome are in the work log."""
+
+    proposal: events.TrialProposed
 
 
 @dataclass(slots=True)
@@ -41,7 +52,7 @@ class Collected:
     line: int = 1
     """Number of the current line. After the last event, the number of all lines."""
     resumes: list[events.RunResumed] = field(default_factory=list)
-    trials: dict[int, TrialResults] = field(default_factory=dict)
+    trials: dict[int, CollectedTrial] = field(default_factory=dict)
     workers: dict[int, events.WorkerJoined] = field(default_factory=dict)
     """Description of each worker. Its presence and its trials are in the work log."""
     work_log: WorkLog = field(default_factory=WorkLog)
@@ -135,7 +146,9 @@ def _take(run: Collected, event: events.AnyEvent) -> None:
         case events.TrialProposed():
             parent = None if event.parent is None else run.trials.get(event.parent)
             generation = 1 if parent is None else parent.generation + 1
-            run.trials[event.number] = TrialResults(event, generation, event.batch_size)
+            run.trials[event.number] = CollectedTrial(
+                number=event.number, proposal=event, generation=generation, batch_size=event.batch_size
+            )
             run.shows("searchers", event.searcher)
         case events.TrialStarted():
             run.trials[event.trial].batch_size = event.batch_size
@@ -263,8 +276,8 @@ def exchange_facts(run: Collected, inside: Window) -> ExchangeFacts | None:
     speed = np.array([bus.get(worker) or math.inf for worker in columns.worker.tolist()])
     exchanged: Real = part * columns.training_images / (batch[trial] * ranks) * size[trial]
     least: Real = exchanged * 2 * (ranks - 1) / ranks / speed
-    visible: Real = part * columns.communication
-    sums = (exchanged, least, visible, np.maximum(0.0, visible - least), part * columns.busy)
+    visible: Real = part * columns.clock("communication")
+    sums = (exchanged, least, visible, np.maximum(0.0, visible - least), part * columns.clock("busy"))
     return ExchangeFacts(
         tuple(sorted({joined.ranks for joined in together.values()})),
         min(each for each in bus.values() if each is not None),

@@ -241,7 +241,7 @@ def _reached(run: Collected) -> dict[str, float]:
 
 def _startup_share(run: Collected) -> float | None:
     columns = run.work_log.intervals
-    busy = np.bincount(columns.trial, columns.busy * columns.ranks, 1 + max(run.trials, default=0))
+    busy = np.bincount(columns.trial, columns.clock("busy") * columns.ranks, 1 + max(run.trials, default=0))
     is_recorded = all(trial.proposal.tuned_by for trial in run.trials.values())
     at_random = [number for number, trial in run.trials.items() if trial.proposal.tuned_by == "startup"]
     return float(busy[at_random].sum() / busy.sum()) if is_recorded and busy.sum() > 0 else None

@@ -12,7 +12,7 @@ import numpy as np
 from aiperf.accounting.intervals import Window, share_inside
 from aiperf.accounting.work_log import Operations
 from aiperf.report.facts import InWindow, TrialFacts, facts_of
-from aiperf.report.fold import Collected, TrialResults
+from aiperf.report.fold import Collected, CollectedTrial
 
 AT_THE_END = {"training": "cut off", "waiting": "never started"}
 """Outcomes of trials that were in these states at the end of the run."""
@@ -35,12 +35,12 @@ def trials(run: Collected, inside: Window) -> tuple[TrialFacts, ...]:
             columns.training_images,
             columns.flops + columns.wasted,
             columns.tensor_flops,
-            columns.busy * columns.ranks,
+            columns.clock("busy") * columns.ranks,
         )
     ]
     records, has_ended = run.work_log.trials, run.work_log.ended is not None
 
-    def trial_facts(number: int, results: TrialResults) -> TrialFacts:
+    def trial_facts(number: int, results: CollectedTrial) -> TrialFacts:
         record, follows = records[number], results.proposal.follows
         return facts_of(
             TrialFacts,

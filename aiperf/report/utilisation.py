@@ -26,9 +26,9 @@ def utilisation(run: Collected, inside: Window) -> Utilisation:
     weight = share_inside(columns.start, columns.end, inside)
     of_all_ranks = columns.ranks.astype(np.float64) * weight
     tensor = math.fsum((columns.tensor_flops * weight).tolist())
-    busy = math.fsum((columns.busy * of_all_ranks).tolist())
-    communication = math.fsum((columns.communication * of_all_ranks).tolist())
-    waited = math.fsum((columns.input * of_all_ranks).tolist())
+    busy = math.fsum((columns.clock("busy") * of_all_ranks).tolist())
+    communication = math.fsum((columns.clock("communication") * of_all_ranks).tolist())
+    waited = math.fsum((columns.clock("input") * of_all_ranks).tolist())
     whole = capacity(work_log) * inside.seconds
     peak = _peak(run)
     dense = None if peak is None else peak.flops

@@ -62,7 +62,7 @@ def _bars(work_log: WorkLog, shown: Sequence[int], gap: float) -> tuple[Bar, ...
     worker = columns.worker
     pieces: list[tuple[int, float, float, str, int]] = []
     drawn = np.flatnonzero(np.isin(worker, np.array(shown, dtype=np.int64)))
-    parts = (worker, columns.trial, columns.start, columns.end, columns.validation)
+    parts = (worker, columns.trial, columns.start, columns.end, columns.clock("validation"))
     for number, trial, start, end, validation in zip(*(part[drawn].tolist() for part in parts), strict=True):
         row = row_of[number]
         # An epoch's validation follows its training, so it is the end of an interval.
@@ -114,7 +114,7 @@ def busy_grid(
         row_of[list(group)] = row
     intervals = work_log.intervals
     rows = row_of[intervals.worker]
-    weight = intervals.busy * intervals.ranks.astype(np.float64)
+    weight = intervals.clock("busy") * intervals.ranks.astype(np.float64)
     busy = _spread(rows, intervals.start, intervals.end, weight, len(groups), end, columns)
     present = [presence for presence in work_log.presences if presence.worker < len(row_of)]
     joined = np.array([presence.joined for presence in present], dtype=np.float64)

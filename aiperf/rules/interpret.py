@@ -104,15 +104,12 @@ def _interval(trial: Trial, message: messages.Advanced, now: float, regions: int
     start, end = trial.interval_end, max(now, trial.interval_end)
     length = end - start
     # Sums are compared with sums. An excess is left to the next interval: a message may arrive early after a late one, or
-    # during a step. Exchange and validation are parts of the busy time. Input and checkpoint are not.
-    gained = [max(0.0, now - before) for now, before in zip(events.clocks(message), trial.sums, strict=True)]
-    busy, communication, validation, input_, checkpoint = gained
-    busy = min(busy, length)
-    communication = min(communication, busy)
-    validation = min(validation, busy - communication)
-    input_ = min(input_, length - busy)
-    parts = (busy, communication, validation, input_, min(checkpoint, length - busy - input_))
-    if not (images or validated or regions or any(parts)):
+    # during a step.
+    rest, parts = {"": length}, {}
+    for (name, whole), total, before in zip(events.CLOCKS.items(), events.clocks(message), trial.sums, strict=True):
+        parts[name] = rest[name] = min(max(0.0, total - before), rest[whole])
+        rest[whole] -= parts[name]
+    if not (images or validated or regions or any(parts.values())):
         return None
     return events.Interval(
         worker=trial.worker,
@@ -120,7 +117,7 @@ def _interval(trial: Trial, message: messages.Advanced, now: float, regions: int
         end=end,
         training_images=images,
         validation_images=validated,
-        **dict(zip(events.CLOCKS, parts, strict=True)),
+        **parts,
     )
 
 

@@ -231,7 +231,7 @@ def _lines(work: list[events.Work], ranks: int, least_exchange: float | None) ->
         return ranks * sum((Fraction(getattr(each, name)) for each in work), Fraction(0))
 
     busy, communication, evaluation = (total(f"{name}_seconds") for name in ("busy", "communication", "validation"))
-    stops = {"input": total("input_seconds"), "checkpoint": total("checkpoint_seconds")}
+    stops = {name.removesuffix("_seconds"): total(name) for name in events.CLOCKS_OF_LENGTH if name != "busy_seconds"}
     split = {COMMUNICATION: communication}
     if least_exchange is not None:
         exchange = min(communication, ranks * Fraction(least_exchange))

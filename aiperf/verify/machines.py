@@ -287,7 +287,7 @@ class Rates(Check):
 
     def add_work(self, work_log: WorkLog) -> None:
         rows = work_log.intervals
-        trials, busy, tensor = rows.trial, rows.busy, rows.tensor_flops
+        trials, busy, tensor = rows.trial, rows.clock("busy"), rows.tensor_flops
         peaks = {number: self._peak(number, record.worker) for number, record in work_log.trials.items()}
         size = max(peaks, default=-1) + 1
         seconds = np.bincount(trials, busy * rows.ranks, minlength=size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -150,6 +151,7 @@ INTERVALS = "an attempt's intervals follow one another without a gap, each to th
 INTERVAL_PARTS = (
     "exchange and validation are parts of the busy time; busy time, input and checkpoint are parts of the interval"
 )
+_of_length, _of_busy = (attrgetter(*clocks) for clocks in (events.CLOCKS_OF_LENGTH, events.CLOCKS_OF_BUSY))
 INTERVAL_ROUNDING = 1e-9
 """Rounding error of sums of a few numbers: seconds per second of the interval, and seconds in addition."""
 EDGES = "a worker that trains across an edge of the window reports at its first step after the edge"
@@ -185,16 +187,9 @@ class Intervals(Check):
             notes.add(line, f"trial {event.trial}: it ends at {end!r} s, in a line of {event.at!r} s")
         length, busy = end - start, work.busy_seconds
         slack = INTERVAL_ROUNDING * (1.0 + length)
-        if (
-            work.communication_seconds + work.validation_seconds > busy + slack
-            or busy + work.input_seconds + work.checkpoint_seconds > length + slack
-        ):
-            found = (
-                f"trial {event.trial}: {work.communication_seconds!r} and {work.validation_seconds!r} s of exchange and "
-                f"validation, of {busy!r} s busy; "
-                f"{work.input_seconds!r} and {work.checkpoint_seconds!r} s of input and checkpoint, of {length!r} s in all"
-            )
-            notes.add(line, found, law=INTERVAL_PARTS)
+        if sum(_of_busy(work)) > busy + slack or sum(_of_length(work)) > length + slack:
+            parts = " and ".join(f"{name} {getattr(work, name)!r} s" for name in events.CLOCKS)
+            notes.add(line, f"trial {event.trial}: {parts}, of {length!r} s in all", law=INTERVAL_PARTS)
 
 
 class Edges(Check):

@@ -141,7 +141,7 @@ def test_known_clock_only_splits_steps_into_clocks_and_kernels(first: Life, seco
     assert after == before
     assert clocks + kernels == pytest.approx(both)
     rows = kept.intervals
-    steps = (rows.busy - rows.communication - rows.validation)[rows.wasted == 0]
+    steps = (rows.clock("busy") - rows.clock("communication") - rows.clock("validation"))[rows.wasted == 0]
     assert clocks * LENGTH == pytest.approx((1 - clock) * PEAK * RANKS * math.fsum(steps.tolist()), abs=1e-6)
 
 

@@ -117,7 +117,7 @@ def test_training_rate_is_the_papers_product(finished: Finished) -> None:
     result = report_of(finished.folder).fixed_network
     columns = work_log(finished.events).intervals
     counted = columns.flops > 0
-    seconds = fsum((columns.busy[counted] - columns.validation[counted]).tolist())
+    seconds = fsum((columns.clock("busy")[counted] - columns.clock("validation")[counted]).tolist())
     of_a_rank = fsum((columns.training_images[counted] / columns.ranks[counted]).tolist()) / seconds
 
     assert result is not None and result.training_flops_per_second is not None

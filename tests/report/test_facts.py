@@ -115,7 +115,9 @@ def test_the_grid_holds_all_busy_time_however_it_is_cut(columns: int, groups: in
             )
             found += 0.0 if cell is None else cell * there
     rows = kept.intervals
-    assert found == pytest.approx(math.fsum(b * r for b, r in zip(rows.busy, rows.ranks, strict=True)), rel=1e-6)
+    assert found == pytest.approx(
+        math.fsum(b * r for b, r in zip(rows.clock("busy"), rows.ranks, strict=True)), rel=1e-6
+    )
 
 
 def test_bars_of_a_worker_are_in_its_presence_without_overlap(events: Sequence[AnyEvent]) -> None:

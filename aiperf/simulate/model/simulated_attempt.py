@@ -222,18 +222,18 @@ class SimulatedAttempt:
         else:
             validation = min(pace.validation_seconds, inside - pace.training_seconds)
             validated = data.validation_images * validation / pace.validation_seconds
-        seconds = (
-            steps * pace.busy_seconds + validation,
-            steps * pace.communication_seconds,
-            validation,
-            steps * pace.input_seconds,
-            checkpoint,
-        )
-        sums = [before + own * rate for before, own in zip(self._sums_before, seconds, strict=True)]
+        seconds = {
+            "busy_seconds": steps * pace.busy_seconds + validation,
+            "communication_seconds": steps * pace.communication_seconds,
+            "validation_seconds": validation,
+            "input_seconds": steps * pace.input_seconds,
+            "checkpoint_seconds": checkpoint,
+        }
+        before = zip(events.CLOCKS, self._sums_before, strict=True)
         return messages.Advanced(
             epoch=self.epoch,
             batch_size=self.batch_size,
             training_images=images,
             validation_images=int(validated),
-            **(self._who | dict(zip(events.CLOCKS, sums, strict=True))),
+            **(self._who | {name: earlier + seconds.get(name, 0.0) * rate for name, earlier in before}),
         )

@@ -79,8 +79,8 @@ class RunRecord:
 
     def results(self) -> dict[str, float]:
         """Return the defined figures by name, and for one release also by their former names, the fields of the score."""
-        named = asdict(self.report.score) | values(self.report)
-        return {name: value for name, value in named.items() if type(value) in (int, float)}
+        named = (*asdict(self.report.score).items(), *values(self.report).items())
+        return {name: value for name, value in named if type(value) in (int, float)}
 
     def curves(self) -> Iterator[Curve]:
         """Yield the curves of score, error and mean load of the devices, as (name, [(seconds, step, value)])."""

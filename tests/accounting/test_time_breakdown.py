@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
-from aiperf.accounting.intervals import Window
+from aiperf.accounting.intervals import IntervalTable, Window
 from aiperf.accounting.score import busy_share, score
 from aiperf.accounting.work_log import window, work_log
-from aiperf.journal.events import AnyEvent, Progress, TrialLost, WorkerLost
+from aiperf.journal.events import CLOCKS, AnyEvent, Interval, Progress, TrialLost, WorkerLost
+from aiperf.journal.messages import Sums
 from tests.builders.journal import begun, ended, finished, joined, prepared, proposed, requested, started
 
 RANKS = 2
@@ -166,3 +167,13 @@ def test_time_before_the_window_is_in_no_line(life: Life, warmup: float) -> None
         assert before[name] + after[name] == pytest.approx(value, abs=1e-6), name
     assert window(kept) == Window(1.0, LENGTH)
     assert score(kept).window_seconds == LENGTH - 1.0
+
+
+def test_every_clock_is_declared_in_every_form() -> None:
+    """A worker's sums, both forms of an interval and the columns of the work log."""
+    forms = (Sums, Interval, Progress)
+
+    assert [set(CLOCKS) - set(form.__struct_fields__) for form in forms] == [set()] * len(forms)
+    assert {name for name in Sums.__struct_fields__ if name.endswith("_seconds")} == set(CLOCKS)
+    assert set(CLOCKS.values()) <= {"", *CLOCKS}
+    assert all(len(IntervalTable().clock(name.removesuffix("_seconds"))) == 0 for name in CLOCKS)

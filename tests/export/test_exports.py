@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,14 @@ def test_each_tool_reads_a_recorded_run_of_any_schema(folder: Callable[[], Path]
     record, events = record_of(run), list(read(run))
     for agrees in AGREES.values():
         agrees(record, events, folder())
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_results_keep_the_former_names_of_figures(folder: Callable[[], Path], name: str) -> None:
+    record = record_of(recorded(folder(), name))
+    former = {field: value for field, value in asdict(record.report.score).items() if type(value) in (int, float)}
+
+    assert former.items() <= record.results().items() and former["quality"] > 0
 
 
 def test_a_run_without_validation_losses_is_exported(folder: Callable[[], Path]) -> None:

@@ -32,8 +32,11 @@ def _trials(driver: Driver, view: LiveView) -> dict[str, float]:
     }  # fmt: skip
 
 
+FORMER = "aiperf_busy_share"
+"""Former name of aiperf_busy, for one release."""
 METRICS: dict[str, tuple[str, Value]] = {
     **dict(map(_so_far, (SCORE, REGULATED, ERROR, BUSY))),
+    FORMER: _so_far(BUSY)[1],
     "aiperf_flops_per_second": ("The rate over the last half minute or so.", lambda _, view: view.flops_per_second),
     "aiperf_accelerators": ("Ranks of all workers that are up: one an accelerator.",
         lambda driver, _: sum(worker.ranks for worker in driver.run.workers.values())),

@@ -38,7 +38,7 @@ from aiperf.page.section import (
 )
 from aiperf.statistics.difference import change
 from aiperf.statistics.estimate import Estimate, of_repeats
-from aiperf.units import change_interval, duration, operations, share, si, size
+from aiperf.units import IMAGE, change_interval, duration, operations, share, si, size
 
 _HEIGHT_INCHES = 5.2
 _COLOURS = (palette.BLUE, palette.VERMILION, palette.GREEN, palette.PURPLE, palette.AMBER)
@@ -194,7 +194,7 @@ def layer_table(network: NetworkRoofline) -> Table:
         (Column("share of the floor", True), tuple(share_bar(each.floor_seconds / total) for each in kinds)),
     ]
     note = (
-        f"Shortest step {total * 1e3:.2f} ms: {network.images_per_second:,.0f} images/s, of which arithmetic alone takes "
+        f"Shortest step {total * 1e3:.2f} ms: {network.images_per_second:,.0f} {IMAGE.many}/s, of which arithmetic alone takes "
         f"{share(network.floor_share)}. Caches are left out. The softmax belongs to the loss."
     )
     if network.step_seconds is not None:

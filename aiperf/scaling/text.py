@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiperf.page.section import Items, Paragraph, rows
 from aiperf.scaling.arrays import ArrayLayer, array_share, most_wasteful
-from aiperf.units import count, operations, share, si, size
+from aiperf.units import IMAGE, count, operations, share, si, size
 
 if TYPE_CHECKING:
     from aiperf.page.section import Part, Table
@@ -59,7 +59,7 @@ def array_table(layers: tuple[ArrayLayer, ...], array: int | None) -> Table | No
     return rows(
         "array",
         f"array of {array} × {array}: {share(array_share(layers), 2)} of it filled in the forward pass, by shapes alone",
-        ("layer", ">matrix", ">filled", ">unused per image"),
+        ("layer", ">matrix", ">filled", f">unused per {IMAGE.one}"),
         [
             (
                 each.layer,

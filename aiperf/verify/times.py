@@ -41,7 +41,7 @@ SMALLEST_LOSS = (
 )
 LARGEST_LOSS = "at accuracy 1, cross-entropy is at most ln(classes): the right class has the largest probability"
 LOSSES = "a network that classifies has a validation loss and no regions, and a detector has no validation loss"
-REGIONS = "a detector evaluates at most so many regions of an image, and lacks at most its regions of training"
+REGIONS = "a detector evaluates at most so many regions of a sample, and lacks at most its regions of training"
 ACCURACY_ROUNDING = 1e-9
 """Images. An accuracy is one division of two whole numbers, and exact to the last bit."""
 LOSS_ROUNDING = 1e-3

@@ -19,7 +19,7 @@ from aiperf.nearest import nearest
 from aiperf.page.section import Items, Part, Table, rows
 from aiperf.scaling.arrays import array_layers
 from aiperf.scaling.text import array_json, array_table
-from aiperf.units import operations, size
+from aiperf.units import IMAGE, operations, size
 from morphism import (
     DETECTORS,
     KINDS,
@@ -37,8 +37,8 @@ from morphism import (
 )
 from morphism.detector import FASTER_RCNN_R50, TensorOperations
 
-DESCRIPTION = f"""Counts the floating-point operations of a network per image by Tables I and II of the AIPerf paper.
-Of the detectors {" and ".join(DETECTORS)} it counts the tensor operations per image
+DESCRIPTION = f"""Counts the floating-point operations of a network per {IMAGE.one} by Tables I and II of the AIPerf paper.
+Of the detectors {" and ".join(DETECTORS)} it counts the tensor operations per {IMAGE.one}
 and per region."""
 EXAMPLES = (
     "resnet50_v1",
@@ -59,17 +59,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_number(
         parser,
         "--batch",
-        "images per accelerator, for the training memory",
+        f"{IMAGE.many} per accelerator, for the training memory",
         default_in_words=str(DEFAULT_BATCH),
         least=1,
         most=1_000_000_000,
     )
     for option, usual in (("--height", 768), ("--width", 1152)):
-        meaning = f"{option[2:]} of the images of a detector in pixels"
+        meaning = f"{option[2:]} of the {IMAGE.many} of a detector in pixels"
         add_number(parser, option, meaning, least=32, most=16384, default_in_words=str(usual))
     add_number(parser, "--array", "edge of a matrix unit: print the share that the layers fill", least=1, most=65536)
     parser.add_argument("--measured", action="store_true", help="compare with the counts of torch and of the processor")
-    parser.add_argument("--json", action="store_true", help="print JSON: exact figures per image")
+    parser.add_argument("--json", action="store_true", help=f"print JSON: exact figures per {IMAGE.one}")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -132,7 +132,7 @@ def _parts(name: str, counted: Cost, batch: int) -> tuple[Part, ...]:
         f"parameters: {counted.parameters:,} · training memory at batch {batch}: {size(counted.training_memory(batch, 4))} "
         f"in FP32, {size(counted.training_memory(batch, 2))} in 16 bit",
     )
-    return _table(f"{name}: operations per image", "layer", counts), Items(texts)
+    return _table(f"{name}: operations per {IMAGE.one}", "layer", counts), Items(texts)
 
 
 def _measured(graph: Graph, counted: Cost) -> tuple[dict[str, Any], list[str]]:
@@ -209,15 +209,15 @@ def detector_as_json(detector: Detector) -> dict[str, Any]:
 def _parts_of_detector(detector: Detector) -> tuple[Part, ...]:
     counted, regions = detector.counts, detector.sizes.regions
     parts: dict[str, TensorOperations] = {
-        "image: backbone, FPN, RPN": counted.per_image,
+        f"{IMAGE.one}: backbone, FPN, RPN": counted.per_image,
         "region: head": counted.per_region,
-        f"image with {regions} regions": counted.with_regions(regions),
+        f"{IMAGE.one} with {regions} regions": counted.with_regions(regions),
     }
     counts = {name: (each.forward_flops, each.backward_flops) for name, each in parts.items()}
     texts = [f"parameters: {counted.parameters:,} in {counted.tensors} tensors"]
     if detector.network == FASTER_RCNN_R50:
         texts.append(
-            f"The paper prints {PAPERS_GFLOP} GFLOP per image for training. They belong to another network: do not compare "
+            f"The paper prints {PAPERS_GFLOP} GFLOP per {IMAGE.one} for training. They belong to another network: do not compare "
             "them."
         )
     return _table(f"{detector.network}: tensor operations", "part", counts), Items(tuple(texts))

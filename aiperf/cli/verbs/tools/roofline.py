@@ -17,7 +17,7 @@ from aiperf.errors import BadConfiguration, conflict
 from aiperf.files import given_path
 from aiperf.page.section import Items, Paragraph
 from aiperf.system.peaks import DataType
-from aiperf.units import si
+from aiperf.units import IMAGE, si
 
 if TYPE_CHECKING:
     from aiperf.bops.result import ProgramResult
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peak", type=Path, metavar="FILE", help="output of `bops peak --json`, in place of --device")
     parser.add_argument("--precision", choices=get_args(DataType), help="data type (default: bf16)")
     parser.add_argument("--measure", action="store_true", help="time each kind of layer on this machine, with torch")
-    add_number(parser, "--batch", "images of a step", least=1, most=1_000_000, default_in_words="256")
+    add_number(parser, "--batch", f"{IMAGE.many} of a step", least=1, most=1_000_000, default_in_words="256")
     parser.add_argument(
         "--roof", action="append", default=[], metavar="NAME=FIGURE", help="further roof, with B/s: a bandwidth"
     )

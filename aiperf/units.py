@@ -136,6 +136,11 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", _NARROW)
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number of things as text: `1 worker`, `2 workers`. `many`: plural, by default with an s."""
+    return f"{count(number)} {one if number == 1 else many or f'{one}s'}"
+
+
 def duration(seconds: float) -> str:
     """Return a duration in seconds as text with at most two units: `12 h 00 min`, `3 min 05 s`, `4.2 s`, `38 ms`, `100 h`."""
     assert math.isfinite(seconds), f"{seconds!r} s is no duration"

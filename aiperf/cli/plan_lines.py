@@ -20,7 +20,7 @@ from aiperf.planning.plan import Plan
 from aiperf.rules.followed import Following
 from aiperf.rules.limits import NOT_PUBLISHED, HpcAi500Conf, is_published_workload
 from aiperf.rules.procedure import epoch_limit
-from aiperf.units import count, duration, noise, operations, size
+from aiperf.units import count, counted, duration, noise, operations, size
 from cluster.place import Simulated, place_of
 from morphism import Architecture, Budget, cost_of
 
@@ -49,7 +49,7 @@ def preview_table(preview: Preview, conf: RunConf, requested: Sequence[Line], wo
 def _planned(plan: Plan, number: int) -> Iterator[Line]:
     conf, shape, space = plan.conf, plan.shape, plan.space
     accelerators = f"{shape.accelerators} accelerators" if shape.accelerators else "no accelerators"
-    ranks = f"{shape.ranks} {'rank' if shape.ranks == 1 else 'ranks'} ({conf.trainer.collective})"
+    ranks = f"{counted(shape.ranks, 'rank')} ({conf.trainer.collective})"
     yield "a worker", f"{accelerators}, {ranks}, batch {space.default_batch_size} each"
     yield "planned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"
     yield from _set_up(conf)

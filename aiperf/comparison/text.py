@@ -111,7 +111,7 @@ def _losses(lost: Sequence[LossChange]) -> Table:
 def _pairs(pairs: Pairs) -> Paragraph:
     between = "" if pairs.interval is None else f" (95 %: {units.change_interval(*pairs.interval)})"
     left_out = f"; {pairs.left_out} left out because their work differs" if pairs.left_out else ""
-    trials = f"{pairs.pairs} trial{'' if pairs.pairs == 1 else 's'}"
+    trials = units.counted(pairs.pairs, "trial")
     speed = f"{trials} with the same network, batch and work; speed of B against A {units.change(pairs.relative)}"
     return Paragraph(f"pair by pair: {speed}{between}{left_out}")
 

@@ -57,14 +57,14 @@ def prepare_images(
     """
     root = root_of(conf)
     sums = None if archives is None else unpack(archives, root)
-    found = listing(conf, ignore_index=True)
-    former = found.seal
-    if not found.training.is_sharded:
+    listed = listing(conf, ignore_index=True)
+    former = listed.seal
+    if not listed.training.is_sharded:
         with index.writing(index_path(conf)):  # checked before hours of reading
             require_writable(index_path(conf))
         with suppress(FileNotFoundError, DamagedData):
             former = index.read(index_path(conf), root).header.seal
-    splits = {"train": found.training, "val": found.validation}
+    splits = {"train": listed.training, "val": listed.validation}
     files = [file for split, samples in splits.items() for file in _files(root, split, samples)]
     with opened(checksums or root / FILE) as held:
         fresh = [file for file in files if not _is_known(held, file.expected)]
@@ -73,26 +73,26 @@ def prepare_images(
             held.add(line)
     lines = [held.known[file.expected.file] for file in files]
     corrupt = tuple((line.file, line.corrupt) for line in lines if line.corrupt is not None)
-    found = _sealed(found, lines, sums, former)
-    splits = {"train": found.training, "val": found.validation}
+    listed = _sealed(listed, lines, sums, former)
+    splits = {"train": listed.training, "val": listed.validation}
     shards = 0
     if pack is not None:
         left_out = {file.name for file, line in zip(files, lines, strict=True) if line.corrupt is not None}
         shards = pack_shards(splits, left_out, pack, out)
     size = sum(line.bytes for line in lines)
     written = None
-    if not found.training.is_sharded:
+    if not listed.training.is_sharded:
         written = index_path(conf)
-        index.write(written, found.root, found.training, found.validation)
+        index.write(written, listed.root, listed.training, listed.validation)
     else:
         digests = {
             path: each.digests[each.shard == number].tobytes()
             for each in splits.values()
             for number, path in enumerate(each.paths)
         }
-        index_shards([[*each.paths] for each in splits.values()], digests, found.seal)
+        index_shards([[*each.paths] for each in splits.values()], digests, listed.seal)
     return PrepareReport(
-        found.describe(conf),
+        listed.describe(conf),
         len(files),
         len(fresh),
         size,
@@ -105,17 +105,17 @@ def prepare_images(
 
 
 def _sealed(
-    found: ImageFileList, lines: Iterable[FileCheck], archives: dict[str, dict[str, str]] | None, former: Seal
+    listed: ImageFileList, lines: Iterable[FileCheck], archives: dict[str, dict[str, str]] | None, former: Seal
 ) -> ImageFileList:
     """Add the contents. A file that cannot be read has 64 zeros. Archives of an earlier check count for equal contents."""
-    text, cut = "".join(line.sha256 or "0" * 64 for line in lines), len(found.training)
+    text, cut = "".join(line.sha256 or "0" * 64 for line in lines), len(listed.training)
     hashes = np.frombuffer(bytes.fromhex(text), np.uint8).reshape(-1, 32)
-    training = with_fields(found.training, digests=hashes[:cut])
-    validation = with_fields(found.validation, digests=hashes[cut:])
-    seal = Seal(ImageFileList(found.root, training, validation).contents(), archives or {})
+    training = with_fields(listed.training, digests=hashes[:cut])
+    validation = with_fields(listed.validation, digests=hashes[cut:])
+    seal = Seal(ImageFileList(listed.root, training, validation).contents(), archives or {})
     if archives is None and former.contents == seal.contents:
         seal = former
-    return ImageFileList(found.root, with_fields(training, seal=seal), with_fields(validation, seal=seal))
+    return ImageFileList(listed.root, with_fields(training, seal=seal), with_fields(validation, seal=seal))
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,7 +252,7 @@ def _counts(view: LiveView) -> str:
     if not view.workers_present and not view.score.trials_finished:
         return STARTING
     parts = [
-        f"{units.count(view.workers_present)} worker{'' if view.workers_present == 1 else 's'}",
+        units.counted(view.workers_present, "worker"),
         f"{units.count(view.workers_training)} training",
         f"{units.count(view.workers_preparing)} preparing",
         f"{units.count(view.workers_waiting)} waiting",

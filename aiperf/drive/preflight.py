@@ -22,6 +22,7 @@ from aiperf.measure.prober import Prober
 from aiperf.preflight.node_faults import NodeVerdict, PreflightConf, judge
 from aiperf.system.describe import describe_usable, kind_in_words
 from aiperf.system.of_run import HASH, PROBE, in_words, stored_once, system_description
+from aiperf.units import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def lines(events: Sequence[NodeChecked]) -> Iterator[str]:
     if not events:
         return
     excluded = sum(event.excluded for event in events)
-    yield f"preflight    {len(events)} node{'' if len(events) == 1 else 's'} checked, {excluded} excluded"
+    yield f"preflight    {counted(len(events), 'node')} checked, {excluded} excluded"
     for event in events:
         for fault in event.faults:
             yield f"  {event.host} ({event.address}){'' if event.excluded else ', kept'}: {fault}"

@@ -109,9 +109,9 @@ def benchmark_of(report: Report) -> Benchmark:
 
 def _files(config: Mapping[str, Any], images: Mapping[str, Any]) -> str | None:
     """Return the contents of image files, else their fingerprint. None for generated images, which their options identify."""
-    dataset, found = config.get("dataset"), images.get("contents") or images.get("fingerprint")
+    dataset, contents = config.get("dataset"), images.get("contents") or images.get("fingerprint")
     has_files = isinstance(dataset, Mapping) and dataset.get("root") is not None
-    return str(found) if found is not None and has_files else None
+    return str(contents) if contents is not None and has_files else None
 
 
 def _start(run: RunFacts) -> str:

@@ -65,9 +65,9 @@ class SiteAnnouncements:
     """Contradiction with another given log."""
 
 
-def read_logs(words: Sequence[str]) -> dict[str, Announcements]:
+def read_logs(paths: Sequence[str]) -> dict[str, Announcements]:
     """Read logs of announcements (a site's signed list of planned runs) and check them."""
-    return {word: read_log(log_path(Path(word))) for word in words}
+    return {path: read_log(log_path(Path(path))) for path in paths}
 
 
 def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
@@ -99,7 +99,7 @@ def with_announcements(
     )
     signers = {name: None if allowed is None else signers_of(log, allowed) for name, log in logs.items()}
     of_site = {each.id: (site, each) for site in sites for each in logs[site.log].entries}
-    found = []
+    compared = []
     for entry, first in zip(entries, firsts, strict=True):
         if entry.benchmark.is_fixed_network and not (entry.announcement and entry.site and entry.system):
             entry = replace(entry, announcement_fault=NOT_ANNOUNCED)
@@ -109,8 +109,8 @@ def with_announcements(
             entry = replace(entry, announcement_fault="its announcement is in none of the given logs")
             if (of := of_site.get(str(entry.announcement))) is not None:
                 entry = _compared(entry, first, *of, logs[of[0].log], signers[of[0].log])
-        found.append(entry)
-    return found, sites
+        compared.append(entry)
+    return compared, sites
 
 
 def with_quality(entry: Entry, first: RunStarted, root: str | None) -> Entry:
@@ -289,11 +289,11 @@ def _missing(
     valid = {
         entry.announcement for entry in entries if entry.benchmark.is_announced and not _why_not_counted(entry, why_not)
     }
-    found: dict[Purpose, list[int | None]] = {}
+    sizes: dict[Purpose, list[int | None]] = {}
     for (purpose, id), size in announced.items():
         if id not in valid:
-            found.setdefault(purpose, []).append(size)
-    return found
+            sizes.setdefault(purpose, []).append(size)
+    return sizes
 
 
 def _rows(
@@ -305,10 +305,10 @@ def _rows(
     missing: dict[Purpose, list[int | None]],
 ) -> tuple[tuple[ListedRow, ...], dict[str, ListSpread]]:
     systems: dict[tuple[str, ...], list[Entry]] = {}
-    found: list[tuple[Entry, tuple[Entry, ...], int, str]] = []
+    candidates: list[tuple[Entry, tuple[Entry, ...], int, str]] = []
     for entry in entries:
         if reason := _why_not_counted(entry, why_not):
-            found.append((entry, (entry,), 0, reason))
+            candidates.append((entry, (entry,), 0, reason))
         else:
             systems.setdefault(system_key(entry), []).append(entry)
     counted = [each for runs in systems.values() for each in _by_size(runs, missing)]
@@ -316,12 +316,12 @@ def _rows(
     spreads = {name: spread_of(figure, [runs for runs, _ in counted]) for name, figure in figures.items()}
     for runs, absent in counted:
         entry = of_system(runs, absent, spreads["score"])
-        found.append((entry, tuple(runs), absent, _why_no_figure(entry, runs, absent, by)))
-    placed = [(entry, None if _why_not_counted(entry, why_not) else runs) for entry, runs, *_ in found]
+        candidates.append((entry, tuple(runs), absent, _why_no_figure(entry, runs, absent, by)))
+    placed = [(entry, None if _why_not_counted(entry, why_not) else runs) for entry, runs, *_ in candidates]
     by_figure = {name: _ranges(figure, placed, spreads[name]) for name, figure in figures.items()}
-    of_each = [{name: at[row] for name, at in by_figure.items()} for row in range(len(found))]
+    of_each = [{name: at[row] for name, at in by_figure.items()} for row in range(len(candidates))]
     ordered = sorted(
-        zip(found, of_each, strict=True),
+        zip(candidates, of_each, strict=True),
         key=lambda each: ((at := each[1][by.name]) is None, at.place if at else 0, each[0][0].run, each[0][0].folder),
     )
     rows = tuple(
@@ -396,20 +396,20 @@ def _why_no_figure(entry: Entry, runs: Sequence[Entry], absent: int, by: Figure[
     return f"{by.title}: {why_unranked(by, entry) or by.missing}"
 
 
-def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], list[UnreadableJournal]]:
-    found: list[Path] = []
+def runs_under(names: Iterable[str], runs: str = "runs") -> tuple[list[Path], list[UnreadableJournal]]:
+    folders: list[Path] = []
     fruitless: list[UnreadableJournal] = []
     seen: set[tuple[int, int]] = set()
-    for word in words:
-        top = next((folder for folder in (Path(word), Path(runs) / word) if folder.is_dir()), None)
+    for name in names:
+        top = next((folder for folder in (Path(name), Path(runs) / name) if folder.is_dir()), None)
         if top is None:
-            fruitless.append(UnreadableJournal(word, f"there is no such folder, nor '{Path(runs) / word}'"))
+            fruitless.append(UnreadableJournal(name, f"there is no such folder, nor '{Path(runs) / name}'"))
             continue
         below = list(_below(top, seen, fruitless))
-        found += [folder for folder, is_new in below if is_new]
+        folders += [folder for folder, is_new in below if is_new]
         if not below:
-            fruitless.append(UnreadableJournal(word, f"no {NAME} in this folder or below it"))
-    return found, fruitless
+            fruitless.append(UnreadableJournal(name, f"no {NAME} in this folder or below it"))
+    return folders, fruitless
 
 
 def _below(top: Path, seen: set[tuple[int, int]], fruitless: list[UnreadableJournal]) -> Iterator[tuple[Path, bool]]:

@@ -18,7 +18,6 @@ from aiperf.report.figures import RANKED, Figure, by_name
 from aiperf.sanitize import identity
 from aiperf.statistics.difference import ENOUGH_FREEDOM, PlaceRange
 from aiperf.submission.announced_run import Announced, Missing
-from aiperf.units import count
 
 NONE = "—"
 """Cell without a value: no place, or a figure that was not measured or does not apply."""
@@ -36,26 +35,26 @@ MOST_ROWS = 100
 """Rows of one benchmark on a terminal. The files contain all rows."""
 
 
-def sections(found: Leaderboard, most_rows: int | None = None) -> tuple[section.Section, ...]:
+def sections(ranking: Leaderboard, most_rows: int | None = None) -> tuple[section.Section, ...]:
     """Return one section for each benchmark, one for the announced runs, and one for the journals without an entry."""
-    parts = [_listing(found, listing, number, most_rows) for number, listing in enumerate(found.listings, 1)]
-    if found.sites:
-        parts.append(section.Section("announced", "Announced runs", (_sites(found),)))
-    if found.unread:
-        unread = [(each.folder, each.reason) for each in found.unread]
-        table = rows("unread", "Not in the list", ("folder", "reason"), unread)
+    parts = [_listing(ranking, listing, number, most_rows) for number, listing in enumerate(ranking.listings, 1)]
+    if ranking.sites:
+        parts.append(section.Section("announced", "Announced runs", (_sites(ranking),)))
+    if ranking.unread:
+        unread = [(each.folder, each.reason) for each in ranking.unread]
+        table = rows("unread", "", ("folder", "reason"), unread)
         parts.append(section.Section("not-listed", "Not in the list", (table,)))
     return tuple(parts)
 
 
-def _listing(found: Leaderboard, listing: BenchmarkRuns, number: int, most_rows: int | None) -> section.Section:
+def _listing(ranking: Leaderboard, listing: BenchmarkRuns, number: int, most_rows: int | None) -> section.Section:
     virtual = "Virtual clock, invented learning curves: no work was done, and no such run is ever ranked."
     parts = (
         section.Note("simulated", "Simulated runs", (section.Paragraph(virtual),))
         if listing.benchmark.is_simulated
         else None,
         section.Paragraph(_differences(listing)) if listing.differs else None,
-        order(listing, found.by, number, most_rows),
+        order(listing, ranking.by, number, most_rows),
         section.Collapsed("Places by every figure", (_every_place(listing, number),))
         if len(listing.rows) > 1
         else None,
@@ -127,7 +126,7 @@ def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: in
         columns += zip(EXPONENT_COLUMNS, zip(*map(_exponents, above, shown), strict=True), strict=True)
     kept = [each for at, each in enumerate(columns) if at < 2 or any(cell.text != NONE for cell in each[1])]
     empty = [each[0].name for each in columns if each not in kept]
-    every = f"{units.count(len(listing.rows))} {'entry' if len(listing.rows) == 1 else 'entries'} by {by.title}"
+    every = f"{units.counted(len(listing.rows), 'entry', 'entries')} by {by.title}"
     footnote = _footnote(listing, by, empty, len(shown))
     return replace(table(f"order-{number}", every, kept, footnote, is_sortable=len(shown) > 1), heads_rows=1)
 
@@ -202,7 +201,7 @@ def validity(row: ListedRow) -> str:
         return "valid"
     if entry.is_simulated:
         return "simulated"
-    return f"{units.count(len(entry.breaches))} {'rule' if len(entry.breaches) == 1 else 'rules'} not met"
+    return f"{units.counted(len(entry.breaches), 'rule')} not met"
 
 
 def _kind(row: ListedRow) -> str:
@@ -216,7 +215,7 @@ def warnings(entry: Entry) -> str:
     if not entry.warnings:
         return ""
     criticals = sum(each.severity == "critical" for each in entry.warnings)
-    total = f"{len(entry.warnings)} warning{'' if len(entry.warnings) == 1 else 's'}"
+    total = units.counted(len(entry.warnings), "warning")
     return f"{total}, {criticals} critical" if criticals else total
 
 
@@ -301,7 +300,7 @@ def _images(entry: Entry, listing: BenchmarkRuns) -> str:
     sites = len({identity(run.site or "") for run in runs})
     sums = ", ".join(f"{name} (SHA-256 {each.get('sha256')})" for name, each in entry.archives.items())
     origin = f"from archives with the published sums: {sums}" if sums else "origin not shown"
-    return f"contents {entry.contents}, reported by {count(sites)} site{'' if sites == 1 else 's'}; {origin}"
+    return f"contents {entry.contents}, reported by {units.counted(sites, 'site')}; {origin}"
 
 
 def _runs(row: ListedRow) -> str:
@@ -314,7 +313,7 @@ def _runs(row: ListedRow) -> str:
     return f"{runs}; announced runs without a valid result: {row.missing}" if row.missing else runs
 
 
-def _sites(found: Leaderboard) -> section.Table:
+def _sites(ranking: Leaderboard) -> section.Table:
     """Return the table of announced runs, one row for each log: published, missing, not as announced, started several times."""
     heads = ("log", "published", "missing", "not as announced", "announced once, started several times")
     cells = [
@@ -325,9 +324,9 @@ def _sites(found: Leaderboard) -> section.Table:
             "; ".join(filter(None, (site.fault, *_broken(site.announced)))) or "none",
             "; ".join(", ".join(runs) for _, runs in site.announced.used_twice) or "none",
         )
-        for site in found.sites
+        for site in ranking.sites
     ]
-    return rows("sites", "Announced runs", heads, cells)
+    return rows("sites", "", heads, cells)
 
 
 def _broken(runs: Announced) -> Iterator[str]:
@@ -340,26 +339,24 @@ def _missing(one: Missing) -> str:
     return text if one.withdrawn is None else f"{text}, withdrawn: {one.withdrawn}"
 
 
-def about(found: Leaderboard) -> str:
+def about(ranking: Leaderboard) -> str:
     """Return a summary of the list, such as `30 runs of 2 benchmarks; 1 not in the list, with the reason at the end`."""
-    runs, benchmarks = found.runs, len(found.listings)
-    text = (
-        f"{count(runs)} run{'' if runs == 1 else 's'} of {count(benchmarks)} benchmark{'' if benchmarks == 1 else 's'}"
-    )
-    left_out = len(found.unread)
-    return f"{text}; {count(left_out)} not in the list, with the reason at the end" if left_out else text
+    runs, benchmarks = ranking.runs, len(ranking.listings)
+    text = f"{units.counted(runs, 'run')} of {units.counted(benchmarks, 'benchmark')}"
+    left_out = len(ranking.unread)
+    return f"{text}; {units.count(left_out)} not in the list, with the reason at the end" if left_out else text
 
 
-def torn(found: Leaderboard) -> tuple[str, ...]:
+def torn(ranking: Leaderboard) -> tuple[str, ...]:
     """Return a text for each run with an incomplete last journal line (after a crash), which was dropped."""
-    entries = [row.entry for listing in found.listings for row in listing.rows]
+    entries = [row.entry for listing in ranking.listings for row in listing.rows]
     return tuple(f"{entry.run}: {entry.torn.text}" for entry in entries if entry.torn is not None)
 
 
-def remarks(found: Leaderboard) -> tuple[section.Note, ...]:
+def remarks(ranking: Leaderboard) -> tuple[section.Note, ...]:
     """Return notes that explain a list to its reader."""
     texts = (
-        *(("Dropped last line", f"{each}.") for each in torn(found)),
+        *(("Dropped last line", f"{each}.") for each in torn(ranking)),
         (
             "One order for each benchmark",
             "Runs with another data set, start, schedule or option belong to another benchmark, with a table of its own. "

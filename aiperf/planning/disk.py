@@ -14,7 +14,7 @@ from aiperf.data.description import DataSet
 from aiperf.errors import BadConfiguration, explained
 from aiperf.files import shown, what_is_wrong_with
 from aiperf.rules.changes import RETAINED
-from aiperf.units import count, size
+from aiperf.units import counted, size
 from morphism import Architecture, cost_of
 
 BYTES_PER_PARAMETER = 8
@@ -120,9 +120,9 @@ def require_room(needs: DiskNeeds, at: Path) -> None:
 
 def in_words(needs: DiskNeeds) -> str:
     """Return the estimated disk space of a run as one line of text: journal, telemetry, report and checkpoints, as '1.2 GB'."""
-    workers = "1 worker" if needs.workers == 1 else f"{count(needs.workers)} workers"
     return (
-        f"journal of {workers} {size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(BYTES_OF_A_REPORT)}; "
+        f"journal of {counted(needs.workers, 'worker')} {size(needs.journal)} and telemetry {size(needs.telemetry)}; "
+        f"report {size(BYTES_OF_A_REPORT)}; "
         f"checkpoints {size(needs.checkpoints)} ({needs.kept} kept)"
         + (f", up to {size(needs.grown)} as networks grow" if needs.grown > needs.checkpoints else "")
         + "; checkpoints of trials in training are additional"

@@ -386,14 +386,13 @@ def hardware(machines: Hardware) -> str:
     if not machines.devices:
         return "no worker came up"
     devices = " and ".join(machines.devices)
-    hosts = f"{units.count(machines.hosts)} host{'' if machines.hosts == 1 else 's'}"
+    hosts = units.counted(machines.hosts, "host")
     if machines.devices == (SIMULATED,):
         return f"{units.count(machines.accelerators)} simulated accelerators on {hosts}"
     if machines.are_accelerators:
         first = f"{units.count(machines.accelerators)} × {devices} on {hosts}"
     else:
-        processes = "process" if machines.accelerators == 1 else "processes"
-        first = f"{units.count(machines.accelerators)} {processes} on {devices}, {hosts}"
+        first = f"{units.counted(machines.accelerators, 'process', 'processes')} on {devices}, {hosts}"
     precisions = " and ".join(machines.precisions) or "no precision known"
     return " · ".join((first, precisions, " and ".join(machines.collectives)))
 

@@ -26,6 +26,7 @@ from aiperf.report.training_floor import HostRoofs
 from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
 from aiperf.train.checkpoints.checkpoint_files import kept
+from aiperf.units import counted
 
 MOST_WARNINGS = 6
 """Number of warnings that are printed. The report has all of them."""
@@ -148,7 +149,7 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
         yield f"{phrases.score_title(report.run)} {SCORE.text(report)}{between}{regulated}"
         yield (
             f"{quality}{f' ({noise})' if noise else ''} · "
-            f"{score.trials_finished} trial{'' if score.trials_finished == 1 else 's'} finished · busy {phrases.busy(report)}"
+            f"{counted(score.trials_finished, 'trial')} finished · busy {phrases.busy(report)}"
         )
     if report.fixed_network is not None:
         yield from phrases.fixed_network(report.fixed_network)

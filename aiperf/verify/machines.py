@@ -16,7 +16,7 @@ from aiperf.preflight.node_faults import PreflightConf, judge
 from aiperf.system.of_run import probe_facts
 from aiperf.system.peaks import DataType, WorkerPeak, declared_peak, worker_peak
 from aiperf.system.source import COMMIT, SOURCE
-from aiperf.units import flops_per_second
+from aiperf.units import counted, flops_per_second
 from aiperf.verify.check import Check, CheckResult
 
 LAW = "all descriptions of a machine agree"
@@ -216,7 +216,7 @@ class Presence(Check):
     def checked(self) -> CheckResult:
         if self._without:
             self._notes.not_checked = (
-                f"{self._without} workers: their hosts list no accelerators (processors, or simulated)"
+                f"{counted(self._without, 'worker')} on hosts that list no accelerators (processors, or simulated)"
             )
         return self._notes.close()
 

@@ -403,7 +403,7 @@ class Weights(Check):
     """Check that a checkpoint of the parent was written before each child was proposed."""
 
     def __init__(self) -> None:
-        self._notes = CheckResult("weights", WEIGHTS, "children")
+        self._notes = CheckResult("weights", WEIGHTS, "child trials")
         self._saved: set[int] = set()
 
     def on_epoch(self, line: int, event: EpochFinished) -> None:

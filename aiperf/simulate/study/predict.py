@@ -36,7 +36,7 @@ from aiperf.statistics.predicted_score import (
     read_prediction,
     release,
 )
-from aiperf.units import flops_per_second, interval, noun, share
+from aiperf.units import counted, flops_per_second, interval, noun, share
 from cluster.simulated import SimulatedConf
 
 
@@ -89,24 +89,24 @@ _SCHEDULE = ("schedule.duration_seconds", "schedule.warmup_seconds", "name")
 _WARMUP_SHARE = 1 / 3
 
 
-def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | None) -> ScorePrediction:
+def predict(run: str, runs: str, options: Sequence[str] | None, workers: int | None) -> ScorePrediction:
     """Return the predicted score of a configuration: 16 simulations with the measured machine speeds of a real run."""
     reader = read(run_folder(run, runs))
     kept = work_log(reader)
     first = kept.started
     assert isinstance(first, RunStarted), "a journal begins with it"
     measured = max(1, capacity(kept) // kept.presences[0].ranks)
-    asked = from_plain(first.config) if words is None else configure(words)
-    dataset = data_of(first.dataset) if words is None else describe_data(asked.dataset)
+    asked = from_plain(first.config) if options is None else configure(options)
+    dataset = data_of(first.dataset) if options is None else describe_data(asked.dataset)
     conf = _simulated(asked, SimulatedConf(workers=workers or measured, profile=run), runs)
-    found = open_run(conf, dataset).conf
+    cluster = open_run(conf, dataset).conf
     return _predicted(
-        replace(conf, cluster=replace(found, profile=None), runs="runs", name=None),
+        replace(conf, cluster=replace(cluster, profile=None), runs="runs", name=None),
         {name: getattr(dataset, name) for name in _Images.__struct_fields__},
         Path(run).name,
         reader.reading.chain.decode(),
         node_kinds(event for event in read(run_folder(run, runs)) if isinstance(event, NodeChecked)),
-        is_extrapolated=found.workers != measured,
+        is_extrapolated=cluster.workers != measured,
     )
 
 
@@ -138,9 +138,9 @@ def _predicted(
     )
 
 
-def pilot(words: Sequence[str], seconds: float, runs: str) -> str:
+def pilot(options: Sequence[str], seconds: float, runs: str) -> str:
     """Execute a short real run in a child process with these options, and return its folder."""
-    own = [word for word in words if word.partition("=")[0] not in (*_SCHEDULE, "runs")]
+    own = [option for option in options if option.partition("=")[0] not in (*_SCHEDULE, "runs")]
     own += [
         f"schedule.duration_seconds={seconds:g}",
         f"schedule.warmup_seconds={seconds * _WARMUP_SHARE:g}",
@@ -189,7 +189,7 @@ def _stored(path: Path) -> dict[str, Any]:
 
 def parts(of: ScorePrediction) -> tuple[Part, ...]:
     """Return a prediction as text and table: score with interval, source, and shares of the time."""
-    workers = "1 worker" if of.workers == 1 else f"{of.workers} workers"
+    workers = counted(of.workers, "worker")
     label = ", extrapolated from another number of workers" if of.is_extrapolated else ""
     between = interval(*of.interval, "FLOPS")
     texts = (

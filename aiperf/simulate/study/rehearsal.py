@@ -30,7 +30,7 @@ from aiperf.page.section import Table, numbers, table
 from aiperf.page.terminal import table_lines
 from aiperf.planning.plan import make_folder
 from aiperf.simulate.session import SimulationCost, drive, open_run, world_of
-from aiperf.units import count, duration, flops_per_second, share, size
+from aiperf.units import count, counted, duration, flops_per_second, share, size
 from cluster.simulated import SimulatedConf
 
 SEEDS_ALONE = 16
@@ -160,9 +160,9 @@ DEFAULTS = (
 )
 
 
-def main(words: list[str]) -> int:
+def main(options: list[str]) -> int:
     """Execute the verb rehearse: simulate all sizes, print the table, write rehearsal.json, .png and .svg to a new folder."""
-    conf = configured(words)
+    conf = configured(options)
     assert isinstance(conf.cluster, SimulatedConf)
     folder = make_folder(Path(conf.runs) / (conf.name or "rehearsal"))
     print(introduction(conf), flush=True)
@@ -171,7 +171,7 @@ def main(words: list[str]) -> int:
     clusters: list[Rehearsed] = []
     for workers in sizes(conf.cluster.workers):
         clusters.append(rehearse(conf, workers, reference))
-        print(f"simulated {count(workers)} worker{'' if workers == 1 else 's'}", file=sys.stderr, flush=True)
+        print(f"simulated {counted(workers, 'worker')}", file=sys.stderr, flush=True)
     print("\n".join([*table_lines(size_table(clusters)), lost(clusters[-1])]))
     results = {"alone": asdict(reference), "sweep": [asdict(each) for each in clusters]}
     replace_file(folder / "rehearsal.json", msgspec.json.format(msgspec.json.encode(results)))
@@ -180,13 +180,13 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def configured(words: Sequence[str]) -> RunConf:
+def configured(options: Sequence[str]) -> RunConf:
     """Return the configuration from options KEY=VALUE, with defaults of `rehearse` for options that are not given."""
-    named = {word.lstrip("+").partition("=")[0] for word in words}
+    named = {option.lstrip("+").partition("=")[0] for option in options}
     if "schedule" in named:
         named.add("schedule.duration_seconds")
-    defaults = [word for word in DEFAULTS if word.lstrip("+").partition("=")[0] not in named]
-    return configure([*defaults, *words])
+    defaults = [option for option in DEFAULTS if option.lstrip("+").partition("=")[0] not in named]
+    return configure([*defaults, *options])
 
 
 def introduction(conf: RunConf) -> str:
@@ -230,7 +230,7 @@ def lost(each: Rehearsed) -> str:
     """Return the printed text on the lost accelerator time: causes with their shares in percent, largest first."""
     parts = sorted(((name, part) for name, part in each.shares.items() if name not in BUSY), key=lambda item: -item[1])
     spent = ", ".join(f"{name} {share(part, 2)}" for name, part in parts if part)
-    return f"lost with {count(each.workers)} worker{'' if each.workers == 1 else 's'}: {spent or 'nothing'}"
+    return f"lost with {counted(each.workers, 'worker')}: {spent or 'nothing'}"
 
 
 _GOAL = 0.99

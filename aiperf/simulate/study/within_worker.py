@@ -44,9 +44,9 @@ class ModelledSize:
     """Percentage points by part of the time (LINES). Their sum is 100·(1 − efficiency_with_evaluation)."""
 
 
-def main(words: list[str]) -> int:
+def main(options: list[str]) -> int:
     """Execute `rehearse --within-worker`: print tables of weak and strong scaling, write them as JSON, print the folder."""
-    conf = configured([*words, "cluster.workers=1"])
+    conf = configured([*options, "cluster.workers=1"])
     opening = opening_of(conf)
     print(
         f"one simulated worker of up to {count(opening.conf.accelerators)} accelerators, {opening.first.dataset['name']}, "

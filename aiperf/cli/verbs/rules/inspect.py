@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiperf.cli.arguments import DATA_ROOT, add_allowed, add_number, data_root
 from aiperf.cli.output import print_result
 from aiperf.page.section import Paragraph, Part, rows
+from aiperf.units import counted
 
 if TYPE_CHECKING:
     from aiperf.submission.inspect_run import Inspection
@@ -73,7 +74,7 @@ def parts(inspection: Inspection) -> tuple[Part, ...]:
         for each in inspection.findings
     ]
     bad = sum(finding.outcome == "bad" for finding in inspection.findings)
-    runs = f"{len(inspection.runs)} run{'' if len(inspection.runs) == 1 else 's'}"
-    verdict = "nothing bad found" if inspection.is_good else f"BAD: {bad} finding{'' if bad == 1 else 's'}"
+    runs = counted(len(inspection.runs), "run")
+    verdict = "nothing bad found" if inspection.is_good else f"BAD: {counted(bad, 'finding')}"
     text = Paragraph(f"{inspection.path}: {runs}; {verdict}")
     return rows("findings", "", ("", "check", "finding"), findings), text

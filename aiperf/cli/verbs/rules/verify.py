@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -135,7 +136,8 @@ def _mark(check: CheckResult) -> str:
 
 def _counted(check: CheckResult) -> str:
     of = "" if check.of is None or check.of == check.examined else f" of {check.of}"
-    counts = f"{check.examined}{of} {check.unit}"
+    unit = re.sub(r"s\b", "", check.unit, count=1) if check.examined == 1 and not of else check.unit
+    counts = f"{check.examined}{of} {unit}"
     if check.contradictions:
         counts += f", {check.contradictions} contradict"
     return counts + (f", {check.untold} could not be checked" if check.untold else "")

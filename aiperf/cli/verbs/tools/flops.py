@@ -217,8 +217,8 @@ def _parts_of_detector(detector: Detector) -> tuple[Part, ...]:
     texts = [f"parameters: {counted.parameters:,} in {counted.tensors} tensors"]
     if detector.network == FASTER_RCNN_R50:
         texts.append(
-            f"The paper prints {PAPERS_GFLOP} GFLOP per {IMAGE.one} for training. They belong to another network: do not compare "
-            "them."
+            f"The paper prints {PAPERS_GFLOP} GFLOP per {IMAGE.one} for training. They belong to another network: do not "
+            "compare them."
         )
     return _table(f"{detector.network}: tensor operations", "part", counts), Items(tuple(texts))
 

@@ -15,10 +15,10 @@ from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.option_limits import MOST_MEMORY, hold, limits_of, type_hints
 from aiperf.overrides import Options, Override, check_records, read
-from aiperf.preflight.node_faults import PreflightConf
+from aiperf.preflight import PreflightConf
 from aiperf.rules.followed import PACKAGED
 from aiperf.rules.limits import BENCHMARKS, WORKLOADS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
-from aiperf.system.of_run import SystemForm, filled
+from aiperf.system.form import SystemForm, filled
 from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf
 from cluster.faults import FAULTS, FaultConf
 from cluster.hosts import HostsConf

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from aiperf.config import RunConf, configure, name_of_choice, records_of, schemas_of_parts
 from aiperf.errors import BadConfiguration
 from aiperf.option_limits import WIDEST, FieldLimits, hold, limits_of
-from aiperf.system.of_run import FIELDS as FORM
-from aiperf.system.of_run import SystemForm
+from aiperf.system.form import FIELDS as FORM
+from aiperf.system.form import SystemForm
 from aiperf.train.trainer_config import TrainerConf
 from cluster.simulated import SimulatedConf
 from tests.cli.test_option_paths import PATHS

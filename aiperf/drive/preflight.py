@@ -19,7 +19,8 @@ from aiperf.journal.events import NodeChecked
 from aiperf.measure.all_probes import Data, full, quick
 from aiperf.measure.probe import CLOCK, NodeReadings, Setting, clock_offset, meeting
 from aiperf.measure.prober import Prober
-from aiperf.preflight.node_faults import NodeVerdict, PreflightConf, judge
+from aiperf.preflight import PreflightConf
+from aiperf.preflight.node_faults import NodeVerdict, judge
 from aiperf.system.describe import describe_usable, kind_in_words
 from aiperf.system.of_run import HASH, PROBE, in_words, stored_once, system_description
 from aiperf.units import counted

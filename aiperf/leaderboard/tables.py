@@ -42,7 +42,7 @@ def sections(ranking: Leaderboard, most_rows: int | None = None) -> tuple[sectio
         parts.append(section.Section("announced", "Announced runs", (_sites(ranking),)))
     if ranking.unread:
         unread = [(each.folder, each.reason) for each in ranking.unread]
-        table = rows("unread", "", ("folder", "reason"), unread)
+        table = rows("unread", units.counted(len(unread), "folder"), ("folder", "reason"), unread)
         parts.append(section.Section("not-listed", "Not in the list", (table,)))
     return tuple(parts)
 
@@ -326,7 +326,7 @@ def _sites(ranking: Leaderboard) -> section.Table:
         )
         for site in ranking.sites
     ]
-    return rows("sites", "", heads, cells)
+    return rows("sites", f"{units.counted(len(ranking.sites), 'log')} of announcements", heads, cells)
 
 
 def _broken(runs: Announced) -> Iterator[str]:

@@ -12,7 +12,8 @@ import numpy as np
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal import events
 from aiperf.measure.probe import NodeReadings, ProbeReading
-from aiperf.preflight.node_faults import PreflightConf, judge
+from aiperf.preflight import PreflightConf
+from aiperf.preflight.node_faults import judge
 from aiperf.system.of_run import probe_facts
 from aiperf.system.peaks import DataType, WorkerPeak, declared_peak, worker_peak
 from aiperf.system.source import COMMIT, SOURCE

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from aiperf.journal.events import WorkerJoined
 from aiperf.measure.probe import ProbeReading
-from aiperf.preflight.node_faults import PreflightConf, judge
+from aiperf.preflight import PreflightConf
+from aiperf.preflight.node_faults import judge
 from aiperf.report.nodes import unusable_accelerators
 from aiperf.system.samplers.amd import AmdSampler
 from aiperf.system.samplers.nvml import HARDWARE_XIDS, hardware_xids

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.measure.probe import NodeReadings, ProbeReading
-from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, PreflightConf, judge
+from aiperf.preflight import PreflightConf
+from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
 from tests.builders.node_readings import accelerators, data, node, off_by, reading, space, versions
 
 LIMITS = PreflightConf()

@@ -16,13 +16,14 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.events import NodeChecked, RunStarted
 from aiperf.measure.probe import NodeReadings, ProbeReading
 from aiperf.page.terminal import parts_lines
-from aiperf.preflight.node_faults import PreflightConf
+from aiperf.preflight import PreflightConf
 from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.sections.system import described_nodes, system
 from aiperf.report.write import closing_lines
 from aiperf.system.describe import hash_of
-from aiperf.system.of_run import FIELDS, OPTIONAL, SystemDescription, system_description
+from aiperf.system.form import FIELDS, OPTIONAL
+from aiperf.system.of_run import SystemDescription, system_description
 from tests.builders.report_journal import Shape, invented
 
 SMALL = invented(Shape(duration=60.0, warmup=10.0))

@@ -11,9 +11,9 @@ import pytest
 from aiperf import bounded_yaml
 from aiperf.errors import BadConfiguration, BadPower
 from aiperf.ranking.division import BadDivision, parsed
+from aiperf.system.form import SystemForm, filled
 from aiperf.system.log import LONGEST_LINE, Damage, Sample, read
 from aiperf.system.meters import read_meters
-from aiperf.system.of_run import SystemForm, filled
 from aiperf.system.summary import summarise
 
 YAML = {

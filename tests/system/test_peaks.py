@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
-from aiperf.system.of_run import SystemForm
+from aiperf.system.form import SystemForm
 from aiperf.system.peaks import (
     MEASURED_PEAK,
     DataType,

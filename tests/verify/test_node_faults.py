@@ -11,7 +11,7 @@ import pytest
 from aiperf.drive.preflight import node_checks
 from aiperf.journal.events import NodeChecked, RunResumed
 from aiperf.measure.probe import NodeReadings
-from aiperf.preflight.node_faults import PreflightConf
+from aiperf.preflight import PreflightConf
 from aiperf.verify.check import handlers
 from aiperf.verify.machines import NodeFaults
 from tests.builders.journal import started

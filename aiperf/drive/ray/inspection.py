@@ -35,7 +35,8 @@ from aiperf.measure.probe import (
     meeting,
 )
 from aiperf.measure.prober import Prober
-from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, PreflightConf, blamed, judge
+from aiperf.preflight import PreflightConf
+from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, blamed, judge
 from aiperf.system.describe import describe, kind_in_words
 from aiperf.train.trainer_config import TrainerConf
 

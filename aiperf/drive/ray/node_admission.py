@@ -23,7 +23,7 @@ from aiperf.errors import NoWorkers
 from aiperf.journal.events import NodeChecked, WorkerShape
 from aiperf.measure.probe import NodeReadings, ProbeReading
 from aiperf.planning.worker_shape import common, shape_of, together
-from aiperf.preflight.node_faults import PreflightConf
+from aiperf.preflight import PreflightConf
 from aiperf.system.describe import HostDescription, describe, describe_usable
 from aiperf.train.trainer_config import ranks_of_hosts
 

@@ -19,7 +19,8 @@ from aiperf.drive.ray.slots import slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.events import NodeChecked
 from aiperf.measure.probe import ProbeReading
-from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, PreflightConf, judge
+from aiperf.preflight import PreflightConf
+from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.train.trainer_config import TrainerConf
 from tests.rigs import faulty_probes as planted
 from tests.rigs.ray_cluster import SmallCluster, small_cluster

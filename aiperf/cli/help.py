@@ -9,7 +9,6 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from importlib import metadata
 from itertools import pairwise
 from typing import Any
 
@@ -177,12 +176,12 @@ def _record(schema: type[Any]) -> Iterator[str]:
 @cache
 def _set_by_choices() -> dict[str, dict[str, Any]]:
     """Return the values that the files of choices set, by option and then by choice ('schedule=quick')."""
-    import yaml
+    from aiperf.bounded_yaml import load
 
     values: dict[str, dict[str, Any]] = {}
     for group in GROUPS:
         for choice in choices(group):
-            file = yaml.safe_load((configuration_folder() / group / f"{choice}.yaml").read_text("utf-8"))
+            file = load((configuration_folder() / group / f"{choice}.yaml").read_text("utf-8"))
             del file["defaults"]
             for option, value in flat_options(file).items():
                 values.setdefault(option, {})[f"{group}={choice}"] = value
@@ -191,9 +190,9 @@ def _set_by_choices() -> dict[str, dict[str, Any]]:
 
 @cache
 def usual_values() -> dict[str, Any]:
-    import yaml
+    from aiperf.bounded_yaml import load
 
-    listed = yaml.safe_load((configuration_folder() / MAIN).read_text("utf-8"))["defaults"]
+    listed = load((configuration_folder() / MAIN).read_text("utf-8"))["defaults"]
     chosen = {group: choice for each in listed if isinstance(each, dict) for group, choice in each.items()}
     values: dict[str, Any] = {field.name: field.default for field in fields(RunConf) if field.default is not MISSING}
     schedule, *_ = schemas_of_parts()["schedule"]
@@ -258,6 +257,8 @@ def version() -> int:
 
 
 def _installed(distribution: str) -> str:
+    from importlib import metadata  # slow
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

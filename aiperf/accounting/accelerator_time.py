@@ -22,10 +22,8 @@ from aiperf.journal.events import CLOCKS, CLOCKS_OF_BUSY
 class IntervalTime:
     """Accelerator-seconds of work intervals."""
 
-    training: float
-    """Training steps without the exchange of gradients."""
-    clocks: Mapping[str, float]
-    """The other `events.CLOCKS` by name, without their ending `_seconds`."""
+    activities: Mapping[str, float]
+    """'training': steps without their parts. The other `events.CLOCKS` without their ending `_seconds`."""
     length: float
     """Total length of the intervals. The rest of it is unexplained."""
 
@@ -138,8 +136,8 @@ def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
 def time_breakdown(spent: AcceleratorTime) -> TimeBreakdown:
     """Shares are of (maximum of simultaneously present accelerators × window). The rest is negative if activities overlap."""
     whole = spent.accelerators * spent.window_seconds
-    amounts = {"training": spent.counted.training + spent.repeated.training}
-    amounts |= {name: seconds + spent.repeated.clocks[name] for name, seconds in spent.counted.clocks.items()}
+    repeated = spent.repeated.activities
+    amounts = {name: seconds + repeated[name] for name, seconds in spent.counted.activities.items()}
     amounts |= {"start": spent.start, "compile": spent.compile, "gap": spent.gap, "lost": spent.lost + spent.end_of_run}
     amounts["absent"] = float(spent.accelerators * Fraction(spent.window_seconds) - spent.present)
     amounts["unexplained"] = whole - math.fsum(amounts.values())
@@ -172,11 +170,8 @@ def _interval_time(work_log: WorkLog, weight: Real) -> IntervalTime:
     training = seconds.pop("busy")
     for part in CLOCKS_OF_BUSY:
         training = training - seconds[part.removesuffix("_seconds")]
-    return IntervalTime(
-        training=total(np.maximum(0.0, training)),
-        clocks={name: total(column) for name, column in seconds.items()},
-        length=total(rows.end - rows.start),
-    )
+    seconds = {"training": np.maximum(0.0, training), **seconds}
+    return IntervalTime({name: total(column) for name, column in seconds.items()}, total(rows.end - rows.start))
 
 
 def _training_flops(work_log: WorkLog) -> Real:

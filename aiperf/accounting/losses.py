@@ -124,12 +124,12 @@ def waterfall(
     evaluated = Fraction(spent.validation_flops)
     trained = score * length - evaluated
     price = Fraction(top.flops) if top.flops else None
-    if price is None and spent.counted.training > 0 and trained > 0:
-        price = trained / Fraction(spent.counted.training)
+    if price is None and spent.counted.activities["training"] > 0 and trained > 0:
+        price = trained / Fraction(spent.counted.activities["training"])
     if price is None:
         return None
     amounts = {name: price * seconds for name, seconds in _seconds(spent, planned).items()}
-    training = price * Fraction(spent.counted.training)
+    training = price * Fraction(spent.counted.activities["training"])
     if top.flops is None:
         pass  # the price is the rate of the training steps, so they lose nothing
     elif top.clock_share is None:
@@ -146,10 +146,10 @@ def _seconds(spent: AcceleratorTime, planned: int) -> dict[str, Fraction]:
     """All parts and the training steps add up to the planned accelerators' time."""
     length, counted = Fraction(spent.window_seconds), spent.counted
     seconds = {
-        "input": Fraction(counted.clocks["input"]),
-        "communication": Fraction(counted.clocks["communication"]),
-        "evaluation": Fraction(counted.clocks["validation"]),
-        "checkpoints": Fraction(counted.clocks["checkpoint"]),
+        "input": Fraction(counted.activities["input"]),
+        "communication": Fraction(counted.activities["communication"]),
+        "evaluation": Fraction(counted.activities["validation"]),
+        "checkpoints": Fraction(counted.activities["checkpoint"]),
         "search": Fraction(spent.gap),
         "start-up": Fraction(spent.start),
         "compiling": Fraction(spent.compile),
@@ -159,7 +159,7 @@ def _seconds(spent: AcceleratorTime, planned: int) -> dict[str, Fraction]:
         "never there": (planned - spent.accelerators) * length,
         "end of the run": Fraction(spent.end_of_run),
     }
-    seconds["unexplained"] = planned * length - sum(seconds.values()) - Fraction(counted.training)
+    seconds["unexplained"] = planned * length - sum(seconds.values()) - Fraction(counted.activities["training"])
     return seconds
 
 

@@ -140,7 +140,7 @@ def _shares(kept: WorkLog, inside: Window) -> dict[str, float]:
     breakdown = time_breakdown(spent)
     shares = {line.name: line.share for line in breakdown.lines}
     if breakdown.whole_seconds > 0:
-        repeated = {name: getattr(spent.repeated, name) / breakdown.whole_seconds for name in BUSY}
+        repeated = {name: spent.repeated.activities[name] / breakdown.whole_seconds for name in BUSY}
         for name, share in repeated.items():
             shares[name] -= share
         shares["done again"] = sum(repeated.values())

@@ -369,6 +369,14 @@ def figures(run: Run) -> dict[str, Any]:
     error = (
         max(1.0 - best, 1.0 / (2 * first["dataset"]["validation_images"])) if is_accuracy and best is not None else None
     )
+    between = None
+    if score is not None and error is not None:
+        square = 1.959963984540054**2 / first["dataset"]["validation_images"]
+        side = math.sqrt(square * (error * (1.0 - error) + square / 4))
+        ends = ((error + square / 2 + each) / (1.0 + square) for each in (side, -side))
+        between = [
+            -math.log(min(1.0, max(1 / (2 * first["dataset"]["validation_images"]), end))) * score for end in ends
+        ]
     busy = exactly(rows.busy[row] * rows.share(row, start, end) for row in range(len(rows)))
     accelerator_seconds = most_accelerators(run) * seconds
     workers: dict[int, list[float]] = {worker: [] for worker in rows.worker}
@@ -381,6 +389,7 @@ def figures(run: Run) -> dict[str, Any]:
             exactly(rows.counted[row] * rows.share(row, 0.0, end) for row in good) / end if end > 0 else 0.0
         ),
         "regulated_flops_per_second": None if score is None or error is None else -math.log(error) * score,
+        "regulated_flops_per_second_interval": between,
         "error": error,
         "quality": best,
         "window_seconds": seconds,

@@ -53,8 +53,7 @@ def evenness(work_log: WorkLog, inside: Window) -> Evenness:
     rows = work_log.intervals
     is_one_trial = work_log.started.config.get("limits", {}).get("trials") == 1
     unit, name = (rows.epoch, "epochs") if is_one_trial else (rows.trial, "trials")
-    networks = None if is_one_trial else _networks(work_log)
-    work = Work(rows.worker, unit, rows.start, rows.end, rows.flops, networks)
+    work = Work(rows.worker, unit, rows.start, rows.end, rows.flops, None if is_one_trial else _networks(work_log))
     return evenness_of(work, inside, work_log.down_seconds, name)
 
 

@@ -13,14 +13,12 @@ from itertools import pairwise
 from typing import Any
 
 from aiperf.accounting.intervals import Window
-from aiperf.accounting.score import window_work
+from aiperf.accounting.score import NORMAL_QUANTILE, window_work
 from aiperf.accounting.work_log import SealedEpoch, WorkLog
 from aiperf.journal.events import EpochFinished
 
 EXPONENTS = (5, 10)
 """Exponents of the paper: its text gives 5 for image classification, and its published list was made with 10."""
-NORMAL_QUANTILE = 1.959963984540054
-"""97.5 % quantile of the normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)

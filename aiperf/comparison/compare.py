@@ -275,6 +275,8 @@ class SideFigure:
     """None if the uncertainty is unknown."""
     spread: Spread | None
     """None for a single run."""
+    sampled: tuple[float, float] | None = None
+    """95 % interval of a single run by sampling alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +299,7 @@ def of_side(figure: Figure[Report], runs: Sequence[Report]) -> SideFigure:
     if len(values) < len(figures):
         return SideFigure(None, None, None)
     estimate = score_estimate(runs) if figure.name == "score" else of_repeats(values)
-    return SideFigure(fmean(values), estimate, spread(values))
+    return SideFigure(fmean(values), estimate, spread(values), figure.sampling(runs[0]) if len(runs) == 1 else None)
 
 
 def score_estimate(runs: Sequence[Report]) -> Estimate | None:

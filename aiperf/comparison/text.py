@@ -9,7 +9,7 @@ from aiperf import units
 from aiperf.comparison.comparability import RunDifference
 from aiperf.comparison.compare import Compared, Comparison, LossChange, Repeats, SideFigure
 from aiperf.page.section import Column, Group, Items, Paragraph, Part, Table, numbers, row_of, rows, table, texts
-from aiperf.report.figures import by_name
+from aiperf.report.figures import by_name, half_width
 from aiperf.statistics.difference import ENOUGH, RelativeChange
 from aiperf.statistics.machine_ratio import MachineRatio
 from aiperf.statistics.work_mix import FACTORS, Pairs
@@ -33,6 +33,7 @@ def comparison(compared: Comparison) -> tuple[Part | None, ...]:
         Items((f"A  {', '.join(compared.first)}", f"B  {', '.join(compared.second)}")),
         _differing(compared.differing),
         _figures(compared.figures),
+        Items(tuple(filter(None, map(_sampled, compared.figures)))),
         _factors(compared) if compared.factors else None,
         None if compared.pairs is None else _pairs(compared.pairs),
         None if compared.machines is None else _machines(compared.machines),
@@ -72,6 +73,12 @@ def _figures(figures: Sequence[Compared]) -> Table:
         (Column("B against A (95 %; * significant)", True), row_of(*(_change(each.change) for each in figures))),
     )
     return table("figures", "", columns)
+
+
+def _sampled(figure: Compared) -> str:
+    sides = {"A": figure.first, "B": figure.second}
+    halves = [f"{side} {half_width(of.value, of.sampled)}" for side, of in sides.items() if of.sampled is not None]
+    return f"{figure.title}, sampling alone: {', '.join(halves)} (95 %)" if halves else ""
 
 
 def _value(figure: str, side: SideFigure) -> str:

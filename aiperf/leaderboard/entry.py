@@ -93,6 +93,8 @@ class Entry:
     """95 % interval. For one run it covers the steadiness of that run, not other seeds. For several runs: over runs."""
     interval_freedom: int | None
     """Student's degrees of freedom of that interval."""
+    regulated_flops_per_second_interval: tuple[float, float] | None
+    """95 % interval of one run by the sampling of the validation samples alone. None for several runs."""
     valid_flops_5: float | None
     """Valid FLOPS with exponent 5, whatever the exponent of the run is."""
     valid_flops_10: float | None
@@ -288,6 +290,7 @@ def of_system(runs: Sequence[Entry], missing: int, spread: ListSpread) -> Entry:
         figures=figures,
         flops_per_second_interval=None if over is None else over.interval,
         interval_freedom=None if over is None else over.freedom,
+        regulated_flops_per_second_interval=None,
         valid_flops_5=middle([run.valid_flops_5 for run in runs], missing),
         valid_flops_10=middle([run.valid_flops_10 for run in runs], missing),
         power=power,

@@ -14,7 +14,7 @@ from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
 from aiperf.page import section
 from aiperf.page.section import measured, numbers, rows, table, texts, warned
 from aiperf.report.facts import Report
-from aiperf.report.figures import RANKED, Figure, by_name
+from aiperf.report.figures import RANKED, Figure, by_name, half_width
 from aiperf.sanitize import identity
 from aiperf.statistics.difference import ENOUGH_FREEDOM, PlaceRange
 from aiperf.submission.announced_run import Announced, Missing
@@ -92,7 +92,7 @@ def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: in
     def of(figure: Figure[Report], meaning: str = "", second_lines: Sequence[str] | None = None) -> section.Filled:
         values = [each.figures[figure.name] for each in entries]
         where: section.OnTerminal = "" if figure in (_SCORE, _REGULATED, _ERROR, by) else "left out"
-        is_less = figure.better == "less"
+        where, is_less = "both lines" if figure is _REGULATED else where, figure.better == "less"
         meaning = meaning or figure.meaning
         return numbers(
             figure.title, values, figure.shown, meaning, second_lines, is_less_first=is_less, on_terminal=where
@@ -104,8 +104,10 @@ def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: in
         (section.Column("validity", explained="below it: warnings", longest=44), tuple(map(_validity, shown))),
         numbers("runs", [len(row.runs) for row in shown], units.count, "runs of this system; each figure is their median",
                 [f"{units.count(row.missing)} missing" if row.missing else "" for row in shown]),
-        of(_SCORE, of_systems, [*map(_interval, entries)]),
-        *map(of, (_REGULATED, _ERROR, _VALID, _MFU)),
+        of(_SCORE, of_systems, [half_width(each.score, each.flops_per_second_interval) for each in entries]),
+        of(_REGULATED, "", [half_width(each.figures["regulated"], each.regulated_flops_per_second_interval)
+                            for each in entries]),
+        *map(of, (_ERROR, _VALID, _MFU)),
         numbers("accelerators", [each.accelerator_count for each in entries], units.count, at_once,
                 [*map(_models_line, entries)]),
         numbers("power", [each.power.watts if each.power else None for each in entries], units.watts, power,
@@ -158,14 +160,6 @@ def _validity(row: ListedRow) -> section.Cell:
 
 def _announced(entry: Entry) -> str:
     return "" if entry.announced is None else f"of {units.count(entry.announced.announced)}"
-
-
-def _interval(entry: Entry) -> str:
-    """Return half the interval as a share of the score, such as `± 1.2 %`."""
-    if entry.flops_per_second_interval is None or not entry.score:
-        return ""
-    low, high = entry.flops_per_second_interval
-    return f"± {units.share((high - low) / 2 / entry.score)}"
 
 
 def _range(of: PlaceRange | None) -> str:

@@ -37,10 +37,13 @@ class Figure(Generic[Of]):
     meaning: str
     missing: str = units.NOT_MEASURED
     """Text in place of a missing value."""
+    sampling: Callable[[Of], tuple[float, float] | None] = lambda run: None
+    """95 % interval of one run by sampling alone, which is shown with the value."""
 
     def text(self, run: Of) -> str:
-        value = self.of(run)
-        return self.missing if value is None else self.shown(value)
+        value, between = self.of(run), self.sampling(run)
+        shown = self.missing if value is None else self.shown(value)
+        return shown if between is None else f"{shown} {half_width(value, between)} by sampling"
 
     def row(self, run: Of, meaning: str = "", text: str = "") -> tuple[str, str, str]:
         """Return title, value and meaning as texts. `meaning` and `text` replace those of the table."""
@@ -55,6 +58,11 @@ class Figure(Generic[Of]):
     @property
     def more_is_better(self) -> bool | None:
         return {"more": True, "less": False, "": None}[self.better]
+
+
+def half_width(value: float | None, between: tuple[float, float] | None) -> str:
+    """Return half an interval as a share of the figure, such as `± 1.2 %`. '' without one."""
+    return "" if between is None or not value else f"± {units.share((between[1] - between[0]) / 2 / value)}"
 
 
 def _operations_per_trial(report: Report) -> float | None:
@@ -87,7 +95,8 @@ OF_SCORE: tuple[Figure[Scored], ...] = (
     Figure("score", "score", "FLOPS", "more", lambda run: run.score.flops_per_second, _RATE,
            "counted operations in the valid window ÷ its length", NO_WINDOW),
     Figure("regulated", "regulated score", "FLOPS", "more", lambda run: run.score.regulated_flops_per_second, _RATE,
-           "−ln(error) × score", "no top-1 evaluation in a valid window"),
+           "−ln(error) × score; 95 % interval: sampling of the validation samples alone",
+           "no top-1 evaluation in a valid window", lambda run: run.score.regulated_flops_per_second_interval),
     Figure("error", "error", "", "less", lambda run: run.score.error, units.error,
            "1 − best measured top-1 accuracy", "no top-1 evaluation"),
     Figure("best-quality", "best quality", "", "more", lambda run: run.score.quality, units.quality,

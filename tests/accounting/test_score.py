@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
 from aiperf.accounting.intervals import Window
-from aiperf.accounting.score import curve, score
+from aiperf.accounting.score import curve, regulated, regulated_interval, score
 from aiperf.accounting.work_log import window, work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, TrialRejected, WorkerLost
 from tests.builders.journal import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
@@ -285,3 +285,27 @@ def test_run_without_a_finished_starting_network_has_a_warning() -> None:
 
     assert untrained in [warning.text for warning in warnings_of(failed)]
     assert untrained not in [warning.text for warning in warnings_of(done)]
+
+
+@pytest.mark.parametrize("samples", [360, 2000])
+@pytest.mark.parametrize("true_error", [0.02, 0.0667, 0.3])
+def test_the_regulated_interval_covers_in_95_of_100_samples(samples: int, true_error: float) -> None:
+    """Exact binomial probabilities of the errors. Wilson's interval varies around 95 % with the discrete count."""
+    truth, covered = regulated(1.0, true_error), 0.0
+    for wrong in range(1, samples):
+        low, high = regulated_interval(1.0, wrong / samples, samples)
+        logarithm = math.lgamma(samples + 1) - math.lgamma(wrong + 1) - math.lgamma(samples - wrong + 1)
+        chance = math.exp(logarithm + wrong * math.log(true_error) + (samples - wrong) * math.log1p(-true_error))
+        covered += chance * (low <= truth <= high)
+    assert 0.925 <= covered <= 0.975
+
+
+@given(st.integers(1, 100_000), st.floats(0.0, 1.0))
+def test_the_regulated_interval_holds_the_regulated_score(samples: int, share: float) -> None:
+    error = max(round(share * samples) / samples, 1 / (2 * samples))
+    low, high = regulated_interval(1.0, error, samples)
+
+    assert (
+        0.0 <= low <= regulated(1.0, error) * (1 + 1e-12) + 1e-12
+        and regulated(1.0, error) <= high * (1 + 1e-12) + 1e-12
+    )

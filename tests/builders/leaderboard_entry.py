@@ -36,6 +36,7 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "lacks": "",
         "flops_per_second_interval": None,
         "interval_freedom": None,
+        "regulated_flops_per_second_interval": None,
         "valid_flops_5": score,
         "valid_flops_10": score,
         "peak_source": "dense peak of NVIDIA A100 in bf16",

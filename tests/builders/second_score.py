@@ -33,10 +33,9 @@ def differences(kept: WorkLog, again: dict[str, Any]) -> dict[str, tuple[Any, An
     `again`: figures of the second implementation.
     """
     scored = asdict(score(kept)) | {"operations_per_worker": per_worker(kept)}
-    interval = again["flops_per_second_interval"]
-    expected = {name: again[name] for name in (*EQUAL, "operations_per_worker")} | {
-        "flops_per_second_interval": None if interval is None else pytest.approx(interval, rel=1e-9, abs=1e-9)
-    }
+    expected = {name: again[name] for name in (*EQUAL, "operations_per_worker")}
+    for name in ("flops_per_second_interval", "regulated_flops_per_second_interval"):
+        expected[name] = None if again[name] is None else pytest.approx(again[name], rel=1e-9, abs=1e-9)
     return {name: (scored[name], value) for name, value in expected.items() if scored[name] != value}
 
 

@@ -30,6 +30,7 @@ CONTRACT = {
     "interval_method",
     "interval_basis",
     "interval_freedom",
+    "regulated_flops_per_second_interval",
     "cumulative_flops_per_second",
     "regulated_flops_per_second",
     "error",

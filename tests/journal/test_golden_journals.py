@@ -32,6 +32,8 @@ def test_a_recorded_journal_scores_the_same(journal: Path) -> None:
 
     freedom = scored.pop("interval_freedom")  # shown since 0.3.0; it moves no figure
     assert (freedom is None) == (scored["flops_per_second_interval"] is None)
+    low, high = scored.pop("regulated_flops_per_second_interval")  # shown since 0.2.0
+    assert low < scored["regulated_flops_per_second"] <= high
     assert scored.pop("interval_method") >= recorded.pop("interval_method")  # neither run has an interval
     assert kept.started is not None
     floor = 1.0 / (2 * kept.started.dataset["validation_images"])

@@ -31,9 +31,11 @@ from aiperf.planning.worker_shape import require_owned, this_machine
 from aiperf.ranking.law import written
 from aiperf.submission.announced_run import as_announced
 from aiperf.system.describe import describe_usable
+from aiperf.units import flops_per_second
 from cluster.place import ClusterConf, HeadPlace, JoinedConf, SchedulerConf, Simulated, place_of
 
 if TYPE_CHECKING:
+    from aiperf.accounting.work_log import WorkLog
     from aiperf.drive.driver import Driver
     from aiperf.drive.machines import MachinesExecutor
     from aiperf.drive.preflight import PreflightResult
@@ -238,8 +240,10 @@ def _drive(conf: RunConf, drive: Drive, folder: Path | None = None) -> int:
                 executor_of = stack.enter_context(machines(conf, folder))
             interrupts.set_again()
             show, publish = stack.enter_context(_live_display(phases)), publisher(conf)
+            logs: list[WorkLog] = []
 
             def after_turn(driver: Driver) -> None:
+                logs[:] = [driver.work_log]
                 show(driver)
                 publish(driver)
 
@@ -252,7 +256,19 @@ def _drive(conf: RunConf, drive: Drive, folder: Path | None = None) -> int:
         phases.end(is_done=False)
         raise
     phases.end()
+    for work_log in logs:
+        _print_score(work_log)
     return _finish(folder)
+
+
+def _print_score(work_log: WorkLog) -> None:
+    """Print the score of a large run before its report, which takes minutes: a job's time may end before."""
+    from aiperf.accounting.score import capacity, score
+    from aiperf.system.summary import MOST_DEVICE_COURSES
+
+    found = score(work_log).flops_per_second
+    if found is not None and capacity(work_log) > MOST_DEVICE_COURSES:
+        print(f"score {flops_per_second(found)}. The report follows", flush=True)
 
 
 @contextmanager

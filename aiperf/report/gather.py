@@ -31,11 +31,10 @@ from aiperf.report.utilisation import losses, peak_of_rank, utilisation
 from aiperf.report.worker_timeline import gantt
 from aiperf.rules.limits import is_published_workload
 from aiperf.run_warning import RunWarning
-from aiperf.system import log
 from aiperf.system.energy import EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.meters import Meter, read_meters
 from aiperf.system.of_run import SystemDescription, system_description
-from aiperf.system.summary import Telemetry, summarise
+from aiperf.system.summary import MOST_DEVICE_COURSES, Telemetry, summarise_folder
 from aiperf.system.warnings import damage_warnings, died, telemetry_warnings
 
 CURVE_POINTS = 240
@@ -122,8 +121,13 @@ def _telemetry(folder: Path, run: Collected, inside: Window) -> Telemetry | None
     """Summarize the telemetry of the window on the driver's clock. Return None without telemetry."""
     if not (folder / "telemetry").exists():
         return None
-    records = log.on_one_axis(log.read(folder / "telemetry"), clock_offsets(run.checks))
-    summed = summarise(records, (inside.start, inside.end), accelerator_time.spans(run.work_log, inside))
+    summed = summarise_folder(
+        folder / "telemetry",
+        (inside.start, inside.end),
+        accelerator_time.spans(run.work_log, inside),
+        clock_offsets(run.checks),
+        by_minute=capacity(run.work_log) > MOST_DEVICE_COURSES,
+    )
     return summed if summed.workers or summed.damaged else None
 
 

@@ -278,6 +278,16 @@ class LoadBuilder:
             gained = math.nan if earlier is None or later is None else later - earlier
             sums[counter] += gained * inside / step
 
+    def include(self, other: LoadBuilder) -> None:
+        """Add the sums of other files."""
+        for machine, names in other._names.items():
+            self._names.setdefault(machine, set()).update(names)
+        for machine, views in other._views.items():
+            for space, sums in views.items():
+                own = self._views.setdefault(machine, {}).setdefault(space, dict.fromkeys(sums, 0.0))
+                for counter, value in sums.items():
+                    own[counter] += value
+
     def loads(self) -> tuple[HostLoad, ...]:
         """Return the loads, sorted by machine name. A machine without a measured period in the window is left out."""
         loads = [

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import msgspec
 
 from aiperf.files import bounded_lines, require_file
 from aiperf.own_files import RUN, make_own_folder, open_own, own_folder
-from aiperf.system.sampler import Device, DeviceSample, Reading
+from aiperf.system.sampler import Count, Device, DeviceSample, Reading
 
 SCHEMA = 1
 LONGEST_LINE = 1 << 20
@@ -43,6 +45,17 @@ class RecordedSample(DeviceSample, frozen=True, kw_only=True, tag_field="line", 
     wall_unix: Reading
 
 
+class Minute(RecordedSample, frozen=True, kw_only=True, tag_field="line", tag="minute", omit_defaults=True):
+    """Samples of one device in one minute: time and counters of the last, means of the other numbers, and all texts."""
+
+    columns: dict[str, tuple[Count, Reading, Reading]] = msgspec.field(default_factory=dict)
+    """Number of values, least and largest value of each column with a mean."""
+    throttled: dict[str, Reading] = msgspec.field(default_factory=dict)
+    """Share of the samples by reason of `throttle`."""
+    begins: bool = False
+    """True if a start of the recorder or a gap precedes it."""
+
+
 class Sample(NamedTuple):
     session: Session
     device: Device
@@ -57,8 +70,18 @@ class Damage(NamedTuple):
 
 Record = Session | Sample | Damage
 
-_decoder = msgspec.json.Decoder(Session | RecordedSample)
+GAP_INTERVALS = 3.0
+"""Two samples that are further apart than this many intervals leave a gap."""
+MINUTE = 60.0
+"""Seconds of a line of Minute."""
+_decoder = msgspec.json.Decoder(Session | RecordedSample | Minute)
 _READING = DeviceSample.__struct_fields__
+_MEANS = (
+    "utilisation", "memory_used_bytes", "power_watts", "clock_mhz", "memory_clock_mhz", "temperature_celsius",
+)  # fmt: skip
+_LAST = ("energy_joules", "ecc_corrected", "ecc_uncorrected", "processors")
+_TEXTS = ("throttle", "foreign")
+_MINUTES = ".minutes.jsonl"
 
 
 def path(run_folder: Path, worker: int, host: int = 0) -> Path:
@@ -66,34 +89,101 @@ def path(run_folder: Path, worker: int, host: int = 0) -> Path:
     return run_folder / "telemetry" / (f"{worker}.{host}.jsonl" if host else f"{worker}.jsonl")
 
 
+def minutes_path(file: Path) -> Path:
+    return file.with_suffix(_MINUTES)
+
+
 class Log:
-    """Telemetry file open for appending. A torn line of a previous recorder at its end is removed before the first write."""
+    """Telemetry file and its file of minutes, open for appending. A torn line at an end is removed before the first write."""
 
     def __init__(self, file: Path) -> None:
         make_own_folder(file.parent)
         with own_folder(file.parent, RUN) as folder:
-            self._descriptor = open_own(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, RUN, folder)
-        os.ftruncate(self._descriptor, _whole_lines(self._descriptor))
+            self._descriptor, self._minutes = (
+                open_own(each, os.O_RDWR | os.O_CREAT | os.O_APPEND, RUN, folder) for each in (file, minutes_path(file))
+            )
+        for descriptor in (self._descriptor, self._minutes):
+            os.ftruncate(descriptor, _whole_lines(descriptor))
+        self._condenser = Condenser(0.0)
 
     def begin(self, session: Session) -> None:
-        self._write(msgspec.json.encode(session) + b"\n")
+        line = msgspec.json.encode(session) + b"\n"
+        _write(self._minutes, _lines(self._condenser.end()) + line)
+        self._condenser = Condenser(GAP_INTERVALS * session.interval_seconds)
+        _write(self._descriptor, line)
 
     def append(self, at: float, wall_unix: float, samples: Sequence[DeviceSample]) -> None:
         """Append one line for each sample. The kernel has the lines before the method returns."""
-        lines = (
+        recorded = [
             RecordedSample(
                 at=round(at, 3), wall_unix=round(wall_unix, 3), **{name: getattr(sample, name) for name in _READING}
             )
             for sample in samples
-        )
-        self._write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        ]
+        _write(self._descriptor, _lines(recorded))
+        _write(self._minutes, _lines(self._condenser.add(at, recorded)))
 
     def close(self) -> None:
+        _write(self._minutes, _lines(self._condenser.end()))
         os.close(self._descriptor)
+        os.close(self._minutes)
 
-    def _write(self, lines: bytes) -> None:
-        while lines:
-            lines = lines[os.write(self._descriptor, lines) :]
+
+class Condenser:
+    """Minutes of one session. The first sample is a minute of its own, so that differences of counters begin with it."""
+
+    def __init__(self, gap_seconds: float) -> None:
+        self._gap = gap_seconds
+        self._began = self._last = -math.inf
+        self._held: dict[str, list[RecordedSample]] = {}
+
+    def add(self, at: float, samples: Sequence[RecordedSample]) -> list[Minute]:
+        """Return the minutes that are complete."""
+        begins = at - self._last > self._gap
+        complete = self.end() if begins else []
+        for sample in samples:
+            self._held.setdefault(sample.device, []).append(sample)
+        self._last = at
+        if begins or at - self._began >= MINUTE:
+            complete += self.end(begins=begins)
+            self._began = at
+        return complete
+
+    def end(self, *, begins: bool = False) -> list[Minute]:
+        """Return the minutes of all held samples."""
+        held, self._held = self._held, {}
+        return [minute for looks in held.values() for minute in _condensed(looks, begins=begins)]
+
+
+def _condensed(looks: Sequence[RecordedSample], *, begins: bool) -> Iterator[Minute]:
+    known = [look for look in looks if look.gone is None]
+    if known:
+        figures: dict[str, Any] = {"device": known[-1].device, "at": known[-1].at, "wall_unix": known[-1].wall_unix}
+        columns, throttled = {}, {}
+        values = {name: [v for look in known if (v := getattr(look, name)) is not None] for name in _READING}
+        for name in _MEANS:
+            if of := values[name]:
+                columns[name] = (len(of), min(of), max(of))
+                figures[name] = round(fmean(of)) if name == "memory_used_bytes" else float(f"{fmean(of):.6g}")
+        figures |= {name: values[name][-1] for name in _LAST if values[name]}
+        for name in _TEXTS:
+            if of := values[name]:
+                figures[name] = tuple(sorted({text for each in of for text in each}))
+        for reason in figures.get("throttle", ()):
+            throttled[reason] = sum(reason in each for each in values["throttle"]) / len(values["throttle"])
+        yield Minute(**figures, columns=columns, throttled=throttled, begins=begins)
+    last = looks[-1]
+    if last.gone is not None:
+        yield Minute(device=last.device, at=last.at, wall_unix=last.wall_unix, gone=last.gone, begins=begins)
+
+
+def _lines(records: Iterable[RecordedSample]) -> bytes:
+    return b"".join(msgspec.json.encode(each) + b"\n" for each in records)
+
+
+def _write(descriptor: int, lines: bytes) -> None:
+    while lines:
+        lines = lines[os.write(descriptor, lines) :]
 
 
 def _whole_lines(descriptor: int, block: int = 65536) -> int:
@@ -118,13 +208,16 @@ def read(folder: Path) -> Iterator[Record]:
         yield from read_file(file)
 
 
-def files(folder: Path) -> list[Path]:
-    """Return the telemetry files of a folder, sorted by worker and host number."""
+def files(folder: Path, *, by_minute: bool = False) -> list[Path]:
+    """Return the telemetry files of a folder, sorted by worker and host number. `by_minute`: their files of minutes, if any."""
     try:
-        logs = [Path(each) for each in os.scandir(folder) if each.name.endswith(".jsonl")]
+        found = [Path(each) for each in os.scandir(folder) if each.name.endswith(".jsonl")]
     except FileNotFoundError:
         return []
-    return sorted(logs, key=lambda file: [int(part) for part in re.findall(r"\d+", file.stem)])
+    minutes = {file.name: file for file in found if file.name.endswith(_MINUTES)}
+    logs = [file for file in found if file.name not in minutes]
+    logs.sort(key=lambda file: [int(part) for part in re.findall(r"\d+", file.stem)])
+    return [minutes.get(minutes_path(file).name, file) if by_minute else file for file in logs]
 
 
 def read_file(file: Path) -> Iterator[Record]:

@@ -6,18 +6,32 @@ Nothing is interpolated: a period without samples is missing time and adds neith
 from __future__ import annotations
 
 import math
+import os
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from aiperf.accounting.accelerator_time import WorkerSpan
+from aiperf.reader_processes import side_processes
 from aiperf.system.load import HostLoad, LoadBuilder
-from aiperf.system.log import Damage, Record, RecordedSample, Sample, Session
+from aiperf.system.log import (
+    GAP_INTERVALS,
+    MINUTE,
+    Damage,
+    Minute,
+    Record,
+    RecordedSample,
+    Sample,
+    Session,
+    files,
+    on_one_axis,
+    read,
+    read_file,
+)
 from aiperf.system.sampler import Device, Kind
-from aiperf.system.utilization_series import SeriesBuilder, UtilizationSeries
-
-GAP_INTERVALS = 3.0
-"""Two samples that are further apart than this many intervals leave a gap."""
+from aiperf.system.utilization_series import SeriesBuilder, UtilizationSeries, added
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +153,8 @@ class Telemetry:
     """Utilization over time of the first MOST_DEVICE_COURSES devices."""
     loads: tuple[HostLoad, ...] = ()
     """Processor load of each machine. Empty if no recorder measured it, as in releases up to 0.9."""
+    is_by_minute: bool = False
+    """True if it was summed from minutes: the energy of a minute is divided by the activities' share of its time."""
 
     @property
     def accelerators(self) -> tuple[DeviceTelemetry, ...]:
@@ -227,6 +243,8 @@ class _Sum:
     def _raise_highest(self, look: RecordedSample) -> None:
         for name in ("memory_used_bytes", "temperature_celsius"):
             value = getattr(look, name)
+            if isinstance(look, Minute) and name in look.columns:
+                value = look.columns[name][2]
             if value is not None and value > self.highest.get(name, float("-inf")):
                 self.highest[name] = value
 
@@ -239,8 +257,9 @@ class _Sum:
                 self.clock.add(look.clock_mhz, seconds * look.utilisation)
         if look.throttle is not None:
             self.throttle_seconds += seconds
-            for reason in look.throttle:
-                self.throttled[reason] = self.throttled.get(reason, 0.0) + seconds
+            shares = look.throttled if isinstance(look, Minute) else dict.fromkeys(look.throttle, 1.0)
+            for reason, share in shares.items():
+                self.throttled[reason] = self.throttled.get(reason, 0.0) + seconds * share
 
     def _add_energy(
         self, before: RecordedSample, look: RecordedSample, start: float, end: float, *, is_continuous: bool
@@ -347,6 +366,8 @@ class _Sum:
 def _sampled(before: RecordedSample, look: RecordedSample, start: float, end: float) -> float | None:
     if look.power_watts is None or before.power_watts is None:
         return None
+    if isinstance(look, Minute):
+        return look.power_watts  # the mean of the time since `before`
     slope = (look.power_watts - before.power_watts) / (look.at - before.at)
     return before.power_watts + slope * ((start + end) / 2 - before.at)
 
@@ -354,15 +375,84 @@ def _sampled(before: RecordedSample, look: RecordedSample, start: float, end: fl
 _Place = tuple[int, str]
 
 
-def summarise(
-    records: Iterable[Record], window: tuple[float, float], spans: Mapping[int, Sequence[WorkerSpan]] | None = None
-) -> Telemetry:
+Spans = Mapping[int, Sequence[WorkerSpan]]
+
+
+def summarise(records: Iterable[Record], window: tuple[float, float], spans: Spans | None = None) -> Telemetry:
     """Return the telemetry of each device over a time window.
 
     `spans`: activities of each worker, by which the energy is divided. A sample counts for the time since the previous sample,
     cut at the window's edges: 300 W over a window of 100 s is 30,000 J, independent of the sampling times. A gap of more than 3
     intervals is missing time.
     """
+    part = _part_of(records, window, spans)
+    return replace(part.telemetry, loads=part.loads.loads())
+
+
+FEW_FILES = 16
+"""From this number of files on, they are read by all processors."""
+
+
+def summarise_folder(
+    folder: Path, window: tuple[float, float], spans: Spans, offsets: Mapping[str, float], *, by_minute: bool
+) -> Telemetry:
+    """Return the telemetry of all files of a run. `offsets`: as in `on_one_axis`."""
+    try:
+        logs = files(folder, by_minute=by_minute)
+    except OSError:
+        return summarise(read(folder), window)
+    named = [{int(number) for number in re.findall(r"^\d+", file.name)} & spans.keys() for file in logs]
+    jobs = [
+        (
+            file,
+            window,
+            {number: spans[number] for number in numbers},
+            offsets,
+            MOST_DEVICE_COURSES if index < MOST_DEVICE_COURSES else 0,
+        )
+        for index, (file, numbers) in enumerate(zip(logs, named, strict=True))
+    ]
+    if len(jobs) < FEW_FILES:
+        return _together([_part_of_file(job) for job in jobs], window, by_minute=by_minute)
+    with side_processes(len(os.sched_getaffinity(0))) as pool:
+        return _together([*pool.map(_part_of_file, jobs, chunksize=4)], window, by_minute=by_minute)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Telemetry of some files. `telemetry` is without the loads, because recorders of one machine share them."""
+
+    telemetry: Telemetry
+    loads: LoadBuilder
+
+
+def _part_of_file(job: tuple[Path, tuple[float, float], Spans, Mapping[str, float], int]) -> _Part:
+    file, window, spans, offsets, most_courses = job
+    return _part_of(on_one_axis(read_file(file), offsets), window, spans, most_courses)
+
+
+def _together(parts: Sequence[_Part], window: tuple[float, float], *, by_minute: bool) -> Telemetry:
+    loads, courses = LoadBuilder(window), dict[Kind, UtilizationSeries]()
+    for part in parts:
+        loads.include(part.loads)
+        for course in part.telemetry.courses:
+            courses[course.kind] = added(courses[course.kind], course) if course.kind in courses else course
+    every = [part.telemetry for part in parts]
+    return Telemetry(
+        window=window,
+        workers=tuple(sorted((one for each in every for one in each.workers), key=lambda one: (one.worker, one.host))),
+        devices=tuple(one for each in every for one in each.devices),
+        damaged=tuple(one for each in every for one in each.damaged),
+        courses=tuple(course for _, course in sorted(courses.items())),
+        device_courses=tuple(one for each in every for one in each.device_courses)[:MOST_DEVICE_COURSES],
+        loads=loads.loads(),
+        is_by_minute=by_minute,
+    )
+
+
+def _part_of(
+    records: Iterable[Record], window: tuple[float, float], spans: Spans | None, most_courses: int = MOST_DEVICE_COURSES
+) -> _Part:
     assert window[0] < window[1], f"the end of a window must be after its start, but found {window!r}"
     sums: dict[tuple[_Place, str], _Sum] = {}
     sessions: dict[_Place, Session] = {}
@@ -382,19 +472,20 @@ def summarise(
                 for device in record.devices:
                     course = courses.setdefault(device.kind, SeriesBuilder(device.kind, window[1]))
                     of_worker, ends = at_work.get(record.worker, ((), []))
-                    own = SeriesBuilder(device.kind, window[1]) if len(sums) < MOST_DEVICE_COURSES else None
+                    own = SeriesBuilder(device.kind, window[1]) if len(sums) < most_courses else None
                     one = sums.setdefault(
                         (place, device.id), _Sum(record, device, course, own, spans=of_worker, span_ends=ends)
                     )
                     one.begin(record, device)
             case Sample(session, device, look):
                 gap_seconds = GAP_INTERVALS * session.interval_seconds
+                gap_seconds += MINUTE if isinstance(look, Minute) and not look.begins else 0.0
                 loads.add(session, look)
                 if look.at <= window[1] + gap_seconds:
                     place = (session.worker, session.host)
                     sums[place, device.id].add(look, window, gap_seconds)
                     recorded_until[place] = look.at
-    return Telemetry(
+    telemetry = Telemetry(
         window=window,
         workers=tuple(_worker(session, recorded_until.get(place)) for place, session in sorted(sessions.items())),
         devices=tuple(
@@ -408,8 +499,8 @@ def summarise(
             for one in sums.values()
             if one.own_course is not None
         ),
-        loads=loads.loads(),
     )
+    return _Part(telemetry, loads)
 
 
 def _worker(session: Session, recorded_until: float | None) -> WorkerTelemetry:

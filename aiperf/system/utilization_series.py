@@ -80,6 +80,20 @@ class SeriesBuilder:
         )
 
 
+def added(one: UtilizationSeries, other: UtilizationSeries) -> UtilizationSeries:
+    """Return the series of the devices of both. Both cover the same time."""
+    utilisation, memory = _Sums(), _Sums()
+    for series in (one, other):
+        for sums, values, seconds in (
+            (utilisation, series.utilisation, series.utilisation_seconds),
+            (memory, series.memory, series.memory_seconds),
+        ):
+            for index, (value, each) in enumerate(zip(values, seconds, strict=True)):
+                sums.add(value or 0.0, index, each)
+    means = utilisation.means(), tuple(utilisation.seconds), memory.means(), tuple(memory.seconds)
+    return UtilizationSeries(one.kind, one.part_seconds, *means)
+
+
 def mean(values: tuple[float | None, ...], seconds: tuple[float, ...]) -> float | None:
     """Return the mean of a series, weighted by the measured seconds. None if nothing was measured."""
     whole = sum(seconds)

@@ -70,6 +70,8 @@ class Space:
     """Limit of the configuration and of training images / (20 · ranks). A measured ceiling may be lower."""
     tuning_from_round: int
     """First round with tuned batch size and kernel size. 4 in the paper."""
+    learns_from_untuned: bool = False
+    """True by version 4 of the proposal rules: tuning also learns from trials of earlier rounds, with the default batch."""
 
     def __post_init__(self) -> None:
         smallest = 1 if self.smallest_batch_size is None else self.smallest_batch_size

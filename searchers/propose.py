@@ -8,8 +8,10 @@ if TYPE_CHECKING:
     from searchers.history import History, Proposal, Request, Searcher
     from searchers.tpe import Tpe
 
-RULES: Final = 4
+RULES: Final = 5
 """Version of the rules of proposals (docs/searchers.md). It changes if an equal history gives another proposal."""
+REPEATABLE_RULES: Final = (4, RULES)
+"""Versions by which this release can resume a run and recompute its proposals."""
 
 
 def propose(searcher: Searcher, history: History, request: Request, tuner: Tpe | None) -> Proposal:

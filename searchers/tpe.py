@@ -1,7 +1,7 @@
 """Tuning of batch size and kernel size by Optuna's tree-structured Parzen estimator, with a new study for each proposal.
 
-It has the 200 newest finished trials with their residuals, the 200 newest in flight as running, and as pruned the 50 newest
-points out of memory and the 50 newest trials that failed because of their sizes. Both sizes are drawn from their joint density.
+It has the newest finished trials of tuned rounds with their residuals, the newest in flight as running, and as pruned the
+newest points out of memory and the newest trials that failed because of their sizes. Both sizes have a joint density.
 """
 
 from __future__ import annotations
@@ -197,14 +197,19 @@ class _Storage(InMemoryStorage):
 
 
 def _trials(history: History) -> list[FrozenTrial]:
-    """Failures by their sizes, finished trials, trials in flight, each newest last, also outside the current ranges."""
+    """Failures by their sizes, finished trials, trials in flight, each newest last, also outside the current ranges.
+
+    Trials before the first round of tuning are left out. They are the earliest and worst ones and all have the default batch,
+    so that TPE avoided that batch for the whole run.
+    """
     finished = history.finished_newest()
     values = residuals(history, finished)
+    finished, in_flight = _tuned(history, finished), _tuned(history, history.in_flight_newest())
     trials = [
         _trial(_place(number, _SHRUNK), _SHRUNK, point.batch_size, point.kernel_size)
         for number, point in history.pruned
     ]
-    for how, numbers in ((_UNFIT, history.unfit), (_FINISHED, finished), (_IN_FLIGHT, history.in_flight_newest())):
+    for how, numbers in ((_UNFIT, history.unfit), (_FINISHED, finished), (_IN_FLIGHT, in_flight)):
         for number in numbers:
             sizes = history.batch_size(number), history.own_kernel(number)
             trials.append(
@@ -214,6 +219,11 @@ def _trials(history: History) -> list[FrozenTrial]:
                 else _trial(_place(number, how), how, *sizes)
             )
     return trials
+
+
+def _tuned(history: History, numbers: tuple[int, ...]) -> tuple[int, ...]:
+    first = 0 if history.space.learns_from_untuned else history.space.tuning_from_round
+    return tuple([number for number in numbers if history.trials[number].round >= first])
 
 
 _SHRUNK, _UNFIT, _FINISHED, _IN_FLIGHT = range(4)

@@ -45,7 +45,7 @@ from searchers.history import (
     WeightsDropped,
     WithdrawnTrial,
 )
-from searchers.propose import RULES, propose
+from searchers.propose import REPEATABLE_RULES, propose
 from searchers.searcher_config import HpoConf, SearcherConf
 
 if TYPE_CHECKING:
@@ -68,12 +68,14 @@ def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
 
 
 def check_rules(first: RunStarted) -> None:
-    """Raise OtherRules if this installation has another version of the proposal rules than the run."""
-    if first.proposal_rules != RULES:
+    """Raise OtherRules if this installation cannot repeat proposals by the run's version of the rules."""
+    if first.proposal_rules not in REPEATABLE_RULES:
         made_by = [f"{name} {first.versions[name]}" for name in ("aiperf-cluster", "optuna") if name in first.versions]
+        versions = " and ".join(map(str, REPEATABLE_RULES))
         raise OtherRules(
             f"all proposals of a run follow one version of the proposal rules. The run '{first.run}' was made by version "
-            f"{first.proposal_rules}, this aiperf has version {RULES}. Install the aiperf of that run ({', '.join(made_by)})"
+            f"{first.proposal_rules}, this aiperf has versions {versions}. Install the aiperf of that run "
+            f"({', '.join(made_by)})"
         )
 
 

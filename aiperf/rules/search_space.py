@@ -61,4 +61,9 @@ def space_of(started: RunStarted) -> Space:
     """Return the search space in the first line. Raise KeyError, TypeError, ValueError or DamagedGraphFile if it is damaged."""
     config: dict[str, Any] = started.config["space"]
     numbers = {name: config[name] for name in _NUMBERS}
-    return Space(decode_architecture(json.dumps(started.start_graph)), Budget(**config["budget"]), **numbers)
+    return Space(
+        decode_architecture(json.dumps(started.start_graph)),
+        Budget(**config["budget"]),
+        **numbers,
+        learns_from_untuned=started.proposal_rules <= 4,
+    )

@@ -3,7 +3,7 @@
 No network is trained. The product's own searcher, tuner and check make the proposals, eight workers run asynchronously, and a
 trial takes as long as its operations. Distances of the proposed batches from the landscape's best, and the share that diverges,
 are compared between the first and the last quarter of a search. The best batch is in the middle of the range, near its lower
-end or near the ceiling.
+end, near the ceiling or near the default.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from searchers.searcher_config import MorphismConf, TpeConf
 
 WORKERS = 8
 LARGEST = 512
-PLACES = {"middle": (96.0, 384.0), "low": (16.0, 64.0), "high": (400.0, 512.0)}
+PLACES = {"middle": (96.0, 384.0), "low": (16.0, 64.0), "high": (400.0, 512.0), "default": (208.0, 304.0)}
 """Range of the best batch, drawn uniformly in powers of two."""
+EFFECTS = ("added", "factor")
+"""Batch and kernel add to the error, or multiply it by a factor, so that they do not interact with growth."""
 NOISE = 0.004
 """Standard deviation of a measured accuracy."""
 RETAINED = 2 * PARENTS
@@ -36,13 +38,15 @@ class Landscape:
     """Accuracy as a function of architecture and batch size.
 
     error = 0.05 + 0.35 · exp(−0.5 · growth) + 0.01 · log2(batch/best)² + 0.005 · (k − kernel)², where growth is in forward
-    operations, as a power of two of the start's, and k is the mean edge of the kernels that are not 1×1. A batch below `bound`
+    operations, as a power of two of the start's, and k is the mean edge of the kernels that are not 1×1. By the effect "factor"
+    it is (0.05 + 0.35 · exp(−0.5 · growth)) · exp(0.02 · log2(batch/best)² + 0.01 · (k − kernel)²). A batch below `bound`
     diverges. best (between the two of its place), bound (0.4..0.7 of it) and kernel (3..6) are drawn from the seed.
     """
 
     start: Graph
     seed: int
     place: str = "middle"
+    effect: str = "added"
 
     @property
     def drawn(self) -> tuple[float, float, float]:
@@ -59,8 +63,12 @@ class Landscape:
             return None
         growth = log2(cost(graph).forward_flops / cost(self.start).forward_flops)
         edges = [node.op.kernel for node in graph.nodes if isinstance(node.op, Convolution) and node.op.kernel > 1]
-        error = 0.05 + 0.35 * exp(-0.5 * growth) + 0.01 * log2(batch_size / best) ** 2
-        error += 0.005 * (statistics.fmean(edges) - kernel) ** 2
+        error = 0.05 + 0.35 * exp(-0.5 * growth)
+        batches, kernels = log2(batch_size / best) ** 2, (statistics.fmean(edges) - kernel) ** 2
+        if self.effect == "added":
+            error += 0.01 * batches + 0.005 * kernels
+        else:
+            error *= exp(0.02 * batches + 0.01 * kernels)
         noise = Random(f"{self.seed} {graph.fingerprint} {batch_size}").gauss(0.0, NOISE)
         return min(1.0, max(0.0, 1.0 - error + noise))
 
@@ -76,18 +84,30 @@ class Course:
     rejected: int = 0
 
 
-def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middle") -> Course:
-    """Return a search with the rules of the product."""
+def search(
+    seed: int,
+    trials: int,
+    place: str = "middle",
+    effect: str = "added",
+    rounds: int = 0,
+    startup_trials: int = TpeConf.startup_trials,
+    *,
+    learns_from_untuned: bool = False,
+) -> Course:
+    """Return a search with the rules of the product. `rounds`: rounds of each worker at the default batch, before tuning."""
     graph = start("digits_small")
-    landscape, course = Landscape(graph, seed, place), Course([], [])
-    history = History(Space(graph, Budget.of(graph, 16), 256, smallest, LARGEST, tuning_from_round=1))
-    proposer = Proposer(MorphismConf().build(), TpeConf().build())
+    landscape, course = Landscape(graph, seed, place, effect), Course([], [])
+    space = Space(graph, Budget.of(graph, 16), 256, 8, LARGEST, rounds + 1, learns_from_untuned)
+    history = History(space)
+    proposer = Proposer(MorphismConf().build(), TpeConf(startup_trials=startup_trials).build())
     running: list[tuple[float, int, float | None, bool]] = []
     kept: list[tuple[float, int]] = []
     now, number = 0.0, 0
     while len(course.distances) < trials:
         while len(running) < WORKERS and len(course.distances) < trials:
-            request = ProposalRequested(at=0.0, number=number, worker=0, round=4, seed=seed, position=1)
+            request = ProposalRequested(
+                at=0.0, number=number, worker=0, round=1 + number // WORKERS, seed=seed, position=1
+            )
             word = make(proposer, history, request)
             assert not isinstance(word, ProposalFailed), word.reason
             event = check(history, request, word, 0.0)
@@ -95,7 +115,7 @@ def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middl
             if not isinstance(event, TrialProposed):
                 course.rejected += 1
                 continue
-            history.observe([_in_flight(event)])
+            history.observe([_in_flight(event, request.round)])
             grown = history.graph(event.number)
             accuracy = landscape.accuracy(grown, 256 if event.number == 0 else event.batch_size)
             if event.number == 0:
@@ -118,10 +138,10 @@ def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middl
     return course
 
 
-def _in_flight(event: TrialProposed) -> TrialInFlight:
+def _in_flight(event: TrialProposed, round: int) -> TrialInFlight:
     return TrialInFlight(
         event.number,
-        4,
+        round,
         event.parent,
         tuple([decode_morph(morph) for morph in event.morphs]),
         event.batch_size,

@@ -319,7 +319,7 @@ def test_a_simulated_run_cannot_be_resumed_on_machines(aiperf: User, tmp_path: P
 def test_a_run_with_other_proposal_rules_cannot_be_resumed(aiperf: User, tmp_path: Path) -> None:
     conf = configure(["executor=inline"])
     first = first_event(make_plan(conf, this_machine(conf)), "old", 1_000_000.0, versions=versions())
-    earlier = msgspec.structs.replace(first, proposal_rules=first.proposal_rules - 1)
+    earlier = msgspec.structs.replace(first, proposal_rules=3)
     journal = write_run(tmp_path / "runs" / "old", [earlier]) / "journal.jsonl"
     before = journal.read_bytes()
 

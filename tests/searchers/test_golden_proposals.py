@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -29,7 +31,7 @@ from searchers.history import (
     WeightsDropped,
     WithdrawnTrial,
 )
-from searchers.propose import propose
+from searchers.propose import REPEATABLE_RULES, propose
 from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf, TpeConf
 from tests.builders.fixed_arithmetic import recorded_anew
 from tests.builders.history import Run, proposed, space
@@ -42,11 +44,12 @@ SEARCHERS: dict[str, Searcher] = {
 }
 
 
-def eventful(name: str) -> Iterator[Proposal]:
+def eventful(name: str, is_old: bool) -> Iterator[Proposal]:
     """Proposals of small runs in which trials finish out of order, fail by each cause, shrink, and lose their weights."""
     for seed in range(3):
         random = Random(f"{name} {seed}")
-        run = Run(SEARCHERS[name], TpeConf().build(), space(tuning_from_round=2), seed)
+        at = replace(space(tuning_from_round=2), learns_from_untuned=is_old)
+        run = Run(SEARCHERS[name], TpeConf().build(), at, seed)
         for step in range(120):
             flying = sorted(run.history.in_flight)
             if len(flying) < 3 or random.random() < 0.4:
@@ -83,16 +86,17 @@ def invented(finished: int) -> Iterator[Proposal]:
         history.observe([proposed(history, proposal, request), Finished(oldest, 0.7 + (done * 37 % 11) / 100)])
 
 
-ASKED = {
-    **{name: (eventful, name) for name in SEARCHERS},
-    **{f"resnet50 after {finished}": (invented, finished) for finished in (10, 150)},
+ASKED: dict[str, Callable[[], Iterator[Proposal]]] = {
+    **{
+        f"{name}, rules {rules}": partial(eventful, name, rules < 5) for name in SEARCHERS for rules in REPEATABLE_RULES
+    },
+    **{f"resnet50 after {finished}": partial(invented, finished) for finished in (10, 150)},
 }
 
 
 def hashed(name: str) -> str:
     """Return a hash of every field of the proposals, and their number."""
-    asking, argument = ASKED[name]
-    proposals = list(asking(argument))  # type: ignore[operator]
+    proposals = list(ASKED[name]())
     return f"{len(proposals)} {hashlib.sha256(repr(proposals).encode()).hexdigest()}"
 
 

@@ -297,7 +297,7 @@ def test_every_tuned_trial_is_reported_with_its_real_kernel() -> None:
     history = History(space(budget=LARGE))
     history.observe(
         [
-            TrialInFlight(0, 1, None, (), 64, None, "a", own_kernel=3),
+            TrialInFlight(0, 4, None, (), 64, None, "a", own_kernel=3),
             TrialInFlight(1, 4, 0, enlarging(SMALL, 5), 4096, 7, "b", own_kernel=5),
             Finished(0, 0.5),
             Finished(1, 0.6),
@@ -362,6 +362,24 @@ def test_the_objective_of_tuning_is_the_residual() -> None:
     values = residuals(run.history, run.history.finished_newest())
 
     assert [one.value for one in _trials(run.history)] == list(values.values())
+
+
+def test_rounds_before_tuning_are_left_out_but_by_rules_4() -> None:
+    run = Run(RANDOM, TPE, space(budget=LARGE))
+    for number in range(24):
+        run.ask(1 + number // 4)
+        if number < 20:
+            run.observe(Finished(number, 0.5 + number / 100))
+    earlier = History(replace(run.history.space, learns_from_untuned=True))
+    earlier.observe(run.observations)
+
+    def told(history: History) -> list[float]:
+        return [one.value for one in _trials(history) if one.value is not None]
+
+    values = list(residuals(run.history, run.history.finished_newest()).values())
+    assert told(run.history) == values[12:]
+    assert told(earlier) == values
+    assert len(_trials(earlier)) - len(_trials(run.history)) == 12
 
 
 def test_growth_gets_no_credit_for_the_effect_of_the_batch() -> None:

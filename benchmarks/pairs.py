@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 from aiperf.journal.messages import Train
 from aiperf.system.host import processor_name
 
-Call = Callable[..., float]
+Call = Callable[..., Any]
 """call(METHOD, *ARGUMENTS)"""
 
 
@@ -30,9 +31,8 @@ def _begin(make: Callable[..., object], arguments: tuple[object, ...]) -> None:
     _made.append(make(*arguments))
 
 
-def _call(method: str, arguments: tuple[object, ...]) -> float:
-    answer: float = getattr(_made[0], method)(*arguments)
-    return answer
+def _call(method: str, arguments: tuple[object, ...]) -> Any:
+    return getattr(_made[0], method)(*arguments)
 
 
 def order(trial: int, batch: int, epochs: int = 1, progress_seconds: float = 1e9) -> Train:

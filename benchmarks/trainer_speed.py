@@ -22,7 +22,7 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal, assert_never
@@ -163,18 +163,18 @@ ON_CUDA_ALONE: tuple[Launched, ...] = ("max-autotune", "graphed")
 """Excluded on processors: max-autotune takes many minutes there, and there are no CUDA graphs."""
 
 
-class PlainLoop:
-    def __init__(self, task: Task, way: Way) -> None:
-        self._device = task.device
-        precision = choose(task.precision, task.device)
-        precision.switch_on()  # as in AIPerf's loop: TF32 and cuDNN's search are not part of the comparison
-        self._dtype, self._scaler = precision.dtype, precision.scaler()
+class Loop:
+    """Steps of SGD on batches in memory."""
+
+    def __init__(
+        self, module: nn.Module, held: Sequence[tuple[Tensor, Tensor]], precision: str, way: Way, device: torch.device
+    ) -> None:
+        self._device, self._held, self._next = device, held, 0
+        chosen = choose(precision, device)
+        chosen.switch_on()  # as in AIPerf's loop: TF32 and cuDNN's search are not part of the comparison
+        self._dtype, self._scaler = chosen.dtype, chosen.scaler()
         layout = torch.channels_last if way.channels_last else torch.contiguous_format
-        network = build(task.graph)
-        initialise(network, derive(SEED, "weights"))  # as for a trial without a parent, with the same order of keys
-        module = PLAIN[task.network][0]()
-        module.load_state_dict(dict(zip(module.state_dict(), network.state_dict().values(), strict=True)))
-        module.to(task.device).to(memory_format=layout).train()  # type: ignore[call-overload]  # torch's stub lacks it
+        module.to(device).to(memory_format=layout).train()  # type: ignore[call-overload]  # torch's stub lacks it
         self._module: Callable[[Tensor], Tensor] = module
         self._optimiser = torch.optim.SGD(
             module.parameters(),
@@ -184,38 +184,6 @@ class PlainLoop:
             fused=way.fused,
             foreach=not way.fused,
         )
-        with task.open() as data:
-            walk = data.training(
-                task.batch,
-                rank=0,
-                ranks=1,
-                epoch=1,
-                seed=derive(SEED, "order"),
-                device=task.device,
-                channels_last=way.channels_last,
-                dtype=self._dtype,
-            )
-            self._held = [(batch.images, batch.targets) for batch, _ in zip(walk, range(HELD_BATCHES), strict=False)]
-            walk.close()
-        self._next = 0
-        self._launch(way, module)
-
-    def _launch(self, way: Way, module: nn.Module) -> None:
-        match way.launched:
-            case "compiled":
-                self._module = torch.compile(module, dynamic=False)
-            case "max-autotune":  # torch 2.13 uses CUDA graphs too
-                self._module = torch.compile(module, dynamic=False, mode="max-autotune")
-            case "graphed":
-                cached = torch.is_autocast_cache_enabled()
-                torch.set_autocast_cache_enabled(False)  # a cached cast weight would not be updated in a replay
-                with self._computing():
-                    torch.cuda.make_graphed_callables(module, (self._held[0][0],))  # its forward is replaced
-                torch.set_autocast_cache_enabled(cached)
-            case "eager":
-                pass
-            case _:
-                assert_never(way.launched)
 
     def _computing(self) -> AbstractContextManager[object]:
         return torch.autocast(self._device.type, self._dtype) if self._dtype.itemsize == 2 else nullcontext()
@@ -236,6 +204,46 @@ class PlainLoop:
             self._optimiser.zero_grad(set_to_none=True)
         _wait(self._device)
         return loss.detach()
+
+
+class PlainLoop(Loop):
+    def __init__(self, task: Task, way: Way) -> None:
+        network = build(task.graph)
+        initialise(network, derive(SEED, "weights"))  # as for a trial without a parent, with the same order of keys
+        module = PLAIN[task.network][0]()
+        module.load_state_dict(dict(zip(module.state_dict(), network.state_dict().values(), strict=True)))
+        with task.open() as data:
+            walk = data.training(
+                task.batch,
+                rank=0,
+                ranks=1,
+                epoch=1,
+                seed=derive(SEED, "order"),
+                device=task.device,
+                channels_last=way.channels_last,
+                dtype=choose(task.precision, task.device).dtype,
+            )
+            held = [(batch.images, batch.targets) for batch, _ in zip(walk, range(HELD_BATCHES), strict=False)]
+            walk.close()
+        super().__init__(module, held, task.precision, way, task.device)
+        self._launch(way, module)
+
+    def _launch(self, way: Way, module: nn.Module) -> None:
+        match way.launched:
+            case "compiled":
+                self._module = torch.compile(module, dynamic=False)
+            case "max-autotune":  # torch 2.13 uses CUDA graphs too
+                self._module = torch.compile(module, dynamic=False, mode="max-autotune")
+            case "graphed":
+                cached = torch.is_autocast_cache_enabled()
+                torch.set_autocast_cache_enabled(False)  # a cached cast weight would not be updated in a replay
+                with self._computing():
+                    torch.cuda.make_graphed_callables(module, (self._held[0][0],))  # its forward is replaced
+                torch.set_autocast_cache_enabled(cached)
+            case "eager":
+                pass
+            case _:
+                assert_never(way.launched)
 
 
 class OwnLoop:
@@ -322,7 +330,7 @@ class OwnSide:
         return _timed(self._loop, steps)
 
 
-def _timed(loop: PlainLoop | OwnLoop, steps: int) -> float:
+def _timed(loop: Loop | OwnLoop, steps: int) -> float:
     began = time.perf_counter()
     loop.do(steps)
     return (time.perf_counter() - began) / steps

@@ -25,6 +25,12 @@ class Ratio:
     """Measurements of a by pair, in seconds unless the callable returned another value."""
     b: tuple[float, ...]
 
+    @classmethod
+    def of(cls, a: Sequence[float], b: Sequence[float]) -> Ratio:
+        """Ratio of paired measurements."""
+        ratios = [x / y for x, y in zip(a, b, strict=True)]
+        return cls(statistics.median(ratios), *interval_of_median(ratios), tuple(a), tuple(b))
+
     def __str__(self) -> str:
         return f"{self.median:.3f} (95 % interval {self.low:.3f}–{self.high:.3f}, {len(self.a)} pairs)"
 
@@ -48,9 +54,7 @@ def interleaved(
         order = ((a, of_a), (b, of_b))
         for measured, values in order if pair % 2 == 0 else reversed(order):
             values.append(_measure(measured, clock))
-    ratios = [x / y for x, y in zip(of_a, of_b, strict=True)]
-    low, high = interval_of_median(ratios)
-    return Ratio(statistics.median(ratios), low, high, tuple(of_a), tuple(of_b))
+    return Ratio.of(of_a, of_b)
 
 
 def interval_of_median(values: Sequence[float]) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import chdir, suppress
 
 from aiperf import HOME, interrupts
 
@@ -106,6 +106,7 @@ def script() -> NoReturn:
     """Execute the arguments of this process and end the process with the exit status of `main`."""
     _open_closed_streams()
     interrupts.install()
+    _ignore_settings_of_matplotlib()
     try:
         status = _status()
         _flush()
@@ -117,6 +118,17 @@ def script() -> NoReturn:
         sys.exit(status)
     # exit handlers of libraries may wait for processes that the request has ended
     os._exit(status)
+
+
+def _ignore_settings_of_matplotlib() -> None:
+    """Give Matplotlib settings of this program before its import: those of the user can fail, or need a display."""
+    import logging
+
+    os.environ |= {"MPLBACKEND": "agg", "MATPLOTLIBRC": os.devnull}
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it warns of a home folder that cannot be written
+    if os.path.lexists("matplotlibrc"):  # it would read this file of the working folder first
+        with suppress(ImportError), chdir("/"):
+            import matplotlib  # noqa: F401
 
 
 def _open_closed_streams() -> None:

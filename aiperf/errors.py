@@ -111,6 +111,10 @@ class ReportNotWritten(AiperfError):
     """A report that could not be written, for example on a full disk. The run and its journal are complete."""
 
 
+class PictureNotDrawn(AiperfError):
+    """A picture that matplotlib could not draw. The figures that it would show are complete."""
+
+
 class KeyUnusable(AiperfError):
     """An SSH key that cannot sign, or a file of allowed signers that cannot be read."""
 

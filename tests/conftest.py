@@ -51,6 +51,8 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 RENDERED = ("tests/report/", "tests/comparison/test_scaling", "tests/bops/test_roofline")
 """Tests for which matplotlib renders a report's figures. With them a report takes a processor second.
 Other tests that write a report (end of a run, submission, comparison) check only its text."""
+OF_FAULTS = ("tests/page/test_settings",)
+"""Tests of figures that fail."""
 UNRENDERED = {
     "svg": '<svg xmlns="http://www.w3.org/2000/svg" width="8pt" height="8pt" viewBox="0 0 8 8"></svg>',
     "png": b"\x89PNG\r\n\x1a\n",
@@ -66,15 +68,18 @@ def _render_figures_only_for_their_tests(request: pytest.FixtureRequest) -> Iter
     matplotlib later.
     """
     drawing = sys.modules.get("aiperf.page.figure")
-    if drawing is None or request.node.nodeid.startswith(RENDERED):
+    if drawing is None or request.node.nodeid.startswith(OF_FAULTS):
         yield
         return
+    from matplotlib.figure import Figure
 
     def write(self: object, file: Any, *, format: str, **_: object) -> None:
         file.write(UNRENDERED[format])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawing, "Figure", type("Unrendered", (drawing.Figure,), {"savefig": write}))
+        patch.setattr(drawing, "drawn", drawing._drawn)  # a figure that fails fails its test
+        if not request.node.nodeid.startswith(RENDERED):
+            patch.setattr(Figure, "savefig", write)
         yield
 
 

@@ -9,9 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from aiperf import units
 from aiperf.bops import roofline
@@ -39,6 +37,10 @@ from aiperf.page.section import (
 from aiperf.statistics.difference import change
 from aiperf.statistics.estimate import Estimate, of_repeats
 from aiperf.units import IMAGE, change_interval, duration, operations, share, si, size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _HEIGHT_INCHES = 5.2
 _COLOURS = (palette.BLUE, palette.VERMILION, palette.GREEN, palette.PURPLE, palette.AMBER)

@@ -295,7 +295,7 @@ def _finish(folder: Path) -> int:
     try:
         with Phases().phase("writing the report"):
             report = report_of(folder)
-            page = write(report, folder).page
+            page = write(report, folder)
     except ReportNotWritten:
         print_folded(closing_lines(report, run=folder))  # the run has ended and has a score
         raise

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from aiperf.comparison.cluster_sizes import Curve, WeakScaling, footnote, size_table
 from aiperf.page.figure import drawing, legend_above, on_axes, on_time_axis, over_accelerators
@@ -20,6 +17,10 @@ from aiperf.page.palette import AMBER, BLUE, BLUE_PALE, GREEN, INK, MUTED, PURPL
 from aiperf.page.section import DrawnFigure, Section
 from aiperf.report.plots import on_error_axis, shade_warmup
 from aiperf.units import count, scale
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, AMBER, INK, BLUE_PALE, MUTED)
 LOOKS: tuple[dict[str, Any], ...] = tuple(
@@ -54,6 +55,8 @@ def _over_time(weak: WeakScaling, source: str) -> DrawnFigure:
     run = weak.run
 
     def draw(figure: Figure) -> None:
+        from matplotlib.lines import Line2D
+
         panels = figure.subplots(len(PANELS), 1, sharex=True, height_ratios=(3, 2, 2))
         divisor = on_time_axis(panels[-1], run.end)
         for axes, (field, title) in zip(panels, PANELS.items(), strict=True):

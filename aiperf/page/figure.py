@@ -1,20 +1,21 @@
-"""Rendering of matplotlib figures as files and as parts of the page, without pyplot and its global state."""
+"""Rendering of matplotlib figures as files and as parts of the page, without pyplot, its global state and settings of a user."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import matplotlib as mpl
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
+from aiperf.errors import PictureNotDrawn
 from aiperf.page import palette
 from aiperf.page.html import without_prolog
 from aiperf.page.section import DrawnFigure
 from aiperf.units import count
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
@@ -56,8 +57,24 @@ DPI = 160
 
 
 def drawn(draw: Callable[[Figure], object], name: str, height: float, source: str) -> tuple[str, bytes, bytes]:
-    """Draw a figure and return it as SVG text, PNG bytes and PDF bytes. Equal arguments give equal bytes."""
-    with mpl.rc_context(cast("Any", {**STYLE, "svg.hashsalt": name})):  # The stub types the names of all settings.
+    """Draw a figure and return it as SVG text, PNG bytes and PDF bytes. Equal arguments give equal bytes.
+
+    Raises:
+        PictureNotDrawn: matplotlib cannot be loaded, or failed.
+    """
+    try:
+        return _drawn(draw, name, height, source)
+    except Exception as error:  # a library that fails in any way must not cost a result
+        raise PictureNotDrawn(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+
+
+def _drawn(draw: Callable[[Figure], object], name: str, height: float, source: str) -> tuple[str, bytes, bytes]:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    usual = {key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith(("backend", "interactive"))}
+    # the stub types the names of all settings
+    with mpl.rc_context(cast("Any", usual | STYLE | {"svg.hashsalt": name})):
         figure = Figure(figsize=(WIDTH_INCHES, height + SOURCE_INCHES), layout="constrained")
         draw(figure)
         figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color=palette.MUTED.light)
@@ -80,7 +97,11 @@ def drawing(
     described: str = "",
 ) -> DrawnFigure:
     """Return a figure of a page. `described`: for readers who cannot see it (default: title and caption)."""
-    return DrawnFigure(name, title, caption, described or f"{title}. {caption}", *drawn(draw, name, height, source))
+    try:
+        images = drawn(draw, name, height, source)
+    except PictureNotDrawn as error:
+        return DrawnFigure(name, title, empty=f"Not drawn. {error}", fault=str(error))
+    return DrawnFigure(name, title, caption, described or f"{title}. {caption}", *images)
 
 
 def on_axes(draw: Callable[[Axes], object]) -> Callable[[Figure], None]:

@@ -74,6 +74,8 @@ class DrawnFigure:
     pdf: bytes | None = None
     """PDF document. None as for `png`."""
     empty: str = ""
+    fault: str = ""
+    """Reason why there is a figure to draw, but no picture. Also in `empty`."""
     has_own_style: bool = False
     """The SVG has an own style sheet, so that the page shows it as an image."""
 

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import NullFormatter
 
 from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.page.figure import drawing, legend_above, on_time_axis
@@ -24,6 +18,12 @@ from aiperf.report.figures import SCORE
 from aiperf.report.phrases import availability_meaning, error_of, interval_meaning, measured, source
 from aiperf.sanitize import sanitize
 from aiperf.units import METRICS, count, duration, flops_per_second, scale, share
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 MOST_BARS_AS_VECTORS = 4000
 """Maximum number of bars drawn as vectors. More bars become pixels."""
@@ -69,6 +69,9 @@ def score_over_time(report: Report) -> DrawnFigure:
     why_not = "no evaluation inside a valid window" if run.metric == "top1" else f"the quality is {METRICS[run.metric]}"
 
     def draw(figure: Figure) -> None:
+        from matplotlib.lines import Line2D
+        from matplotlib.patches import Patch
+
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
         divisor = on_time_axis(lower, run.end)
         unit, unit_name = scale(ceiling, "FLOPS")
@@ -188,6 +191,8 @@ def quality_over_epochs(report: Report, result: FixedNetworkResult) -> DrawnFigu
 
 def on_error_axis(axes: Axes, low: float, high: float) -> None:
     """Make the y axis logarithmic, from `low` to `high`, with ticks in percent."""
+    from matplotlib.ticker import NullFormatter
+
     axes.set_yscale("log")
     axes.set_ylim(low, high)
     coarse = [tick for tick in ERROR_TICKS if low <= tick <= high]
@@ -197,6 +202,8 @@ def on_error_axis(axes: Axes, low: float, high: float) -> None:
 
 
 def _errors(figure: Figure, report: Report) -> None:
+    from matplotlib.lines import Line2D
+
     axes = figure.subplots()
     run, points = report.run, report.errors
     own = accent(is_simulated=run.is_simulated)
@@ -281,6 +288,8 @@ def workers_over_time(report: Report) -> DrawnFigure:
 
 
 def _bars(axes: Axes, chart: Gantt, warmup: float, own: Accent) -> None:
+    from matplotlib.patches import Patch
+
     divisor = on_time_axis(axes, chart.end)
     rows = len(chart.workers)
     as_pixels = len(chart.bars) > MOST_BARS_AS_VECTORS
@@ -330,6 +339,8 @@ def _bars(axes: Axes, chart: Gantt, warmup: float, own: Accent) -> None:
 
 
 def _end_of_warmup(axes: Axes, warmup: float, end: float, divisor: float) -> list[Line2D]:
+    from matplotlib.lines import Line2D
+
     if not 0 < warmup < end:
         return []
     style: dict[str, Any] = {"color": INK.light, "linewidth": 1, "linestyle": (0, (2, 2))}
@@ -338,6 +349,8 @@ def _end_of_warmup(axes: Axes, warmup: float, end: float, divisor: float) -> lis
 
 
 def _grid(figure: Figure, axes: Axes, chart: Gantt, own: Accent) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
     divisor = on_time_axis(axes, chart.end)
     axes.set_xlabel("")
     cells = np.array([[np.nan if cell is None else cell for cell in row] for row in chart.grid])
@@ -372,6 +385,8 @@ def accelerators_over_time(report: Report) -> DrawnFigure:
     own = accent(is_simulated=report.run.is_simulated).strong
 
     def draw(figure: Figure) -> None:
+        from matplotlib.lines import Line2D
+
         axes = figure.subplots()
         divisor = on_time_axis(axes, end)
         at = [moment / divisor for moment, _ in available.steps]

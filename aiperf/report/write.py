@@ -23,6 +23,7 @@ from aiperf.report.facts import Report
 from aiperf.report.figures import BEST_QUALITY, REGULATED, SCORE, by_name, values
 from aiperf.report.gather import gather
 from aiperf.report.training_floor import HostRoofs
+from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
 from aiperf.train.checkpoints.checkpoint_files import kept
@@ -30,6 +31,10 @@ from aiperf.units import counted
 
 MOST_WARNINGS = 6
 """Number of warnings that are printed. The report has all of them."""
+_DRAW_AGAIN = (
+    "repair Matplotlib (python -m pip install --force-reinstall matplotlib), or free space for its files, then write the "
+    "report again (python -m aiperf report)"
+)
 FULL = 0.995
 """Share of the planned accelerator time from which its loss is not printed."""
 
@@ -41,6 +46,8 @@ class Paths:
     page: Path
     facts: Path
     plots: tuple[Path, ...]
+    warnings: tuple[RunWarning, ...] = ()
+    """Pictures that could not be drawn."""
 
 
 def report_of(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
@@ -78,7 +85,10 @@ def _written(report: Report, folder: Path) -> Paths:
     replace_file(facts, msgspec.json.format(msgspec.json.encode(as_document(report, shown)), indent=1))
     html = folder / "report.html"
     replace_file(html, page(report, shown).encode())
-    return Paths(page=html, facts=facts, plots=tuple(written))
+    faults = {each.title: each.fault for part in shown for each in part.pictures if each.fault}
+    first = next((f"first '{title}': {fault}" for title, fault in faults.items()), "")
+    warning = RunWarning(f"pictures not drawn: {len(faults)}, {first}", "warning", _DRAW_AGAIN)
+    return Paths(page=html, facts=facts, plots=tuple(written), warnings=(warning,) if faults else ())
 
 
 def as_document(report: Report, sections: Sequence[Section]) -> Any:
@@ -88,8 +98,10 @@ def as_document(report: Report, sections: Sequence[Section]) -> Any:
     return {**fields, "figures": values(report), **of_sections}
 
 
-def closing_lines(report: Report, page: Path | None = None, run: str | Path | None = None) -> tuple[str, ...]:
+def closing_lines(report: Report, page: Path | Paths | None = None, run: str | Path | None = None) -> tuple[str, ...]:
     """Return the lines that a run prints at its end: details and warnings, then score, error and path of the report."""
+    if isinstance(page, Paths):
+        report, page = dataclasses.replace(report, warnings=(*page.warnings, *report.warnings)), page.page
     return tuple(sanitize(line) for line in (*_details(report), *_result(report, page, run or report.run.name)))
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from aiperf import units
 from aiperf.page.figure import drawing, legend_above, on_time_axis
@@ -19,6 +18,9 @@ from aiperf.report.plots import shade_warmup
 from aiperf.sanitize import sanitize
 from aiperf.system.utilization_series import UtilizationSeries, mean
 from aiperf.units import count, duration
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MOST_DEVICES = 64
 MOST_HOSTS = 64
@@ -137,6 +139,8 @@ def devices_over_time(report: Report) -> DrawnFigure:
     full = mean(course.memory, course.memory_seconds)
 
     def draw(figure: Figure) -> None:
+        from matplotlib.lines import Line2D
+
         axes = figure.subplots()
         divisor = on_time_axis(axes, report.run.end)
         shade_warmup(axes, report.run.warmup_seconds, report.run.end, divisor, label="center")

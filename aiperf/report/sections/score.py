@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from typing import TYPE_CHECKING
 
 from aiperf import units
 from aiperf.page.figure import drawing, legend_above
@@ -15,6 +14,9 @@ from aiperf.report.figures import BEST_QUALITY, BUSY, ERROR, REGULATED, SCORE, T
 from aiperf.report.plots import error_over_time, quality_over_epochs, score_over_time
 from aiperf.report.trial_facts import operations
 from aiperf.rules.limits import NOT_PUBLISHED
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROW_INCHES = 0.34
 BAR = 0.38
@@ -191,6 +193,8 @@ def _bars(prediction: PredictionFacts, report: Report) -> DrawnFigure:
     colour = accent(is_simulated=report.run.is_simulated).strong
 
     def draw(figure: Figure) -> None:
+        from matplotlib.patches import Patch
+
         axes = figure.subplots()
         for row, line in enumerate(prediction.lines):
             axes.barh(row - BAR / 2, 100 * line.predicted, height=BAR, color=AMBER.light)

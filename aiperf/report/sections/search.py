@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection
-from matplotlib.colors import LinearSegmentedColormap, Normalize
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from aiperf import units
 from aiperf.page.figure import drawing, legend_above
@@ -28,12 +21,15 @@ from aiperf.report.trial_facts import change_text, lineage_lines, morph_text, op
 from aiperf.units import count, scale, share
 from morphism.draw import svg
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+    from matplotlib.figure import Figure
+
 MOST_TRIALS = 200
 """Number of trials in the page's table, best first. report.json has all of them."""
 # Viridis without its ends, which are invisible on a dark or a white page.
-ACCURACY_COLOURS = LinearSegmentedColormap.from_list(
-    "accuracy", ["#44337f", "#31688e", "#21918c", "#35b779", "#90d743", "#e3d325"]
-)
+ACCURACY_COLOURS = ("#44337f", "#31688e", "#21918c", "#35b779", "#90d743", "#e3d325")
 MOST_TRIALS_DRAWN = 2500
 MOST_TREE_LABELS = 40
 ACCURACY_TICKS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999)
@@ -186,7 +182,17 @@ def _accuracy(trial: TrialFacts) -> float:
     return trial.accuracy
 
 
+def _colours() -> LinearSegmentedColormap:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("accuracy", ACCURACY_COLOURS)
+
+
 def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts, sample: str) -> None:
+    from matplotlib.colors import Normalize
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import MaxNLocator, NullFormatter
+
     axes = figure.subplots()
     unit, unit_name = scale(float(max(operations(trial) for trial in shown)), "FLOP")
     # A logarithmic axis has no error of 0. A perfect accuracy is drawn half a step above the best other.
@@ -203,7 +209,7 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts, samp
         costs / unit,
         np.maximum(errors, floor),
         c=rounds,
-        cmap=ACCURACY_COLOURS,
+        cmap=_colours(),
         norm=Normalize(1, max(2, int(rounds.max()))),
         s=9 if many else 28,
         alpha=0.85,
@@ -294,6 +300,10 @@ def tree_of_architectures(report: Report) -> DrawnFigure:
 
 
 def _tree(figure: Figure, tree: ArchitectureTree, rows: float) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
     axes = figure.subplots()
     places = [np.array([node.generation, node.row]) for node in tree.nodes]
     accuracies = [node.accuracy for node in tree.nodes if node.accuracy is not None]
@@ -326,7 +336,7 @@ def _tree(figure: Figure, tree: ArchitectureTree, rows: float) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("generation: proposals from the starting graph")
     if accuracies and max(accuracies) - min(accuracies) > 1e-3:
-        bar = figure.colorbar(ScalarMappable(norm, ACCURACY_COLOURS), ax=axes, pad=0.01, aspect=24)
+        bar = figure.colorbar(ScalarMappable(norm, _colours()), ax=axes, pad=0.01, aspect=24)
         bar.outline.set_visible(False)
         bar.locator = MaxNLocator(nbins=5)
         bar.formatter = FuncFormatter(lambda value, _: f"{100 * value:.3g} %")
@@ -337,6 +347,7 @@ def _tree(figure: Figure, tree: ArchitectureTree, rows: float) -> None:
 def _nodes(
     axes: Axes, tree: ArchitectureTree, places: Sequence[npt.NDArray[np.float64]], norm: Normalize, size: float
 ) -> None:
+    colours = _colours()
     # Few calls for many nodes: drawing one collection costs as much as a thousand dots.
     for is_start in (True, False):
         chosen = [
@@ -346,9 +357,7 @@ def _nodes(
             [place[0] for place, _ in chosen],
             [place[1] for place, _ in chosen],
             s=[size * (1.5 if node.is_best else 1.0) for _, node in chosen],
-            facecolors=[
-                PAPER.light if node.accuracy is None else ACCURACY_COLOURS(norm(node.accuracy)) for _, node in chosen
-            ],
+            facecolors=[PAPER.light if node.accuracy is None else colours(norm(node.accuracy)) for _, node in chosen],
             edgecolors=[
                 VERMILION.light if node.is_best else MUTED.light if node.accuracy is None else LINE.light
                 for _, node in chosen
@@ -360,6 +369,8 @@ def _nodes(
 
 
 def _edges(axes: Axes, tree: ArchitectureTree, places: Sequence[npt.NDArray[np.float64]]) -> None:
+    from matplotlib.collections import LineCollection
+
     # The edges to the best architecture are emphasized.
     strong: set[int] = set()
     walk = next((index for index, node in enumerate(tree.nodes) if node.is_best), None)

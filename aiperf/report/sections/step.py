@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from aiperf import units
 from aiperf.accounting.step_breakdown import StepBreakdown, StepPart
@@ -15,6 +13,10 @@ from aiperf.page.section import Cell, DrawnFigure, Paragraph, Section, Table, ro
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.train.tracing.trace_file import PHASES, SOURCE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = tuple(each.light for each in (BLUE, BLUE_PALE, GREEN, AMBER, PURPLE, SKY, VERMILION, IDLE, AXIS, MUTED))
 """Colours of the parts, in their order."""

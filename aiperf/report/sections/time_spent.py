@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from typing import TYPE_CHECKING
 
 from aiperf import units
 from aiperf.accounting.losses import Waterfall
@@ -20,6 +16,12 @@ from aiperf.report.figures import by_name
 from aiperf.report.phrases import energy_by_activity, largest_losses, source, waterfall_top
 from aiperf.report.plots import accelerators_over_time, workers_over_time
 from aiperf.units import count, duration, flops_per_second, scale, share
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 TITLE = "Where the time went"
 """Warnings name this section by its title."""
@@ -208,6 +210,8 @@ def waterfall(report: Report) -> DrawnFigure:
 
 
 def _energy(axes: Axes, fallen: Waterfall) -> None:
+    from matplotlib.patches import Patch
+
     assert fallen.joules is not None, "parts have a sum"
     unit, unit_name = scale(fallen.joules, "J")
     left, handles = 0.0, []
@@ -267,6 +271,8 @@ def _columns(axes: Axes, fallen: Waterfall, rows: int) -> None:
 
 
 def _legend(fallen: Waterfall, own: Accent) -> list[Line2D | Patch]:
+    from matplotlib.patches import Patch
+
     handles: list[Line2D | Patch] = [
         Patch(
             color=own.faint.light,

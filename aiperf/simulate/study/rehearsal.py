@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import fsum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
 
 from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
 from aiperf.accounting.intervals import Window
@@ -32,6 +30,10 @@ from aiperf.planning.plan import make_folder
 from aiperf.simulate.session import SimulationCost, drive, open_run, world_of
 from aiperf.units import count, counted, duration, flops_per_second, share, size
 from cluster.simulated import SimulatedConf
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SEEDS_ALONE = 16
 """Number of runs of one worker. Their mean score defines perfect scaling."""
@@ -242,6 +244,8 @@ def draw(clusters: Sequence[Rehearsed], folder: Path) -> tuple[Path, Path]:
     """Draw score and efficiency over the number of workers. Return the paths of PNG and SVG."""
 
     def both(figure: Figure) -> None:
+        from matplotlib.ticker import NullLocator
+
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         _scores(upper, clusters)
         _efficiencies(lower, clusters)
@@ -257,6 +261,8 @@ def draw(clusters: Sequence[Rehearsed], folder: Path) -> tuple[Path, Path]:
 
 
 def _scores(axes: Axes, clusters: Sequence[Rehearsed]) -> None:
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
     workers = [each.workers for each in clusters]
     scores = [each.score_flops_per_second for each in clusters]
     perfect = [each.perfect_flops_per_second for each in clusters]

@@ -43,8 +43,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.report.write import closing_lines, report_of, write
 
     report = report_of(folder, None if arguments.roofs is None else _roofs(arguments.roofs))
-    page = write(report, arguments.out or folder, folder).page
-    print_lines(closing_lines(report, page, arguments.run))
+    paths = write(report, arguments.out or folder, folder)
+    print_lines(closing_lines(report, paths, arguments.run))
     return 0
 
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     import pandas
 
 
+OF_A_VALID_SCORE = ("score", "regulated", "adjusted", "valid-flops")
+"""Figures that only a run with a valid score has."""
+
+
 class LoadedRun:
     """One run, read from the journal in its folder. The journal is read once, when the object is created.
 
@@ -46,23 +50,29 @@ class LoadedRun:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """Every figure by the name of `compare` and `rank`, such as 'mfu'. None if it is not measured or does not apply."""
-        return values(self.facts)
+        """Every figure by the name of `compare` and `rank`, such as 'mfu'. None if it is not measured or does not apply.
+
+        Scores of a run without a valid score are None, as in `score`. The other figures are those of the journal.
+        """
+        return {
+            name: value if self.is_valid or name not in OF_A_VALID_SCORE else None
+            for name, value in values(self.facts).items()
+        }
 
     @property
     def score(self) -> float | None:
-        """Score in FLOPS: counted floating-point operations per second of the valid window. None without a valid window."""
-        return self.facts.score.flops_per_second
+        """Score in FLOPS: counted floating-point operations per second of the valid window. None without a valid score."""
+        return self.facts.score.flops_per_second if self.is_valid else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % confidence interval of the score in FLOPS as (low, high). None if it cannot be estimated, as for a short run."""
-        return self.facts.score.flops_per_second_interval
+        return self.facts.score.flops_per_second_interval if self.is_valid else None
 
     @property
     def regulated_score(self) -> float | None:
-        """Regulated score in FLOPS: score × −ln(smallest validation error). None without a score or an error."""
-        return self.facts.score.regulated_flops_per_second
+        """Regulated score in FLOPS: score × −ln(smallest validation error). None without a valid score or an error."""
+        return self.facts.score.regulated_flops_per_second if self.is_valid else None
 
     @property
     def error(self) -> float | None:

@@ -10,7 +10,7 @@ import pytest
 
 import aiperf
 from aiperf.errors import AiperfError, NoSuchRun
-from aiperf.report.write import report_of
+from aiperf.report.write import closing_lines, report_of
 from aiperf.system.log import Log, Session
 from aiperf.system.log import path as telemetry_of
 from aiperf.system.sampler import Device, DeviceSample
@@ -39,6 +39,19 @@ def test_figures_equal_those_of_the_report(folder: Path) -> None:
     assert (run.mfu, run.busy) == (report.utilisation.mfu, report.score.busy_share)
     assert run.warnings == report.warnings and run.config == report.run.config
     assert run.name in repr(run)
+
+
+@pytest.mark.parametrize("lines", [0.3, 0.6, 0.98])
+def test_a_run_cut_short_has_no_score_anywhere(lines: float, tmp_path: Path) -> None:
+    events = list(invented(Shape(workers=2)))
+    folder = write_run(tmp_path / "cut", events[: int(lines * len(events))])
+
+    run, printed = aiperf.load(folder), closing_lines(report_of(folder), tmp_path / "report.html")
+
+    assert (run.is_valid, run.score, run.interval, run.regulated_score, run.figures["score"]) == (False, *4 * (None,))
+    assert "no valid score" in repr(run)
+    assert printed[-1].startswith("no valid score: ") and "FLOPS" not in printed[-1]
+    assert not [line for line in printed if line.startswith("score ")]
 
 
 def test_tables_have_a_row_per_trial_worker_and_sample(folder: Path) -> None:

@@ -20,7 +20,6 @@ _ENDS = {
     "no workers": "ended without a worker",
 }
 """Text for each reason of an early end."""
-_FIX = "fix what is named above (ranks write to logs/ in the run's folder), then"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class NoScore:
 
     @property
     def in_words(self) -> str:
-        return f"not valid: {self.why}"
+        return f"no valid score: {self.why}. Next: {self.remedy}"
 
 
 def no_score(work_log: WorkLog, result: Score) -> NoScore | None:
@@ -103,17 +102,25 @@ def _remedy(work_log: WorkLog) -> str:
     if reason == "interrupted":
         return again
     if not work_log.presences or (not work_log.finished and _all_were_lost(work_log)):
-        return f"{_FIX} {again}"
+        return f"{_fix(work_log)} {again}"
     if reason is None:
         return f"check its state: python -m aiperf status {run}. If its driver has ended, {again}"
     if reason == "corrupt images":
         return f"fix the data set (python -m aiperf prepare names its corrupt {_samples(work_log)}), then begin another run"
     if not work_log.finished and work_log.failed:
-        return f"{_FIX} begin another run"
+        return f"{_fix(work_log)} begin another run"
     return (
         "begin another with more time (schedule.duration_seconds), a shorter schedule.warmup_seconds, fewer schedule.epochs "
         "or a smaller start="
     )
+
+
+def _fix(work_log: WorkLog) -> str:
+    """Return the beginning of a remedy, with the cause that a host, a worker or a trial named."""
+    failed = [record.reason for record in work_log.trials.values() if record.outcome == "failed"]
+    lost = [last.left_reason for last in work_log.presences[-1:]]
+    cause = next(filter(None, (*work_log.hosts_without_worker.values(), *failed, *lost)), "the cause")
+    return f"fix this: {cause} (ranks write to logs/ in the run's folder). Then"
 
 
 def score_warnings(work_log: WorkLog, result: Score) -> tuple[RunWarning, ...]:

@@ -136,7 +136,7 @@ def _details(report: Report) -> Iterator[str]:
 
 
 def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]:
-    """Yield the lines that must stay on a small screen: score, error and path last."""
+    """Yield the lines that must stay on a small screen: score, error and path last, or else why there is no score."""
     score, noise, has_figures = report.score, phrases.noise(report.run.dataset), _has_figures(report)
     if has_figures:
         from aiperf.report.sections.configuration import preset_of, standing  # imported late: takes Hydra
@@ -148,9 +148,7 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
             yield f"  each rule with its fix: {command('check', str(run))}"
             if (fix := phrases.ranking_options(report.breaches)) is not None:
                 yield f"  a ranked run: {fix}"
-    if report.no_score is not None:
-        yield report.no_score.in_words
-        yield f"  next: {report.no_score.remedy}"
+    title = phrases.score_title(report.run) if report.no_score is None else "not a score:"
     if has_figures:
         if (reach := phrases.search_reach(report)) is not None:
             yield reach
@@ -158,7 +156,7 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
         regulated, quality = f" · regulated {REGULATED.text(report)}", f"error {phrases.error(report)}"
         if report.run.metric != "top1":
             regulated, quality = "", f"best {phrases.metric(report.run)} {BEST_QUALITY.text(report)}"
-        yield f"{phrases.score_title(report.run)} {SCORE.text(report)}{between}{regulated}"
+        yield f"{title} {SCORE.text(report)}{between}{regulated}"
         yield (
             f"{quality}{f' ({noise})' if noise else ''} · "
             f"{counted(score.trials_finished, 'trial')} finished · busy {phrases.busy(report)}"
@@ -167,3 +165,5 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
         yield from phrases.fixed_network(report.fixed_network)
     if page is not None:
         yield f"report: {page}"
+    if report.no_score is not None:
+        yield report.no_score.in_words

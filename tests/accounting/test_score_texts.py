@@ -62,7 +62,7 @@ def test_run_whose_workers_were_lost_names_the_last_loss(reason: str | None, wor
     assert none is not None
     which = "its only worker was lost" if workers == 1 else "all its workers were lost. The last"
     assert f"no trial finished: {which}, after {19 + workers} s: rank {workers - 1} was killed" in none.why
-    assert "fix what is named above" in none.remedy and "more time" not in none.remedy
+    assert f"fix this: rank {workers - 1} was killed" in none.remedy and "more time" not in none.remedy
 
 
 def test_run_without_a_worker_names_the_host_and_its_reason() -> None:

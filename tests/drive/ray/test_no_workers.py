@@ -78,9 +78,9 @@ def test_a_run_without_any_worker_reports_the_reason(tmp_path: Path) -> None:
     with pytest.raises(RunStopped, match="its devices are gone") as stopped:
         run(tmp_path, VAIN)
 
-    first, second = closing_lines(report_of(stopped.value.folder))[-2:]
-    assert first.startswith("not valid: no worker came up. ") and "no rank can be started" in first
-    assert f"resume={stopped.value.folder.name}" in second
+    last = closing_lines(report_of(stopped.value.folder))[-1]
+    assert last.startswith("no valid score: no worker came up. ") and "no rank can be started" in last
+    assert f"resume={stopped.value.folder.name}" in last
 
 
 def test_a_fixable_error_at_every_place_ends_with_a_report(

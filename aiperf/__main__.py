@@ -81,7 +81,9 @@ def _interrupted() -> int:
 def _execute(words: list[str]) -> int:
     from aiperf.cli import help as program_help
     from aiperf.cli.arguments import VERBS, execute, require_run_words
+    from aiperf.mistyped import require_visible
 
+    require_visible(words[: words.index("--")] if "--" in words else words)
     if words and words[0] in VERBS:
         return execute(words)
     if words and words[0] == "help":

@@ -211,6 +211,12 @@ def _options() -> Options:
     nested = [(part, schema) for part, schemas in parts.items() for schema in schemas]
     own = {each.name for each in fields(RunConf) if each.name not in parts}
     of_parts = {f"{part}.{each.name}" for part, schema in nested for each in fields(schema)}
+    known = {
+        f"{part}.{name}".lstrip("."): limits
+        for part, schema in [("", RunConf), *nested]
+        for name, limits in limits_of(schema).items()
+        if not records_of(schema, name)
+    }
     return Options(
         names=tuple(sorted({*own, *of_parts, *GROUPS})),
         choices={group: tuple(choices(group)) for group in GROUPS},
@@ -218,12 +224,8 @@ def _options() -> Options:
         set_by_choice=frozenset(
             f"{part}.{fields(schema)[0].name}" for part, schema in nested if name_of_choice(schema) is not None
         ),
-        texts=frozenset(
-            f"{part}.{name}".lstrip(".")
-            for part, schema in [("", RunConf), *nested]
-            for name, limits in limits_of(schema).items()
-            if limits.types == (str,) and not limits.of_list
-        ),
+        texts=frozenset(name for name, limits in known.items() if limits.types == (str,) and not limits.of_list),
+        limits=known,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,7 +150,9 @@ def explained(path: object, failed: str, fix: str, error: type[AiperfError] = Ba
     try:
         yield
     except OSError as cause:
-        raise error(f"{shown(path)} {failed} ({cause.strerror or cause}). {fix}") from cause
+        is_missing = cause.errno == errno.ENOENT and "read" in failed
+        what = "does not exist" if is_missing else f"{failed} ({cause.strerror or cause})"
+        raise error(f"{shown(path)} {what}. {fix}") from cause
 
 
 def conflict(

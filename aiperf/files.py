@@ -125,9 +125,39 @@ def lock(file: IO[Any], *, waits: bool = False) -> bool:
     return True
 
 
+class ForeignPath(OSError):
+    """A path that is none of this machine. The fix replaces that of the operating system's errors."""
+
+    def __init__(self, what: str, text: str, why: str, fix: str) -> None:
+        super().__init__(errno.ENOENT, f"{what} is one of this machine, {why}", text)
+        self.fix = fix
+
+
+_FOREIGN = (
+    (r"[A-Za-z][\w+.-]+://.*", "but this is an address", "copy the files here, or mount the store"),
+    (r"[\w.@-]{2,}:/.*", "but this is a path of another host", "copy the files here, or mount its file system"),
+    (r"[A-Za-z]:\\.*", "but this is a path of Windows", "name it as this machine does, /mnt/c/…"),
+    (r".*(\$\w+|\$\{\w+\}).*", "but a variable in it is not replaced", "leave single quotes out, or write the value"),
+    (r"~[\w.-]+(/.*)?", "but there is no such user", "write the whole path"),
+    (r"\s.*|.*\s", "but this begins or ends with a space", "leave the space out"),
+)
+"""Forms of paths that are none of this machine, with the reason and the fix."""
+
+
+def require_path(text: str, what: str = "a path") -> None:
+    """Raise ForeignPath for a path of another kind of place. A path that exists is never refused."""
+    if os.path.lexists(text):
+        return
+    for form, why, fix in _FOREIGN:
+        if re.fullmatch(form, text, re.DOTALL):
+            raise ForeignPath(what, text, why, fix)
+
+
 def given_path(text: str) -> Path:
     """Return the path that a user has typed, with `~` and `~user` at its beginning expanded."""
-    return Path(os.path.expanduser(text))  # noqa: PTH111  # Path.expanduser raises for an unknown user, unlike a shell
+    path = os.path.expanduser(text)  # noqa: PTH111  # Path.expanduser raises for an unknown user, unlike a shell
+    require_path(path)
+    return Path(path)
 
 
 def name_text(name: str) -> str:
@@ -176,4 +206,6 @@ def refused(error: OSError) -> str:
         shown(name) for name in (error.filename, error.filename2) if name is not None and not isinstance(name, int)
     ]
     failed = f"{' and '.join(names)}: {what}" if names else what
-    return f"{failed}. To fix it: {_FIXES.get(error.errno, _BROKEN)}"
+    if error.errno == errno.ENOENT and len(names) == 1 and not isinstance(error, ForeignPath):
+        failed = f"{names[0]} does not exist"
+    return f"{failed}. To fix it: {error.fix if isinstance(error, ForeignPath) else _FIXES.get(error.errno, _BROKEN)}"

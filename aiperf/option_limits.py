@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from aiperf.errors import BadConfiguration
+from aiperf.mistyped import short
 
 BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
     "least": (operator.ge, "at least"),
@@ -184,7 +185,9 @@ def hold(conf: Any, part: str = "") -> None:
     for option, value, limits in _values(conf, part):
         if not limits.accepts(value):
             condition = limits.condition if limits.condition and value is not None else f"is {limits.description}"
-            raise BadConfiguration(f"{option} {condition}, but found {value!r}: give such a value, or leave it out")
+            raise BadConfiguration(
+                f"{option} {condition}, but found {short(value)}: give such a value, or leave it out"
+            )
 
 
 def _values(conf: Any, part: str) -> Iterator[tuple[str, Any, FieldLimits]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aiperf.errors import BadConfiguration
-from aiperf.files import escaped, given_path
+from aiperf.files import LONGEST_SHOWN, escaped, given_path, require_path
+from aiperf.mistyped import as_list, as_number, as_truth, entries, short, what_is_wrong
 from aiperf.nearest import nearest, nearest_option
-from aiperf.option_limits import limits_of
+from aiperf.option_limits import FieldLimits, limits_of
 
 HERE = frozenset(("announcement_log", "predict", "cluster.profile", "follow", "resume", "runs", "start", "system.file"))
 """Paths on the machine of the command. Shells do not expand `~` after an equals sign, so it is expanded here. Paths on other
@@ -28,6 +30,8 @@ class Options:
     """Groups without a default choice: '+cluster=…'."""
     set_by_choice: frozenset[str]
     texts: frozenset[str]
+    limits: Mapping[str, FieldLimits]
+    """Type and range of each option, except of lists of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def _check_name(word: str, name: str, names: Sequence[str], options: Options) ->
 def _override(word: str, name: str, options: Options) -> Override:
     text = word.partition("=")[2]
     if name not in options.texts:
-        value = _parsed(word)
+        value = _parsed(word, name, options.limits.get(name))
         if name in options.choices and value not in options.choices[name]:
             choices = options.choices[name]
             raise BadConfiguration(f"{name}={text}: {name} is one of {', '.join(choices)}{nearest(text, choices)}")
@@ -98,25 +102,60 @@ def _override(word: str, name: str, options: Options) -> Override:
         return Override(word, name, text[1:-1])
     if not text:
         raise BadConfiguration(f"{name} is a text, but {word!r} has nothing after the equals sign: give one, or null")
-    return Override(word, name, str(given_path(text)) if name in HERE else text)
+    if name in HERE:
+        return Override(word, name, str(given_path(text)))
+    if name == "dataset.root":
+        require_path(text, name)
+    return Override(word, name, text)
 
 
-def _parsed(word: str) -> Any:
-    """Return the value that Hydra's parser reads."""
+def _parsed(word: str, name: str, limits: FieldLimits | None) -> Any:
+    """Return the value that Hydra's parser reads. Numbers in a list of texts are texts: cluster.ssh=[-p,2222]."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import OverrideParseException
 
+    text = word.partition("=")[2]
     try:
         (override,) = OverridesParser.create().parse_overrides([word])
-    except OverrideParseException as error:
+    except (OverrideParseException, ValueError) as error:  # ValueError: Python converts no number of 4301 digits
+        hint = _hint(name, text, limits)
+        wrong = f": {hint}" if hint else f", {what_is_wrong(text)}"
         raise BadConfiguration(
-            f'a value with spaces, quotes or brackets is written within quotes, KEY="VALUE", but found {word!r}'
+            f'a value is written KEY=VALUE, or KEY="VALUE", but found {short(word)}{wrong}'
         ) from error
     if override.is_sweep_override():
-        raise BadConfiguration(
-            f"an option has one value, but found {word!r}: start one run for each value, or use `python -m aiperf sweep`"
-        )
-    return override.value()
+        hint = _hint(name, text, limits)
+        each = "use `python -m aiperf sweep` for one run with each value"
+        more = hint if limits is not None and limits.of_list and hint else f"{hint}, or {each}" if hint else each
+        raise BadConfiguration(f"an option has one value, but found {short(word)}: {more}")
+    value = override.value()
+    is_texts = limits is not None and limits.of_list and limits.types == (str,)
+    if is_texts and isinstance(value, list) and not all(isinstance(each, str) for each in value):
+        plain = entries(text)
+        if len(plain) == len(value) and not any(isinstance(each, list | dict) for each in value):
+            return plain
+    if limits is not None and (hint := _hint(name, text, limits)):
+        try:
+            limits.check_type(name, value, text)
+        except BadConfiguration as error:
+            raise BadConfiguration(f"{name} is {limits.kind}, but found {short(word)}: {hint}") from error
+    return value
+
+
+def _hint(name: str, text: str, limits: FieldLimits | None) -> str:
+    """Return 'write NAME=VALUE' with the value that was probably meant. '' if there is none."""
+    if limits is None or not text.strip("[](){}, "):
+        return ""
+    if limits.of_list:
+        if limits.is_number and not all(re.fullmatch(r"[\d.]+", each, re.ASCII) for each in entries(text)):
+            return ""
+        return f"write {as_list(name, text)}" if len(text) <= LONGEST_SHOWN else ""
+    value = None
+    if bool in limits.types:
+        value = as_truth(text)
+    elif limits.is_number:
+        value = as_number(name, text, is_whole=float not in limits.types)
+    return f"write {name}={value}" if value is not None and value != text else ""
 
 
 def check_records(word: Override, kinds: Mapping[str, type[Any]]) -> None:

@@ -8,9 +8,22 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
-from cluster.place import LINE, LONGEST_SECONDS, MOST_NODES, WORD, HeadPlace, InvitedPlace, JoinedConf, NodesAsked, form
+from cluster.place import (
+    AS_IT_IS,
+    LINE,
+    LONGEST_SECONDS,
+    MOST_NODES,
+    PORT,
+    HeadPlace,
+    InvitedPlace,
+    JoinedConf,
+    NodesAsked,
+    form,
+    require_shell_lines,
+)
 
 REACHED = "aiperf: this host is ready"
 """Line that a host prints if it can join."""
@@ -43,15 +56,22 @@ class HostsConf(JoinedConf):
     """Minimum number of hosts, if others cannot be reached or do not join in time. Default: all hosts."""
     join_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """Maximum time for the hosts to join."""
-    address: str | None = field(default=None, metadata=form(WORD, "a name or an address, 10.0.0.1"))
+    address: str | None = field(
+        default=None,
+        metadata=form(r"[A-Za-z0-9][\w.-]*|(?=.*:.*:)[0-9A-Fa-f:.]+(%\w+)?", "a name or an address, 10.0.0.1"),
+    )
     """Address of this machine for the hosts. Default: the address of its host name."""
     ssh: list[str] = field(default_factory=list, metadata=form(LINE, "an argument of ssh, -p"))
     """More arguments of ssh, as they are: -p, 2222, -i, KEY, -F, FILE. Host keys are checked as your ssh checks them."""
     connect_seconds: int = field(default=10, metadata={"least": 1, "most": LONGEST_SECONDS})
     """Maximum time for ssh to connect to a host."""
-    python: str | None = field(default=None, metadata=form(LINE, "the path of a program, /opt/venv/bin/python"))
+    python: str | None = field(
+        default=None, metadata=form(AS_IT_IS, "the path of a program without $ and ~, /opt/venv/bin/python")
+    )
     """Python interpreter on the hosts. Default: the path of this one."""
-    directory: str | None = field(default=None, metadata=form(LINE, "the path of a folder, /home/me/aiperf"))
+    directory: str | None = field(
+        default=None, metadata=form(AS_IT_IS, "the path of a folder without $ and ~, /home/me/aiperf")
+    )
     """Working directory on the hosts. Default: the working directory here."""
     setup: list[str] = field(default_factory=list, metadata=form(LINE, "a line of sh, module load cuda"))
     """Lines of sh that run first on each host: module load cuda."""
@@ -83,6 +103,25 @@ class HostsConf(JoinedConf):
                 f"cluster.fewest_hosts is between 1 and the number of hosts, {len(names)}, but found {self.fewest_hosts}: "
                 "lower it, or add hosts"
             )
+
+        self._check_ssh()
+        require_shell_lines("cluster.setup", self.setup, "sh")
+
+    def _check_ssh(self) -> None:
+        """Check the values of ssh's options: ports, and files of this machine."""
+        words = [*self.ssh, ""]
+        for word, following in pairwise(words):
+            option, value = (word[:2], word[2:] or following) if re.match("-[pFi]", word) else ("", "")
+            if match := re.fullmatch(r"(?i)(?:-o ?)?Port[= ](.*)", word):
+                option, value = "-p", match[1]
+            if option == "-p" and not re.fullmatch(PORT, value):
+                raise ValueError(
+                    f"a port of ssh is from 1 to 65535, but found {value!r} in cluster.ssh: write cluster.ssh=[-p,PORT]"
+                )
+            if option in ("-F", "-i") and not Path(value).expanduser().is_file():
+                raise ValueError(
+                    f"{option} of cluster.ssh names a file of this machine, but found {value!r}: correct the path"
+                )
 
     @property
     def names(self) -> list[str]:

@@ -14,6 +14,7 @@ from cluster.place import (
     LONGEST_SECONDS,
     MOST_NODES,
     MOST_OF_A_NODE,
+    PORT,
     Demand,
     Existing,
     HeadPlace,
@@ -32,6 +33,12 @@ _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _KEY = rf"({_SUBDOMAIN}/)?{_NAME}"
 _QUANTITY = r"[1-9][0-9]{0,14}(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?"
+_SIZE = r"[1-9][0-9]{0,14}(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)"
+_PART = r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*"
+_IMAGE = (
+    rf"(([A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|localhost|[A-Za-z0-9-]+(?=:))(:{PORT})?/)?{_PART}(/{_PART})*"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?|"
+)
 _PATH = r"(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+"
 _DNS_NAME = "a name of lower case letters, digits, '-' and '.'"
 _DNS_LABEL = "a name of lower case letters, digits and '-'"
@@ -55,7 +62,9 @@ class KubernetesConf(SchedulerConf):
     """
 
     kind: str = "kubernetes"
-    image: str = field(default="", metadata=form(r"[\w./:@-]*", "an image's name, registry.example.org/aiperf:1"))
+    image: str = field(
+        default="", metadata=form(_IMAGE, "an image's name in lower case, registry.example.org/aiperf:1")
+    )
     """Image of all pods. It must contain this package: see Dockerfile."""
     operator: str = field(default="kuberay", metadata={"among": OPERATORS})
     """kuberay: a RayJob with Ray's autoscaler for the workers. `none`: a Job for the head, and an indexed Job for the
@@ -79,18 +88,18 @@ class KubernetesConf(SchedulerConf):
     """Resource name of the accelerators, from the cluster's device plugin."""
     cpus: int = field(default=4, metadata={"least": 1, "most": MOST_OF_A_NODE})
     """Processors of each worker pod, as request and limit. Memory likewise."""
-    memory: str = field(default="16Gi", metadata=form(_QUANTITY, "a whole number with a unit, 16Gi"))
-    shared_memory: str = field(default="4Gi", metadata=form(_QUANTITY, "a whole number with a unit, 4Gi"))
+    memory: str = field(default="16Gi", metadata=form(_SIZE, "a whole number with a unit, 16Gi"))
+    shared_memory: str = field(default="4Gi", metadata=form(_SIZE, "a whole number with a unit, 4Gi"))
     """Size of /dev/shm in each pod. It counts as memory of the pod."""
     head_cpus: int = field(default=2, metadata={"least": 1, "most": MOST_OF_A_NODE})
     """Processors of the head pod, which runs Ray's head and the driver, and does not train."""
-    head_memory: str = field(default="8Gi", metadata=form(_QUANTITY, "a whole number with a unit, 8Gi"))
+    head_memory: str = field(default="8Gi", metadata=form(_SIZE, "a whole number with a unit, 8Gi"))
     runs_claim: str = field(default="aiperf-runs", metadata=form(_SUBDOMAIN, _DNS_NAME))
     """PersistentVolumeClaim for journals, checkpoints and reports. All pods must be able to write to it
     (ReadWriteMany)."""
     runs_path: str = field(default="/runs", metadata=form(_PATH, _PATH_IN_PODS))
     """Mount path of the claim in the pods."""
-    runs_size: str | None = field(default=None, metadata=form(_QUANTITY, "a whole number with a unit, 500Gi"))
+    runs_size: str | None = field(default=None, metadata=form(_SIZE, "a whole number with a unit, 500Gi"))
     """Create the claim with this size if it does not exist. Default: it must exist."""
     storage_class: str | None = field(default=None, metadata=form(_SUBDOMAIN, _DNS_NAME))
     """Storage class of a new claim. Default: that of the cluster."""
@@ -167,6 +176,16 @@ class KubernetesConf(SchedulerConf):
         for law in self._broken():
             raise ValueError(law)
 
+    def check_run(self, seconds: float, data: str | None) -> None:
+        """Check that the data set is on a claim or in the image of the pods."""
+        claims = [self.runs_path, *([] if self.data_claim is None else [self.data_path])]
+        is_claimed = data is None or any(PurePosixPath(data).is_relative_to(each) for each in claims)
+        if data is not None and not is_claimed and (self.data_claim is not None or not data.startswith("/")):
+            raise ValueError(
+                f"dataset.root is an absolute path in the pods, on a claim ({', '.join(claims)}) or in the image, "
+                f"but found {data!r}: write a path below cluster.data_path, or leave cluster.data_claim out"
+            )
+
     def requested_nodes(self) -> NodesAsked:
         """Return the requested number of worker pods and the resources of each: accelerators, processors, memory in bytes."""
         return replace(
@@ -220,6 +239,12 @@ class KubernetesConf(SchedulerConf):
                 yield (
                     f"cluster.{name} is an absolute path outside the system's folders "
                     f"({', '.join(f'/{each}' for each in _OF_THE_SYSTEM)}), but found {path!r}: take another, /runs"
+                )
+        for name in ("memory", "head_memory"):
+            if quantity(self.shared_memory) > quantity(getattr(self, name)):
+                yield (
+                    f"cluster.shared_memory counts as memory of each pod, and is at most cluster.{name}={getattr(self, name)}, "
+                    f"but found {self.shared_memory!r}: lower it, or raise cluster.{name}"
                 )
         if _overlap(self.runs_path, self.data_path):
             yield (

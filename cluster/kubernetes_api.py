@@ -6,6 +6,7 @@ import base64
 import binascii
 import io
 import json
+import os
 import shutil
 import tarfile
 import time
@@ -51,8 +52,12 @@ class Api:
         try:
             kubernetes.config.load_config()  # type: ignore[no-untyped-call]
         except (kubernetes.config.ConfigException, yaml.YAMLError, OSError, *_OF_BROKEN_FILES) as error:
+            named = [
+                name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name and not Path(name).exists()
+            ]
+            why = f"KUBECONFIG names {named[0]!r}, which does not exist" if named else str(error).rstrip(".")
             raise ClusterError(
-                f"+cluster=kubernetes needs a kubeconfig (KUBECONFIG, else ~/.kube/config), but none can be used: {error}. "
+                f"+cluster=kubernetes needs a kubeconfig (KUBECONFIG, else ~/.kube/config), but none can be used: {why}. "
                 "Correct it, or print the manifests with cluster.submit=false"
             ) from error
         self._namespace = namespace

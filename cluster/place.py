@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from aiperf.programs import ProgramFailed, ask
+
 LONGEST_SECONDS = 366 * 86400
 """Maximum of any waiting time."""
 MOST_NODES = 1_000_000
@@ -20,11 +22,15 @@ MOST_OF_A_NODE = 65_536
 """Maximum number of processors, or of accelerators, of one node."""
 LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]+"
 """Regular expression of a text of one line that is not empty, without control characters."""
+AS_IT_IS = rf"(?!~|.*\$){LINE}"
+"""Regular expression of a path that no shell expands."""
 BYTES = r"(?i:[1-9][0-9]{0,15}[KMGT](i?B)?)"
 """Regular expression of the texts that `bytes_of` reads."""
 BYTES_IN_WORDS = "a number with K, M, G or T, of 1024 each: 80G"
-WORD = r"[^\s\x00]+"
-"""Regular expression of one word."""
+WORD = r"(?!-)[^\s\x00]*[^\s\x00,]"
+"""Regular expression of one word, which is no option and does not end with a comma."""
+PORT = r"(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
+"""Regular expression of a port, 1 to 65535."""
 HEAD_FILE = "ray-head.json"
 """File in the run's folder with address and token of the run's own Ray. Each driver replaces it."""
 HEAD_LOST = 3
@@ -249,6 +255,9 @@ class ClusterConf:
             ValueError: they do. The message has rule, value and fix.
         """
 
+    def check_run(self, seconds: float, data: str | None) -> None:
+        """Check the options against a run's length and its folder of data (None: it reads no files). Raises as `check`."""
+
     def place(self, environment: Mapping[str, str]) -> Place:
         """Return the Ray that the driver must start or join. `environment`: environment variables of this process.
 
@@ -328,6 +337,19 @@ class SchedulerConf(NodesConf):
 def place_of(cluster: ClusterConf | None, environment: Mapping[str, str]) -> Place:
     """Return the Ray that the driver must start or join."""
     return LocalPlace() if cluster is None else cluster.place(environment)
+
+
+def require_shell_lines(option: str, lines: Sequence[str], shell: str) -> None:
+    """Raise ValueError for the first line that is no complete command of the shell, which reads it without executing it."""
+    for line in lines:
+        try:
+            answer = ask((shell, "-n", "-c", line), seconds=10.0)
+        except ProgramFailed:  # the nodes have the shell
+            return
+        if answer.status:
+            raise ValueError(
+                f"each of {option} is a whole command of {shell}, but found {line!r} ({answer.words}): correct it"
+            )
 
 
 def bytes_of(option: str, text: str, default_unit: str | None = None) -> int:

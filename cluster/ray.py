@@ -9,6 +9,7 @@ from cluster.place import (
     LONGEST_SECONDS,
     MOST_NODES,
     MOST_OF_A_NODE,
+    PORT,
     Demand,
     Existing,
     NodesAsked,
@@ -30,8 +31,8 @@ class RayConf(NodesConf):
     address: str = field(
         default="auto",
         metadata=form(
-            r"auto|(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):[1-9][0-9]{0,4}",
-            "HOST:PORT of Ray's head, or auto on that host",
+            rf"auto|(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):{PORT}",
+            "HOST:PORT of Ray's head with a port from 1 to 65535, or auto on that host",
         ),
     )
     """HOST:PORT of Ray's head. auto: the Ray of this host."""

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from aiperf.programs import ProgramFailed, ask
 from cluster.place import (
+    AS_IT_IS,
     HEAD_LOST,
     LINE,
     LONGEST_SECONDS,
@@ -35,6 +36,7 @@ from cluster.place import (
     UnknownJob,
     bytes_of,
     form,
+    require_shell_lines,
 )
 
 SCRIPT = "slurm.sh"
@@ -60,7 +62,7 @@ ANSWER_SECONDS = 60.0
 
 
 _GPUS = r"(\w[\w.-]*:)?[1-9]\d{0,5}(,(\w[\w.-]*:)[1-9]\d{0,5})*"
-_TIME = r"\d{1,9}(:\d{1,9}){0,2}|\d{1,9}-\d{1,9}(:\d{1,9}){0,2}|UNLIMITED|INFINITE"
+_TIME = r"(?![0:-]+$)(\d{1,9}(:\d{1,9}){0,2}|\d{1,9}-\d{1,9}(:\d{1,9}){0,2})|UNLIMITED|INFINITE"
 _MEMORY = r"(?i:0|[1-9][0-9]{0,15}([KMGT](i?B)?)?)"
 _MOUNT = r"[^:,\r\n]+(:[^:,\r\n]+){1,2}"
 _OWN = (
@@ -68,6 +70,15 @@ _OWN = (
     "open-mode", "no-kill", "wrap", "parsable", "test-only", "wait", "help", "usage", "version",
 )  # fmt: skip
 """Options of sbatch that the script sets itself, or with which sbatch does not submit and return."""
+
+_EITHER = {
+    "mem-per-cpu": ("mem",),
+    "mem-per-gpu": ("mem",),
+    "gpus": ("gpus-per-node",),
+    "gpus-per-task": ("gpus-per-node",),
+    "cpus-per-gpu": ("cpus-per-task",),
+}
+"""Options of sbatch by one that excludes them."""
 
 
 @dataclass
@@ -105,7 +116,9 @@ class SlurmConf(SchedulerConf):
     """Memory of each node as sbatch takes it: 480G. Default: all with whole nodes, else that of the site."""
     margin_seconds: float = field(default=1800.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """Time for start-up and report. The job's time limit is the run's declared time plus this."""
-    time: str | None = field(default=None, metadata=form(_TIME, "as sbatch takes it, 12:30:00, or 1-12:00"))
+    time: str | None = field(
+        default=None, metadata=form(_TIME, "as sbatch takes it and above 0, 12:30:00, 1-12:00, or UNLIMITED")
+    )
     """Time limit as sbatch takes it. Default: by margin_seconds."""
     signal_seconds: int = field(default=180, metadata={"least": 1, "most": 65535})
     """Time before the time limit at which the run is ended cleanly: its journal is closed and its report written."""
@@ -113,7 +126,9 @@ class SlurmConf(SchedulerConf):
     """Queue the job again after the time limit or the loss of the first node. The run is resumed from its journal."""
     setup: list[str] = field(default_factory=list, metadata=form(LINE, "a line of bash, source /opt/venv/bin/activate"))
     """Lines of bash that run first on the nodes: module load cuda/12.4. A line that fails ends the job."""
-    python: str | None = field(default=None, metadata=form(LINE, "the path of a program, /opt/venv/bin/python"))
+    python: str | None = field(
+        default=None, metadata=form(AS_IT_IS, "the path of a program without $ and ~, /opt/venv/bin/python")
+    )
     """Python interpreter on the nodes. Default: the path of this one, or in a container `python` of its image."""
     container: str | None = field(
         default=None, metadata=form(LINE, "an image as its runtime takes it, /images/aiperf.sqsh")
@@ -126,7 +141,7 @@ class SlurmConf(SchedulerConf):
     )
     """SOURCE:TARGET[:OPTIONS] of each mount. The run's folder and the working directory are always mounted."""
     extra: list[str] = field(
-        default_factory=list, metadata=form(r"--" + LINE, "a long option of sbatch, --mail-type=END")
+        default_factory=list, metadata=form(rf"--[a-z][a-z-]*(={LINE})?", "a long option of sbatch, --mail-type=END")
     )
     """Additional options of sbatch: --mail-type=END."""
 
@@ -139,14 +154,47 @@ class SlurmConf(SchedulerConf):
                 "or raise cluster.nodes"
             )
         self.requested_nodes()
+        require_shell_lines("cluster.setup", self.setup, "bash")
+        if self.container is None and (self.container_mounts or self.container_runtime != "pyxis"):
+            raise ValueError(
+                "cluster.container_mounts and cluster.container_runtime are of a container, but cluster.container is null: "
+                "name its image, or leave them out"
+            )
+        set_here = {name for name, _ in self._directives("", Path(), 0.0)}
         for word in self.extra:
             name = word.lstrip("-").partition("=")[0]
+            other = next((each for each in (name, *_EITHER.get(name, ())) if each in set_here - {*_OWN}), None)
+            if other is not None:
+                raise ValueError(
+                    f"an option of sbatch is given once, but found {word!r} in cluster.extra beside --{other} of the "
+                    f"script: leave it out, or the option that sets --{other} (cluster.exclusive sets --exclusive and --mem)"
+                )
+            set_here.add(name)
             if not word.startswith("--") or name in _OWN:
                 raise ValueError(
                     "cluster.extra holds long options of sbatch which the batch script does not set, and with which sbatch "
                     f"submits and returns, but found {word!r}: "
                     f"write --name=value, and not one of {', '.join(_OWN)}"
                 )
+
+    def check_run(self, seconds: float, data: str | None) -> None:
+        """Check that the job's time limit holds the run. A job that is queued again may be shorter."""
+        limit = (
+            math.inf
+            if self.time in ("UNLIMITED", "INFINITE")
+            else seconds_of(self.time or time_limit(seconds + self.margin_seconds))
+        )
+        patience = self.join_seconds if self.nodes not in (None, 1) else 0.0
+        needed = {"cluster.signal_seconds": float(self.signal_seconds)}
+        if not self.requeue:
+            needed |= {"schedule.duration_seconds": seconds, "cluster.join_seconds": patience}
+        if limit < math.fsum(needed.values()):
+            given = f"cluster.time={self.time}" if self.time else f"cluster.margin_seconds={self.margin_seconds:g}"
+            summed = " + ".join(f"{name} {value:g}" for name, value in needed.items() if value)
+            raise ValueError(
+                f"a job's time limit is at least {summed} = {math.fsum(needed.values()):g} s, but found {given}, which gives "
+                f"{limit:g} s: {'leave cluster.time out' if self.time else 'raise cluster.margin_seconds'}, or lower these"
+            )
 
     def requested_nodes(self) -> NodesAsked:
         """Return the nodes that the job requests: number, GPUs, processors and memory in bytes of each.
@@ -177,7 +225,13 @@ class SlurmConf(SchedulerConf):
 
     def place(self, environment: Mapping[str, str]) -> Place:
         """Ray's head to start in an allocation. Raise ClusterError if that has another number of nodes than cluster.nodes."""
-        granted = int(environment.get("SLURM_JOB_NUM_NODES", self.nodes or 1))
+        granted_text = environment.get("SLURM_JOB_NUM_NODES", str(self.nodes or 1))
+        if not re.fullmatch("[1-9][0-9]{0,6}", granted_text):
+            raise ClusterError(
+                f"SLURM_JOB_NUM_NODES is the number of nodes of an allocation, but found {granted_text!r}: begin the run in an "
+                "allocation (salloc), or unset the variable"
+            )
+        granted = int(granted_text)
         if self.nodes not in (None, granted):
             raise ClusterError(
                 f"within an allocation the run takes all of its nodes: SLURM_JOB_NUM_NODES is {granted}, but found "
@@ -296,6 +350,19 @@ def _container(conf: SlurmConf, submission: JobSubmission) -> tuple[str, str]:
     return "", shlex.join(
         ["apptainer", "exec", "--nv", *binds, "--pwd", str(submission.directory), conf.container]
     ) + " "
+
+
+def seconds_of(limit: str) -> float:
+    """Return the seconds of a time limit as sbatch takes it.
+
+    >>> seconds_of("90"), seconds_of("12:30:00"), seconds_of("1-12"), seconds_of("0-00:33:00")
+    (5400.0, 45000.0, 129600.0, 1980.0)
+    """
+    days, dash, rest = limit.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    # without days: minutes, minutes:seconds, hours:minutes:seconds; with days: hours[:minutes[:seconds]]
+    units = (3600, 60, 1) if dash or len(parts) == 3 else (60, 1)
+    return float(int(days or 0) * 86400 + sum(part * unit for part, unit in zip(parts, units, strict=False)))
 
 
 def time_limit(seconds: float) -> str:

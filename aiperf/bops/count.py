@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 import tempfile
 from collections import Counter, defaultdict
@@ -20,6 +19,7 @@ from aiperf.bops.result import LineCount, SourceCount
 from aiperf.bops.rules import ARITHMETIC, COMPARE, INCREMENT
 from aiperf.bops.tree import LARGEST, CannotCount, Operator, SourceText, Spot, Tree, read_tree
 from aiperf.given_file import read_json
+from aiperf.mistyped import split
 from aiperf.nearest import nearest
 from aiperf.page.section import Table, numbers, table, texts
 from aiperf.programs import ProgramFailed, ask
@@ -174,7 +174,9 @@ class _Command(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> list[str]:
-        return shlex.split(self.command) if self.arguments is None else self.arguments
+        return (
+            split("each command of compile_commands.json", self.command) if self.arguments is None else self.arguments
+        )
 
 
 def combine(

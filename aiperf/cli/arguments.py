@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 from aiperf.cli.output import in_users_form, program
 from aiperf.errors import BadConfiguration
+from aiperf.mistyped import as_number, short
 from aiperf.nearest import nearest, nearest_option
 from aiperf.option_limits import FieldLimits
 
@@ -76,7 +77,30 @@ class VerbModule(Protocol):
     """
 
 
+class _Once(argparse._StoreAction):
+    """Value of a flag that takes one. A second one would replace it in silence."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        given = namespace.__dict__.setdefault("_given", set())
+        if option_string is not None and self.dest in given:
+            before = getattr(namespace, self.dest)
+            parser.error(f"{option_string} is given once, but found {str(before)!r} and {str(values)!r}: leave one out")
+        given.add(self.dest)
+        super().__call__(parser, namespace, values, option_string)
+
+
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, **named)
+        self.register("action", None, _Once)
+        self.register("action", "store", _Once)
+
     def error(self, message: str) -> NoReturn:
         raise BadConfiguration(f"{message}. `{self.prog} --help` lists the arguments")
 
@@ -210,9 +234,9 @@ def _reader(option: str, limits: FieldLimits, kind: type[int] | type[float]) -> 
         except ValueError:
             value = None
         if value is None or not limits.accepts(value):
-            raise BadConfiguration(
-                f"{option} is {limits.kind} and {limits.condition}, but found {word!r}: give such a value, or leave it out"
-            )
+            better = as_number(option, word, is_whole=kind is int)
+            fix = f"write {option} {better}" if better not in (None, word) else "give such a value, or leave it out"
+            raise BadConfiguration(f"{option} is {limits.kind} and {limits.condition}, but found {short(word)}: {fix}")
         return value
 
     return read

@@ -104,7 +104,6 @@ def _execute(conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequenc
         return 0
     script = job.folder / job.script_name
     replace_file(script, job.script.encode())
-    print(job.script)
     if cluster.is_allocated(os.environ):
         print(f"within an allocation: {script} runs here")
         return run_in_allocation(script)

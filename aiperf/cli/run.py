@@ -84,18 +84,19 @@ def _execute(words: Sequence[str]) -> int:
             return _run_on_hosts(conf, conf.cluster, words)
         return _start(conf, _describe_data_set(conf), words)
     if conf.dry_run:
-        plan = _plan_here(conf, words)
+        plan = plan_here(conf, words)
         _require_room(plan, Path(conf.runs))
         print_parts((describe_plan(plan),))
         return 0
     check_options(conf)
     with Phases().phase("reading data set and machine"):
-        plan = _plan_here(conf, words)
+        plan = plan_here(conf, words)
         _require_room(plan, Path(conf.runs))
     return _start(conf, plan.dataset, words)
 
 
-def _plan_here(conf: RunConf, words: Sequence[str]) -> Plan:
+def plan_here(conf: RunConf, words: Sequence[str]) -> Plan:
+    """Return the plan of a run on this machine, after checking that it can begin."""
     plan = make_plan(conf, this_machine(conf))
     require_batches(plan, words)
     return plan

@@ -36,7 +36,7 @@ from aiperf.data.files.samples import Samples, Seal, index_shards
 from aiperf.data.survey import ImageFileList, index_path, listing, module_of, root_of
 from aiperf.data.visiting_order import shuffled
 from aiperf.errors import explained
-from aiperf.files import lock, name_text, require_file
+from aiperf.files import lock, name_text, require_file, shown
 from aiperf.system.control_groups import usable_processors
 
 # Enough that no thread waits, few enough that Ctrl-C takes effect at once.
@@ -73,6 +73,13 @@ def prepare_images(
             held.add(line)
     lines = [held.known[file.expected.file] for file in files]
     corrupt = tuple((line.file, line.corrupt) for line in lines if line.corrupt is not None)
+    for split in splits:
+        faults = [line for line in lines if line.split == split]
+        if faults and all(line.corrupt is not None for line in faults):
+            raise DamagedData(
+                f"a data set has images that can be decoded, but each of {len(faults)} in {split}/ of {shown(root)} is "
+                f"corrupt. The first: {faults[0].file}: {faults[0].corrupt}. Copy the images again, or correct dataset.root"
+            )
     listed = _sealed(listed, lines, sums, former)
     splits = {"train": listed.training, "val": listed.validation}
     shards = 0

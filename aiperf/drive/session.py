@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -14,16 +13,15 @@ import msgspec
 
 from aiperf import interrupts
 from aiperf.accounting.work_log import WorkLog
-from aiperf.config import RunConf, as_plain, from_plain
+from aiperf.config import RunConf, from_plain
 from aiperf.drive.checkpoint_clearing import BestEpoch, clear, forget, sweep
 from aiperf.drive.driver import Driver, Executor, HostTime, WallClock, host_time
-from aiperf.errors import BadConfiguration, CannotResume, JournalInUse, NoWorkers, RunStopped, RuntimeLost
-from aiperf.files import shown
+from aiperf.errors import CannotResume, JournalInUse, NoWorkers, RunStopped, RuntimeLost
 from aiperf.journal.events import SCHEMA, AnyEvent, NodeChecked, RunResumed, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, Cut, Journal, JournalReading, folding, locked, read
 from aiperf.journal.run_folder import run_folder
 from aiperf.own_files import NotOwn, read_own
-from aiperf.planning.plan import Plan, first_event, folder_of, make_folder
+from aiperf.planning.plan import Plan, first_event, folder_of, make_folder, require_prediction
 from aiperf.ranking.levels import is_of_step
 from aiperf.rules.evolve import evolve
 from aiperf.rules.followed import PACKAGED, Following, ReplayQueue, followed_again
@@ -31,7 +29,6 @@ from aiperf.rules.proposals import check_rules, observations
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
 from aiperf.shell_command import resuming
-from aiperf.statistics import predicted_score
 from aiperf.submission.announced_run import use_announcement
 from aiperf.system.describe import describe, folders_of, versions
 from aiperf.system.source import revision
@@ -111,19 +108,7 @@ def _sealed_prediction(conf: RunConf, checks: Iterable[NodeChecked]) -> list[Sco
     """Return the event of the prediction that `conf.predict` names, none without it."""
     if conf.predict is None:
         return []
-    content = predicted_score.read_prediction(Path(conf.predict))
-    differing = predicted_score.differing_options(content, json.loads(json.dumps(as_plain(conf))))
-    differing += ["release"] if content["release"] != predicted_score.release() else []
-    differing += predicted_score.differing_nodes(content, checks)
-    if changed := predicted_score.contradictions(content):
-        raise BadConfiguration(
-            f"a prediction is sealed as it was written, but in {shown(conf.predict)} {changed[0]}: predict again"
-        )
-    if differing:
-        raise BadConfiguration(
-            "predict= takes a prediction of the same options, release and kinds of nodes, but "
-            f"{shown(conf.predict)} differs in {', '.join(differing)}: predict again"
-        )
+    content = require_prediction(conf, checks)
     return [ScorePredicted(at=0.0, prediction=content)]
 
 

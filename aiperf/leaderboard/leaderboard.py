@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -17,7 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiperf.accounting.accelerator_time import planned_accelerators
-from aiperf.errors import AiperfError
+from aiperf.errors import AiperfError, BadConfiguration
+from aiperf.files import given_path
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.sealed_log import ends
@@ -78,6 +80,10 @@ def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
 
 def pinned(entries: Sequence[Entry], contents: str | None) -> list[Entry]:
     """Take the place from each run on images with other contents. None: from no run."""
+    if contents is not None and not re.fullmatch("[0-9a-f]{64}", contents):
+        raise BadConfiguration(
+            f"--images is 64 hexadecimal digits, as `prepare` prints them, but found {contents!r}: copy all of them"
+        )
     other = "its images have other contents than --images"
     return [
         entry if contents in (None, entry.contents) else replace(entry, lacks=entry.lacks or other) for entry in entries
@@ -401,7 +407,7 @@ def runs_under(names: Iterable[str], runs: str = "runs") -> tuple[list[Path], li
     fruitless: list[UnreadableJournal] = []
     seen: set[tuple[int, int]] = set()
     for name in names:
-        top = next((folder for folder in (Path(name), Path(runs) / name) if folder.is_dir()), None)
+        top = next((folder for folder in (given_path(name), Path(runs) / name) if folder.is_dir()), None)
         if top is None:
             fruitless.append(UnreadableJournal(name, f"there is no such folder, nor '{Path(runs) / name}'"))
             continue

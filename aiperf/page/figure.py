@@ -1,4 +1,4 @@
-"""Rendering of matplotlib figures as files and as parts of the page, without pyplot, its global state and settings of a user."""
+"""Rendering of matplotlib figures as files and as parts of the page, without pyplot and without settings of the user."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
 from pathlib import Path
@@ -16,8 +16,8 @@ from aiperf.config import ALL, RunConf, as_plain
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, conflict
-from aiperf.files import given_path, what_is_wrong_with
-from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
+from aiperf.files import given_path, shown, what_is_wrong_with
+from aiperf.journal.events import SCHEMA, NodeChecked, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
 from aiperf.nearest import nearest
 from aiperf.planning.buildable import require_devices, require_memory
@@ -25,6 +25,7 @@ from aiperf.planning.following import following_of, require_same_work
 from aiperf.rules.followed import Following
 from aiperf.rules.limits import WORKLOADS, HpcAi500Conf
 from aiperf.rules.search_space import bounds, metric_of, planned, recorded
+from aiperf.statistics import predicted_score
 from cluster.place import ClusterConf, ClusterError, Simulated, place_of
 from morphism import Architecture
 from searchers.history import Space
@@ -81,6 +82,33 @@ def check_options(conf: RunConf) -> None:
         if conf.executor != "ray":
             raise conflict(f"+cluster={conf.cluster.kind}", f"executor={conf.executor}")
         check_cluster(conf.cluster)
+        try:
+            conf.cluster.check_run(conf.schedule.duration_seconds, getattr(conf.dataset, "root", None))
+        except ValueError as error:
+            raise BadConfiguration(str(error)) from error
+    if conf.predict is not None:
+        require_prediction(conf)
+    if conf.follow is not None:
+        following_of(conf.follow, conf.runs)
+
+
+def require_prediction(conf: RunConf, nodes: Iterable[NodeChecked] | None = None) -> dict[str, Any]:
+    """Return the content of the file `conf.predict`, after checking it against the run. `nodes`: None before they are known."""
+    assert conf.predict is not None, "the caller has looked"
+    content = predicted_score.read_prediction(Path(conf.predict))
+    differing = predicted_score.differing_options(content, json.loads(json.dumps(as_plain(conf))))
+    differing += ["release"] if content["release"] != predicted_score.release() else []
+    differing += [] if nodes is None else predicted_score.differing_nodes(content, nodes)
+    if changed := predicted_score.contradictions(content):
+        raise BadConfiguration(
+            f"a prediction is sealed as it was written, but in {shown(conf.predict)} {changed[0]}: predict again"
+        )
+    if differing:
+        raise BadConfiguration(
+            "predict= takes a prediction of the same options, release and kinds of nodes, but "
+            f"{shown(conf.predict)} differs in {', '.join(differing)}: predict again"
+        )
+    return content
 
 
 def check_cluster(cluster: ClusterConf) -> None:

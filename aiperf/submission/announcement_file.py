@@ -12,7 +12,7 @@ from typing import IO
 
 from aiperf.atomic_files import sync_folder
 from aiperf.errors import AnnouncementsNotWritten, NotAsAnnounced, explained
-from aiperf.files import lock, read_bounded, require_file
+from aiperf.files import given_path, lock, read_bounded, require_file
 from aiperf.journal.journal import keep
 from aiperf.submission.announcements import Announcements, AnyEntry, SignedEntry, content_of, line_of, parse
 from aiperf.submission.signatures import sign
@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.05
 
 def log_path(word: str | Path) -> Path:
     """Return the path of the log of announcements that `word` (option --log or announcement_log=) names."""
-    path = Path(word)
+    path = given_path(str(word))
     return path / NAME if path.is_dir() or str(word).endswith("/") else path
 
 

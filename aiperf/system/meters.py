@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from aiperf.errors import BadPower
-from aiperf.files import bounded_lines, require_file
+from aiperf.files import bounded_lines, require_file, shown
 from aiperf.given_file import read_yaml
 from aiperf.system.log import Damage, Record, RecordedSample, Sample, Session
 from aiperf.system.sampler import LARGEST_READING, Device
@@ -159,6 +159,12 @@ def read_meters(run_folder: Path, started_unix: float, window: tuple[float, floa
     has fewer than two samples.
     """
     forms = sorted((run_folder / FOLDER).glob("*.yaml"))
+    without = [each for each in sorted((run_folder / FOLDER).glob("*.csv")) if each.with_suffix(".yaml") not in forms]
+    if without:
+        raise BadPower(
+            f"each table of a meter has a form beside it, but found {shown(without[0])} without {without[0].stem}.yaml: add it "
+            "(docs/report.md), or remove the table"
+        )
     return tuple(_meter(form, started_unix, window) for form in forms)
 
 

@@ -1,7 +1,7 @@
 """Lists of bad inputs. Each line is one input: `name | command | answer`.
 
 `command`: words after `python -m aiperf`, as a shell splits them. `@NAME` before them calls a maker, which fills the folder.
-`NAME=value` in capitals after that sets a variable of the environment.
+`NAME=value` in capitals after that sets a variable of the environment. `<CR>`, `<NBSP>`, `<BOM>` and `<DIGITS>`: `written_out`.
 `answer`: texts that the output must contain, separated by ` + `. `status N` is the exit status, default: 2.
 `#` begins a comment.
 """
@@ -61,7 +61,7 @@ def _of_line(line: str, place: str) -> BadInput:
     parts = [part.strip() for part in line.split(" | ")]
     assert len(parts) == 3, f"a line is `name | command | answer`, but found {line!r} at {place}"
     name, command, answers = parts
-    words = shlex.split(command)
+    words = [written_out(word) for word in shlex.split(command)]
     maker = words.pop(0).removeprefix("@") if command.startswith("@") else None
     environment = []
     while words and re.match(r"[A-Z][A-Z_]*=", words[0]):
@@ -72,6 +72,12 @@ def _of_line(line: str, place: str) -> BadInput:
     texts = tuple(each for each in answer if not re.fullmatch(r"status \d+", each))
     assert texts and all(texts), f"an answer has texts, but found {line!r} at {place}"
     return BadInput(name, tuple(words), texts, statuses[0] if statuses else COULD_NOT, maker, tuple(environment))
+
+
+def written_out(word: str) -> str:
+    for mark, text in (("<CR>", "\r"), ("<NBSP>", "\u00a0"), ("<BOM>", "\ufeff"), ("<DIGITS>", 4301 * "9")):
+        word = word.replace(mark, text)
+    return word
 
 
 def faults_of(bad: BadInput, answer: Answer) -> list[str]:

@@ -30,7 +30,7 @@ from aiperf.errors import BadConfiguration
         (("dataset=null",), "dataset is one of cifar10, digits, imagenet, images, synthetic"),
         (("seed=1,2",), "an option has one value, but found 'seed=1,2'"),
         (("=1",), "there is no option ''"),
-        (("seed='x",), "a value with spaces, quotes or brackets is written within quotes"),
+        (("seed='x",), "a value is written KEY=VALUE, or KEY="),
         (("seed=x",), "seed is a whole number, but found seed=x"),
         (("seed=null",), "seed is a whole number, but found seed=null"),
         (("trainer.ranks=1.5",), "trainer.ranks is a whole number or null, but found trainer.ranks=1.5"),

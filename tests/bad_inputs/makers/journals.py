@@ -146,3 +146,10 @@ def two_runs_one_unreadable(folder: Path) -> None:
         (folder / "runs" / name).mkdir(parents=True)
     shutil.copy(_GOLDEN, folder / "runs" / "good" / "journal.jsonl")
     (folder / "runs" / "bad" / "journal.jsonl").write_bytes(gzip.compress(b"x"))
+
+
+def a_meter_without_a_form(folder: Path) -> None:
+    """A table of a power meter, and no form that says what it measured."""
+    _journal(folder, _GOLDEN.read_bytes())
+    (folder / "run" / "power").mkdir()
+    (folder / "run" / "power" / "rack.csv").write_text("unix_seconds,watts\n1,2\n2,2\n")

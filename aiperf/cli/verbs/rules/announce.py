@@ -6,13 +6,13 @@ import argparse
 import re
 import shlex
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from aiperf.cli.arguments import add_allowed
 from aiperf.cli.output import print_result, program
+from aiperf.files import given_path
 from aiperf.page.section import Paragraph, rows
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--key",
-        type=Path,
+        type=given_path,
         metavar="KEY",
         help="file of an Ed25519 private key, or the .pub file of a key in ssh-agent",
     )

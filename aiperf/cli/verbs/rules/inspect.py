@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.cli.arguments import DATA_ROOT, add_allowed, add_number, data_root
 from aiperf.cli.output import print_result
+from aiperf.files import given_path
 from aiperf.page.section import Paragraph, Part, rows
 from aiperf.units import counted
 
@@ -30,7 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundles", metavar="BUNDLE", nargs="+", help="file of a submission")
     add_allowed(parser, "an unsigned submission is then bad")
     parser.add_argument(
-        "--source", type=Path, metavar="FOLDER", help="checkout of the sources that the runs name (default: this one)"
+        "--source",
+        type=given_path,
+        metavar="FOLDER",
+        help="checkout of the sources that the runs name (default: this one)",
     )
     parser.add_argument(
         "--division",
@@ -60,7 +63,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         root=data_root("inspect", options),
     )
     with explained(" ".join(arguments.bundles), "cannot be read or unpacked", "Correct the name, or copy it again"):
-        inspections = inspect_all([Path(word) for word in arguments.bundles], requirements)
+        inspections = inspect_all([given_path(word) for word in arguments.bundles], requirements)
     facts = [asdict(each) | {"is_good": each.is_good} for each in inspections]
     print_result(facts, [part for each in inspections for part in parts(each)], as_json=arguments.json)
     return 0 if all(each.is_good for each in inspections) else 1

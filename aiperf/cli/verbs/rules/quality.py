@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aiperf.cli.arguments import DATA_ROOT, data_root
 from aiperf.cli.output import print_result
 from aiperf.errors import BadConfiguration
+from aiperf.files import given_path
 from aiperf.page.section import Paragraph, Part, rows
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ OPTIONS = DATA_ROOT
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", nargs="?", help="a run's folder, or its name under runs/")
-    parser.add_argument("--detections", type=Path, metavar="FILE", help="JSON file of the boxes of a detector")
+    parser.add_argument("--detections", type=given_path, metavar="FILE", help="JSON file of the boxes of a detector")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aiperf.cli.arguments import add_allowed
 from aiperf.cli.output import print_parts
+from aiperf.files import given_path
 
 DESCRIPTION = """Bundles runs into one file: journals, telemetry, recomputed reports, the site's announcements, checksums and
 a signature. A second file, NAME.weights, has the checkpoints that show the qualities. The files are created
@@ -22,13 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--key",
-        type=Path,
+        type=given_path,
         help="file of an Ed25519 private key, or the .pub file of a key in ssh-agent (default: unsigned)",
     )
     parser.add_argument(
         "--log", metavar="FILE", help="announcement log of the site (default: the log in the runs' options)"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="new file (default: FIRST_RUN.aiperf.tar.gz)")
+    parser.add_argument("--out", type=given_path, metavar="FILE", help="new file (default: FIRST_RUN.aiperf.tar.gz)")
     parser.add_argument(
         "--no-telemetry", action="store_true", help="leave the telemetry out; the submission records this"
     )

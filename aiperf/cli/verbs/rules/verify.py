@@ -43,8 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    from contextlib import suppress
     from pathlib import Path
 
+    from aiperf.errors import AiperfError, BadConfiguration
+    from aiperf.journal.events import RunStarted
+    from aiperf.journal.journal import read
     from aiperf.journal.run_folder import run_folder
     from aiperf.verify import verify
     from aiperf.verify.verification import DEFAULT
@@ -54,6 +58,11 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     path = Path(arguments.run)
     followed = None if arguments.followed is None else run_folder(arguments.followed)
     run = path if path.is_file() else run_folder(arguments.run)
+    first = None
+    with suppress(AiperfError):  # damage is a finding
+        first = next(iter(read(run if run.is_dir() else run.parent)), None)
+    if followed is not None and isinstance(first, RunStarted) and first.follows is None:
+        raise BadConfiguration(f"--followed is for a run with follow=RUN, but {first.run!r} follows none: leave it out")
     verification = verify(run, None if arguments.all else sample, followed)
     root, audited = data_root("verify", options), None
     retrained: tuple[RetrainedTrial, ...] = ()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
 from aiperf.cli.arguments import add_number
 from aiperf.cli.output import print_line
+from aiperf.files import given_path
 
 DESCRIPTION = """Signs the number of lines and the hash of a run's journal into the site's log, every 10 minutes until the run
 ends. Call it with the key of another site. `inspect` and `rank` then show a journal that was changed
@@ -21,7 +21,7 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument(
-        "--key", type=Path, required=True, help="Ed25519 private key, or the .pub file of a key in ssh-agent"
+        "--key", type=given_path, required=True, help="Ed25519 private key, or the .pub file of a key in ssh-agent"
     )
     parser.add_argument("--log", metavar="FILE", help="log of announcements (default: the log in the run's options)")
     add_number(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from pathlib import Path
 
 from aiperf.cli.output import print_line
+from aiperf.files import given_path
 
 DESCRIPTION = """Starts the run of a folder, or resumes it if the folder has a journal. Options must equal those of the
 journal. Scripts of batch jobs call this verb on the head node. To start a run by hand, use python -m aiperf."""
@@ -19,7 +19,9 @@ OPTIONS = "[GROUP=CHOICE …] [OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder, created when the job was submitted")
+    parser.add_argument(
+        "run", metavar="RUN", type=given_path, help="the run's folder, created when the job was submitted"
+    )
     parser.add_argument(
         "--supervised",
         action="store_true",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from aiperf.cli.arguments import add_number
 from aiperf.cli.output import in_users_form
+from aiperf.files import given_path
 from aiperf.option_limits import LONGEST_SECONDS
 
 DESCRIPTION = """Adds this host as a node to the run of a folder. The scripts of batch jobs call this verb. It also adds a host
@@ -16,7 +16,7 @@ EXAMPLES = ("/shared/runs/20261121-120000-imagenet",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder; its driver may start later")
+    parser.add_argument("run", metavar="RUN", type=given_path, help="the run's folder; its driver may start later")
     add_number(
         parser,
         "--patience",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from aiperf.cli.output import print_result
 from aiperf.cli.phases import Phases
+from aiperf.files import given_path
 
 if TYPE_CHECKING:
     from aiperf.config import RunConf
@@ -33,7 +34,10 @@ OPTIONS = "[GROUP=CHOICE …] [OPTION=VALUE …]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON: every repetition of every probe")
     parser.add_argument(
-        "--folder", type=Path, metavar="FOLDER", help="folder through which nodes join: `python -m aiperf join FOLDER`"
+        "--folder",
+        type=given_path,
+        metavar="FOLDER",
+        help="folder through which nodes join: `python -m aiperf join FOLDER`",
     )
 
 

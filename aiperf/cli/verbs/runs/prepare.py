@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aiperf.cli.output import print_lines
 from aiperf.errors import BadConfiguration
+from aiperf.files import given_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,15 +34,18 @@ OPTIONS = "dataset=NAME [OPTION …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="pack the undamaged images there")
+    parser.add_argument("--pack", type=given_path, metavar="FOLDER", help="pack the undamaged images there")
     parser.add_argument(
-        "--checksums", type=Path, metavar="FILE", help="file of the checksums (default: next to the images)"
+        "--checksums", type=given_path, metavar="FILE", help="file of the checksums (default: next to the images)"
     )
     parser.add_argument(
         "--published-layout", action="store_true", help="with dataset=weather_synthetic: compress as the real files are"
     )
     parser.add_argument(
-        "--archives", type=Path, metavar="FOLDER", help="with dataset=imagenet: make the set from the archives there"
+        "--archives",
+        type=given_path,
+        metavar="FOLDER",
+        help="with dataset=imagenet: make the set from the archives there",
     )
     parser.add_argument("--index-only", action="store_true", help="write the index of the class folders; read no image")
 

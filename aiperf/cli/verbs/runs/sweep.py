@@ -121,7 +121,9 @@ def require_one_use(given: dict[str, str], settings: Sequence[Setting]) -> None:
 
 def check(options: Sequence[str], settings: Sequence[Setting]) -> None:
     """Check the configuration of every setting of a sweep before the first run."""
+    from aiperf.cli.run import plan_here
     from aiperf.config import configure, require_options
+    from aiperf.planning.plan import check_options
     from cluster.place import SchedulerConf
 
     for setting in settings:
@@ -131,6 +133,10 @@ def check(options: Sequence[str], settings: Sequence[Setting]) -> None:
         if isinstance(conf.cluster, SchedulerConf):
             fix = "It waits for each run: start it within a job, with +cluster=ray"
             raise conflict("a sweep", f"+cluster={conf.cluster.kind}", fix)
+        if conf.cluster is None:
+            plan_here(conf, words)
+        else:
+            check_options(conf)
 
 
 def _seed(given: dict[str, str]) -> int:

@@ -16,6 +16,7 @@ from aiperf.cli.arguments import add_number
 from aiperf.cli.output import print_result
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
+from aiperf.mistyped import require_shell_words
 from aiperf.page.section import Items, Paragraph
 from aiperf.units import duration, share, si, size
 
@@ -57,25 +58,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run = kinds.add_parser("run", help="measure a program", allow_abbrev=False)
     run.add_argument("--simulate", action="store_true", help="count by callgrind if there are no hardware counters")
     run.add_argument(
-        "--source", nargs="+", type=Path, metavar="FILE", help="sources of the program, for a source count"
+        "--source", nargs="+", type=given_path, metavar="FILE", help="sources of the program, for a source count"
     )
     run.add_argument("--flags", default="", help="flags of the compiler for --source")
     run.add_argument("--launch", default="", metavar="WORDS", help="words before the program: 'mpirun -np 2'")
-    run.add_argument("--input", type=Path, metavar="FILE", help="standard input of the program")
+    run.add_argument("--input", type=given_path, metavar="FILE", help="standard input of the program")
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- PROGRAM …", help="program and its arguments")
     _add_measuring(run)
     count = kinds.add_parser("count", help="count the operations of sources by running them", allow_abbrev=False)
-    count.add_argument("files", nargs="*", type=Path, metavar="FILE", help="sources of C or C++ of one program")
+    count.add_argument("files", nargs="*", type=given_path, metavar="FILE", help="sources of C or C++ of one program")
     count.add_argument("--flags", default="", help="flags of the compiler and the linker")
     count.add_argument("--args", default="", help="arguments of the program")
     count.add_argument("--launch", default="", metavar="WORDS", help="words before the program: 'mpirun -np 2'")
-    count.add_argument("--input", type=Path, metavar="FILE", help="standard input of the program")
+    count.add_argument("--input", type=given_path, metavar="FILE", help="standard input of the program")
     count.add_argument("--function", metavar="F", help="count the text of one function")
     count.add_argument(
         "--annotate", action="store_true", help="print the source with executions and BOPs, hottest first"
     )
-    count.add_argument("--binary", type=Path, metavar="PROGRAM", help="a program that was built with coverage")
-    count.add_argument("--commands", type=Path, metavar="FILE", help="compile_commands.json of --binary")
+    count.add_argument("--binary", type=given_path, metavar="PROGRAM", help="a program that was built with coverage")
+    count.add_argument("--commands", type=given_path, metavar="FILE", help="compile_commands.json of --binary")
     count.add_argument("--json", action="store_true", help="print JSON")
     peak = kinds.add_parser("peak", help="measure the peaks of this machine", allow_abbrev=False)
     peak.add_argument("--no-memory", action="store_true", help="leave out the memory bandwidth")
@@ -85,12 +86,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_measuring(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--repeat", "separate plain runs", default=10, least=10, most=100_000)
     parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="folder of the result and its page (default: bops-NAME)"
+        "--out", type=given_path, metavar="FOLDER", help="folder of the result and its page (default: bops-NAME)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    require_shell_words(arguments, "flags", "against", "args", "launch")
     match arguments.kind:
         case "count":
             _count(arguments)

@@ -12,6 +12,7 @@ from aiperf.cli.arguments import add_number
 from aiperf.cli.output import print_folded, print_parts, print_result
 from aiperf.errors import BadConfiguration, explained
 from aiperf.files import given_path, host_name
+from aiperf.mistyped import require_shell_words
 from aiperf.page.section import Items, rows
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ def _orders(word: str) -> list[int]:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    require_shell_words(arguments, "launch", "blas", "binary")
     actions: dict[str | None, Callable[[argparse.Namespace], None]] = {
         None: _everything,
         "predict": _predict,

@@ -12,6 +12,7 @@ from aiperf.cli.arguments import add_number
 from aiperf.cli.output import print_parts
 from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
 from aiperf.errors import explained
+from aiperf.files import given_path
 from aiperf.page.section import rows
 from aiperf.rng import derive
 from aiperf.units import change, operations
@@ -36,14 +37,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         least=1,
         most=10_000,
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the grown graph, for `flops` and `start=FILE`")
+    parser.add_argument(
+        "--json", type=given_path, metavar="FILE", help="write the grown graph, for `flops` and `start=FILE`"
+    )
     parser.add_argument(
         "--lineage",
-        type=Path,
+        type=given_path,
         metavar="FILE",
         help="write the starting graph and the morphs, which rebuild the grown graph",
     )
-    parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the grown network, new parts highlighted")
+    parser.add_argument(
+        "--draw", type=given_path, metavar="FILE.svg", help="draw the grown network, new parts highlighted"
+    )
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:

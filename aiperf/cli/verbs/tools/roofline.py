@@ -48,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_graph_arguments(parser)
     parser.add_argument("more", metavar="RESULT", nargs="*", help="further results of `bops`")
     parser.add_argument("--device", metavar="MODEL", help="accelerator of system/peaks.json that the network trains on")
-    parser.add_argument("--peak", type=Path, metavar="FILE", help="output of `bops peak --json`, in place of --device")
+    parser.add_argument(
+        "--peak", type=given_path, metavar="FILE", help="output of `bops peak --json`, in place of --device"
+    )
     parser.add_argument("--precision", choices=get_args(DataType), help="data type (default: bf16)")
     parser.add_argument("--measure", action="store_true", help="time each kind of layer on this machine, with torch")
     add_number(parser, "--batch", f"{IMAGE.many} of a step", least=1, most=1_000_000, default_in_words="256")
@@ -63,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ceiling of programs by equation (8) of the paper. IPC: a number, or measured",
     )
     parser.add_argument("--published", action="store_true", help="draw the paper's programs pale")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="page (default: roofline.html)")
+    parser.add_argument("--out", type=given_path, metavar="FILE", help="page (default: roofline.html)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -308,11 +308,7 @@ class Images(Check):
 
     def _check_images(self, line: int, event: EpochFinished, attempt: OpenAttempt, done: tuple[int, int]) -> None:
         skipped = self._attempts.skipped
-        wholes = (
-            {self._training}
-            if self._simulated
-            else {whole_epoch(self._training, batch, attempt.ranks) for batch in attempt.batches}
-        )
+        wholes = {whole_epoch(self._training, batch, attempt.ranks) for batch in attempt.batches}
         training = any(whole - skipped <= done[0] <= whole for whole in wholes)
         if not training or not self._validation - skipped <= done[1] <= self._validation:
             self._notes.add(

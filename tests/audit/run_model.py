@@ -390,9 +390,9 @@ class RunModel(Validator):
         trial.images = images
 
     def _whole_epoch(self, trial: Trial) -> tuple[int, int]:
-        """Simulated workers use all images, real ones whole steps. A set smaller than one step is one step."""
+        """Workers use whole steps. A set smaller than one step is one step."""
         step, images = trial.batch_size * trial.ranks, self._training_images
-        return (images if self._truth is not None else images // step * step or images), self._validation_images
+        return images // step * step or images, self._validation_images
 
     def _end_epoch(self, event: EpochFinished) -> None:
         trial = self.trials[event.trial]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiperf.data.visiting_order import training_steps
 from aiperf.simulate.model.learning_curves import ByOperations, curve
 from aiperf.simulate.model.machine_state import Checkpoints, VirtualClock
 from aiperf.simulate.model.profile import pace
@@ -23,10 +24,19 @@ def test_the_parts_of_an_epoch_add_up(batch: int, speed: float) -> None:
     found = pace(conf, RESNET50, batch, speed, 1_281_167, 50_000)
 
     assert found.step_seconds == pytest.approx(found.busy_seconds + found.input_seconds)
-    assert found.steps == -(-1_281_167 // (8 * batch))
+    assert found.steps == 1_281_167 // (8 * batch)
     assert found.training_seconds == pytest.approx(found.steps * found.step_seconds)
     # Never faster than the accelerators are.
-    assert found.training_seconds >= 1_281_167 * RESNET50.training_flops / (8 * conf.flops * speed)
+    trained = found.steps * found.images_per_step
+    assert found.training_seconds >= trained * RESNET50.training_flops / (8 * conf.flops * speed)
+
+
+@given(st.integers(2, 3000), st.integers(1, 512), st.integers(1, 2))
+def test_a_simulated_epoch_has_the_images_of_a_real_one(images: int, batch: int, ranks: int) -> None:
+    found = pace(SimulatedConf(accelerators=ranks), RESNET50, batch, 1.0, images, 100)
+
+    real = training_steps(images, batch, ranks)
+    assert (found.steps, found.steps * found.images_per_step) == (len(real), sum(step.images for step in real))
 
 
 def test_long_backward_pass_hides_the_exchange() -> None:

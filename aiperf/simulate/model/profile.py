@@ -69,7 +69,7 @@ def pace(
     """Return the times of the steps and epochs of a network on one simulated worker, in seconds."""
     ranks = conf.accelerators
     global_batch = batch_size * ranks
-    steps = -(-training_images // global_batch)
+    steps = training_images // global_batch or 1  # whole steps, as in a real epoch
     if conf.step_costs:
         trained, validated = (
             seconds_of_an_image(conf.step_costs, figures, generation, batch_size, is_training=is_training) / speed
@@ -87,7 +87,7 @@ def pace(
     busy = compute + communication
     waiting = conf.input_share * busy
     return TrialTiming(
-        images_per_step=global_batch,
+        images_per_step=min(global_batch, training_images),
         step_seconds=busy + waiting,
         busy_seconds=busy,
         communication_seconds=communication,

@@ -212,13 +212,12 @@ class SimulatedAttempt:
         """Return the progress message at the time `now` (seconds of the run's clock) within the current epoch."""
         pace, data, inside, rate = self.pace, self.dataset, now - self._epoch_began, self.worker.clock_rate
         validation = validated = checkpoint = 0.0
-        steps, images = pace.steps, data.training_images
+        steps = pace.steps
         if now >= self._epoch_ends:
             validated, validation = data.validation_images, pace.validation_seconds
             checkpoint = pace.checkpoint_seconds
         elif inside < pace.training_seconds:
             steps = int(inside / pace.step_seconds)
-            images = min(data.training_images, steps * pace.images_per_step)
         else:
             validation = min(pace.validation_seconds, inside - pace.training_seconds)
             validated = data.validation_images * validation / pace.validation_seconds
@@ -233,7 +232,7 @@ class SimulatedAttempt:
         return messages.Advanced(
             epoch=self.epoch,
             batch_size=self.batch_size,
-            training_images=images,
+            training_images=steps * pace.images_per_step,
             validation_images=int(validated),
             **(self._who | {name: earlier + seconds.get(name, 0.0) * rate for name, earlier in before}),
         )

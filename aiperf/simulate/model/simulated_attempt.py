@@ -16,6 +16,8 @@ from aiperf.simulate.model.machine_state import Checkpoints
 from aiperf.simulate.model.profile import TrialTiming
 from aiperf.train.trainer_config import smaller
 
+_ROUNDING = 1e-6
+"""Steps by which a report at the end of a step is late, so that rounding does not leave the step out."""
 _ACCIDENT_SHARE = 0.4
 """Share of an epoch's training time after which an accident happens, if a fault has drawn one for that epoch."""
 
@@ -166,6 +168,10 @@ class SimulatedAttempt:
         due = min(due, self._accident_at)
         for edge in self.order.edges:
             at = self.began + edge / rate
+            step, inside = self.pace.step_seconds, at - self._epoch_began
+            if 0 <= inside < self.pace.training_seconds and step:
+                # at the first step after the edge, as a real worker: a report without a new step gives no interval
+                at = self._epoch_began + (math.ceil(inside / step) + _ROUNDING) * step
             if self._last_report < at < due:
                 due = at
         self.due = due

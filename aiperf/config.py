@@ -16,8 +16,7 @@ from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.option_limits import MOST_MEMORY, hold, limits_of, type_hints
 from aiperf.overrides import Options, Override, check_records, read
 from aiperf.preflight import PreflightConf
-from aiperf.rules.followed import PACKAGED
-from aiperf.rules.limits import BENCHMARKS, WORKLOADS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
+from aiperf.rules.limits import BENCHMARKS, PACKAGED, WORKLOADS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
 from aiperf.system.form import SystemForm, filled
 from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf
 from cluster.faults import FAULTS, FaultConf

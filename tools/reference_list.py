@@ -11,7 +11,7 @@ import msgspec
 from aiperf.config import configure
 from aiperf.journal.journal import NAME, read
 from aiperf.ranking.levels import is_of_step
-from aiperf.rules import followed
+from aiperf.rules import limits
 from aiperf.rules.followed import ListedTrial, TrialList, listed
 from aiperf.simulate.session import drive, open_run, world_of
 
@@ -28,7 +28,7 @@ SEARCH = (
 def make(name: str) -> TrialList:
     small, large = BATCHES[name]
     batches = (f"batch.default={small}", f"batch.smallest={small}", f"batch.largest={large}")
-    words = [word for word in followed.PACKAGED[name] if not word.startswith("schedule.duration")]
+    words = [word for word in limits.PACKAGED[name] if not word.startswith("schedule.duration")]
     opening = open_run(configure([*words, *SEARCH, *batches]))
     with TemporaryDirectory() as folder:
         drive(world_of(opening), opening.first, path := Path(folder) / NAME)
@@ -43,8 +43,8 @@ def make(name: str) -> TrialList:
 
 
 if __name__ == "__main__":
-    for name in followed.PACKAGED:
+    for name in limits.PACKAGED:
         made = make(name)
         packed = gzip.compress(msgspec.json.encode(made, order="deterministic"), mtime=0)
-        Path(followed.__file__).with_name(f"{name}.json.gz").write_bytes(packed)
+        Path(limits.__file__).with_name(f"{name}.json.gz").write_bytes(packed)
         print(f"{name}: {len(made.trials)} trials, {made.sha256}")

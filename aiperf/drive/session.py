@@ -24,7 +24,8 @@ from aiperf.own_files import NotOwn, read_own
 from aiperf.planning.plan import Plan, first_event, folder_of, make_folder, require_prediction
 from aiperf.ranking.levels import is_of_step
 from aiperf.rules.evolve import evolve
-from aiperf.rules.followed import PACKAGED, Following, ReplayQueue, followed_again
+from aiperf.rules.followed import Following, ReplayQueue, followed_again
+from aiperf.rules.limits import PACKAGED
 from aiperf.rules.proposals import check_rules, observations
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiperf.config import RunConf, as_plain
 from aiperf.journal.events import WorkerShape
 from aiperf.system.peaks import declared_peak, fastest_peak
-from aiperf.units import duration, si
+from aiperf.units import duration, share, si
 
 SHARE = 0.4
 """Share of the dense peak that training of an image network does not exceed for long. The estimate is a lower bound."""
@@ -22,7 +22,7 @@ def epoch_note(conf: RunConf, shape: WorkerShape | None, epoch_flops: float) -> 
     if seconds <= window:
         return None
     return (
-        f"one takes {duration(seconds)} at {SHARE:.0%} of the peak ({shape.ranks} × {si(known, 'FLOPS')}), longer than the "
+        f"one takes {duration(seconds)} at {share(SHARE)} of the peak ({shape.ranks} × {si(known, 'FLOPS')}), longer than the "
         f"window of {duration(window)}: the run can finish none and has no score. Take schedule=hour, a longer "
         "schedule.duration_seconds, or a smaller data set"
     )

@@ -6,7 +6,8 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted
 from aiperf.journal.run_folder import run_folder
 from aiperf.ranking.levels import is_of_step
-from aiperf.rules.followed import PACKAGED, Following, following, following_packaged, unlike
+from aiperf.rules.followed import Following, following, following_packaged, unlike
+from aiperf.rules.limits import PACKAGED
 
 
 def following_of(word: str, runs: str) -> Following:

@@ -21,7 +21,8 @@ from aiperf.report.architecture import starting_network
 from aiperf.report.facts import facts_of
 from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation
-from aiperf.rules.followed import FOLLOW, PACKAGED, packaged, unlike
+from aiperf.rules.followed import FOLLOW, packaged, unlike
+from aiperf.rules.limits import PACKAGED
 from aiperf.rules.search_space import planned, recorded
 from morphism import DETECTORS, STARTS, Architecture, IllegalGraph, start_of
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -24,6 +24,7 @@ from aiperf.journal.messages import ProposalReturned
 from aiperf.journal.options import flat_options
 from aiperf.rng import derive
 from aiperf.rules.evolve import replay
+from aiperf.rules.limits import PACKAGED
 from aiperf.rules.proposals import described, of_proposal
 from aiperf.rules.state import Run
 from morphism import DamagedMorph, IllegalMorph, decode_morph
@@ -31,29 +32,6 @@ from searchers.history import History
 
 FOLLOW = "follow"
 """Name of the searcher in the proposals of such a run."""
-PACKAGED: Mapping[str, tuple[str, ...]] = {
-    "reference": (
-        "dataset=synthetic",
-        "dataset.training_images=512",
-        "dataset.validation_images=128",
-        "start=resnet20",
-        "schedule.duration_seconds=600",
-        "schedule.warmup_seconds=60",
-        "trainer.decay_epochs=128",
-    ),
-    "reference_224": (
-        "dataset=synthetic",
-        "dataset.training_images=8192",
-        "dataset.validation_images=1024",
-        "dataset.classes=1000",
-        "dataset.image=224",
-        "start=resnet50_v1",
-        "schedule.duration_seconds=600",
-        "schedule.warmup_seconds=60",
-        "trainer.decay_epochs=128",
-    ),
-}
-"""Lists in the package, for processors and for accelerators: the word for option `follow`, and the words that it implies."""
 
 
 class ListedTrial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

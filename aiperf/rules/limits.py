@@ -14,6 +14,29 @@ from aiperf.option_limits import LONGEST_SECONDS, hold
 
 NOT_PUBLISHED = "not the published workload"
 """Name of every run of HPC AI500 with other data, starting network, target, epochs or exponent."""
+PACKAGED: Mapping[str, tuple[str, ...]] = {
+    "reference": (
+        "dataset=synthetic",
+        "dataset.training_images=512",
+        "dataset.validation_images=128",
+        "start=resnet20",
+        "schedule.duration_seconds=600",
+        "schedule.warmup_seconds=60",
+        "trainer.decay_epochs=128",
+    ),
+    "reference_224": (
+        "dataset=synthetic",
+        "dataset.training_images=8192",
+        "dataset.validation_images=1024",
+        "dataset.classes=1000",
+        "dataset.image=224",
+        "start=resnet50_v1",
+        "schedule.duration_seconds=600",
+        "schedule.warmup_seconds=60",
+        "trainer.decay_epochs=128",
+    ),
+}
+"""Packaged lists of trials, for processors and accelerators: the word for option `follow`, and the words that it implies."""
 STEPS = 20
 """Minimum steps of an epoch, so that a large batch leaves enough updates."""
 LEAST = 8

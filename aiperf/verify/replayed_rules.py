@@ -19,7 +19,8 @@ from aiperf.journal.legality import TrialState
 from aiperf.ranking.levels import is_of_step
 from aiperf.rules.decide import WEIGHTS_GONE, decide
 from aiperf.rules.evolve import evolve
-from aiperf.rules.followed import PACKAGED, ReplayQueue, followed_again, unlike
+from aiperf.rules.followed import ReplayQueue, followed_again, unlike
+from aiperf.rules.limits import PACKAGED
 from aiperf.rules.procedure import end_of_trial, reported_accuracy
 from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.rules.state import Run, begin

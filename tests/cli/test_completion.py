@@ -34,7 +34,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("line", "offered"),
     [
         ("sco", ["score "]),
-        ("schedule=", ["schedule=quick ", "schedule=ranking "]),
+        ("schedule=", ["schedule=hour ", "schedule=quick ", "schedule=ranking "]),
         ("schedule.warm", ["schedule.warmup_rounds=", "schedule.warmup_seconds="]),
         ("sch", ["schedule.", "schedule="]),
         ("+clu", ["+cluster="]),
@@ -128,7 +128,7 @@ complete -p aiperf-cluster python
 
     assert message[:6] == [
         "<score >",
-        "<quick ><ranking >",
+        "<hour ><quick ><ranking >",
         "<simulated >",
         "<runs/20261122-120000-digits >",
         "<ranking >",
@@ -141,7 +141,7 @@ complete -p aiperf-cluster python
 def test_fish_offers_the_same(runs: Path) -> None:
     message = _shell("fish", "source completion; complete -C 'aiperf-cluster schedule='", runs)
 
-    assert message.split() == ["schedule=quick", "schedule=ranking"]
+    assert message.split() == ["schedule=hour", "schedule=quick", "schedule=ranking"]
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
@@ -156,7 +156,7 @@ _aiperf_cluster
 
     message = _shell("zsh", asked, runs)
 
-    assert message.splitlines() == ["schedule=quick ", "schedule=ranking "]
+    assert message.splitlines() == ["schedule=hour ", "schedule=quick ", "schedule=ranking "]
 
 
 def test_the_scripts_are_printed(aiperf: User) -> None:

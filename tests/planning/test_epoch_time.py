@@ -38,7 +38,7 @@ def test_an_epoch_beyond_the_window_is_told_for_every_known_device(
 @pytest.mark.parametrize(
     ("device", "ranks", "words", "expected"),
     [
-        ("NVIDIA A100-SXM4-80GB", 1, (), "one takes 4 min 00 s at 40% of the peak (1 × 312 TFLOPS)"),
+        ("NVIDIA A100-SXM4-80GB", 1, (), "one takes 4 min 00 s at 40.0 % of the peak (1 × 312 TFLOPS)"),
         ("NVIDIA A100-SXM4-80GB", 8, (), None),
         ("A100", 1, (), "longer than the window of 2 min 40 s"),  # as declared for nodes that do not exist yet
         ("NVIDIA A100-SXM4-80GB", 1, ("trainer.precision=fp32",), "(1 × 19.5 TFLOPS)"),

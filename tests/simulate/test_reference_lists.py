@@ -17,7 +17,8 @@ from aiperf.ranking.breaches import judgements
 from aiperf.ranking.division import division
 from aiperf.ranking.law import OneOf
 from aiperf.report.candidate import candidate_of
-from aiperf.rules.followed import PACKAGED, packaged
+from aiperf.rules.followed import packaged
+from aiperf.rules.limits import PACKAGED
 from aiperf.simulate.session import drive, open_run, world_of
 from aiperf.verify import verify
 from morphism import decode_architecture, decode_morph, rebuilt

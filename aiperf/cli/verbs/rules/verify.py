@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Verifies a run from its journal: recomputes hashes, times, decisions, architectures, operation counts,
 proposals, epochs, images, rates and the score. No accelerator is needed. Then it evaluates the weights that
-show the quality, as `quality` does, if the journal has their SHA-256. --retrain trains trials of a list again.
-Exit status: 0 no contradiction, 1 a contradiction or another quality, 2 the journal cannot be read, or the
-weights cannot be evaluated."""
+show the quality, as `quality` does, if the journal has their SHA-256. --retrain trains trials of a list
+again. Exit status: 0 no contradiction, 1 a contradiction or another quality, 2 the journal cannot be read, or
+the weights cannot be evaluated."""
 EXAMPLES = (
     "runs/20261121-120000-digits",
     "runs/20261121-120000-imagenet --all dataset.root=/data/imagenet",

@@ -2,10 +2,9 @@
 
     python -m benchmarks.rehearsal_speed [--workers 512] [--minutes 10] [--proposals 40] [--pairs 7]
 
-Each part is measured in interleaved pairs with plain Python that does comparable work, so that the ratio depends little on the
-machine and on its load. A line: the standard library reads, writes and hashes the same lines. A proposal (random search from
-ResNet-50 after 500 finished trials): its network is built, checked, counted and hashed without its parent. The exit status is
-1 if a ratio is surely above its limit.
+Each part is measured in interleaved pairs with plain Python that does comparable work. A line: the standard library reads,
+writes and hashes the same lines. A proposal: its network is built, checked, counted and hashed without its parent. The exit
+status is 1 if a ratio is surely above its limit.
 """
 
 from __future__ import annotations

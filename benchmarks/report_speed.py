@@ -2,10 +2,8 @@
 
     python -m benchmarks.report_speed [--workers 100] [--hours 12]
 
-The journal is that of a simulated run. Telemetry of one worker is recorded by the real writer, and copied for the others with
-their numbers. Only its minutes are copied, because a report of more than 64 accelerators reads no seconds: the files of seconds
-are empty. Prints wall and processor time of this process and of its side processes. With fewer workers than asked for, multiply
-the part of the telemetry: its time is proportional to the workers, and the journal's is not.
+The real writer records the telemetry of one worker. Its minutes are copied for the others, because a report of more than 64
+accelerators reads no seconds. The time of the telemetry is proportional to the workers, the journal's is not.
 """
 
 from __future__ import annotations

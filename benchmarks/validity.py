@@ -2,11 +2,8 @@
 
     python -m benchmarks.validity [--run RUN|FILE] [--settings avx2,avx512,bf16,threads] [--out FILE] [--others FILE…]
 
-The settings stand for machines. For each pair of them it prints the ratio of the rates of each network with its interval, and
-the pairs of networks by which the order turns round. "run" is the time of a run's networks, by the images that each was
-trained on. Rates are steps per second of processor time and thread, since other work on the machine lengthens the wall time,
-which stands beside. Files of other machines (--out) join as further settings. From five settings on the rank correlation of
-each network with "run" is printed.
+The settings stand for machines. "run" is the time of a run's networks, by the images that each was trained on. Rates are steps
+per second of processor time and thread, and the wall time stands beside. Files of other machines (--out) are further settings.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def of_interval(**changes: Callable[[Any], Any]) -> Change:
 
 DEFECTS: dict[str, tuple[Change, set[str]]] = {
     "no interval": (lambda event, interval: msgspec.structs.replace(event, interval=None), {laws.LOST}),
-    "an image too many": (of_interval(training_images=lambda images: images + 1), {laws.LEGAL}),
+    "an image too many": (of_interval(training_images=lambda images: images + 1), {laws.LEGAL, laws.ONCE}),
     "an image too few": (of_interval(validation_images=lambda images: images - 1), {laws.ONCE}),
     "busy for longer than it lasted": (of_interval(busy_seconds=lambda seconds: seconds + 1e4), {laws.LEGAL}),
     "begun before the last one ended": (of_interval(start=lambda start: start - 1e4), {laws.LEGAL}),

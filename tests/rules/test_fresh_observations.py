@@ -316,7 +316,7 @@ def played(tmp_path: Path, case: Case) -> list[AnyEvent]:
 
 
 def test_only_first_trials_are_proposed_before_one_has_finished(tmp_path: Path) -> None:
-    events = played(tmp_path, Case(seed=3, workers=8, workers_per_host=2, seconds=420.0, faults=()))
+    events = played(tmp_path, Case(seed=4, workers=8, workers_per_host=2, seconds=420.0, faults=()))
     first = next(place for place, event in enumerate(events) if isinstance(event, TrialFinished))
 
     # the last epochs of the others gave no more observations: one request per worker is for the round after

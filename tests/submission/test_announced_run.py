@@ -227,7 +227,7 @@ def test_a_withdrawn_or_missing_announcement_is_rejected(aiperf: User, tmp_path:
     [
         (["--key", "key", *NONCE_BY], "--log"),
         (["--log", "log", *NONCE_BY], "--key KEY"),
-        (["--log", "log", "--key", "nokey", *NONCE_BY], "'nokey' cannot be read"),
+        (["--log", "log", "--key", "nokey", *NONCE_BY], "'nokey' does not exist"),
         (["--log", "log", "--key", "key"], "one of the arguments --nonce-by --nonce --show --withdraw is required"),
         (["--log", "log", "--key", "key", "--nonce-by", "site-b"], "ssh-keygen -lf THEIR_KEY.pub prints it"),
         (["--log", "log", "--key", "key", *NONCE_BY, "dry_run=true"], "Leave dry_run out"),
@@ -236,7 +236,7 @@ def test_a_withdrawn_or_missing_announcement_is_rejected(aiperf: User, tmp_path:
         (["--log", "log", "--key", "key", *NONCE_BY, "sead=1"], "did you mean"),
         (["--log", "log", "--key", "key", "--withdraw", "0"], "need each other"),
         (["--log", "log", "--show", "seed=1"], "seed=1 cannot be combined with"),
-        (["--log", "log", "--show"], "'log' cannot be read"),
+        (["--log", "log", "--show"], "'log' does not exist"),
     ],
 )
 def test_an_invalid_announcement_is_rejected_and_not_written(

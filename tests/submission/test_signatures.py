@@ -105,7 +105,7 @@ def test_a_key_that_cannot_sign_is_refused_with_the_fix(tmp_path: Path, monkeypa
         ("ecdsa.pub", "is another file"),
         ("none", "is another file"),
         ("fifo", "a FIFO"),
-        ("missing", "No such file"),
+        ("missing", "does not exist"),
     ):
         with pytest.raises(KeyUnusable, match=expected) as refused:
             sign(tmp_path / name, b"content")

@@ -308,7 +308,7 @@ def test_the_verbs_answer_in_json_and_by_their_status(aiperf: User, site: Site, 
 
     assert (good.status, worse.status, none.status) == (0, 1, 2)
     assert [each["is_good"] for each in json.loads(good.out)] == [True]
-    assert "No such file" in none.err
+    assert "does not exist" in none.err
     assert shown.out.splitlines()[-1].endswith("1 run; BAD: 1 finding")
 
 
@@ -334,7 +334,7 @@ def test_what_cannot_be_submitted_is_refused_and_leaves_no_file(aiperf: User, si
         (
             "journal damaged at line 4",
             "exists: name another",
-            "'nowhere' cannot be read",
+            "'nowhere' does not exist",
             "'nokey'",
             "the folder of a run",
             "no/folder",

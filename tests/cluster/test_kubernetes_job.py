@@ -61,7 +61,9 @@ def test_objects_are_applied_in_order_and_owned_by_the_job(
     assert main([*COMMAND, "cluster.follow=false", "cluster.runs_size=1Gi"]) == 0
 
     (folder,) = (tmp_path / "runs").iterdir()
-    assert (folder / "kubernetes.yaml").read_text() in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert str(folder / "kubernetes.yaml") in printed and "apiVersion" not in printed
+    assert "kind: RayJob" in (folder / "kubernetes.yaml").read_text()
     ((name, job),) = server.of("rayjobs").items()
     assert name == f"aiperf-{folder.name}"
     owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": name, "uid": job["metadata"]["uid"]}

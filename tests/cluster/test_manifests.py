@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiperf.__main__ import main
-from cluster.kubernetes import OPERATORS, PULL_POLICIES, KubernetesConf
+from cluster.kubernetes import OPERATORS, PULL_POLICIES, KubernetesConf, quantity
 from cluster.kubernetes_job import KubernetesJob
 from cluster.manifests import LONGEST_NAME, named
 from cluster.place import Demand, Existing, HeadPlace, JobSubmission
@@ -36,6 +36,7 @@ def confs(draw: st.DrawFn) -> KubernetesConf:
     most = draw(st.integers(1, 5000))
     is_kuberay = operator == "kuberay"
     storage = draw(st.none() | st.tuples(QUANTITIES, st.none() | NAMES)) or (None, None)
+    shared, *memory = sorted((draw(QUANTITIES) for _ in range(3)), key=quantity)
     conf = KubernetesConf(
         image=draw(st.sampled_from(["aiperf:1", "registry.example:5000/hpc/aiperf@sha256:" + "0" * 64])),
         operator=operator,
@@ -46,10 +47,10 @@ def confs(draw: st.DrawFn) -> KubernetesConf:
         accelerators=draw(st.integers(0, 16)),
         accelerator_resource=draw(st.sampled_from(["nvidia.com/gpu", "amd.com/gpu", "huawei.com/Ascend910"])),
         cpus=draw(st.integers(1, 512)),
-        memory=draw(QUANTITIES),
-        shared_memory=draw(QUANTITIES),
+        memory=memory[0],
+        shared_memory=shared,
         head_cpus=draw(st.integers(1, 64)),
-        head_memory=draw(QUANTITIES),
+        head_memory=memory[1],
         runs_claim=draw(NAMES),
         runs_path=draw(st.sampled_from(["/runs", "/mnt/shared/runs"])),
         runs_size=storage[0],

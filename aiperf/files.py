@@ -137,7 +137,7 @@ _FOREIGN = (
     (r"[A-Za-z][\w+.-]+://.*", "but this is an address", "copy the files here, or mount the store"),
     (r"[\w.@-]{2,}:/.*", "but this is a path of another host", "copy the files here, or mount its file system"),
     (r"[A-Za-z]:\\.*", "but this is a path of Windows", "name it as this machine does, /mnt/c/…"),
-    (r".*(\$\w+|\$\{\w+\}).*", "but a variable in it is not replaced", "leave single quotes out, or write the value"),
+    (r"(\$\w+|\$\{\w+\})(/.*)?", "but a variable in it is not replaced", "leave single quotes out, or write the value"),
     (r"~[\w.-]+(/.*)?", "but there is no such user", "write the whole path"),
     (r"\s.*|.*\s", "but this begins or ends with a space", "leave the space out"),
 )

@@ -37,7 +37,8 @@ PARTS = st.text(st.characters(exclude_characters="/\0", exclude_categories=["C"]
 SIGNS = r"""~ & ' " # , (1) = {} ${x} [a] $HOME * \ \' ~a a~b null true 1e3 007 é 名 a=b a:b @x !y %z ;"""
 NASTY = st.sampled_from(SIGNS.split())
 NAMES = st.one_of(NASTY, PARTS, st.builds("{}{}{}".format, NASTY, PARTS, NASTY)).filter(
-    lambda name: len(name.encode()) < 200
+    # a variable or a user that the shell did not replace is refused at the beginning of a path
+    lambda name: len(name.encode()) < 200 and not re.fullmatch(r"\$\w+|\$\{\w+\}|~[\w.-]+|\s.*|.*\s", name, re.DOTALL)
 )
 
 
@@ -80,7 +81,8 @@ def test_home_is_expanded_only_at_the_beginning(monkeypatch: pytest.MonkeyPatch)
 
     assert configure(["runs=~/runs"]).runs == "/home/one/runs"
     assert configure(["runs=a/~/b~"]).runs == "a/~/b~"
-    assert configure(["runs=~nobody-of-that-name/x"]).runs == "~nobody-of-that-name/x"
+    with pytest.raises(OSError, match="there is no such user"):
+        configure(["runs=~nobody-of-that-name/x"])
 
 
 @pytest.mark.parametrize(

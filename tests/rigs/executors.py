@@ -40,7 +40,7 @@ from tests.rigs.ray_cluster import patiently
 EXECUTORS = {
     "inline": ("executor=inline",),
     "ray": ("executor=ray",),
-    "simulated": ("+cluster=simulated", "cluster.workers=1"),
+    "simulated": ("+cluster=simulated", "cluster.workers=1", "cluster.accelerators=1"),
 }
 """Options for each executor."""
 TINY = (

@@ -80,6 +80,8 @@ class Trial:
     """Ranks of its attempt: its worker's until the attempt is prepared and reports its own."""
     batch_size: int = 0
     """Batch size of the current pass."""
+    batches: set[int] = field(default_factory=set)
+    """Batch sizes of the attempt. The message of an epoch may arrive after the next one began again with a smaller batch."""
     images: tuple[int, int] = (0, 0)
     """Training and validation images of the current pass so far."""
     saved: int = 0
@@ -213,6 +215,7 @@ class RunModel(Validator):
             case BatchReduced():
                 reduced = self.trials[event.trial]
                 reduced.batch_size, reduced.images = event.to_batch_size, (0, 0)
+                reduced.batches.add(event.to_batch_size)
             case TrialFinished():
                 self._check_result(event)
             case TrialLost():
@@ -354,7 +357,7 @@ class RunModel(Validator):
                 event.trial,
             )
         trial.attempt, trial.ranks = event.attempt, self._workers[event.worker].ranks
-        trial.batch_size, trial.images = event.batch_size, (0, 0)
+        trial.batch_size, trial.batches, trial.images = event.batch_size, {event.batch_size}, (0, 0)
         del trial.validation_losses[event.epoch - 1 :], trial.accuracies[event.epoch - 1 :]
 
     def _has_weights(self, trial: Trial) -> bool:
@@ -372,13 +375,13 @@ class RunModel(Validator):
     def _worked(self, event: Progress | EpochFinished, work: Work) -> None:
         trial = self.trials[event.trial]
         images = (trial.images[0] + work.training_images, trial.images[1] + work.validation_images)
-        whole = self._whole_epoch(trial)
+        wholes = self._whole_epochs(trial)
         if self._truth is None:
-            is_true, known = images[0] <= whole[0] and images[1] <= whole[1], f"has epochs of {whole}"
+            is_true = any(images[0] <= training and images[1] <= validation for training, validation in wholes)
+            known = f"has epochs of {wholes}"
         else:
             reached = self._truth.sums[event.trial, event.attempt].get(event.epoch, set())
-            # The message of a finished epoch may arrive after the restart of the next one with a smaller batch.
-            is_whole = images == whole and images in {(training, validation) for training, validation, _ in reached}
+            is_whole = images in wholes and images in {(training, validation) for training, validation, _ in reached}
             is_true, known = is_whole or (*images, trial.batch_size) in reached, f"reported {sorted(reached)}"
         if not is_true:
             raise BrokenLaw(
@@ -389,17 +392,17 @@ class RunModel(Validator):
             )
         trial.images = images
 
-    def _whole_epoch(self, trial: Trial) -> tuple[int, int]:
-        """Workers use whole steps. A set smaller than one step is one step."""
-        step, images = trial.batch_size * trial.ranks, self._training_images
-        return images // step * step or images, self._validation_images
+    def _whole_epochs(self, trial: Trial) -> set[tuple[int, int]]:
+        """Return the images of an epoch by the attempt's batches. Steps are whole. A set smaller than one step is one step."""
+        images, steps = self._training_images, {batch * trial.ranks for batch in trial.batches}
+        return {(images // step * step or images, self._validation_images) for step in steps}
 
     def _end_epoch(self, event: EpochFinished) -> None:
         trial = self.trials[event.trial]
-        if trial.images != (whole := self._whole_epoch(trial)):
+        if trial.images not in (wholes := self._whole_epochs(trial)):
             raise BrokenLaw(
                 LOST,
-                f"epoch {event.epoch} of trial {event.trial} ended with {trial.images} images booked, of {whole}",
+                f"epoch {event.epoch} of trial {event.trial} ended with {trial.images} images booked, of {wholes}",
                 event.trial,
             )
         assert event.validation_loss is not None, "a simulated network is a graph"

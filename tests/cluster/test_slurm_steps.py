@@ -184,8 +184,8 @@ def test_the_last_task_of_an_array_requeues_itself_alone(rig: SlurmRig) -> None:
     job = rig.ask("sbatch", *words)
     wait_for(lambda: len(list((rig.folder / "runs").glob("task-*/seen-drive-*"))) == 2)
 
-    (rig.folder / "runs/task-2/over").touch()  # the driver ends as it is asked to
     rig.ask("scancel", "--batch", "--signal=USR1", f"{job}_2")
+    (rig.folder / "runs/task-2/over").touch()  # the driver ends after the signal: a job that is over is not requeued
 
     wait_for(lambda: "Restarts=1" in rig.ask("scontrol", "show", "job", f"{job}_2"))
     assert "Restarts=0" in rig.ask("scontrol", "show", "job", f"{job}_1")

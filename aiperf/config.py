@@ -247,10 +247,10 @@ def register() -> None:
 
 def configure(words: Sequence[str]) -> RunConf:
     given = read(words, _options())
-    names = {word.option for word in given}
-    for word in [word for word in given if word.option == "follow"]:
-        implied = [each for each in PACKAGED.get(word.value, ()) if not names & set(_option_and_part(each))]
-        given = [*read(implied, _options()), *given]
+    # a word of the user's for the same option, or for its group, stands in place of an implied one
+    typed = tuple(f"{word.option}{sign}" for word in given for sign in "=.")
+    follow = next((word.value for word in given if word.option == "follow"), None)
+    given = [*read([each for each in PACKAGED.get(str(follow), ()) if not each.startswith(typed)], _options()), *given]
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from omegaconf import OmegaConf
@@ -269,11 +269,6 @@ def configure(words: Sequence[str]) -> RunConf:
         plain["batch"]["default"] = workload.fp32_batch
     built = from_plain(plain)
     return replace(built, system=filled(built.system))
-
-
-def _option_and_part(word: str) -> tuple[str, str]:
-    option = word.partition("=")[0]
-    return option, option.partition(".")[0]
 
 
 def _set(plain: dict[str, Any], word: Override) -> None:

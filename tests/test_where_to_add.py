@@ -118,7 +118,7 @@ def idle(report):
     figure = DrawnFigure("idle", "Idle workers", "", "", svg, png, pdf)
     return Section("idle", "Idle workers", (figure, table), facts={"all": 1})
 """,
-    "aiperf/report/sections/all_sections.py": """
+    "aiperf/report/sections/__init__.py": """
 from aiperf.report.sections import idle
 SECTIONS += (idle.idle,)
 """,
@@ -242,7 +242,7 @@ CHANGES = {
         ),
         ("Accelerators(), Data(nodes))", "Accelerators(), Data(nodes), Toy())"),
     ],
-    "aiperf/report/sections/all_sections.py": [
+    "aiperf/report/sections/__init__.py": [
         (
             "from __future__ import annotations\n",
             "from __future__ import annotations\nfrom aiperf.toy.section import toy\n",

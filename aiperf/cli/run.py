@@ -263,12 +263,12 @@ def _drive(conf: RunConf, drive: Drive, folder: Path | None = None) -> int:
 
 
 def _print_score(work_log: WorkLog) -> None:
-    """Print the score of a large run before its report, which takes minutes: a job's time may end before."""
+    """Print the score of a large run before its report: a job's time may end before that is written."""
     from aiperf.accounting.score import capacity, score
-    from aiperf.system.summary import MOST_DEVICE_COURSES
+    from aiperf.system.summary import LARGE_RUN
 
     found = score(work_log).flops_per_second
-    if found is not None and capacity(work_log) > MOST_DEVICE_COURSES:
+    if found is not None and capacity(work_log) > LARGE_RUN:
         print(f"score {flops_per_second(found)}. The report follows", flush=True)
 
 

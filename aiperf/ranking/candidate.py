@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiperf.ranking.law import Kind, written
+from aiperf.rules.limits import inherits
 from aiperf.units import duration, error, share
 
 IMAGES = ("name", "training_images", "validation_images", "classes", "image", "channels", "noise")
@@ -143,9 +144,7 @@ class Candidate:
 
     @property
     def inherits(self) -> bool:
-        """False if children begin with fresh weights (trainer.inherit). Older runs all inherited."""
-        trainer = self.config.get("trainer")
-        return not isinstance(trainer, Mapping) or trainer.get("inherit", True) is True
+        return inherits(self.config)
 
     @property
     def seed_source(self) -> str:

@@ -34,7 +34,7 @@ from aiperf.run_warning import RunWarning
 from aiperf.system.energy import EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.meters import Meter, read_meters
 from aiperf.system.of_run import SystemDescription, system_description
-from aiperf.system.summary import MOST_DEVICE_COURSES, Telemetry, summarise_folder
+from aiperf.system.summary import LARGE_RUN, Telemetry, summarise_folder
 from aiperf.system.warnings import damage_warnings, died, telemetry_warnings
 
 CURVE_POINTS = 240
@@ -126,7 +126,7 @@ def _telemetry(folder: Path, run: Collected, inside: Window) -> Telemetry | None
         (inside.start, inside.end),
         accelerator_time.spans(run.work_log, inside),
         clock_offsets(run.checks),
-        by_minute=capacity(run.work_log) > MOST_DEVICE_COURSES,
+        by_minute=capacity(run.work_log) > LARGE_RUN,
     )
     return summed if summed.workers or summed.damaged else None
 

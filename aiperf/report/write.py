@@ -77,7 +77,7 @@ def write(report: Report, folder: Path, run: Path | None = None) -> Paths:
 def _written(report: Report, folder: Path) -> Paths:
     from aiperf.page.html import write_drawings
     from aiperf.report.html import page
-    from aiperf.report.sections.all_sections import sections
+    from aiperf.report.sections import sections
 
     shown = sections(report)
     written = write_drawings(folder, shown)

@@ -226,6 +226,12 @@ class LimitsConf:
         hold(self, "limits")
 
 
+def inherits(config: Mapping[str, Any]) -> bool:
+    """Return False if children begin with fresh weights (`trainer.inherit`). Older runs, without the option, all inherited."""
+    trainer = config.get("trainer")
+    return not isinstance(trainer, Mapping) or trainer.get("inherit", True) is True
+
+
 def limits_of(started: RunStarted) -> LimitsConf:
     """Return the limits in the first line. Raise BadConfiguration if a value is out of range."""
     return msgspec.convert(started.config.get("limits", {}), LimitsConf)

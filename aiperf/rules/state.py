@@ -8,7 +8,7 @@ from typing import Any
 
 from aiperf.journal.events import CLOCKS, FollowedValues, ProposalRequested, RunStarted
 from aiperf.journal.legality import Presence, TrialState
-from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, schedule_of
+from aiperf.rules.limits import LimitsConf, ScheduleConf, inherits, limits_of, schedule_of
 
 NO_SUMS = (0.0,) * len(CLOCKS)
 
@@ -170,8 +170,7 @@ class Run:
 
     @property
     def inherits(self) -> bool:
-        """False if children begin with fresh weights (`trainer.inherit`). Older runs all inherited."""
-        return bool(self.started.config.get("trainer", {}).get("inherit", True))
+        return inherits(self.started.config)
 
     @property
     def start_is_due(self) -> bool:

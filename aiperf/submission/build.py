@@ -16,7 +16,7 @@ from aiperf.journal.journal import NAME as JOURNAL
 from aiperf.journal.journal import read
 from aiperf.report.gather import gather
 from aiperf.report.html import page
-from aiperf.report.sections.all_sections import sections
+from aiperf.report.sections import sections
 from aiperf.report.write import recomputed
 from aiperf.submission.announcement_file import log_path
 from aiperf.submission.announcements import parse

@@ -44,6 +44,8 @@ class ActivityEnergy:
 
 
 MOST_DEVICE_COURSES = 64
+LARGE_RUN = 64
+"""Accelerators above which a report takes minutes: it reads telemetry by minute, and the run prints its score before it."""
 
 
 @dataclass(frozen=True, slots=True)

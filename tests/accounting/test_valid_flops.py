@@ -23,7 +23,7 @@ from aiperf.config import as_plain, configure
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import AnyEvent, EpochFinished, RunStarted
 from aiperf.report.gather import gather
-from aiperf.report.sections.all_sections import sections
+from aiperf.report.sections import sections
 from aiperf.report.write import closing_lines
 from aiperf.rules.limits import NOT_PUBLISHED, is_published_workload
 from tests.builders.journal import (

@@ -33,7 +33,7 @@ def a_run(folder: Path) -> Path:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures and a page that take no time: it is about where they are written."""
     score = Section("score", "score", (DrawnFigure("score", "score", "", "", "<svg/>", b"png" * 100_000, b"pdf"),))
-    monkeypatch.setattr("aiperf.report.sections.all_sections.sections", lambda report: (score,))
+    monkeypatch.setattr("aiperf.report.sections.sections", lambda report: (score,))
     monkeypatch.setattr("aiperf.report.html.page", lambda *of: "a page")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import aiperf.report.sections.all_sections
+import aiperf.report.sections
 from aiperf.__main__ import main
 from aiperf.comparison.comparability import differences_by_layer
 from aiperf.ranking.levels import levels_of, rules
@@ -67,7 +67,7 @@ def trained(runs: Path, name: str, *changed: str) -> Path:
     """Return the folder of a real run."""
     options = {word.partition("=")[0]: word for word in (*BASE.split(), *changed)}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(aiperf.report.sections.all_sections, "SECTIONS", ())  # no test opens the pages
+        patched.setattr(aiperf.report.sections, "SECTIONS", ())  # no test opens the pages
         assert main([*options.values(), f"runs={runs}", f"name={name}"]) == 0
     (folder,) = runs.glob(f"*-{name}")
     return folder

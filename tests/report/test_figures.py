@@ -8,7 +8,7 @@ from html import unescape
 from aiperf.report import phrases
 from aiperf.report.gather import gather
 from aiperf.report.plots import score_over_time
-from aiperf.report.sections.all_sections import sections
+from aiperf.report.sections import sections
 from aiperf.report.sections.devices import each_device_over_time
 from aiperf.system.summary import DeviceCourse, Telemetry
 from tests.builders.report_journal import Shape, invented

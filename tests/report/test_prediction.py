@@ -12,7 +12,7 @@ from aiperf.page.section import DrawnFigure, Paragraph
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
 from aiperf.report.html import page
-from aiperf.report.sections.all_sections import sections
+from aiperf.report.sections import sections
 from aiperf.report.sections.score import prediction
 from tests.simulate.test_session import configured, journal
 

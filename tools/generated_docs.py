@@ -211,6 +211,8 @@ def _dataclasses(of: type) -> dict[str, type]:
 
 def _describe(part: dict[str, Any], owner: type) -> None:
     """Add the docstrings of fields, and remove defaults: a report contains every field."""
+    if "description" in part:
+        part["description"] = inspect.cleandoc(part["description"])  # as Python 3.13 compiles it
     descriptions = field_docstrings(owner)
     for name, field in part["properties"].items():
         field.pop("default", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -183,7 +184,10 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
     )
     module.add_arguments(parser)
     if options := run_options_of(verb):
-        parser.usage = f"{parser.format_usage().removeprefix('usage: ').strip()} {options}"
+        usage = parser.format_usage().strip()
+        is_full = len(usage.splitlines()[-1]) + len(options) > shutil.get_terminal_size().columns - 3
+        between = "\n" + " " * len(f"usage: {parser.prog} ") if is_full else " "
+        parser.usage = f"{usage.removeprefix('usage: ')}{between}{options}"
     return parser
 
 

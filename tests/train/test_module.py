@@ -228,6 +228,7 @@ def test_a_module_can_be_copied_and_pickled(replica) -> None:  # type: ignore[no
     }
 
 
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0")
 def test_torch_compile_has_no_graph_break() -> None:
     steps = random_morphs(small_start("digits_small"), Random(5), length=6)
     _, graph, _ = steps[-1]

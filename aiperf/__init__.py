@@ -41,7 +41,8 @@ if not any(getattr(finder, "__name__", "") == _SamePlace.__name__ for finder in 
 def load(run: str | Path) -> LoadedRun:
     """Read the journal of a run and return the run with its score, figures and tables (docs/using.md).
 
-    `run`: folder of the run, its name below the folder runs/, or the path of its journal.
+    `run`: folder of the run, its name below the folder runs/, the path of its journal, or its submission
+    (NAME.aiperf.tar.gz), which is unpacked until this process ends.
 
     Raises:
         NoSuchRun: there is no run at this path.
@@ -49,7 +50,7 @@ def load(run: str | Path) -> LoadedRun:
         JournalDamaged: a line of the journal was changed or removed, or another release wrote the journal.
         BadPower: a power meter file of the run is invalid.
     """
-    from aiperf.journal.run_folder import run_folder
     from aiperf.loaded_run import LoadedRun
+    from aiperf.submission.submitted_runs import run_folder
 
     return LoadedRun(run_folder(str(run)))

@@ -10,11 +10,11 @@ from statistics import fmean
 from aiperf.comparison.comparability import require_each_once, require_one_benchmark, side
 from aiperf.comparison.compare import score_estimate
 from aiperf.errors import CannotCompare
-from aiperf.journal.run_folder import run_folders
 from aiperf.page.section import Column, Table, measured, numbers, table
 from aiperf.report.facts import Report, RunFacts
 from aiperf.statistics.difference import BetweenRuns, change, pooled
 from aiperf.statistics.estimate import Basis, Estimate
+from aiperf.submission.submitted_runs import run_folders
 from aiperf.units import count, flops_per_second, share
 
 Curve = tuple[tuple[float, float], ...]

@@ -10,12 +10,12 @@ from typing import Any, Literal
 from aiperf.errors import CannotCompare
 from aiperf.journal.journal import NAME
 from aiperf.journal.options import OF_ONE_RUN, without
-from aiperf.journal.run_folder import run_folders
 from aiperf.journal.sealed_log import ends
 from aiperf.ranking.levels import LayerDifference, layer_differences
 from aiperf.report.facts import Report
 from aiperf.report.phrases import flattened
 from aiperf.report.write import report_of
+from aiperf.submission.submitted_runs import run_folders
 
 OF_SYSTEM = frozenset({"space", "system"})
 """Parts of the configuration that follow from the machine: the planned space, and the site's description."""

@@ -44,6 +44,7 @@ from aiperf.statistics.difference import ListSpread, PlaceRange, ties
 from aiperf.submission.announced_run import Announced, announced, breaks_of, nonce_fault, rivals
 from aiperf.submission.announcement_file import log_path, read_log
 from aiperf.submission.announcements import Announcements, RunAnnounced, SignedEntry, Signers, signers_of
+from aiperf.submission.submitted_runs import is_submission, log_beside, submitted_runs
 from aiperf.submission.witnessed import witnessed
 from aiperf.system.control_groups import available_bytes, usable_processors
 from aiperf.train.checkpoints.checkpoint_files import sealed_file
@@ -70,6 +71,24 @@ class SiteAnnouncements:
 def read_logs(paths: Sequence[str]) -> dict[str, Announcements]:
     """Read logs of announcements (a site's signed list of planned runs) and check them."""
     return {path: read_log(log_path(Path(path))) for path in paths}
+
+
+def with_submitted_logs(
+    given: Mapping[str, Announcements], folders: Iterable[Path], fruitless: list[UnreadableJournal]
+) -> dict[str, Announcements]:
+    """Return the given logs and those of the submissions in which runs are. Of several states of one log the longest counts."""
+    logs = dict(given)
+    for path in dict.fromkeys(map(log_beside, folders)):
+        if path is not None:
+            try:
+                logs[str(path)] = read_log(path)
+            except AiperfError as error:
+                fruitless.append(UnreadableJournal(str(path), str(error)))
+    longest: dict[str, Announcements] = {}
+    for name, log in sorted(logs.items(), key=lambda each: -len(each[1].entries)):
+        if name in given or all(other.by_id(log.head) is None for other in longest.values()):
+            longest[name] = log
+    return longest
 
 
 def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
@@ -407,6 +426,9 @@ def runs_under(names: Iterable[str], runs: str = "runs") -> tuple[list[Path], li
     fruitless: list[UnreadableJournal] = []
     seen: set[tuple[int, int]] = set()
     for name in names:
+        if is_submission(name):
+            folders += _submitted(given_path(name), fruitless)
+            continue
         top = next((folder for folder in (given_path(name), Path(runs) / name) if folder.is_dir()), None)
         if top is None:
             fruitless.append(UnreadableJournal(name, f"there is no such folder, nor '{Path(runs) / name}'"))
@@ -416,6 +438,14 @@ def runs_under(names: Iterable[str], runs: str = "runs") -> tuple[list[Path], li
         if not below:
             fruitless.append(UnreadableJournal(name, f"no {NAME} in this folder or below it"))
     return folders, fruitless
+
+
+def _submitted(path: Path, fruitless: list[UnreadableJournal]) -> list[Path]:
+    try:
+        return submitted_runs(path)
+    except AiperfError as error:
+        fruitless.append(UnreadableJournal(str(path), str(error)))
+        return []
 
 
 def _below(top: Path, seen: set[tuple[int, int]], fruitless: list[UnreadableJournal]) -> Iterator[tuple[Path, bool]]:
@@ -432,6 +462,10 @@ def _below(top: Path, seen: set[tuple[int, int]], fruitless: list[UnreadableJour
         if has_journal or not is_new:
             yield Path(name), is_new
             folders.clear()  # no run's folder contains another run
+        else:
+            for file in sorted(files):
+                if is_submission(Path(name) / file):
+                    yield from ((run, True) for run in _submitted(Path(name) / file, fruitless))
         folders.sort()
 
 

@@ -17,7 +17,7 @@ from typing import IO, Any, Literal
 import msgspec
 
 from aiperf.errors import AiperfError, BundleRefused
-from aiperf.files import open_regular
+from aiperf.files import open_regular, sha256_of
 from aiperf.journal.journal import NAME as JOURNAL
 from aiperf.journal.sealed_log import check_object
 from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS
@@ -35,6 +35,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _KINDS = {tarfile.SYMTYPE: "a symbolic link", tarfile.LNKTYPE: "a hard link", tarfile.DIRTYPE: "a folder"}
 
 Content = Path | bytes
+ENDING = ".aiperf.tar.gz"
 FORMAT = 1
 MANIFEST = "MANIFEST"
 SIGNATURE = "MANIFEST.sig"
@@ -82,7 +83,7 @@ def weights_beside(path: Path) -> Path:
     >>> weights_beside(Path("site.aiperf.tar.gz")).name, weights_beside(Path("bundle")).name
     ('site.weights', 'bundle.weights')
     """
-    return path.with_name(f"{path.name.removesuffix('.aiperf.tar.gz')}.weights")
+    return path.with_name(f"{path.name.removesuffix(ENDING)}.weights")
 
 
 def pack(path: Path, contents: Mapping[str, Content], manifest: bytes, signature: str | None) -> None:
@@ -324,3 +325,17 @@ def submission_of(content: bytes) -> Submission:
             f"a submission is of one run or more. {SUBMISSION} names none. Ask its sender for a new file"
         )
     return submission
+
+
+def unpack_submission(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> tuple[UnpackedSubmission, Submission]:
+    """Unpack the submission in the file `path` into the empty folder `folder`, and the weights beside it, if they are there."""
+    unpacked = unpack(path, folder, most_bytes)
+    if SUBMISSION not in unpacked.names:
+        raise refused(f"a submission has a {SUBMISSION}", "this one has none")
+    submission = submission_of((folder / SUBMISSION).read_bytes())
+    weights = weights_beside(path)
+    if submission.weights is not None and weights.exists():
+        if (has := sha256_of(weights)) != submission.weights:
+            raise refused(f"weights have the SHA-256 in {SUBMISSION}", f"'{weights}' has {has}")
+        unpack(weights, folder, most_bytes)
+    return unpacked, submission

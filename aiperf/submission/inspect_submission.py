@@ -17,10 +17,7 @@ from aiperf.submission.archive import (
     SUBMISSION,
     Submission,
     UnpackedSubmission,
-    refused,
-    submission_of,
-    unpack,
-    weights_beside,
+    unpack_submission,
 )
 from aiperf.submission.inspect_run import (
     Inspection,
@@ -63,13 +60,7 @@ def _inspected(path: Path, requirements: Requirements) -> tuple[Inspection, Anno
     with tempfile.TemporaryDirectory(prefix="aiperf-inspect-") as scratch:
         folder = Path(scratch)
         try:
-            unpacked = unpack(path, folder, requirements.most_bytes)
-            submission = _submission(folder, unpacked)
-            weights = weights_beside(path)
-            if submission.weights is not None and weights.exists():
-                if (has := sha256_of(weights)) != submission.weights:
-                    raise refused(f"weights have the SHA-256 in {SUBMISSION}", f"'{weights}' has {has}")
-                unpack(weights, folder, requirements.most_bytes)
+            unpacked, submission = unpack_submission(path, folder, requirements.most_bytes)
         except BundleRefused as error:
             inspection = Inspection(str(path), sha256, findings=(InspectionFinding("archive", "bad", str(error)),))
             return inspection, None, 0.0
@@ -112,12 +103,6 @@ def _judged(
     )
     ends = (first.started_unix if first.simulated else run.ended_unix for run in runs if (first := run.first))
     return inspection, log, max((end for end in ends if end is not None), default=0.0)
-
-
-def _submission(folder: Path, unpacked: UnpackedSubmission) -> Submission:
-    if SUBMISSION not in unpacked.names:
-        raise refused(f"a submission has a {SUBMISSION}", "this one has none")
-    return submission_of((folder / SUBMISSION).read_bytes())
 
 
 def _used(runs: list[RunInspection]) -> Iterator[tuple[str, str, str]]:

@@ -42,8 +42,8 @@ def _run(word: str) -> tuple[str, tuple[Table, ...], object]:
     from aiperf.accounting.step_breakdown import step_breakdown
     from aiperf.journal.events import StepsProfiled
     from aiperf.journal.journal import read
-    from aiperf.journal.run_folder import run_folder
     from aiperf.report.sections.step import summary, tables
+    from aiperf.submission.submitted_runs import run_folder
 
     breakdowns = [step_breakdown(event) for event in read(run_folder(word)) if isinstance(event, StepsProfiled)]
     if not breakdowns:

@@ -34,7 +34,10 @@ STATUS = {"no regression": 0, "regression": 1, "cannot be determined": 2}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "runs", metavar="RUN", nargs="+", help="a run's folder, its name under runs/, or a folder of equal runs"
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="a run's folder, its name under runs/, its submission, or a folder of equal runs",
     )
     parser.add_argument("--with", dest="others", metavar="RUN", nargs="+", help="the runs of the second side")
     parser.add_argument("--repeats", action="store_true", help="all are repeats of one run: print their spread")

@@ -28,9 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.export.export import export, tool
-    from aiperf.journal.run_folder import run_folder
+    from aiperf.submission.submitted_runs import require_out, run_folder
 
     name = tool(arguments.to)
+    require_out(arguments.run, arguments.out)
     folder = run_folder(arguments.run)
     out: Path = folder / "export" / name if arguments.out is None else arguments.out
     target = export(folder, name, out)

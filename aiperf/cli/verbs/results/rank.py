@@ -10,7 +10,8 @@ from aiperf.report.figures import RANKED
 
 DESCRIPTION = """Ranks runs by a figure, with one order for each benchmark. The figures are computed from the journals, and
 their hash chains are checked. A journal that cannot be read is listed with the reason. dataset.root=FOLDER
-evaluates the weights that show the qualities (data sets without files ignore the folder).
+evaluates the weights that show the qualities (data sets without files ignore the folder). Of a submission
+(NAME.aiperf.tar.gz) the checksums are checked and the log is read. `inspect` checks its signature.
 Exit status: 0 all runs are ranked, 1 some are not, 2 none is."""
 EXAMPLES = (
     "runs",
@@ -23,7 +24,9 @@ OPTIONS = DATA_ROOT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or a folder with runs below it")
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", help="a run's folder, a submission, or a folder with such below it"
+    )
     parser.add_argument(
         "--by",
         metavar="METRIC",
@@ -56,6 +59,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         runs_under,
         with_announcements,
         with_quality,
+        with_submitted_logs,
     )
     from aiperf.leaderboard.list_files import json_text, lines, write
 
@@ -66,6 +70,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         reasons = "; ".join(f"'{each.folder}': {each.reason}" for each in [*fruitless, *unread])
         raise NoSuchRun(f"no run is readable: {reasons}. Name the folder of a run")
     firsts, root = first_lines(entries), data_root("rank", options)
+    logs = with_submitted_logs(logs, [Path(entry.folder) for entry in entries], fruitless)
     entries = [with_quality(entry, first, root) for entry, first in zip(entries, firsts, strict=True)]
     entries, sites = with_announcements(pinned(entries, arguments.images), firsts, logs, arguments.allowed)
     ranking = leaderboard(entries, [*fruitless, *unread], by, sites)

@@ -36,8 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.journal.run_folder import run_folder
+    from aiperf.submission.submitted_runs import require_out, run_folder
 
+    require_out(arguments.run, arguments.out)
     folder = run_folder(arguments.run)
     from aiperf.cli.output import print_lines
     from aiperf.report.write import closing_lines, report_of, write

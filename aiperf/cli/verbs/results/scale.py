@@ -48,11 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.journal.run_folder import run_folders
     from aiperf.page.section import Items
     from aiperf.scaling.point import point_of
     from aiperf.scaling.scale_text import parts, scale_json, sentences, warnings
     from aiperf.scaling.study import study
+    from aiperf.submission.submitted_runs import run_folders
 
     share = _share(arguments.evaluation)
     points = [point_of(folder) for word in arguments.runs for folder in run_folders(word)]

@@ -22,9 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from msgspec import to_builtins
 
-    from aiperf.journal.run_folder import run_folder
     from aiperf.report.figures import values
     from aiperf.report.write import report_of
+    from aiperf.submission.submitted_runs import run_folder
 
     report = report_of(run_folder(arguments.run))
     status = 0 if report.score.valid else 1

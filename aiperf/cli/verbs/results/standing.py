@@ -45,10 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of
     from aiperf.scaling.standing import COLUMNS, named_entry, read_list, standing, standing_of_figure
     from aiperf.scaling.text import standing_json, standing_part
+    from aiperf.submission.submitted_runs import run_folder
 
     headers = _by_column("--column", arguments.column, COLUMNS, "rmax='Rmax [TFlop/s]'")
     units = _by_column("--unit", arguments.unit, ("rmax", "power"), "rmax=TFlop/s")

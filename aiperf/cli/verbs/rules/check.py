@@ -45,12 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.cli.output import print_result
     from aiperf.journal.journal import read
-    from aiperf.journal.run_folder import run_folder
     from aiperf.page.section import Items
     from aiperf.ranking.breaches import judgements
     from aiperf.ranking.division import division
     from aiperf.ranking.levels import DIVISION
     from aiperf.report.candidate import candidate_of
+    from aiperf.submission.submitted_runs import run_folder
 
     if arguments.level or arguments.against or arguments.division == DIVISION:
         return _level(arguments)
@@ -69,11 +69,11 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 def _level(arguments: argparse.Namespace) -> int:
     from aiperf.cli.output import print_result
     from aiperf.comparison.comparability import differences_by_layer
-    from aiperf.journal.run_folder import run_folder
     from aiperf.page.section import Paragraph
     from aiperf.ranking.levels import DIVISION, levels_of
     from aiperf.report.sections.configuration import differences_from_preset, level_table, preset_of, strictest
     from aiperf.report.write import report_of
+    from aiperf.submission.submitted_runs import run_folder
 
     if arguments.division not in (None, DIVISION):
         raise conflict("--level and --against", f"--division {arguments.division}", "Leave the division out")

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.run is None:
         return _print_precision(arguments.detections, options, as_json=arguments.json)
-    from aiperf.journal.run_folder import run_folder
+    from aiperf.submission.submitted_runs import run_folder
     from aiperf.verify.quality import audit
 
     audited = audit(run_folder(arguments.run), data_root("quality", options), arguments.detections)

@@ -49,7 +49,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.errors import AiperfError, BadConfiguration
     from aiperf.journal.events import RunStarted
     from aiperf.journal.journal import read
-    from aiperf.journal.run_folder import run_folder
+    from aiperf.submission.submitted_runs import is_submission, run_folder
     from aiperf.verify import verify
     from aiperf.verify.verification import DEFAULT
 
@@ -57,7 +57,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     sample = DEFAULT if arguments.sample is None else arguments.sample
     path = Path(arguments.run)
     followed = None if arguments.followed is None else run_folder(arguments.followed)
-    run = path if path.is_file() else run_folder(arguments.run)
+    run = path if path.is_file() and not is_submission(path) else run_folder(arguments.run)
     first = None
     with suppress(AiperfError):  # damage is a finding
         first = next(iter(read(run if run.is_dir() else run.parent)), None)

@@ -49,6 +49,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.page.section import Paragraph
     from aiperf.simulate.study.predict import again, parts, pilot, predict
     from aiperf.statistics.predicted_score import as_json
+    from aiperf.submission.submitted_runs import is_submission, run_folder
 
     is_equal = True
     if arguments.again is not None:
@@ -60,7 +61,9 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         if arguments.source is None:
             predicted = predict(pilot(options, arguments.pilot, runs), runs, options, arguments.workers)
         else:
-            predicted = predict(arguments.source, runs, options or None, arguments.workers)
+            source = arguments.source
+            source = str(run_folder(source)) if is_submission(source) else source
+            predicted = predict(source, runs, options or None, arguments.workers)
     if arguments.out is not None:
         write_named(arguments.out, json.dumps(as_json(predicted), indent=1).encode())
     equal = (

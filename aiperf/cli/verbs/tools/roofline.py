@@ -80,7 +80,10 @@ def _refuse_unused(arguments: argparse.Namespace, subject: str) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    if given_path(arguments.graph).is_dir() or (Path("runs") / arguments.graph).is_dir():
+    from aiperf.submission.submitted_runs import is_submission
+
+    run = arguments.graph
+    if given_path(run).is_dir() or (Path("runs") / run).is_dir() or is_submission(run):
         _run(arguments)
         return 0
     results = [_result(name) for name in (arguments.graph, *arguments.more)]
@@ -117,9 +120,9 @@ def _programs(arguments: argparse.Namespace, results: list[ProgramResult]) -> No
 
 def _run(arguments: argparse.Namespace) -> None:
     """Print the steps of a run at the roofline of its machine. The page of a run is its report."""
-    from aiperf.journal.run_folder import run_folder
     from aiperf.report.sections.time_spent import roofline
     from aiperf.report.write import report_of
+    from aiperf.submission.submitted_runs import run_folder
 
     _refuse_unused(arguments, _RUN)
     report = report_of(run_folder(arguments.graph))

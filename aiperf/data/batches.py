@@ -32,8 +32,8 @@ class Batch:
     global_count: int
     """Images of all ranks in this step. Weigh a rank's gradient by count · ranks / global_count for the exact mean. Corrupt
     images that a rank skips are included."""
-    numbers: NDArray[np.int64] | None = None
-    """Numbers of the images in their split (count,). None if the set does not provide them."""
+    numbers: NDArray[np.int64]
+    """Numbers of the images in their split (count,), from 0."""
 
 
 Waiting = Callable[[], AbstractContextManager[None]]

@@ -84,7 +84,7 @@ class InMemory:
             pixels = self.noise.added(pixels, mine, walk.seed, walk.epoch)
         labels = to_device(torch.from_numpy(self.labels[mine]), walk.device)
         images = self.normalise(pixels, walk.dtype, walk.channels_last)
-        return Batch(images, labels, len(mine), of_all_ranks)
+        return Batch(images, labels, len(mine), of_all_ranks, mine)
 
 
 class _InlineBatches(Batches):

@@ -301,8 +301,8 @@ class _StreamedBatches(Batches):
             uploaded.pixels.record_stream(here)
             uploaded.labels.record_stream(here)
         pixels, walk, padding = uploaded.pixels, self._walk, self._split.padding
+        mine = uploaded.batch.mine[uploaded.batch.is_whole]
         if walk.augment and padding:
-            mine = uploaded.batch.mine[uploaded.batch.is_whole]
             pixels = shifted(pixels, shifts(mine, padding, walk.seed, walk.epoch), padding)
         images = self._split.normalise(pixels, walk.dtype, walk.channels_last)
-        return Batch(images, uploaded.labels, len(uploaded.labels), uploaded.batch.step.images)
+        return Batch(images, uploaded.labels, len(mine), uploaded.batch.step.images, mine)

@@ -538,6 +538,23 @@ CLOCKS_OF_LENGTH, CLOCKS_OF_BUSY = (
 )
 
 
+class Halves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """Correctly classified samples in the two fixed halves of the validation set.
+
+    A sample belongs to the half `even` or `odd` by its index in the validation set, from 0, whatever batch and ranks are.
+    Corrupt samples are in neither.
+    """
+
+    even_correct: Count
+    """Correct samples of the half with index 0, 2, 4, …"""
+    even_samples: Number
+    """Evaluated samples of this half."""
+    odd_correct: Count
+    """Correct samples of the half with index 1, 3, 5, …"""
+    odd_samples: Number
+    """Evaluated samples of this half."""
+
+
 class EpochFinished(Event, frozen=True, kw_only=True):
     """Pass over the training set and the validation set."""
 
@@ -559,6 +576,9 @@ class EpochFinished(Event, frozen=True, kw_only=True):
     except in journals of earlier releases."""
     interval: Interval | None = None
     """Work of the epoch since its last Progress line. None if there was none."""
+    halves: Halves | None = None
+    """Parts of the accuracy, by which one half of the samples chooses a network and the other half shows its error. None for
+    another metric, for a single validation sample, and in journals of earlier releases."""
 
 
 class BatchReduced(Event, frozen=True, kw_only=True):

@@ -165,7 +165,6 @@ class _DetectionSums:
         self._slots = np.zeros((images, _SLOT))
 
     def add(self, network: nn.Module, batch: Batch) -> None:
-        assert batch.numbers is not None, "weather images have numbers"
         truth = batch.targets.flatten(1).cpu().numpy()
         self._slots[batch.numbers, :_TRUTH] = truth
         for number, found in zip(batch.numbers.tolist(), network.forward(batch.images), strict=True):

@@ -198,6 +198,7 @@ class _Attempt:
             accuracy=quality.value,
             validation_loss=quality.loss,
             training_loss=training_loss / trained,
+            halves=quality.halves,
             regions=quality.regions,
             missing_regions=quality.missing_regions,
             learning_rate=self._rate,

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from aiperf.accounting.average_precision import ImageDetections
 from aiperf.data.batches import Batch
-from aiperf.journal.events import Metric
+from aiperf.data.pixels import to_device
+from aiperf.journal.events import Halves, Metric
 from aiperf.train.memory_limits import blank
 from aiperf.train.precision import Precision
 from aiperf.train.torch_network import Network, build, initialise
@@ -31,6 +32,8 @@ class Quality:
     """Regions that a detector evaluated."""
     missing_regions: int = 0
     """Regions of the training pass before that a detector could not sample."""
+    halves: Halves | None = None
+    """None for a detector, and for a half without samples."""
 
 
 class ValidationSums(Protocol):
@@ -111,8 +114,11 @@ class Classification:
         return _ClassificationSums(next(network.parameters()).device)
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
-        loss, correct = sums
-        return Quality(correct / images, loss / images)
+        loss, correct, even_correct, even = sums[0], *map(int, sums[1:])
+        halves = Halves(
+            even_correct=even_correct, even_samples=even, odd_correct=correct - even_correct, odd_samples=images - even
+        )
+        return Quality(correct / images, loss / images, halves=halves if 0 < even < images else None)
 
     def detections(self, sums: Sequence[float]) -> Sequence[ImageDetections]:
         return ()
@@ -122,11 +128,16 @@ class _ClassificationSums:
     def __init__(self, device: torch.device) -> None:
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
         self._correct = torch.zeros((), dtype=torch.int64, device=device)
+        self._even_correct = torch.zeros_like(self._correct)
+        self._even = 0
 
     def add(self, network: nn.Module, batch: Batch) -> None:
         logits = network.forward(batch.images).float()  # not __call__: only the training step is compiled
         self._loss.add_(F.cross_entropy(logits, batch.targets), alpha=batch.count)
-        self._correct.add_((logits.argmax(1) == batch.targets).sum())
+        is_correct, is_even = logits.argmax(1) == batch.targets, batch.numbers % 2 == 0
+        self._correct.add_(is_correct.sum())
+        self._even_correct.add_((is_correct & to_device(torch.from_numpy(is_even), is_correct.device)).sum())
+        self._even += int(is_even.sum())
 
     def read(self) -> list[float]:
-        return [self._loss.item(), float(self._correct.item())]
+        return [self._loss.item(), float(self._correct.item()), float(self._even_correct.item()), float(self._even)]

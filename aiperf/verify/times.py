@@ -42,6 +42,7 @@ SMALLEST_LOSS = (
 LARGEST_LOSS = "at accuracy 1, cross-entropy is at most ln(classes): the right class has the largest probability"
 LOSSES = "a network that classifies has a validation loss and no regions, and a detector has no validation loss"
 REGIONS = "a detector evaluates at most so many regions of a sample, and lacks at most its regions of training"
+HALVES = "the correct samples of both halves are the accuracy, none exceeds its half, and both halves are the evaluated samples"
 ACCURACY_ROUNDING = 1e-9
 """Images. An accuracy is one division of two whole numbers, and exact to the last bit."""
 LOSS_ROUNDING = 1e-3
@@ -301,6 +302,8 @@ class Images(Check):
             training, validation = training + work.training_images, validation + work.validation_images
         if not (self._simulated and training == self._training and validation == self._validation):
             self._check_images(line, event, attempt, (training, validation))
+        if event.halves is not None:
+            self._check_halves(line, event, event.halves, validation)
         if self._detector is not None:
             self._check_regions(line, event, training, self._detector)
         elif not self._simulated:
@@ -317,6 +320,18 @@ class Images(Check):
                 f"training and {done[1]} validation {self._notes.name}, expected {' or '.join(map(str, sorted(wholes)))} and "
                 f"{self._validation}" + (f", less at most {skipped} corrupt ones" if skipped else ""),
             )
+
+    def _check_halves(self, line: int, event: EpochFinished, told: events.Halves, validated: int) -> None:
+        correct, samples = told.even_correct + told.odd_correct, told.even_samples + told.odd_samples
+        most = self._validation - self._validation // 2, self._validation // 2
+        if not (
+            correct == round(event.accuracy * samples)
+            and told.even_correct <= told.even_samples <= most[0]
+            and told.odd_correct <= told.odd_samples <= most[1]
+            and samples == validated
+        ):
+            found = f"{msgspec.structs.asdict(told)} at accuracy {event.accuracy!r} of {validated} {self._notes.name}"
+            self._notes.add(line, f"epoch {event.epoch} of trial {event.trial}: {found}", law=HALVES)
 
     def _check_regions(self, line: int, event: EpochFinished, trained: int, detector: Detector) -> None:
         where = f"epoch {event.epoch} of trial {event.trial}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import torch
 from omegaconf import OmegaConf
 from rich.console import Console
 
+from aiperf.data.batches import Batch
 from aiperf.data.dataset_config import (
     DATA_SETS,
     DataSetConf,
@@ -173,6 +174,19 @@ def test_all_ranks_together_see_the_images_of_one_process(data: OpenData) -> Non
     assert torch.equal(
         joined([share for step in zip(*ranks_validate, strict=True) for share in step])[0], to_validate[0]
     )
+
+
+def test_a_number_names_the_same_sample_for_any_ranks(data: OpenData) -> None:
+    def named(batches: Iterable[Batch]) -> dict[int, bytes]:
+        pairs = ((batch.numbers.tolist(), batch.images) for batch in batches)
+        return {
+            number: pictures(image[None])[0] for of, images in pairs for number, image in zip(of, images, strict=True)
+        }
+
+    alone = named(validation(data, 6))
+
+    assert [*alone] == [*range(data.validation_images)]
+    assert named(batch for rank in range(3) for batch in validation(data, 2, rank=rank, ranks=3)) == alone
 
 
 def test_the_same_seed_and_epoch_are_the_same_and_others_are_not(data: OpenData) -> None:

@@ -20,7 +20,15 @@ from tests.builders.forged_journal import lines_of, write
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KINDS: tuple[type[msgspec.Struct], ...] = typing.get_args(events.AnyEvent)
-RANGED = [(kind, *row) for kind in KINDS for row in ranges(kind)]
+RANGED = [
+    (kind, owner, *row)
+    for kind in KINDS
+    for name, _, limits in ranges(kind)
+    for owner, rows in [(name, ranges(limits)) if isinstance(limits, type) else ("", ranges(kind))]
+    for row in rows
+    if owner or row[0] == name
+]
+"""Event, its part with the field ('' for the event itself), field, True for a mapping, limits."""
 
 
 class Part(msgspec.Struct):
@@ -50,26 +58,30 @@ def _legal(hint: Any) -> Any:
     return (typing.get_origin(hint) or hint)()
 
 
-@pytest.mark.parametrize(("kind", "name", "is_mapping", "limits"), RANGED)
+@pytest.mark.parametrize(("kind", "part", "name", "is_mapping", "limits"), RANGED)
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_number_out_of_range_is_refused(
     tmp_path_factory: pytest.TempPathFactory,
     kind: type[msgspec.Struct],
+    part: str,
     name: str,
     is_mapping: bool,
     limits: tuple[float, float],
     data: st.DataObject,
 ) -> None:
     least, most = limits
-    is_integer = "float" not in str(typing.get_type_hints(kind)[name])
+    owner = next(limits for field, _, limits in ranges(kind) if field == part) if part else kind
+    assert isinstance(owner, type)
+    is_integer = "float" not in str(typing.get_type_hints(owner)[name])
     number: Any = data.draw(
         st.integers(max_value=int(least) - 1) | st.integers(min_value=int(most) + 1)
         if is_integer
         else st.floats(max_value=least, exclude_max=True, allow_infinity=False)
         | st.floats(min_value=most, exclude_min=True, allow_infinity=False)
     )
-    event = least_event(kind, **{name: {"x": number} if is_mapping else number})
+    inner = least_event(owner, **{name: {"x": number} if is_mapping else number})
+    event = least_event(kind, **{part: inner}) if part else inner
     folder = tmp_path_factory.mktemp("run")
     rule = f"{name} must be from {least} to {most}. This line has {number!r}"
 

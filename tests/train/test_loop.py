@@ -41,6 +41,9 @@ def test_every_image_of_every_whole_step_is_counted_once(tmp_path: Path) -> None
     for word in epochs(words):
         assert word.advanced.training_images == visited(64) == 128
         assert word.advanced.validation_images == IMAGES.validation_images
+        halves = word.halves
+        assert halves is not None and halves.even_samples + halves.odd_samples == IMAGES.validation_images
+        assert (halves.even_correct + halves.odd_correct) / IMAGES.validation_images == word.accuracy
 
 
 def test_running_statistics_are_moved_by_whole_batches_alone(tmp_path: Path) -> None:

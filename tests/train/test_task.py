@@ -1,44 +1,52 @@
 """Classification as a task: its quality does not depend on the ranks that evaluate the images."""
 
 import msgspec
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.data.batches import Batch
-from aiperf.journal.events import RunStarted
+from aiperf.journal.events import Halves, RunStarted
 from aiperf.rules.search_space import metric_of
-from aiperf.train.task import Classification
+from aiperf.train.task import Classification, ValidationSums
 from morphism import start
 from tests.builders.journal import started
 
 TASK, GRAPH = Classification(label_smoothing=0.1), start("digits_small", classes=3)
 
 
-def batch_of(images: torch.Tensor, targets: torch.Tensor) -> Batch:
-    return Batch(images, targets, len(images), len(images))
-
-
 @settings(max_examples=10)
-@given(st.integers(1, 11), st.integers(0, 99))
-def test_quality_is_independent_of_the_ranks(first: int, seed: int) -> None:
-    """Sums of two ranks are added before the quality is computed."""
+@given(st.permutations(range(12)), st.integers(0, 12), st.integers(1, 5), st.integers(0, 99))
+def test_quality_is_independent_of_ranks_and_batch(order: list[int], first: int, size: int, seed: int) -> None:
+    """Sums of two ranks are added before the quality is computed, and a sample stays in its half."""
     draw = torch.Generator().manual_seed(seed)
     images, targets = torch.randn(12, 1, 8, 8, generator=draw), torch.randint(3, (12,), generator=draw)
     network = TASK.initial_network(GRAPH, seed).eval()
     whole, *ranks = (TASK.validation_sums(network, 12) for _ in range(3))
+
+    def add(sums: ValidationSums, numbers: list[int]) -> None:
+        sums.add(network, Batch(images[numbers], targets[numbers], len(numbers), 12, np.array(numbers)))
+
     with torch.inference_mode():
-        logits = network(images)
-        whole.add(network, batch_of(images, targets))
-        ranks[0].add(network, batch_of(images[:first], targets[:first]))
-        ranks[1].add(network, batch_of(images[first:], targets[first:]))
+        is_right = network(images).argmax(1) == targets
+        add(whole, [*range(12)])
+        for rank, numbers in zip(ranks, (order[:first], order[first:]), strict=True):
+            for start in range(0, len(numbers), size):
+                add(rank, numbers[start : start + size])
 
     alone = TASK.quality(whole.read(), 12)
     together = TASK.quality([sum(own) for own in zip(*(rank.read() for rank in ranks), strict=True)], 12)
 
-    assert alone.value == together.value == (logits.argmax(1) == targets).double().mean().item()
+    assert alone.value == together.value == is_right.double().mean().item()
     assert alone.loss == pytest.approx(together.loss, rel=1e-5)
+    even, odd = int(is_right[::2].sum()), int(is_right[1::2].sum())
+    assert alone.halves == together.halves == Halves(even_correct=even, even_samples=6, odd_correct=odd, odd_samples=6)
+
+
+def test_one_sample_has_no_halves() -> None:
+    assert TASK.quality([0.5, 1.0, 1.0, 1.0], 1).halves is None
 
 
 def test_initial_weights_are_a_function_of_the_seed() -> None:

@@ -127,6 +127,20 @@ def raised(lines: list[Line], place: int, by: float) -> None:
     update_result(lines, lines[place]["trial"])
 
 
+@kind("correct samples moved out of the halves", "images")
+def halves_changed(lines: list[Line], rng: Random) -> None:
+    """The halves have another sum than the whole, more correct samples than a half has, or more samples than their half."""
+    line, samples = lines[drawn(lines, rng, "EpochFinished")], lines[0]["dataset"]["validation_images"]
+    correct, half = round(line["accuracy"] * samples), samples // 2
+    even, odd, sizes = rng.choice([
+        (correct // 2, correct - correct // 2 + rng.choice([-1, 1]), (half, half)),
+        (half + 1, correct - half - 1, (half, half)) if correct > half else (correct, 0, (max(1, correct - 1), half)),
+        (correct // 2, correct - correct // 2, (half + 1, half - 1)),
+        (correct // 2, correct - correct // 2, (half, half + 1)),
+    ])  # fmt: skip
+    line["halves"] = {"even_correct": even, "even_samples": sizes[0], "odd_correct": odd, "odd_samples": sizes[1]}
+
+
 @kind("an accuracy raised, off the grid of 1/n", "images")
 def accuracy_raised_off_the_grid(lines: list[Line], rng: Random) -> None:
     raised(lines, drawn(lines, rng, "EpochFinished"), rng.choice([0.001, 0.0301, 0.1003]))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiperf.data.description import DataSet
 from aiperf.journal import events, messages
+from aiperf.rng import derive
 from aiperf.rules.procedure import ends_interval, has_stopped_improving
 from aiperf.rules.state import NO_SUMS
 from aiperf.simulate.model.learning_curves import Curve
@@ -208,6 +210,7 @@ class SimulatedAttempt:
             training_loss=0.9 * loss,
             learning_rate=0.1,
             checkpoint=not self.fate.has_no_disk,
+            halves=halves(1 - curve.error(epoch), self.dataset.validation_images, derive(order.seed, "halves", epoch)),
         )
         unsaved: list[messages.Message] = []
         if self.fate.has_no_disk:
@@ -242,3 +245,18 @@ class SimulatedAttempt:
             validation_images=int(validated),
             **(self._who | {name: earlier + seconds.get(name, 0.0) * rate for name, earlier in before}),
         )
+
+
+def halves(accuracy: float, samples: int, seed: int) -> events.Halves | None:
+    """Return the correct samples of both halves of the validation set, as if the correct ones were drawn from all at random.
+
+    The number of `even` correct ones is hypergeometric, and drawn by its normal approximation. None for fewer than two samples.
+    """
+    if samples < 2:
+        return None
+    correct, odd = round(accuracy * samples), samples // 2
+    even = samples - odd
+    variance = correct * (samples - correct) * even * odd / (samples**2 * (samples - 1))
+    drawn = round(random.Random(seed).gauss(correct * even / samples, math.sqrt(variance)))
+    of_even = min(max(drawn, correct - odd, 0), even, correct)
+    return events.Halves(even_correct=of_even, even_samples=even, odd_correct=correct - of_even, odd_samples=odd)

@@ -38,6 +38,19 @@ if not any(getattr(finder, "__name__", "") == _SamePlace.__name__ for finder in 
     sys.meta_path.insert(0, _SamePlace)
 
 
+__version__: str
+"""Version of the installed distribution, as in `python -m aiperf --version`."""
+
+if not TYPE_CHECKING:  # a type checker would accept every name
+
+    def __getattr__(name):
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import metadata  # slow
+
+        return metadata.version("aiperf-cluster")
+
+
 def load(run: str | Path) -> LoadedRun:
     """Read the journal of a run and return the run with its score, figures and tables (docs/using.md).
 

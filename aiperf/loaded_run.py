@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import inspect
 
+from aiperf.accounting.score import CurvePoint
 from aiperf.errors import AiperfError
+from aiperf.export.csv_files import epochs
 from aiperf.files import given_path
-from aiperf.report.facts import Report
-from aiperf.report.figures import values
+from aiperf.journal.events import EpochFinished
+from aiperf.journal.options import flat_options
+from aiperf.report.facts import Report, TrialFacts, WorkerFacts
+from aiperf.report.figures import FIGURES
 from aiperf.report.write import report_of, write
 from aiperf.run_warning import RunWarning
 from aiperf.system import log
@@ -30,6 +36,10 @@ class LoadedRun:
 
     Rates are in FLOPS, times in seconds since the start of the run, errors and shares in 0..1. An undefined figure is None,
     never zero. The valid window is the time from the end of the warm-up to the end of the run.
+
+    Tables are pandas DataFrames with the default index. Columns are numbers, truth values and texts, which Parquet and Feather
+    store. A list or an object, such as the morphs of a trial, is JSON text. A missing number is NaN, a missing whole number NA.
+    A table raises AiperfError if pandas is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,17 +57,6 @@ class LoadedRun:
     def is_valid(self) -> bool:
         """True if the score is valid: the run ended after its warm-up, and at least one network was trained and evaluated."""
         return self.facts.score.valid
-
-    @property
-    def figures(self) -> dict[str, float | None]:
-        """Every figure by the name of `compare` and `rank`, such as 'mfu'. None if it is not measured or does not apply.
-
-        Scores of a run without a valid score are None, as in `score`. The other figures are those of the journal.
-        """
-        return {
-            name: value if self.is_valid or name not in OF_A_VALID_SCORE else None
-            for name, value in values(self.facts).items()
-        }
 
     @property
     def score(self) -> float | None:
@@ -100,46 +99,62 @@ class LoadedRun:
         return self.facts.run.config
 
     @cached_property
-    def trials(self) -> pandas.DataFrame:
-        """Table with one row per trial (training of one network), indexed by the trial's number.
+    def figures(self) -> pandas.DataFrame:
+        """Table with one row per figure, by the `name` of `compare` and `rank`, such as 'mfu'.
 
-        Columns: fields of `trials` in report.json. Raise AiperfError if pandas is not installed.
+        Columns: name, title, value (NaN if not measured or not applicable), unit ('' for a share or a number), better ('more',
+        'less' or '') and meaning. Scores of a run without a valid score are NaN, the other figures are those of the journal.
         """
-        return _table(self.facts.trials, "number")
+        columns: dict[str, list[Any]] = {
+            name: [getattr(each, name) for each in FIGURES] for name in ("name", "title", "unit", "better", "meaning")
+        }
+        shown = [
+            each.of(self.facts) if self.is_valid or each.name not in OF_A_VALID_SCORE else None for each in FIGURES
+        ]
+        return _frame(columns | {"value": shown}, dict.fromkeys(columns, "string") | {"value": "float64"})
+
+    @cached_property
+    def trials(self) -> pandas.DataFrame:
+        """Table with one row per trial (training of one network), by number. Columns: `trials` in report.json."""
+        return _table(TrialFacts, map(msgspec.to_builtins, self.facts.trials))
+
+    @cached_property
+    def epochs(self) -> pandas.DataFrame:
+        """Table with one row per finished epoch of an attempt, in the journal's order. Repeated epochs have a row each.
+
+        Columns: fields of EpochFinished (docs/events.md) without `interval`. `at`: seconds since the start of the run.
+        """
+        ended = epochs(self.folder, self.facts.run.events)
+        return _table(EpochFinished, map(msgspec.structs.asdict, ended), without="interval")
 
     @cached_property
     def workers(self) -> pandas.DataFrame:
-        """Table with one row per worker (processes that train one network together), indexed by the worker's number.
-
-        Columns: fields of `workers` in report.json. Raise AiperfError if pandas is not installed.
-        """
-        return _table(self.facts.workers, "number")
+        """Table with one row per worker (processes that train one network together). Columns: `workers` in report.json."""
+        return _table(WorkerFacts, map(msgspec.to_builtins, self.facts.workers))
 
     @cached_property
     def curve(self) -> pandas.DataFrame:
-        """Table of the score over time in FLOPS, one row per moment, indexed by the seconds since the start of the run.
-
-        Columns: fields of `curve` in report.json. Raise AiperfError if pandas is not installed.
-        """
-        return _table(self.facts.curve, "at")
+        """Table of the score over time in FLOPS, one row per moment. Columns: `curve` in report.json."""
+        return _table(CurvePoint, map(msgspec.to_builtins, self.facts.curve))
 
     @cached_property
     def telemetry(self) -> pandas.DataFrame:
         """Table with one row per telemetry sample of a device (accelerator or host). Empty if the run recorded none.
 
         Column `at`: seconds since the start of the run, by the clock of the sample's host. The clocks of hosts may differ.
-        `attrs["damaged"]` lists the lines that could not be read. Raise AiperfError if pandas is not installed.
+        `attrs["damaged"]` lists the lines that could not be read.
         """
-        rows: list[dict[str, Any]] = []
         damaged: list[str] = []
-        for record in log.read(self.folder / "telemetry"):
-            if isinstance(record, log.Sample):
-                where = {"worker": record.session.worker, "host": record.session.host, "kind": record.device.kind}
-                rows.append(where | msgspec.structs.asdict(record.look))
-            elif isinstance(record, log.Damage):
-                damaged.append(f"{record.file}, line {record.line}: {record.why}")
-        columns = ["worker", "host", "kind", *log.RecordedSample.__struct_fields__]
-        table = _pandas().DataFrame(rows, columns=columns)
+
+        def samples() -> Iterator[dict[str, Any]]:
+            for record in log.read(self.folder / "telemetry"):
+                if isinstance(record, log.Sample):
+                    where = {"worker": record.session.worker, "host": record.session.host, "kind": record.device.kind}
+                    yield where | msgspec.to_builtins(record.look)
+                elif isinstance(record, log.Damage):
+                    damaged.append(f"{record.file}, line {record.line}: {record.why}")
+
+        table = _table(log.RecordedSample, samples(), {"worker": "int64", "host": "string", "kind": "string"})
         table.attrs["damaged"] = damaged
         return table
 
@@ -155,10 +170,53 @@ class LoadedRun:
         return f"<aiperf run {self.name!r}: {score}, error {self.error}>"
 
 
-def _table(records: tuple[Any, ...], index: str) -> pandas.DataFrame:
-    rows = [{each.name: getattr(record, each.name) for each in fields(record)} for record in records]
-    table = _pandas().DataFrame(rows)
-    return table.set_index(index) if rows else table
+def _table(
+    of: type, records: Iterable[dict[str, Any]], first: dict[str, str] | None = None, without: str = ""
+) -> pandas.DataFrame:
+    """Return a row per record, with a column for each field of the class `of`, also without a record."""
+    types = {**(first or {}), **_types(inspect.type_info(of))}
+    types.pop(without, None)
+    columns: dict[str, list[Any]] = {name: [] for name in types}
+    for record in records:
+        flat = flat_options({name: value for name, value in record.items() if name not in types}) | record
+        for name, column in columns.items():
+            column.append(flat.get(name))
+    return _frame(columns, types)
+
+
+def _frame(columns: Mapping[str, list[Any]], types: Mapping[str, str]) -> pandas.DataFrame:
+    series = _pandas().Series
+    return _pandas().DataFrame(
+        {
+            name: series([_plain(value) for value in column] if types[name] == "string" else column, dtype=types[name])
+            for name, column in columns.items()
+        }
+    )
+
+
+def _plain(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _types(record: Any, prefix: str = "") -> dict[str, str]:
+    """Return the columns of a record with their types. A part that every record has gives columns `part.field`."""
+    types: dict[str, str] = {}
+    for field in record.fields:
+        name, of, is_optional = f"{prefix}{field.name}", field.type, False
+        if isinstance(of, inspect.UnionType):
+            of, is_optional = next(each for each in of.types if not isinstance(each, inspect.NoneType)), True
+        match of:
+            case inspect.DataclassType() if not is_optional:
+                types |= _types(of, f"{name}.")
+            case inspect.IntType():
+                types[name] = "Int64" if is_optional else "int64"
+            case inspect.FloatType():
+                types[name] = "float64"
+            case inspect.BoolType():
+                types[name] = "boolean" if is_optional else "bool"
+            case _:
+                types[name] = "string"
+    return types
 
 
 def _pandas() -> Any:

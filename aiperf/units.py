@@ -131,9 +131,9 @@ def quality(value: float) -> str:
     return f"{value:.4g}"
 
 
-def count(value: int) -> str:
-    """Return a whole number as text in groups of three digits, separated by narrow spaces: `1 234 567`."""
-    return f"{value:,}".replace(",", _NARROW)
+def count(value: float, decimals: int = 0) -> str:
+    """Return a number as text in groups of three digits, separated by narrow spaces: `1 234 567`."""
+    return (f"{value:,.{decimals}f}" if decimals else f"{round(value):,}").replace(",", _NARROW)
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -113,7 +113,7 @@ def _head(graph: Graph, title: str, *, is_highlighted: bool) -> Iterator[str]:
     figures = (
         f"{len(graph.nodes)} nodes · {counted.parameters:,} parameters · "
         f"{counted.forward_flops:,} forward operations per image"
-    )
+    ).replace(",", "\u202f")  # as aiperf/units.py groups digits
     yield f'<text class="title" x="16" y="30">{escape(title or "network")}</text>'
     yield f'<text class="small" x="16" y="48">{figures}</text>'
     yield '<text class="small" x="16" y="64">conv kernel /stride · channels; below: first node, output maps</text>'

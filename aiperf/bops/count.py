@@ -23,7 +23,7 @@ from aiperf.mistyped import split
 from aiperf.nearest import nearest
 from aiperf.page.section import Table, numbers, table, texts
 from aiperf.programs import ProgramFailed, ask
-from aiperf.units import share
+from aiperf.units import count, share
 
 LIBRARY = Path(__file__).parent / "native" / "library.h"
 COVERAGE_FLAGS = ("-fprofile-instr-generate", "-fcoverage-mapping", "-fprofile-update=atomic")
@@ -340,8 +340,8 @@ def annotated(counted: SourceCount) -> Table:
         for file in {each.file for each in counted.by_line}
     }
     columns = (
-        numbers("executions", [each.executions for each in counted.by_line], "{:,}".format),
-        numbers("BOPs", [each.bops for each in counted.by_line], "{:,}".format),
+        numbers("executions", [each.executions for each in counted.by_line], count),
+        numbers("BOPs", [each.bops for each in counted.by_line], count),
         numbers("share", [each.bops / max(counted.bops, 1) for each in counted.by_line], share),
         texts("line", [f"{Path(each.file).name}:{each.line}" for each in counted.by_line]),
         texts("", ["".join(lines[each.file][each.line - 1 : each.line]).strip() for each in counted.by_line]),

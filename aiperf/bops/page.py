@@ -36,7 +36,7 @@ from aiperf.page.section import (
 )
 from aiperf.statistics.difference import change
 from aiperf.statistics.estimate import Estimate, of_repeats
-from aiperf.units import IMAGE, change_interval, duration, operations, share, si, size
+from aiperf.units import IMAGE, change_interval, count, duration, operations, share, si, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -196,8 +196,8 @@ def layer_table(network: NetworkRoofline) -> Table:
         (Column("share of the floor", True), tuple(share_bar(each.floor_seconds / total) for each in kinds)),
     ]
     note = (
-        f"Shortest step {total * 1e3:.2f} ms: {network.images_per_second:,.0f} {IMAGE.many}/s, of which arithmetic alone takes "
-        f"{share(network.floor_share)}. Caches are left out. The softmax belongs to the loss."
+        f"Shortest step {total * 1e3:.2f} ms: {count(network.images_per_second)} {IMAGE.many}/s, of which arithmetic alone "
+        f"takes {share(network.floor_share)}. Caches are left out. The softmax belongs to the loss."
     )
     if network.step_seconds is not None:
         columns.append(numbers("measured", [network.seconds(each) for each in kinds], duration))
@@ -310,7 +310,7 @@ def flops_text(source: SourceCount) -> str:
     if source.flops is None:
         return ""
     part = share(source.flops / source.bops) if source.bops else "none"
-    return f", of them {source.flops:,} floating-point operations ({part})"
+    return f", of them {count(source.flops)} floating-point operations ({part})"
 
 
 def program_lines(result: ProgramResult) -> list[str]:
@@ -319,22 +319,28 @@ def program_lines(result: ProgramResult) -> list[str]:
     lines = [f"{result.name}: {' '.join(result.command)}"]
     if source is not None:
         least = "at least " if source.at_least else ""
-        lines.append(f"source count: {least}{source.bops:,} BOPs{flops_text(source)}")
+        lines.append(f"source count: {least}{count(source.bops)} BOPs{flops_text(source)}")
     if result.not_measured:
         lines.append(f"hardware counters: {result.not_measured}")
-    if result.instructions is not None:
-        difference = f"{result.difference:,}" + (" (negative, so no count)" if result.bops is None else "")
+    terms = (result.instructions, result.branches, result.loads, result.stores, result.difference)
+    texts = [count(each) for each in terms if each is not None]
+    if len(texts) == len(terms):
+        instructions, branches, loads, stores, difference = texts
         lines.append(
-            f"equation (3), {result.origin}: {result.instructions:,} instructions − {result.branches:,} branches − "
-            f"{result.loads:,} loads − {result.stores:,} stores = {difference}"
-            + ("" if result.own_difference is None else f", {result.own_difference:,} of them in the program itself")
+            f"equation (3), {result.origin}: {instructions} instructions − {branches} branches − {loads} loads − {stores} "
+            f"stores = {difference}{' (negative, so no count)' if result.bops is None else ''}"
+            + (
+                ""
+                if result.own_difference is None
+                else f", {count(result.own_difference)} of them in the program itself"
+            )
             + ("" if deviation is None else f", {units.change(deviation)} against the source")
         )
         if result.instructions_per_cycle is not None:
             lines.append(f"instructions per cycle: {result.instructions_per_cycle:.2f}")
         lines.append(
             "  instructions by object: "
-            + ", ".join(f"{name} {number:,}" for name, number in list(result.by_object.items())[:6])
+            + ", ".join(f"{name} {count(number)}" for name, number in list(result.by_object.items())[:6])
         )
     lines += [f"note: {note}" for note in result.notes]
     if result.bops_per_second is not None and result.bops_per_second_interval is not None:

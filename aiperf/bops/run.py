@@ -25,6 +25,7 @@ from aiperf.native import program
 from aiperf.programs import ask
 from aiperf.statistics.estimate import of_repeats
 from aiperf.system.control_groups import available_bytes
+from aiperf.units import count
 
 LEAST_REPEATS = 10
 _HOTTEST_LINES = 40
@@ -168,11 +169,14 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
     needed = 2 * size * _RECORD_BYTES if name == "sort" else size
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise BadConfiguration(f"the data need {needed:,} bytes of disk, but {folder} has {free:,} free. Lower --size")
+        raise BadConfiguration(
+            f"the data need {count(needed)} bytes of disk, but {folder} has {count(free)} free. Lower --size"
+        )
     memory = available_bytes()
     if name == "sort" and 0 < memory < size * _SORT_BYTES:
         raise BadConfiguration(
-            f"Sort needs {size * _SORT_BYTES:,} bytes of memory, but {memory:,} are free. Lower --size, or use more machines"
+            f"Sort needs {count(size * _SORT_BYTES)} bytes of memory, but {count(memory)} are free. Lower --size, or use "
+            "more machines"
         )
     path = folder / f"{name}.input"
     generator = program(NATIVE / "generate.c", compiler="cc", flags=("-O2", "-lm"))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from aiperf.errors import BadConfiguration
-from aiperf.units import IMAGE, Noun
+from aiperf.units import IMAGE, Noun, count, size
 
 IMAGENET_TRAINING_IMAGES = 1_281_167
 IMAGENET_VALIDATION_IMAGES = 50_000
@@ -65,8 +65,10 @@ class DataSet:
 
     @property
     def counts(self) -> str:
-        samples = f"{self.training_images:,} training and {self.validation_images:,} validation {self.noun.many}"
-        return f"{self.name}: {samples}, {self.classes:,} classes"
+        samples = (
+            f"{count(self.training_images)} training and {count(self.validation_images)} validation {self.noun.many}"
+        )
+        return f"{self.name}: {samples}, {count(self.classes)} classes"
 
     @property
     def size_in_words(self) -> str:
@@ -151,7 +153,7 @@ class PrepareReport:
             )
         if self.checksums is None:
             return (*lines, *self.remarks)
-        lines.append(f"{self.files:,} files, {self.bytes / 2**30:.2f} GiB; {self.files_checked_now:,} checked now")
+        lines.append(f"{count(self.files)} files, {size(self.bytes)}; {count(self.files_checked_now)} checked now")
         lines.append(f"contents {about.contents}; SHA-256 of each file: {self.checksums}")
         lines += [f"made from {name}, with the published MD5 sum" for name in about.archives]
         verdict = (

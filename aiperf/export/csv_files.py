@@ -41,13 +41,13 @@ def write(record: RunRecord, folder: Path, out: Path) -> None:
     """Write the tables of a run as CSV files into an existing folder, with a README.md that explains the columns."""
     trials = [field.name for field in dataclasses.fields(TrialFacts) if field.name != "in_window"]
     trials += [f"in_window.{field.name}" for field in dataclasses.fields(InWindow)]
-    epochs = [name for name in EpochFinished.__struct_fields__ if name != "interval"]
+    of_epoch = [name for name in EpochFinished.__struct_fields__ if name != "interval"]
     run = {"run": record.report.run.name, "valid": record.report.score.valid} | record.parameters() | record.results()
     tables: list[tuple[str, list[str], Iterable[Row]]] = [
         ("run", list(run), [run]),
         ("trials", trials, (flat_options(_as_dict(trial)) for trial in record.report.trials)),
         ("workers", [field.name for field in dataclasses.fields(WorkerFacts)], map(_as_dict, record.report.workers)),
-        ("epochs", epochs, _epochs(record)),
+        ("epochs", of_epoch, map(_as_dict, epochs(record.folder, record.report.run.events))),
         ("intervals", [name for name in Progress.__struct_fields__ if name != "at"], _intervals(record)),
     ]
     if log.files(record.folder / "telemetry"):
@@ -80,19 +80,19 @@ def _as_dict(of: Any) -> dict[str, Any]:
     return plain
 
 
-def _steps(record: RunRecord) -> Iterator[Progress | EpochFinished]:
-    """Yield the events that report work, in journal order, up to the last line that the report includes."""
-    for event in read(record.folder / NAME, record.report.run.events):
+def _steps(folder: Path, lines: int) -> Iterator[Progress | EpochFinished]:
+    for event in read(folder / NAME, lines):
         if isinstance(event, Progress | EpochFinished):
             yield event
 
 
-def _epochs(record: RunRecord) -> Iterator[Row]:
-    return (_as_dict(event) for event in _steps(record) if isinstance(event, EpochFinished))
+def epochs(folder: Path, lines: int) -> Iterator[EpochFinished]:
+    """Yield the finished epochs of a run in journal order, in the lines of the journal that its report includes."""
+    return (event for event in _steps(folder, lines) if isinstance(event, EpochFinished))
 
 
 def _intervals(record: RunRecord) -> Iterator[Row]:
-    for event in _steps(record):
+    for event in _steps(record.folder, record.report.run.events):
         if event.interval is not None:
             trial = {"trial": event.trial, "attempt": event.attempt, "epoch": event.epoch}
             yield trial | _as_dict(event.interval)

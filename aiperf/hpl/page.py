@@ -86,7 +86,7 @@ def predicted(of: SystemFile, made: Sequence[Prediction], name: str, caption: st
     columns = (
         numbers("N", [each.n for each in made], units.count),
         texts("grid", map(grid, made)),
-        numbers("predicted GFLOPS", [each.flops / 1e9 for each in made], "{:,.1f}".format),
+        numbers("predicted GFLOPS", [each.flops / 1e9 for each in made], lambda value: units.count(value, 1)),
         numbers(
             "± 95 %", [half_width(each, known, of.intervals) if of.intervals else None for each in made], units.share
         ),

@@ -73,9 +73,14 @@ def details_of(row: ListedRow) -> str:
     return f"entry-{row.number}"
 
 
-def name(entry: Entry) -> str:
-    """Return the displayed name of an entry: the name of the system if the site gives one, otherwise that of the run."""
-    return entry.system or entry.run
+def name(row: ListedRow) -> str:
+    """Return the system of a row if the site gives one, otherwise its run, or `median of 2 runs: a, b`."""
+    return row.entry.system or _run_or_median(row, f": {', '.join(run.run for run in row.runs)}")
+
+
+def _run_or_median(row: ListedRow, more: str = "") -> str:
+    runs = len(row.runs) + row.missing
+    return row.entry.run if runs < 2 else f"median of {units.counted(runs, 'run')}{more}"
 
 
 def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: int | None = None) -> section.Table:
@@ -150,8 +155,8 @@ def _exponents(above: ListedRow | None, row: ListedRow) -> tuple[section.Cell, .
 
 def _run(row: ListedRow) -> section.Cell:
     entry = row.entry
-    second_line = ", ".join(filter(None, (entry.site, entry.run if entry.system else None)))
-    return section.Cell(name(entry), second_line=second_line, link=details_of(row), kind="name")
+    second_line = ", ".join(filter(None, (entry.site, _run_or_median(row) if entry.system else None)))
+    return section.Cell(name(row), second_line=second_line, link=details_of(row), kind="name")
 
 
 def _validity(row: ListedRow) -> section.Cell:
@@ -242,7 +247,7 @@ def _basis(listing: BenchmarkRuns, by: Figure[Report]) -> str:
 
 
 def _every_place(listing: BenchmarkRuns, number: int) -> section.Table:
-    runs = [section.Cell(name(row.entry), link=details_of(row), kind="name") for row in listing.rows]
+    runs = [section.Cell(name(row), link=details_of(row), kind="name") for row in listing.rows]
     columns = [texts("run", runs)]
     for each in map(by_name, RANKED):
         places = [row.places[each.name] for row in listing.rows]
@@ -259,7 +264,7 @@ def _details(row: ListedRow, listing: BenchmarkRuns) -> section.Group:
         began = datetime.fromtimestamp(entry.started_unix, UTC).strftime("%-d %B %Y, %H:%M UTC")
     between = entry.flops_per_second_interval
     properties = (
-        ("run", entry.run),
+        ("run", _run_or_median(row)),
         ("site", entry.site or "not known"),
         ("journal in", "; ".join((entry.folder, *row.copies))),
         ("began", began),
@@ -280,7 +285,7 @@ def _details(row: ListedRow, listing: BenchmarkRuns) -> section.Group:
     )
     kind: Literal["simulated", "outside"] = "simulated" if entry.is_simulated else "outside"
     parts = (
-        rows(f"{details_of(row)}-table", name(entry), ("property", "value"), properties),
+        rows(f"{details_of(row)}-table", name(row), ("property", "value"), properties),
         section.Note(kind, "Rules not met", broken) if entry.rules_not_met else None,
         warned("Warnings", entry.warnings) if entry.warnings else None,
     )

@@ -364,5 +364,5 @@ def test_roofline_of_a_network_needs_no_such_machine(tmp_path: Path, capsys: pyt
 
     assert carry_out(words) == 0
 
-    assert "Shortest step 68.75 ms: 3,724 images/s" in capsys.readouterr().out.replace("\u00a0", " ")
+    assert "Shortest step 68.75 ms: 3\u202f724 images/s" in capsys.readouterr().out.replace("\u00a0", " ")
     assert "convolution, forward" in (tmp_path / "page.html").read_text()

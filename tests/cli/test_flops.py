@@ -71,8 +71,8 @@ def test_the_table_shows_table_iii_and_table_vii(aiperf: User) -> None:
     assert rows["dense"] == ["4.0960e+06", "1.2290e+07", "3.0005", "1.6386e+07"]
     assert rows["batch normalisation"][:2] == ["7.4110e+07", "1.9080e+03"]
     assert rows["total"] == ["7.8066e+09", "1.5247e+10", "1.9531", "2.3053e+10"]
-    assert "1.0002e+16 forward + 1.9534e+16 backward (1,281,167 training images)" in shown
-    assert "3.9033e+14 (50,000 validation images) = 2.9926e+16" in shown
+    assert "1.0002e+16 forward + 1.9534e+16 backward (1\u202f281\u202f167 training images)" in shown
+    assert "3.9033e+14 (50\u202f000 validation images) = 2.9926e+16" in shown
 
 
 def test_v1_5_has_its_published_cost(aiperf: User) -> None:
@@ -146,7 +146,7 @@ def test_detector_table_separates_the_papers_figure(aiperf: User) -> None:
     shown = aiperf("flops", "faster_rcnn_r50").out
 
     assert re.search(r"image with 512 regions +3\.6410e\+11 +7\.0600e\+11 +1\.9390 +1\.0701e\+12", shown)
-    assert "41,408,424 in 189 tensors" in shown
+    assert "41\u202f408\u202f424 in 189 tensors" in shown
     assert "691 GFLOP per image for training. They belong to another network" in shown
 
 

@@ -20,6 +20,7 @@ from aiperf.leaderboard.benchmark import Benchmark, procedure_of, purpose_of
 from aiperf.leaderboard.entry import Entry, ModelCount, Power, middle, ranking_figure
 from aiperf.leaderboard.leaderboard import Leaderboard, SiteAnnouncements, leaderboard
 from aiperf.leaderboard.list_files import csv_text, json_text, lines, page
+from aiperf.leaderboard.tables import _run, name
 from aiperf.submission.announced_run import Announced
 from tests.builders.leaderboard_entry import FIXED, QUICK, RANKED, entry
 from tests.ranking.test_ranking import having
@@ -180,6 +181,26 @@ def test_systems_without_a_name_are_known_by_their_hosts() -> None:
     runs = [entry(f"r{number}", hosts=hosts) for number, hosts in enumerate([("n0", "n1"), ("n0", "n1"), ("n2",), ()])]
 
     assert sorted(len(row.runs) for row in ranked(*runs).listings[0].rows) == [1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("system", "runs", "missing", "shown"),
+    [
+        (None, 1, 0, "b-0"),
+        (None, 2, 0, "median of 2 runs: b-0, b-1"),
+        ("alpha", 2, 0, "median of 2 runs"),
+        ("alpha", 2, 1, "median of 3 runs"),
+    ],
+)
+def test_a_pooled_entry_is_called_the_median_of_its_runs(
+    system: str | None, runs: int, missing: int, shown: str
+) -> None:
+    pooled = [entry(f"b-{number}", system=system, hosts=("n0",), benchmark=RANKED) for number in range(runs)]
+    ((row,),) = (listing.rows for listing in ranked(*pooled).listings)
+    listed = replace(row, missing=missing)
+
+    assert shown in (name(listed), *_run(listed).second_line.split(", "))
+    assert name(listed) == (system or shown)
 
 
 def test_every_figure_is_the_median_over_the_runs() -> None:

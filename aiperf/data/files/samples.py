@@ -25,6 +25,7 @@ from aiperf.data.files.class_folders import ClassFolders
 from aiperf.errors import explained
 from aiperf.files import name_of, name_text, open_regular, shown, what_is_wrong_with
 from aiperf.shell_command import command
+from aiperf.units import count
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
 RARE_SUFFIXES = frozenset({".jfif", ".jpe", ""})
@@ -251,9 +252,11 @@ def left_out_text(splits: Sequence[Samples]) -> str | None:
     if not others:
         return None
     names = {"/": "folders", "": "without a suffix"}
-    kinds = ", ".join(f"{number:,} {names.get(suffix, suffix)}" for suffix, number in others.most_common(KINDS_SHOWN))
+    kinds = ", ".join(
+        f"{count(number)} {names.get(suffix, suffix)}" for suffix, number in others.most_common(KINDS_SHOWN)
+    )
     kinds += ", …" if len(others) > KINDS_SHOWN else ""
-    return f"{others.total():,} entries of the class folders are left out, since they are no images: {kinds}"
+    return f"{count(others.total())} entries of the class folders are left out, since they are no images: {kinds}"
 
 
 def _leads_to(entry: os.DirEntry[str], *, folders: bool) -> bool:
@@ -466,7 +469,7 @@ def _require_end(shard: Path, offset: int) -> None:
         rest = file.read(_PADDING)
     if len(rest) < tarfile.BLOCKSIZE or any(rest[: tarfile.BLOCKSIZE]):
         raise _ShardFault(
-            f"a tar file ends with a block of zeros, but after {offset:,} bytes there is none: it is cut short"
+            f"a tar file ends with a block of zeros, but after {count(offset)} bytes there is none: it is cut short"
         )
     if any(rest):
         raise _ShardFault("data follow its end mark, as in tar files that were joined by cat")

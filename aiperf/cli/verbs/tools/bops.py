@@ -18,7 +18,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 from aiperf.mistyped import require_shell_words
 from aiperf.page.section import Items, Paragraph
-from aiperf.units import duration, share, si, size
+from aiperf.units import count, duration, share, si, size
 
 if TYPE_CHECKING:
     from aiperf.bops.peak import MachinePeak
@@ -134,13 +134,14 @@ def _count_lines(counted: SourceCount) -> tuple[str, ...]:
 
     least = "at least " if counted.at_least else ""
     lines = [
-        f"{least}{counted.bops:,} BOPs, of them {counted.last_comparisons:,} last comparisons of loops "
-        f"(as the paper counts: {least}{counted.bops_paper:,}){flops_text(counted)}",
-        "by operation: " + ", ".join(f"{name} {number:,}" for name, number in counted.by_operation.items()),
-        "by function: " + ", ".join(f"{name} {number:,}" for name, number in list(counted.by_function.items())[:12]),
+        f"{least}{count(counted.bops)} BOPs, of them {count(counted.last_comparisons)} last comparisons of loops "
+        f"(as the paper counts: {least}{count(counted.bops_paper)}){flops_text(counted)}",
+        "by operation: " + ", ".join(f"{name} {count(number)}" for name, number in counted.by_operation.items()),
+        "by function: "
+        + ", ".join(f"{name} {count(number)}" for name, number in list(counted.by_function.items())[:12]),
     ]
     if counted.library_calls:
-        calls = (f"{name} {'?' if number is None else f'{number:,}'}" for name, number in counted.library_calls.items())
+        calls = (f"{name} {'?' if number is None else count(number)}" for name, number in counted.library_calls.items())
         lines.append("not counted, calls of the library: " + ", ".join(calls))
     if counted.upper_bounds:
         places = ", ".join(f"{name} ({place})" for name, place in counted.upper_bounds.items())

@@ -19,7 +19,7 @@ from aiperf.nearest import nearest
 from aiperf.page.section import Items, Part, Table, rows
 from aiperf.scaling.arrays import array_layers
 from aiperf.scaling.text import array_json, array_table
-from aiperf.units import IMAGE, operations, size
+from aiperf.units import IMAGE, count, operations, size
 from morphism import (
     DETECTORS,
     KINDS,
@@ -126,11 +126,11 @@ def _parts(name: str, counted: Cost, batch: int) -> tuple[Part, ...]:
     backward = IMAGENET_TRAINING_IMAGES * counted.backward_flops
     validation = IMAGENET_VALIDATION_IMAGES * counted.forward_validation_flops
     texts = (
-        f"an epoch of ImageNet: {forward:.4e} forward + {backward:.4e} backward ({IMAGENET_TRAINING_IMAGES:,} training images) "
-        f"+ {validation:.4e} ({IMAGENET_VALIDATION_IMAGES:,} validation images) = {forward + backward + validation:.4e} "
-        f"({operations(forward + backward + validation)})",
-        f"parameters: {counted.parameters:,} · training memory at batch {batch}: {size(counted.training_memory(batch, 4))} "
-        f"in FP32, {size(counted.training_memory(batch, 2))} in 16 bit",
+        f"an epoch of ImageNet: {forward:.4e} forward + {backward:.4e} backward ({count(IMAGENET_TRAINING_IMAGES)} training "
+        f"images) + {validation:.4e} ({count(IMAGENET_VALIDATION_IMAGES)} validation images) = "
+        f"{forward + backward + validation:.4e} ({operations(forward + backward + validation)})",
+        f"parameters: {count(counted.parameters)} · training memory at batch {batch}: "
+        f"{size(counted.training_memory(batch, 4))} in FP32, {size(counted.training_memory(batch, 2))} in 16 bit",
     )
     return _table(f"{name}: operations per {IMAGE.one}", "layer", counts), Items(texts)
 
@@ -214,7 +214,7 @@ def _parts_of_detector(detector: Detector) -> tuple[Part, ...]:
         f"{IMAGE.one} with {regions} regions": counted.with_regions(regions),
     }
     counts = {name: (each.forward_flops, each.backward_flops) for name, each in parts.items()}
-    texts = [f"parameters: {counted.parameters:,} in {counted.tensors} tensors"]
+    texts = [f"parameters: {count(counted.parameters)} in {counted.tensors} tensors"]
     if detector.network == FASTER_RCNN_R50:
         texts.append(
             f"The paper prints {PAPERS_GFLOP} GFLOP per {IMAGE.one} for training. They belong to another network: do not "

@@ -147,7 +147,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 def _predict(arguments: argparse.Namespace) -> None:
     from aiperf.atomic_files import replace_file
     from aiperf.hpl import listing, page, system_file
-    from aiperf.units import change
+    from aiperf.units import change, count
 
     of = system_file.read(arguments.system)
     system, nb = of.system, arguments.nb
@@ -181,7 +181,7 @@ def _predict(arguments: argparse.Namespace) -> None:
             {"value": value, **listing.prediction_as_json(each), "elasticities": there} for value, each, there in shares
         ]
         cells = [
-            (f"{value:g}", page.grid(each), f"{each.flops / 1e9:,.1f}", change(each.flops / best.flops - 1),
+            (f"{value:g}", page.grid(each), count(each.flops / 1e9, 1), change(each.flops / best.flops - 1),
              f"{there.get(figure, 0.0):+.4f}")
             for value, each, there in shares
         ]  # fmt: skip

@@ -15,7 +15,7 @@ from aiperf.errors import explained
 from aiperf.files import given_path
 from aiperf.page.section import rows
 from aiperf.rng import derive
-from aiperf.units import change, operations
+from aiperf.units import change, count, operations
 from morphism import Budget, Deepen, Graph, Kernel, Morph, Skip, Widen, apply, cost, encode, encode_morph, legal
 from morphism.draw import svg
 
@@ -69,7 +69,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 def _grow(graph: Graph, arguments: argparse.Namespace) -> tuple[Graph, list[Morph]]:
     budget = Budget.of(graph, factor=arguments.factor)
     before = cost(graph)
-    cells = [("0", "start", operations(before.forward_flops), "", f"{before.parameters:,}", graph.fingerprint[:12])]
+    cells = [("0", "start", operations(before.forward_flops), "", count(before.parameters), graph.fingerprint[:12])]
     stopped = ""
     morphs: list[Morph] = []
     for step in range(arguments.steps):
@@ -85,7 +85,7 @@ def _grow(graph: Graph, arguments: argparse.Namespace) -> tuple[Graph, list[Morp
         morphs.append(morph)
         now = cost(graph)
         step_change = change(now.forward_flops / before.forward_flops - 1)
-        figures = (operations(now.forward_flops), step_change, f"{now.parameters:,}")
+        figures = (operations(now.forward_flops), step_change, count(now.parameters))
         cells.append((str(step + 1), _described(morph), *figures, graph.fingerprint[:12]))
         before = now
     heads = (">step", "morph", ">forward", ">change", ">parameters", "fingerprint")

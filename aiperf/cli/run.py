@@ -24,7 +24,7 @@ from aiperf.files import escaped, shown
 from aiperf.journal.journal import NAME
 from aiperf.journal.options import option_differences
 from aiperf.page.section import Table
-from aiperf.planning.declared_nodes import preview, require_declared, require_index, workers_expected
+from aiperf.planning.declared_nodes import assumed, preview, require_declared, require_index, workers_expected
 from aiperf.planning.disk import disk_needs, require_place, require_room
 from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan, require_batches
 from aiperf.planning.worker_shape import require_owned, this_machine
@@ -32,7 +32,7 @@ from aiperf.ranking.law import written
 from aiperf.submission.announced_run import as_announced
 from aiperf.system.describe import describe_usable
 from aiperf.units import flops_per_second
-from cluster.place import ClusterConf, HeadPlace, JoinedConf, SchedulerConf, Simulated, place_of
+from cluster.place import HeadPlace, JoinedConf, SchedulerConf, Simulated, place_of
 
 if TYPE_CHECKING:
     from aiperf.accounting.work_log import WorkLog
@@ -70,24 +70,20 @@ def _execute(words: Sequence[str]) -> int:
     has_jobs = isinstance(conf.cluster, SchedulerConf)
     if conf.resume is None and not has_jobs:  # the folder of a job may be on other hosts
         require_place(conf.runs)
+    if conf.dry_run and conf.resume is None:
+        print_parts((planned(conf, words)[0],))
+        return 0
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
         return _run_simulated(conf, words)
     if conf.resume is not None:
         return _resume(conf)
     if conf.cluster is not None:
-        if conf.dry_run:
-            return _print_preview(conf, conf.cluster, words)
         if isinstance(conf.cluster, SchedulerConf):
             return batch.submit(conf, conf.cluster, words)
         check_options(conf)
         if isinstance(conf.cluster, JoinedConf):
             return _run_on_hosts(conf, conf.cluster, words)
         return _start(conf, _describe_data_set(conf), words)
-    if conf.dry_run:
-        plan = plan_here(conf, words)
-        _require_room(plan, Path(conf.runs))
-        print_parts((describe_plan(plan),))
-        return 0
     check_options(conf)
     with Phases().phase("reading data set and machine"):
         plan = plan_here(conf, words)
@@ -107,15 +103,28 @@ def _describe_data_set(conf: RunConf) -> DataSet:
         return describe_data(conf.dataset)
 
 
-def _print_preview(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
-    """Print the plan of a run before its nodes exist, from the declared properties of the nodes."""
-    previewed = preview(conf, cluster.requested_nodes())
-    if previewed.plan is not None:
-        require_batches(previewed.plan, words)
-    requested = cluster.requested_resources(conf.schedule.duration_seconds)
-    workers = workers_expected(conf, cluster.requested_nodes()) or cluster.workers_text()
-    print_parts((preview_table(previewed, conf, requested, workers),))
-    return 0
+def planned(conf: RunConf, words: Sequence[str]) -> tuple[Table, Plan | None]:
+    """Return the plan of a new run as text and as a value, after all checks that need no start.
+
+    The value is None if the data set is seen on other hosts only. If the nodes are not known, it has an assumed worker.
+    """
+    cluster = conf.cluster
+    if isinstance(place_of(cluster, os.environ), Simulated):
+        from aiperf.simulate.session import open_run
+
+        plan = open_run(conf).plan
+        require_batches(plan, words)
+    elif cluster is None:
+        plan = plan_here(conf, words)
+        _require_room(plan, Path(conf.runs))
+    else:
+        previewed = preview(conf, cluster.requested_nodes())
+        if previewed.plan is not None:
+            require_batches(previewed.plan, words)
+        requested = cluster.requested_resources(conf.schedule.duration_seconds)
+        workers = workers_expected(conf, cluster.requested_nodes()) or cluster.workers_text()
+        return preview_table(previewed, conf, requested, workers), assumed(previewed, conf)
+    return describe_plan(plan), plan
 
 
 def _run_on_hosts(conf: RunConf, cluster: JoinedConf, words: Sequence[str]) -> int:
@@ -152,8 +161,6 @@ def _run_simulated(conf: RunConf, words: Sequence[str]) -> int:
     opening = open_run(conf)
     require_batches(opening.plan, words)
     print_parts((describe_plan(opening.plan),))
-    if conf.dry_run:
-        return 0
     phases = Phases()
     with _live_display(phases) as show:
         interrupts.note()

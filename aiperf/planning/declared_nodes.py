@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiperf.config import ALL, RunConf
+from aiperf.config import ALL, RunConf, as_plain
 from aiperf.data.dataset_config import FolderConf
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe, is_indexed, is_seen
@@ -12,6 +12,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.buildable import require_devices
 from aiperf.planning.plan import Plan, check_options, make_plan, starting_network
+from aiperf.rules.search_space import planned
 from aiperf.shell_command import command, option
 from aiperf.train.trainer_config import ranks_of_worker
 from aiperf.units import share as share_of
@@ -21,6 +22,7 @@ from morphism import Architecture
 LEARNT = "learnt from the first worker"
 LISTED_AT_MOST = 10_000
 """Largest set without an index for a run on several nodes. Each rank of each node lists all files."""
+ASSUMED_BYTES = 80 << 30
 MEMORY_TOLERANCE = 0.1
 """Relative tolerance of an accelerator's memory: data sheets and drivers differ by some per cent."""
 
@@ -48,6 +50,16 @@ def preview(conf: RunConf, nodes: NodesAsked) -> Preview:
     shape = declared_shape(conf, nodes)
     plan = None if dataset is None or shape is None else make_plan(conf, shape, dataset)
     return Preview(dataset, source, network, plan)
+
+
+def assumed(previewed: Preview, conf: RunConf) -> Plan | None:
+    """Return the plan, or one for an assumed worker, of which only the options are meant. None without the data set."""
+    if previewed.plan is not None or previewed.dataset is None or previewed.network is None:
+        return previewed.plan
+    shape = WorkerShape(source="assumed", device="", accelerators=1, ranks=1, cores=1, memory_bytes=ASSUMED_BYTES)
+    images = previewed.dataset.training_images
+    space = planned(as_plain(conf), previewed.network, images, shape.ranks, shape.memory_bytes)
+    return Plan(conf, previewed.dataset, previewed.network, space, shape)
 
 
 def _accelerators(conf: RunConf, nodes: NodesAsked) -> int | None:

@@ -262,7 +262,7 @@ def standing_parts(report: Report) -> tuple[str, str]:
 def broken_rules(report: Report) -> tuple[str, list[str]]:
     """Return a heading and the ranking's rules that a run breaks or that could not be checked, as texts with the remedies."""
     broken = [breach for breach in report.breaches if breach.id != REAL_MACHINE]
-    listed = list(map(_in_one_line, _together(broken)))
+    listed = rule_lines(broken)
     if not report.run.is_simulated or not broken:
         return "", listed
     return f"A real run of this configuration could not be ranked either: {_not_met(broken)}.", listed
@@ -274,6 +274,11 @@ def ranking_options(breaches: Sequence[RuleViolation]) -> str | None:
     if len(configured) < 2:
         return None
     return f"{command()} schedule=ranking dataset=imagenet dataset.root=…"
+
+
+def rule_lines(broken: Sequence[RuleViolation]) -> list[str]:
+    """Return each broken rule as one line with the value and the fix. Options of one part share a line."""
+    return list(map(_in_one_line, _together(broken)))
 
 
 def _together(broken: Sequence[RuleViolation]) -> list[list[RuleViolation]]:

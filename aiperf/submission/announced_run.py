@@ -19,10 +19,14 @@ from aiperf.files import host_name
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.options import OF_ONE_RUN, option_differences, without
-from aiperf.planning.plan import check_options
+from aiperf.planning.plan import Plan, check_options, first_event
+from aiperf.ranking.breaches import RuleViolation, judgements
+from aiperf.ranking.division import BUILT_IN, Division, division
+from aiperf.report.candidate import candidate_of
 from aiperf.submission.announcement_file import add, log_path, read_log
 from aiperf.submission.announcements import Announcements, RunAnnounced, RunBegun, SignedEntry, Signers
 from aiperf.system.describe import versions
+from cluster.simulated import SimulatedConf
 from searchers.propose import RULES
 
 NOT_ANNOUNCED = OF_ONE_RUN - {"name"}
@@ -70,6 +74,26 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float, nonce_by: s
         release=versions().get("aiperf-cluster", "unknown"),
         nonce_by=nonce_by,
     )
+
+
+def foreseen(plan: Plan) -> tuple[Division, list[RuleViolation]]:
+    """Return the nearest division of a planned run, and the rules that it would break whatever its result is."""
+    # results of a simulated run are not looked at
+    run = candidate_of([msgspec.structs.replace(first_event(plan, "planned", 0.0), simulated=True)])
+    to_come = {"seed_source"} if isinstance(plan.conf.cluster, SimulatedConf) else {"seed_source", "is_simulated"}
+    is_unprepared = run.images.get("fingerprint") is not None and run.images.get("contents") is None
+
+    def broken(of: Division) -> list[RuleViolation]:
+        outcomes = (each for each in judgements(run, of) if each.rule.fact not in to_come)
+        return [
+            each.breach
+            for each in outcomes
+            if each.breach is not None
+            and (is_unprepared if each.rule.fact == "contents" else not each.breach.is_unknown)
+        ]
+
+    names = [name for name in BUILT_IN if (name == "reference") == (plan.follows is not None)]
+    return min(((each, broken(each)) for each in map(division, names)), key=lambda each: len(each[1]))
 
 
 def breaks(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -43,13 +44,14 @@ def announced(words: Sequence[str], folder: Path, now: float) -> RunConf:
     return as_announced(configure([*words, f"announcement={signed.id}", f"announcement_log={folder / 'log'}"]))
 
 
+PAGE = Path(__file__).parents[2] / "docs/ranking.md"
 SIMULATED = ["+cluster=simulated", "cluster.workers=2", "dataset=imagenet", "system.site=A", "system.name=a"]
 RUNS = {
     "ranking": [*SIMULATED, "schedule=ranking", "schedule.duration_seconds=7200"],
     "fixed network": [*SIMULATED, "benchmark=hpc_ai500_ic", "schedule.epochs=[2]"],
 }
 REAL_RUNS = {
-    "default": ["schedule.duration_seconds=60", "schedule.warmup_seconds=10"],
+    "as printed": ["system.site=A", "system.name=alpha"],
     "fixed network": [
         "benchmark=hpc_ai500_ic", "dataset=digits", "benchmark.target_quality=0.2", "schedule.epochs=[2]", "batch.default=64",
         "trainer.warmup_epochs=1", "system.site=A", "system.name=a",
@@ -68,33 +70,32 @@ def test_a_real_run_goes_the_whole_way_to_a_list(words: list[str], tmp_path: Pat
     assert _go_to_a_list(words, tmp_path)["witnessed"] > 0.9
 
 
+def in_shell(command: str, folder: Path) -> str:
+    path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=os.environ | path, capture_output=True, text=True, timeout=600
+    )
+    assert ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
+    return ran.stdout
+
+
 def _go_to_a_list(words: list[str], tmp_path: Path) -> dict[str, Any]:
-    """Return the entry of the list. Each verb is a process, as users call it."""
-    allowed_file(tmp_path, site=key_file(tmp_path), other=key_file(tmp_path, "other"))
-
-    def aiperf(*words: str) -> str:
-        return subprocess.run(
-            [sys.executable, "-m", "aiperf", *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        ).stdout
-
-    by = ["--nonce-by", fingerprint(tmp_path / "other")]
-    id = json.loads(aiperf("announce", *words, *by, "--key", "key", "--log", "site/", "--json"))["id"]
-    announced = [*words, f"announcement={id}", "announcement_log=site/"]
-    aiperf(*announced, "dry_run=true")
-    aiperf("announce", "--nonce", id, "--key", "other", "--log", "site/")
-    aiperf(*announced)
-    (run,) = (tmp_path / "runs").iterdir()
-    aiperf("witness", run.name, "--key", "other")
-    aiperf("verify", run.name)
-    aiperf("submit", run.name, "--key", "key", "--allowed", "allowed_signers", "--out", "bundle")
-    (judged,) = json.loads(aiperf("inspect", "bundle", "--allowed", "allowed_signers", "--json"))
-    ranked = json.loads(aiperf("rank", "runs", "--announcements", "site", "--allowed", "allowed_signers", "--json"))
+    """Return the entry of the list. The commands are those of the first block of docs/ranking.md, in a shell."""
+    key_file(tmp_path)  # skips without ssh-keygen
+    block = PAGE.read_text().partition("A run of the ranking")[0]
+    answers: dict[str, str] = {}
+    known: dict[str, str] = {"system.site=A system.name=alpha": " ".join(words)}
+    for command in re.findall(r"^    \$ (.*)", block, re.MULTILINE):
+        for shown, actual in known.items():
+            command = command.replace(shown, actual)
+        verb = next(iter(re.findall(r"-m aiperf ([a-z]+) ", command)), "run")
+        json_too = " --json" if verb in ("inspect", "rank") else ""
+        answers[verb] = in_shell(command.partition("  #")[0] + json_too, tmp_path)
+        if verb == "announce" and "c45464d5e5dd…" not in known:
+            known["c45464d5e5dd…"] = re.findall(r"^announced +(\w{64})$", answers[verb], re.MULTILINE)[0]
+        elif verb == "run" and (tmp_path / "runs").exists():
+            known["20261129-235601-digits"] = next((tmp_path / "runs").iterdir()).name
+    (judged,), ranked = json.loads(answers["inspect"]), json.loads(answers["rank"])
 
     assert judged["is_good"] and judged["announced"]["published"] == 1
     (row,) = (row for each in ranked["lists"] for row in each["rows"])

@@ -254,6 +254,68 @@ def test_an_invalid_announcement_is_rejected_and_not_written(
     assert not (tmp_path / "log").exists() or (tmp_path / "log").read_bytes() == b""
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["schedule=ranking", "dataset=imagenet"], "needs its folder: dataset.root=FOLDER"),
+        (["dataset=imagenet", "dataset.root=nowhere"], "there is no folder 'nowhere"),
+        (["start=nograph"], "nograph"),
+        (["follow=norun"], "norun"),
+        (["+cluster=simulated", "budget.memory_bytes=1000"], "memory"),
+        (["+cluster=slurm", "cluster.nodes=2", "cluster.gpus_per_node=4", "dataset=imagenet"], "dataset.root=FOLDER"),
+    ],
+)
+def test_a_run_that_cannot_start_is_not_announced(
+    aiperf: User, tmp_path: Path, words: list[str], expected: str
+) -> None:
+    """What the plan of the run refuses, `announce` refuses."""
+    key_file(tmp_path)
+    planned, answer = (
+        aiperf(*words, "dry_run=true"),
+        aiperf("announce", *words, "--key", "key", "--log", "site/", *NONCE_BY),
+    )
+
+    assert (answer.status, answer.err) == (planned.status, planned.err)
+    assert expected in answer.err
+    assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "division", "expected"),
+    [
+        ([], "quick", []),
+        (["searcher=random", "trainer.inherit=false"], "quick", ["found: searcher random", "fresh weights"]),
+        (["follow=reference"], "reference", []),
+        (["schedule=ranking"], "ranking", ["data set 'digits'", "system.site=… system.name=…"]),
+        (
+            [
+                "+cluster=slurm",
+                "cluster.nodes=2",
+                "schedule=ranking",
+                "dataset=imagenet",
+                "dataset.root=/x",
+                "batch.default=9",
+            ],
+            "ranking",
+            ["system.site=… system.name=…", "batch.default=9"],
+        ),
+        (["+cluster=simulated"], "quick", ["a simulated run"]),
+    ],
+)
+def test_the_rules_that_a_run_would_break_are_printed(
+    aiperf: User, tmp_path: Path, words: list[str], division: str, expected: list[str]
+) -> None:
+    key_file(tmp_path)
+    answer = aiperf("announce", *words, "--key", "key", "--log", "log", *NONCE_BY)
+    broken = json.loads(aiperf("announce", *words, "--key", "key", "--log", "log", *NONCE_BY, "--json").out)[
+        "broken_rules"
+    ]
+
+    assert f"division    {division}: the run {'BREAKS' if expected else 'breaks none'}" in answer.out
+    assert bool(expected) == bool(broken)
+    assert all(any(text in line for line in broken) and text in answer.out for text in expected)
+
+
 def test_a_log_is_shown_with_whose_key_it_was(aiperf: User, tmp_path: Path) -> None:
     site = key_file(tmp_path)
     allowed_file(tmp_path, site=site)

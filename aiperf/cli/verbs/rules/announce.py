@@ -11,22 +11,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aiperf.cli.arguments import add_allowed
-from aiperf.cli.output import print_result, program
+from aiperf.cli.output import print_parts, print_result, program
 from aiperf.files import given_path
-from aiperf.page.section import Paragraph, rows
+from aiperf.page.section import Items, Paragraph, Part, rows
 
 if TYPE_CHECKING:
+    from aiperf.config import RunConf
     from aiperf.submission.announcements import Announcements, SignedEntry
 
-DESCRIPTION = """Announces a run in the site's log before it starts: configuration and time, signed with an Ed25519 key.
+DESCRIPTION = """Announces a run in the site's log before it starts: configuration and time, signed with an Ed25519 key. First
+it makes the plan, prints the rules of the division that the run would break, and refuses a run that cannot start.
 The holder of another key gives a nonce, from which the seed follows. Then start the run with the printed
 command. It runs once, and only as announced. The inspection of a submission counts announced runs that
 were never published."""
 EXAMPLES = (
-    "schedule=ranking dataset=imagenet --key KEY --log site/ --nonce-by SHA256:…",
-    "--nonce ID --key ~/.ssh/id_ed25519 --log site/",
+    "system.site=A system.name=alpha --key site-a --log site/ --nonce-by SHA256:…",
+    "--nonce ID --key site-b --log site/",
     "--show --log site/ --allowed allowed_signers",
-    "--withdraw ID --why 'node 7 burnt' --key ~/.ssh/id_ed25519 --log site/",
+    "--withdraw ID --why 'node 7 burnt' --key site-a --log site/",
 )
 OPTIONS = "[OPTION=VALUE …]"
 
@@ -76,6 +78,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 def _add(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.config import configure
+    from aiperf.planning.plan import check_options
     from aiperf.submission.announced_run import announcement
     from aiperf.submission.announcement_file import add, log_path, make_folder
     from aiperf.submission.announcements import AnyEntry, NonceSigned, RunWithdrawn
@@ -83,6 +86,12 @@ def _add(arguments: argparse.Namespace, options: list[str]) -> int:
 
     path = log_path(arguments.log)
     conf = None if arguments.nonce_by is None else configure(options)
+    broken: dict[str, list[str]] = {}
+    if conf is not None:
+        check_options(conf)
+        plan, broken["broken_rules"] = _planned(conf, options)
+        if not arguments.json:
+            print_parts((*plan, Items(tuple(broken["broken_rules"]))))
 
     def entry(log: Announcements) -> AnyEntry:
         now = time.time()
@@ -105,8 +114,26 @@ def _add(arguments: argparse.Namespace, options: list[str]) -> int:
         nonce = f"{program()} announce --nonce {signed.id} --key THEIR_KEY --log {shlex.quote(str(path))}"
         lines += [("nonce by", nonce), ("start it", f"{program()} {shlex.join(words)}")]
     parts = (None if torn is None else Paragraph(moved), rows("entry", "", ("", ""), lines))
-    print_result(_as_json(signed), parts, as_json=arguments.json, width=0)
+    print_result(_as_json(signed) | broken, parts, as_json=arguments.json, width=0)
     return 0
+
+
+def _planned(conf: RunConf, options: list[str]) -> tuple[tuple[Part, ...], list[str]]:
+    """Return the plan of the run, and the rules that it would break whatever its result is. Refuse a run that cannot start."""
+    from aiperf.accounting.valid_flops import target_of
+    from aiperf.cli.run import planned
+    from aiperf.config import as_plain
+    from aiperf.report.phrases import rule_lines
+    from aiperf.submission.announced_run import foreseen
+
+    table, plan = planned(conf, options)
+    if target_of(as_plain(conf)) is not None:
+        return (table, Paragraph("division    none: a fixed network has levels, which `check RUN` prints")), []
+    if plan is None:
+        return (table, Paragraph("division    not checked: the data set is not visible from this machine")), []
+    division, broken = foreseen(plan)
+    text = "breaks none of its rules that are known before the run" if not broken else "BREAKS these of its rules"
+    return (table, Paragraph(f"division    {division.name}: the run {text}")), rule_lines(broken)
 
 
 def _show(arguments: argparse.Namespace) -> int:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from aiperf.config import RunConf
     from aiperf.submission.announcements import Announcements, SignedEntry
 
-DESCRIPTION = """Announces a run in the site's log before it starts: configuration and time, signed with an Ed25519 key. First
-it makes the plan, prints the rules of the division that the run would break, and refuses a run that cannot start.
-The holder of another key gives a nonce, from which the seed follows. Then start the run with the printed
-command. It runs once, and only as announced. The inspection of a submission counts announced runs that
-were never published."""
+DESCRIPTION = """Announces a run in the site's log before it starts: configuration and time, signed with an Ed25519 key.
+First it makes the plan, prints the rules of the division that the run would break, and refuses a run that
+cannot start. The holder of another key gives a nonce, from which the seed follows. Then start the run with
+the printed command. It runs once, and only as announced. The inspection of a submission counts announced
+runs that were never published."""
 EXAMPLES = (
     "system.site=A system.name=alpha --key site-a --log site/ --nonce-by SHA256:…",
     "--nonce ID --key site-b --log site/",

@@ -18,7 +18,7 @@ from aiperf.overrides import Options, Override, check_records, read
 from aiperf.preflight import PreflightConf
 from aiperf.rules.limits import BENCHMARKS, PACKAGED, WORKLOADS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
 from aiperf.system.form import SystemForm, filled
-from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf
+from aiperf.train.trainer_config import TrainerConf
 from cluster.faults import FAULTS, FaultConf
 from cluster.hosts import HostsConf
 from cluster.kubernetes import KubernetesConf
@@ -26,6 +26,7 @@ from cluster.place import ClusterConf
 from cluster.ray import RayConf
 from cluster.simulated import SimulatedConf
 from cluster.slurm import SlurmConf
+from searchers.batch_sizes import LARGEST_BATCH
 from searchers.searcher_config import SEARCHERS, TUNINGS, HpoConf, SearcherConf
 
 CLUSTERS: tuple[type[ClusterConf], ...] = (SimulatedConf, SlurmConf, KubernetesConf, HostsConf, RayConf)

@@ -27,6 +27,7 @@ from morphism import (
     rebuild,
     rebuilt,
 )
+from searchers.batch_sizes import LEAST
 from searchers.distance import Array, NodeFeatures, Outline
 
 BEST_SEEN: Final = 150
@@ -72,6 +73,8 @@ class Space:
     """First round with tuned batch size and kernel size. 4 in the paper."""
     learns_from_untuned: bool = False
     """True by version 4 of the proposal rules: tuning also learns from trials of earlier rounds, with the default batch."""
+    batch_step: int = LEAST
+    """Step of tuned batch sizes from 128 on, in images. 8 in runs whose journal has none."""
 
     def __post_init__(self) -> None:
         smallest = 1 if self.smallest_batch_size is None else self.smallest_batch_size
@@ -80,7 +83,7 @@ class Space:
                 f"smallest_batch_size must be from 1 to largest_batch_size. This space has {self.smallest_batch_size!r} to "
                 f"{self.largest_batch_size!r}: raise the largest or lower the smallest"
             )
-        for name in ("default_batch_size", "tuning_from_round"):
+        for name in ("default_batch_size", "tuning_from_round", "batch_step"):
             if (value := getattr(self, name)) < 1:
                 raise ValueError(f"{name} must be at least 1. This space has {value!r}: raise it")
 

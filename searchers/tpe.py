@@ -21,6 +21,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from morphism import Graph, Lineage, Morph, cost, rebuild
+from searchers.batch_sizes import LEAST, nearest, rounded_down
 from searchers.distance import KINDS_OF_GROWTH, WITHOUT_KERNELS, Array
 from searchers.gaussian import one_blas_thread
 from searchers.growth import STEP, derived, enlarging, own_size, sizes_of
@@ -65,9 +66,6 @@ def _sizes(history: History, numbers: tuple[int, ...]) -> Array:
     return np.column_stack([sizes, (sizes - sizes.mean(axis=0)) ** 2])
 
 
-BATCH_STEP: Final = 8
-"""Step of batch sizes. The matrix units of accelerators prefer multiples of 8."""
-
 _STUDY: Final = "aiperf"
 _LONG_AGO: Final = datetime(2000, 1, 1)
 
@@ -107,7 +105,8 @@ class Tpe:
         trial = self._study(trials, request, space).ask(space)
         known = [one for one in trials if one.state is not TrialState.RUNNING]
         tuned_by: TunedBy = "startup" if len(known) < self.startup_trials else "tpe"
-        batch_size = int(trial.params["batch_size"])
+        drawn = int(trial.params["batch_size"])
+        batch_size = nearest(drawn, batches.low, batches.high, history.space.batch_step)
         if not sizes:
             return TuningResult((), batch_size, None, tuned_by)
         drawn = int(trial.params["kernel_size"])
@@ -130,19 +129,19 @@ class Tpe:
 
 
 def batch_range(history: History) -> IntDistribution:
-    """Batch sizes for tuning, in steps of BATCH_STEP, up to min(measured largest batch, configured largest batch).
+    """Range from which a batch size is drawn, up to min(measured largest batch, configured largest batch).
 
-    Default of the smallest: the default batch or half of the upper limit, whichever is smaller, rounded down to a multiple of
-    8. If the upper limit is below the smallest, the range has only the upper limit.
+    Default of the smallest: the default batch or half of the upper limit, whichever is smaller, rounded down to a batch size.
+    If the upper limit is below the smallest, the range has only the upper limit.
     """
     space = history.space
     highest = space.largest_batch_size if history.ceiling is None else min(history.ceiling, space.largest_batch_size)
     smallest = space.smallest_batch_size
     if smallest is None:
         smallest = min(space.default_batch_size, highest // SMALLEST_SHARE)
-        smallest = max(BATCH_STEP, smallest - smallest % BATCH_STEP)
+        smallest = max(LEAST, rounded_down(smallest, space.batch_step))
     lowest = min(smallest, highest)
-    return IntDistribution(lowest, highest - (highest - lowest) % BATCH_STEP, step=BATCH_STEP)
+    return IntDistribution(lowest, highest - (highest - lowest) % LEAST, step=LEAST)
 
 
 def _possible(history: History, parent: Graph, graph: Graph) -> list[int]:

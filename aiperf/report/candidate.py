@@ -23,7 +23,7 @@ from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation
 from aiperf.rules.followed import FOLLOW, packaged, unlike
 from aiperf.rules.limits import PACKAGED
-from aiperf.rules.search_space import planned, recorded
+from aiperf.rules.search_space import planned, recorded, step_of_release
 from morphism import DETECTORS, STARTS, Architecture, IllegalGraph, start_of
 
 
@@ -172,7 +172,8 @@ def _space_differences(started: RunStarted, network: Architecture) -> frozenset[
     try:
         if shape is None or "space" not in config:
             return None
-        space = planned(config, network, started.dataset["training_images"], shape.ranks, shape.memory_bytes)
+        images, step = started.dataset["training_images"], step_of_release(config["space"])
+        space = planned(config, network, images, shape.ranks, shape.memory_bytes, step)
         return frozenset(_differing(recorded(space), config["space"], "space."))
     except ValueError as error:  # No space exists for these options.
         return frozenset({str(error)})

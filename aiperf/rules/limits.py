@@ -39,8 +39,6 @@ PACKAGED: Mapping[str, tuple[str, ...]] = {
 """Packaged lists of trials, for processors and accelerators: the word for option `follow`, and the words that it implies."""
 STEPS = 20
 """Minimum steps of an epoch, so that a large batch leaves enough updates."""
-LEAST = 8
-"""Smallest batch per accelerator of a search. All its batches are multiples of it."""
 
 
 @dataclass(frozen=True, slots=True)

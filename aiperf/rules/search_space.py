@@ -8,8 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from aiperf.journal.events import Metric, RunStarted
-from aiperf.rules.limits import LEAST, STEPS
+from aiperf.rules.limits import STEPS
 from morphism import Architecture, Budget, Detector, decode_architecture
+from searchers.batch_sizes import BATCH_STEP, LEAST
 from searchers.history import Space
 
 _NUMBERS = ("default_batch_size", "smallest_batch_size", "largest_batch_size", "tuning_from_round")
@@ -21,7 +22,12 @@ def metric_of(network: Architecture) -> Metric:
 
 
 def planned(
-    config: Mapping[str, Any], network: Architecture, training_images: int, ranks: int, memory_bytes: int | None
+    config: Mapping[str, Any],
+    network: Architecture,
+    training_images: int,
+    ranks: int,
+    memory_bytes: int | None,
+    batch_step: int = BATCH_STEP,
 ) -> Space:
     """Return the search space that the options of a run give for its start, its data set and its workers.
 
@@ -37,6 +43,7 @@ def planned(
         smallest_batch_size=batch["smallest"],
         largest_batch_size=largest,
         tuning_from_round=config["schedule"]["warmup_rounds"] + 1,
+        batch_step=batch_step,
     )
 
 
@@ -54,7 +61,13 @@ def bounds(
 
 def recorded(space: Space) -> dict[str, Any]:
     """Return the budget and the limits of the search space for the first line. `space_of` reads them."""
-    return {"budget": asdict(space.budget), **{name: getattr(space, name) for name in _NUMBERS}}
+    step = {} if space.batch_step == LEAST else {"batch_step": space.batch_step}
+    return {"budget": asdict(space.budget), **{name: getattr(space, name) for name in _NUMBERS}, **step}
+
+
+def step_of_release(space: Mapping[str, Any]) -> int:
+    """Return the batch step by which a recorded search space was planned. Earlier journals record none."""
+    return BATCH_STEP if "batch_step" in space else LEAST
 
 
 def space_of(started: RunStarted) -> Space:
@@ -66,4 +79,5 @@ def space_of(started: RunStarted) -> Space:
         Budget(**config["budget"]),
         **numbers,
         learns_from_untuned=started.proposal_rules <= 4,
+        batch_step=config.get("batch_step", LEAST),
     )

@@ -39,8 +39,9 @@ from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import CheckpointMissing, PreparedNetwork, prepare, walk
 from aiperf.train.task import ValidationSums
 from aiperf.train.tracing.step_trace import StepTrace, traced_steps
-from aiperf.train.trainer_config import TrainerConf, learning_rate, smaller
+from aiperf.train.trainer_config import TrainerConf, learning_rate
 from morphism import Architecture
+from searchers.batch_sizes import smaller
 
 
 class RankOutOfMemory(Exception):

@@ -25,8 +25,9 @@ from aiperf.train.collectives.collective import Collective
 from aiperf.train.device import first_line, is_out_of_memory
 from aiperf.train.precision import Precision
 from aiperf.train.torch_network import build, placed
-from aiperf.train.trainer_config import TrainerConf, largest, nothing_fits
+from aiperf.train.trainer_config import TrainerConf, nothing_fits
 from morphism import Architecture, Graph, Map, cost, cost_of
+from searchers.batch_sizes import largest
 
 SNAPSHOTS = 3
 """Maximum number of snapshots on the device: the epoch's, which a retry starts from, one that is queued or being copied to the
@@ -122,7 +123,7 @@ def check(network: Architecture, batch: int, precision: Precision, limit: int) -
 def largest_batch(
     graph: Graph, device: torch.device, precision: Precision, conf: TrainerConf, limit: int, ranks: int = 1
 ) -> int:
-    """Multiple of 8, at most 8192, within trainer.ceiling_share of `limit` bytes. Raise BadConfiguration if 8 do not fit."""
+    """At most 8192, within trainer.ceiling_share of `limit` bytes. Raise BadConfiguration if 8 do not fit."""
     allowed = int(limit * conf.ceiling_share)
     said = ""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from aiperf.errors import BadConfiguration, conflict
 from aiperf.option_limits import LONGEST_SECONDS, MOST_MEMORY, hold
-from aiperf.rules.limits import LEAST
+from searchers.batch_sizes import LEAST
 
 if TYPE_CHECKING:
     from morphism import Architecture
@@ -29,9 +29,6 @@ ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 """Bytes of one activation value in each precision."""
 
 COLLECTIVES_IN_WORDS = " or ".join(f"trainer.collective={name}" for name in COLLECTIVES)
-
-LARGEST_BATCH = 8192
-"""Images per accelerator. Larger batches are not tried: they are no faster and train worse."""
 
 PEER_SECONDS = 7 * 86400.0
 """Time that Horovod, Gloo or NCCL may wait for a rank. Far above the group's limits: only it can find the rank that hangs."""
@@ -206,36 +203,6 @@ def _scale(conf: TrainerConf, epochs: float, global_batch: int) -> float:
     if whole <= 1 or epochs >= conf.warmup_epochs:
         return whole
     return 1.0 + (whole - 1.0) * epochs / conf.warmup_epochs
-
-
-def smaller(batch: int) -> int | None:
-    """Return the next smaller batch to try: 3/4 of `batch`, rounded down to a multiple of 8, at least 8.
-
-    None from 8 downwards.
-
-    >>> smaller(448), smaller(16), smaller(8)
-    (336, 8, None)
-    """
-    return max(LEAST, batch * 3 // 4 // LEAST * LEAST) if batch > LEAST else None
-
-
-def largest(fits: Callable[[int], bool]) -> int:
-    """Largest multiple of 8 up to 8192 that fits, 0 if none. Accurate to 3 %, as each call may cost a training step.
-
-    >>> largest(lambda batch: batch <= 700), largest(lambda batch: batch < 8)
-    (688, 0)
-    """
-    low, high = 0, LEAST
-    while high <= LARGEST_BATCH and fits(high):
-        low, high = high, high * 2
-    high = min(high, LARGEST_BATCH + LEAST)
-    while high - low > max(LEAST, low // 32):  # to 3 %: TPE moves well below the ceiling
-        middle = (low + high) // 2 // LEAST * LEAST
-        if fits(middle):
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def least_batch(network: Architecture) -> int:

@@ -10,7 +10,7 @@ from aiperf.data.description import DIGITS, NUMBERS, DataSet
 from aiperf.errors import AiperfError
 from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.rules.proposals import proposer_of
-from aiperf.rules.search_space import metric_of, planned, recorded
+from aiperf.rules.search_space import metric_of, planned, recorded, step_of_release
 from aiperf.statistics.predicted_score import contradictions, differing_nodes, differing_options
 from aiperf.system.describe import versions
 from aiperf.verify.check import Check, CheckResult
@@ -138,7 +138,8 @@ def _starting_graph(conf: RunConf, event: RunStarted) -> dict[str, Any]:
 
 def _space(conf: RunConf, event: RunStarted) -> dict[str, Any]:
     network, ranks = decode_architecture(json.dumps(event.start_graph)), 1 if event.shape is None else event.shape.ranks
-    made = recorded(planned(as_plain(conf), network, event.dataset["training_images"], ranks, None))
+    step = step_of_release(event.config["space"])
+    made = recorded(planned(as_plain(conf), network, event.dataset["training_images"], ranks, None, step))
     budget = made.pop("budget")
     made |= {"metric": metric_of(network), **{name: budget[name] for name in ("forward_flops", "parameters", "batch")}}
     of_ranks = () if event.shape is not None else ("default_batch_size", "largest_batch_size")

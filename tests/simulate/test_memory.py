@@ -32,10 +32,11 @@ from aiperf.simulate.model.machine_state import memory_of
 from aiperf.simulate.session import open_run, world_of
 from aiperf.train.memory_limits import largest_batch
 from aiperf.train.precision import Precision
-from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf, smaller
+from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
 from cluster.faults import FaultConf, MemoryRunsOutConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from morphism import Graph, Lineage, cost, decode_morph, rebuild, start
+from searchers.batch_sizes import smaller
 from searchers.searcher_config import OffConf, RandomConf, TpeConf
 from tests.audit.ground_truth import GroundTruth
 from tests.audit.planted_faults import DriverDiesConf, LateConf, NeverConf
@@ -134,7 +135,7 @@ def test_resnet50_on_32_gib_at_16_bits_has_a_ceiling_of_672() -> None:
     graph, conf = start("resnet50_v1"), SimulatedConf()
 
     assert memory_of(conf, TrainerConf(), graph).ceiling == 672
-    assert memory_of(conf, TrainerConf(precision="fp32"), graph).ceiling == 344
+    assert memory_of(conf, TrainerConf(precision="fp32"), graph).ceiling == 320
     assert memory_of(SimulatedConf(ceiling=448), TrainerConf(), graph).ceiling == 448
     assert memory_of(conf, TrainerConf(memory_limit_bytes=2**34), graph).usable_bytes == 2**34
 

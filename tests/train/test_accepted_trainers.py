@@ -22,8 +22,9 @@ from aiperf.train.memory_limits import largest_batch
 from aiperf.train.optimiser import set_learning_rate, sgd
 from aiperf.train.precision import choose
 from aiperf.train.torch_network import build
-from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf, learning_rate, ranks_of_worker
+from aiperf.train.trainer_config import TrainerConf, learning_rate, ranks_of_worker
 from morphism import start
+from searchers.batch_sizes import LARGEST_BATCH
 from tests.builders.options import drawn
 
 USUAL = configure([])

@@ -8,21 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
-from aiperf.rules.limits import LEAST
 from aiperf.train.attempt_messages import EpochClock, Reports, StepTimes
 from aiperf.train.collectives.collective import choose, dense_view
 from aiperf.train.memory_limits import largest_batch
 from aiperf.train.precision import Precision
 from aiperf.train.precision import choose as choose_precision
-from aiperf.train.trainer_config import (
-    LARGEST_BATCH,
-    TrainerConf,
-    largest,
-    learning_rate,
-    ranks_of_worker,
-    smaller,
-)
+from aiperf.train.trainer_config import TrainerConf, learning_rate, ranks_of_worker
 from morphism import cost, start
+from searchers.batch_sizes import BATCH_STEP, COARSE_FROM, LARGEST_BATCH, LEAST, largest, nearest, rounded_down, smaller
 
 CPU = torch.device("cpu")
 
@@ -79,11 +72,11 @@ def test_the_learning_rate_never_reaches_zero() -> None:
 
 
 @given(st.integers(9, 8192))
-def test_smaller_batches_are_multiples_of_8_down_to_8(batch: int) -> None:
+def test_smaller_batches_are_batch_sizes_down_to_8(batch: int) -> None:
     reduced = smaller(batch)
 
     assert reduced is not None
-    assert reduced % LEAST == 0
+    assert reduced == rounded_down(reduced)
     assert LEAST <= reduced < batch
     assert smaller(LEAST) is None
 
@@ -97,7 +90,7 @@ def test_the_ceiling_of_a_cpu_is_the_largest_modelled_batch(megabytes: int) -> N
 
     allowed = limit * TrainerConf().ceiling_share
     assert cost(graph).training_memory(ceiling, 4) <= allowed
-    grain = max(LEAST, ceiling // 32) + LEAST
+    grain = max(BATCH_STEP if ceiling >= COARSE_FROM else LEAST, ceiling // 32) + BATCH_STEP
     assert cost(graph).training_memory(ceiling + grain, 4) > allowed
 
 
@@ -110,8 +103,27 @@ def test_a_starting_graph_that_never_fits_is_refused() -> None:
 def test_the_largest_batch_is_found_to_3_percent_and_always_fits(most: int) -> None:
     found = largest(lambda batch: batch <= most)
 
-    assert found % LEAST == 0 and found <= min(most, LARGEST_BATCH)
-    assert min(most, LARGEST_BATCH) - found < max(LEAST, found // 32) + LEAST
+    assert found == rounded_down(found) and found <= min(most, LARGEST_BATCH)
+    step = BATCH_STEP if found >= COARSE_FROM else LEAST
+    assert min(most, LARGEST_BATCH) - found < max(step, found // 32) + step
+
+
+@given(st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 9000))
+def test_batches_from_128_on_are_multiples_of_32(lowest: int, width: int, drawn: int) -> None:
+    highest = lowest + width
+    drawn = lowest + drawn % (width + 1)
+
+    found = nearest(drawn, lowest, highest, BATCH_STEP)
+
+    assert lowest <= found <= highest
+    possible = [size for size in range(COARSE_FROM, highest + 1, BATCH_STEP) if size >= lowest]
+    if drawn < COARSE_FROM:
+        assert found == drawn
+    elif possible:
+        assert found in possible and abs(found - drawn) == min(abs(size - drawn) for size in possible)
+    else:
+        assert found == lowest
+    assert nearest(drawn, lowest, highest, LEAST) == drawn
 
 
 def test_no_precision_is_narrower_than_16_bits() -> None:

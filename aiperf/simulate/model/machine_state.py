@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf, largest, nothing_fits
+from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf, nothing_fits
 from cluster.simulated import SimulatedConf
 from morphism import Architecture, Cost, cost_of
+from searchers.batch_sizes import largest
 
 
 class VirtualClock:

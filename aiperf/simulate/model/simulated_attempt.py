@@ -16,7 +16,7 @@ from aiperf.rules.state import NO_SUMS
 from aiperf.simulate.model.learning_curves import Curve
 from aiperf.simulate.model.machine_state import Checkpoints
 from aiperf.simulate.model.profile import TrialTiming
-from aiperf.train.trainer_config import smaller
+from searchers.batch_sizes import smaller
 
 _ROUNDING = 1e-6
 """Steps by which a report at the end of a step is late, so that rounding does not leave the step out."""

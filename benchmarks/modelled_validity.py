@@ -17,7 +17,7 @@ from pathlib import Path
 from aiperf.accounting.network_roofline import floor, layers
 from aiperf.config import configure
 from aiperf.journal.journal import NAME, read
-from aiperf.report.architecture import graph_of_trial
+from aiperf.report.architecture import graphs_of_trials
 from aiperf.report.fold import collect
 from aiperf.report.phrases import search_reach
 from aiperf.report.write import report_of
@@ -50,8 +50,10 @@ def simulated(workers: int, accelerators: int, hours: float, flops: float) -> tu
         drive(world_of(opening), opening.first, Path(folder) / NAME)
         run, report = collect(read(Path(folder) / NAME)), report_of(Path(folder))
     done = sorted(report.trials, key=lambda each: -each.in_window.operations)[:MOST_TRIALS]
-    graphs = [(graph_of_trial(run, each.number), each.batch_size, each.in_window.trained_images) for each in done]
-    return search_reach(report) or "", [(graph, batch, images) for graph, batch, images in graphs if graph is not None]
+    graphs = graphs_of_trials(run, [each.number for each in done])
+    return search_reach(report) or "", [
+        (graphs[each.number], each.batch_size, each.in_window.trained_images) for each in done if each.number in graphs
+    ]
 
 
 def lines(hours: float, reached: float) -> Iterator[str]:

@@ -28,7 +28,7 @@ from torchvision import models
 from aiperf.accounting.work_log import window
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.run_folder import run_folder
-from aiperf.report.architecture import graph_of_trial
+from aiperf.report.architecture import graphs_of_trials
 from aiperf.report.fold import collect
 from aiperf.report.trial_facts import trials
 from aiperf.statistics.interleaved import FEWEST_PAIRS, Ratio
@@ -87,10 +87,12 @@ def recorded(file: Path) -> list[Recorded]:
     run = collect(read(run_folder(str(file)) / NAME))
     first, *others = trials(run, window(run.work_log))
     others.sort(key=lambda each: -each.in_window.operations)
+    taken = [first, *others[:MOST_NETWORKS]]
+    graphs = graphs_of_trials(run, [each.number for each in taken])
     return [
-        (encode(graph), each.batch_size, each.in_window.trained_images)
-        for each in (first, *others[:MOST_NETWORKS])
-        if (graph := graph_of_trial(run, each.number)) is not None
+        (encode(graphs[each.number]), each.batch_size, each.in_window.trained_images)
+        for each in taken
+        if each.number in graphs
     ]
 
 

@@ -7,6 +7,7 @@ are counted. A layer that reads only the image has no input gradient, as in Tabl
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple, assert_never
 
@@ -259,17 +260,20 @@ def padded_flops(graph: Graph) -> tuple[int, int]:
             entering = graph.shapes[node.inputs[0]]
             assert isinstance(entering, Map) and isinstance(output, Map)
             every = node.op.kernel**2 * output.height * output.width
-            rows = _on_pixels(node.op, entering.height, output.height)
-            padded = every - rows * _on_pixels(node.op, entering.width, output.width)
+            form = node.op.kernel, node.op.stride, node.op.padding
+            padded = every - _on_pixels(*form, entering.height, output.height) * _on_pixels(
+                *form, entering.width, output.width
+            )
             forward += layer.tensor_forward_flops * padded // every
             backward += layer.tensor_backward_flops * padded // every
     return forward, backward
 
 
-def _on_pixels(op: ops.Convolution, before: int, after: int) -> int:
-    """Number of (position, row of the kernel) on a pixel. `before`, `after`: rows of the map before and after `op`."""
-    starts = [place * op.stride - op.padding for place in range(after)]
-    return sum([max(0, min(start + op.kernel, before) - max(start, 0)) for start in starts])
+@cache  # the layers of all networks of a run have few forms
+def _on_pixels(kernel: int, stride: int, padding: int, before: int, after: int) -> int:
+    """Number of (position, row of the kernel) on a pixel. `before`, `after`: rows of the map before and after the layer."""
+    starts = [place * stride - padding for place in range(after)]
+    return sum([max(0, min(start + kernel, before) - max(start, 0)) for start in starts])
 
 
 @once_per_graph

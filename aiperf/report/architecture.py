@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from aiperf.report.facts import ArchitectureTree, BestArchitecture, TreeNode
@@ -29,13 +30,25 @@ def best_architecture(run: Collected) -> BestArchitecture | None:
     return BestArchitecture(run.best, morphs, json.loads(encode(best)), None, added)
 
 
-def graph_of_trial(run: Collected, number: int) -> Graph | None:
-    """Network of a trial. None for object detection, or if this release cannot rebuild it."""
-    try:
-        _, network = _rebuilt(run, _lineage(run, number))
-    except _UNREADABLE:
-        return None
-    return network if isinstance(network, Graph) else None
+def graphs_of_trials(run: Collected, numbers: Iterable[int]) -> dict[int, Graph]:
+    """Networks of trials by number, without object detection and without those that this release cannot rebuild."""
+    known: dict[int | None, Architecture] = {}
+
+    def network(number: int | None) -> Architecture:
+        if number not in known:
+            if number is None:
+                known[None] = decode_architecture(json.dumps(run.started.start_graph))
+            else:
+                proposal = run.trials[number].proposal
+                known[number] = rebuilt(network(proposal.parent), [decode_morph(morph) for morph in proposal.morphs])
+        return known[number]
+
+    graphs = {}
+    for number in numbers:
+        with suppress(*_UNREADABLE):
+            if isinstance(read := network(number), Graph):
+                graphs[number] = read
+    return graphs
 
 
 _UNREADABLE = (DamagedGraphFile, DamagedMorph, IllegalGraph, IllegalMorph)

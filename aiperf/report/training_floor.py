@@ -10,7 +10,7 @@ import msgspec
 
 from aiperf.accounting import network_roofline
 from aiperf.errors import BadConfiguration, conflict
-from aiperf.report.architecture import graph_of_trial
+from aiperf.report.architecture import graphs_of_trials
 from aiperf.report.facts import TrainingFloor, TrialFacts
 from aiperf.report.fold import Collected
 from aiperf.report.nodes import nodes
@@ -50,9 +50,10 @@ def training_floor(
     if peak_flops is None or bandwidth is None or not busy:
         return None
     arithmetic, floors, seconds = [], [], []
-    for trial in sorted(busy, key=lambda each: -each.in_window.busy_seconds)[:MOST_TRIALS]:
-        graph = graph_of_trial(run, trial.number)
-        if graph is None:
+    longest = sorted(busy, key=lambda each: -each.in_window.busy_seconds)[:MOST_TRIALS]
+    graphs = graphs_of_trials(run, [trial.number for trial in longest])
+    for trial in longest:
+        if (graph := graphs.get(trial.number)) is None:
             continue
         size = ELEMENT_BYTES[trial.precision or ""]
         counts = (True, trial.in_window.trained_images), (False, trial.in_window.validated_images)
@@ -81,9 +82,11 @@ def training_floor(
 def padding_share(run: Collected, trials: Sequence[TrialFacts]) -> float | None:
     """Share of the window's counted operations that multiply zero padding. None without work or a readable graph."""
     padded, counted = [], []
-    for trial in sorted(trials, key=lambda each: -each.in_window.operations)[:MOST_TRIALS]:
+    largest = sorted(trials, key=lambda each: -each.in_window.operations)[:MOST_TRIALS]
+    graphs = graphs_of_trials(run, [trial.number for trial in largest if trial.in_window.operations > 0])
+    for trial in largest:
         work = trial.in_window
-        if work.operations > 0 and (graph := graph_of_trial(run, trial.number)) is not None:
+        if (graph := graphs.get(trial.number)) is not None:
             forward, backward = padded_flops(graph)
             padded.append(work.trained_images * (forward + backward) + work.validated_images * forward)
             counted.append(work.operations)

@@ -1,5 +1,8 @@
 # `make run` ends with a score and a report, `make test` runs the tests. Both install what they need first. `make help` lists all
 # targets.
+ifneq ($(shell uname -s),Linux)
+$(error AIPerf needs Linux, but this is $(or $(shell uname -s),no Unix). Use a Linux machine, a container (Dockerfile) or WSL 2)
+endif
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest
 FAST := $(addprefix tests/,accounting comparison journal leaderboard morphism preflight ranking rules searchers statistics test_docs.py) \
 	--ignore=tests/searchers/test_ray_tune.py
 
-.PHONY: help setup setup-dev again run test test-fast test-long test-all lint size mutants clean constraints
+.PHONY: help setup setup-dev again run test test-fast test-long test-all lint submissions size mutants clean constraints
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -59,6 +62,9 @@ lint: setup-dev ## check with ruff, mypy --strict, the import contracts and the 
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tools.size --budget
+
+submissions: setup ## check the folder submissions/ as its keeper (submissions/README.md)
+	@$(BIN)/python -m tools.submissions
 
 size: setup-dev ## print lines of code by package, and their change since the parent commit
 	@$(BIN)/python -m tools.size

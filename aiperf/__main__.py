@@ -8,6 +8,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import chdir, suppress
 
+if sys.platform != "linux":  # before imports that need it
+    sys.exit(f"aiperf: Linux is needed, but this is {sys.platform}. Use a Linux machine, a container or WSL 2")
+
 from aiperf import HOME, interrupts
 
 TYPE_CHECKING = False  # without importing typing, which is slow

@@ -11,6 +11,7 @@
 #   INSTALLER    auto: uv, or pip if uv cannot be used. pip: pip
 set -euo pipefail
 cd "$(dirname "$0")/.."
+[[ "$OSTYPE" = linux* ]] || { echo "[setup] failed: AIPerf needs Linux, but this is $OSTYPE. Use a Linux machine, a container (Dockerfile) or WSL 2" >&2; exit 1; }
 PYTHON=${PYTHON:-python3}
 DEVICE=${DEVICE:-auto}
 WITH=${WITH:-run}

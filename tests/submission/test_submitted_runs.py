@@ -1,8 +1,9 @@
-"""Every verb that reads a run reads its submission (NAME.aiperf.tar.gz), with the log of announcements in it."""
+"""Every verb that reads a run reads its submission (NAME.aiperf.tar.gz), and submissions/ takes what its rules allow."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from aiperf.__main__ import main
 from aiperf.submission.archive import ENDING, SUBMISSION
 from tests.builders.submission import Members, allowed_file, edited, fingerprint, key_file, repacked
 from tests.rigs.user import User
+from tools.submissions import ELSEWHERE, FOLDER, LARGEST, check
 
 SIMULATED = (
     "+cluster=simulated",
@@ -125,3 +127,61 @@ def test_a_damaged_submission_is_listed_with_the_reason(
 
     assert answer.status == 1, answer.err
     assert any(reason in each["reason"] for each in json.loads(answer.out)["unread"])
+
+
+def in_list(folder: Path, submitted: Path) -> Path:
+    """A folder as submissions/, with one site's log, submission and list of files elsewhere."""
+    shutil.copytree(FOLDER, folder)
+    (site := folder / "site").mkdir()
+    shutil.copy(submitted / SITE, site)
+    shutil.copy(submitted / "log", site / "announcements.jsonl")
+    (site / f"site{ELSEWHERE}").write_text(f"{64 * 'a'}  https://example.org/site.weights\n")
+    shutil.copy(submitted / "allowed_signers", folder)
+    return site
+
+
+def _with_telemetry(site: Path) -> None:
+    key = site.parents[1] / "key"
+    repacked(site / SITE, lambda members: members.update({"runs/1/telemetry/n.jsonl": b"{}\n"}), key).replace(
+        site / SITE
+    )
+
+
+NOT_TAKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "too large": (lambda site: os.truncate(site / SITE, LARGEST + 1), f"at most {LARGEST} bytes"),
+    "weights": (lambda site: (site / "site.weights").write_bytes(b""), "Publish weights elsewhere"),
+    "a page": (lambda site: (site / "index.html").write_bytes(b""), "Publish weights elsewhere"),
+    "a link": (lambda site: (site / f"other{ENDING}").symlink_to("/etc/passwd"), "Publish weights elsewhere"),
+    "a file beside": (lambda site: shutil.copy(site / SITE, site.parent), "Publish weights elsewhere"),
+    "telemetry": (_with_telemetry, "--no-telemetry"),
+    "unsigned": (lambda site: repacked(site / SITE, lambda members: None).replace(site / SITE), "unsigned"),
+    "unknown signer": (
+        lambda site: allowed_file(site.parent, other=site.parents[1] / "other"),
+        "not among the allowed",
+    ),
+    "cut": (lambda site: os.truncate(site / SITE, 900), "complete gzipped tar"),
+    "no address": (lambda site: (site / f"site{ELSEWHERE}").write_text("here\n"), "SHA256  https://ADDRESS"),
+}
+
+
+def test_the_folder_takes_a_signed_submission(
+    submitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_list(tmp_path / "list", submitted)
+
+    assert check(tmp_path / "list") == 0
+    assert "1 logs of announcements and 1 submissions: good" in capsys.readouterr().out
+    assert check(FOLDER) == 0
+
+
+@pytest.mark.parametrize("fault", NOT_TAKEN)
+def test_the_folder_takes_nothing_else(
+    submitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str
+) -> None:
+    shutil.copytree(submitted, tmp_path, dirs_exist_ok=True)
+    spoil, expected = NOT_TAKEN[fault]
+    spoil(in_list(tmp_path / "list", submitted))
+
+    assert check(tmp_path / "list") == 1
+    message = capsys.readouterr()
+    assert expected in message.out + message.err

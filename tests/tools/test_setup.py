@@ -46,6 +46,20 @@ def test_all_that_is_missing_is_told_before_anything_is_made(checkout: Path) -> 
     assert not (checkout / ".venv").exists()
 
 
+def test_another_operating_system_is_refused_at_once(checkout: Path, tmp_path: Path) -> None:
+    (uname := tmp_path / "uname").write_text("#!/bin/sh\necho Darwin\n")
+    uname.chmod(0o755)
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    made = subprocess.run(["make", "-n", "run"], cwd=ROOT, env=path, capture_output=True, text=True, check=False)
+    start = "import runpy, sys; sys.platform = 'win32'; runpy.run_module('aiperf', run_name='__main__')"
+    ran = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=False)
+
+    assert "needs Linux, but this is darwin23" in setup(checkout, sys.executable, OSTYPE="darwin23")
+    assert (made.returncode, ran.returncode) == (2, 1)
+    assert "needs Linux, but this is Darwin. Use a Linux machine" in made.stderr
+    assert ran.stderr == "aiperf: Linux is needed, but this is win32. Use a Linux machine, a container or WSL 2\n"
+
+
 @pytest.mark.parametrize(
     ("program", "expected"),
     [

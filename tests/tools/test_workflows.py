@@ -1,0 +1,55 @@
+"""Workflows, templates and hooks: they parse, and call targets and programs that exist. GitHub itself has not run them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
+def test_each_step_of_a_workflow_calls_what_exists(file: Path) -> None:
+    workflow = yaml.safe_load(text := file.read_text())
+    commands = [shlex.split(step["run"]) for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    targets = {words[1] for words in commands if words[0] == "make"}
+    scripts = {words[-1] for words in commands if words[0] != "make"}
+
+    assert text.startswith("# Not run on GitHub")
+    assert targets and targets <= set(re.findall(r"^([a-z-]+):.*##", MAKEFILE, re.MULTILINE))
+    assert all((ROOT / script).is_file() for script in scripts)
+    assert all((ROOT / word).exists() for words in commands for word in re.findall(r"tests/\S+", " ".join(words)))
+    assert workflow["permissions"] == {"contents": "read"}
+
+
+def test_the_workflow_of_submissions_calls_their_check() -> None:
+    assert "make submissions" in (ROOT / ".github/workflows/submissions.yml").read_text()
+    assert re.search(r"^submissions: .*\n\t.* -m tools.submissions$", MAKEFILE, re.MULTILINE)
+
+
+def test_each_supported_python_is_in_the_matrix() -> None:
+    matrix = yaml.safe_load((ROOT / ".github/workflows/checks.yml").read_text())["jobs"]["test"]["strategy"]["matrix"]
+
+    assert matrix["python"] == ["3.11", "3.12", "3.13", "3.14"]
+
+
+def test_hooks_and_templates_name_files_that_exist() -> None:
+    hooks = [
+        hook
+        for repo in yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+        for hook in repo["hooks"]
+    ]
+    templates = [path for path in (ROOT / ".github").rglob("*") if path.is_file()]
+    texts = [path.read_text().replace("/blob/main/", " ") for path in templates]
+    named = {name for text in texts for name in re.findall(r"(?<![\w/-])(?:[a-z]+/)?(?:[A-Z]+|[a-z]+)\.md", text)}
+    named.discard("submission.md")  # the address of a template
+
+    assert all(f"$(BIN)/{Path(hook['entry'].split()[0]).name}" in MAKEFILE for hook in hooks)
+    assert named and [name for name in named if not (ROOT / name).is_file()] == []
+    assert all(yaml.safe_load(path.read_text()) for path in templates if path.suffix == ".yml")

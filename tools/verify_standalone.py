@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 Line = dict[str, Any]
+Evaluation = tuple[float, float, Any]  # time, accuracy, and the accuracies of both halves or None
 
 SCHEMA = 1
 LONGEST_LINE = 1 << 24
@@ -194,7 +195,7 @@ class Attempt:
     def __init__(self, number: int, worker: int, ranks: int, epoch: int, rows: dict[int, list[int]]) -> None:
         self.number, self.worker, self.ranks, self.epoch = number, worker, ranks, epoch
         self.begun: set[int] = set()  # epochs with work of this attempt
-        self.unsealed: dict[int, tuple[float, float]] = {}  # evaluations by epoch
+        self.unsealed: dict[int, Evaluation] = {}  # by epoch
         self.rows = rows
 
 
@@ -217,8 +218,8 @@ class Run:
         self.stays: dict[int, tuple[float, float]] = {}
         self.down = 0.0
         self.rows = Rows()
-        self.evaluations: list[tuple[float, float]] = []
-        self.sealed: list[tuple[float, float]] = []  # evaluations with the SHA-256 of their checkpoint
+        self.evaluations: list[Evaluation] = []
+        self.sealed: list[Evaluation] = []  # evaluations with the SHA-256 of their checkpoint
         self.finished, self.round = 0, 0
         self.training_images = self.validation_images = 0
 
@@ -296,7 +297,11 @@ class Run:
             raise ValueError("evaluated regions need an interval, but the line has none")
         attempt = self.attempts[line["trial"]]
         attempt.epoch = integer(line, "epoch", 1) + 1
-        attempt.unsealed[line["epoch"]] = (line["at"], real(line, "accuracy", 0.0, 1.0))
+        halves = line.get("halves") and tuple(
+            integer(line["halves"], f"{half}_correct") / integer(line["halves"], f"{half}_samples", 1)
+            for half in ("even", "odd")
+        )
+        attempt.unsealed[line["epoch"]] = (line["at"], real(line, "accuracy", 0.0, 1.0), halves)
         self.evaluations.append(attempt.unsealed[line["epoch"]])
 
     def _CheckpointWritten(self, line: Line) -> None:
@@ -355,6 +360,29 @@ def exactly(numbers: Iterable[float]) -> float:
     return sum(above * (largest // below) for below, above in sums.items()) / largest
 
 
+def held_out(evaluations: list[Evaluation]) -> float | None:
+    """Return the error on each half of the evaluation that is best on the other half, averaged. `max` takes the first."""
+    halves = [one for _, _, one in evaluations if one]
+    if not halves or len(halves) < len(evaluations):
+        return None
+    by_even, by_odd = (max(halves, key=lambda one: one[half]) for half in (0, 1))
+    return float(1.0 - (by_even[1] + by_odd[0]) / 2)
+
+
+def mean_error(evaluations: list[Evaluation], start: float, end: float, least: float) -> float:
+    """Return the best error so far, averaged over the window."""
+    steps, best = [(start, 1.0)], -1.0
+    for at, quality, _ in evaluations:
+        if quality > best:
+            best = quality
+            steps.append((max(at, start), max(1.0 - quality, least)))
+    steps.sort(key=lambda step: (step[0], -step[1]))
+    edges = [*(at for at, _ in steps), end]
+    return exactly((edges[n + 1] - edges[n]) * min(e for _, e in steps[: n + 1]) for n in range(len(steps))) / (
+        end - start
+    )
+
+
 def figures(run: Run) -> dict[str, Any]:
     first, rows = run.first, run.rows
     start = float(first["warmup_seconds"])
@@ -364,7 +392,8 @@ def figures(run: Run) -> dict[str, Any]:
     counted = [rows.counted[row] * rows.share(row, start, end) for row in good]
     score = exactly(counted) / seconds if seconds > 0 else None
     counted_epochs = [one for one in run.sealed if one[0] <= first["duration_seconds"]] or run.evaluations
-    best = max((quality for at, quality in counted_epochs if at <= end), default=None)
+    counted_epochs = [one for one in counted_epochs if one[0] <= end]
+    best = max((quality for _, quality, _ in counted_epochs), default=None)
     is_accuracy = first.get("metric", "top1") == "top1"
     error = (
         max(1.0 - best, 1.0 / (2 * first["dataset"]["validation_images"])) if is_accuracy and best is not None else None
@@ -391,6 +420,12 @@ def figures(run: Run) -> dict[str, Any]:
         "regulated_flops_per_second": None if score is None or error is None else -math.log(error) * score,
         "regulated_flops_per_second_interval": between,
         "error": error,
+        "held_out_error": None if error is None else held_out(counted_epochs),
+        "mean_error": (
+            mean_error(counted_epochs, start, end, 1.0 / (2 * first["dataset"]["validation_images"]))
+            if error is not None and seconds > 0
+            else None
+        ),
         "quality": best,
         "window_seconds": seconds,
         "trials_finished": run.finished,
@@ -602,6 +637,8 @@ def text(result: dict[str, Any]) -> str:
         ("regulated", f"{result['regulated_flops_per_second']!r} FLOPS"),
         ("cumulative", f"{result['cumulative_flops_per_second']!r} FLOPS"),
         ("error", repr(result["error"])),
+        ("held-out error", repr(result["held_out_error"])),
+        ("mean error", repr(result["mean_error"])),
         ("quality", repr(result["quality"])),
         ("wasted", f"{result['wasted_flops']!r} operations"),
         ("busy time", repr(result["busy_share"])),

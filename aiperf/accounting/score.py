@@ -138,8 +138,12 @@ def error_at(work_log: WorkLog, moment: float) -> float | None:
 
 def quality_at(work_log: WorkLog, moment: float) -> float | None:
     """Return the best quality of the evaluations until `moment`, with seals in the journal of sealed ones. None without one."""
-    sealed = [(each.evaluation.at, each.evaluation.accuracy) for each in work_log.sealed]
-    return max((quality for at, quality in sealed or work_log.accuracies if at <= moment), default=None)
+    return max((quality for at, quality in improvements(work_log) if at <= moment), default=None)
+
+
+def improvements(work_log: WorkLog) -> list[tuple[float, float]]:
+    """Return (at, quality) of the evaluations that may give the quality: each was better than all before."""
+    return [(each.evaluation.at, each.evaluation.accuracy) for each in work_log.sealed] or work_log.accuracies
 
 
 def window_work(work_log: WorkLog, inside: Window) -> float:

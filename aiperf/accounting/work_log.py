@@ -101,6 +101,26 @@ class SealedEpoch:
 
 
 @dataclass(slots=True)
+class BestByHalf:
+    """Counted evaluations that were better on a half of the validation samples than all before, in their order."""
+
+    chosen: list[tuple[float, events.Halves]] = field(default_factory=list)
+    """(at, halves)."""
+    is_complete: bool = True
+    """False if an evaluation has no halves."""
+    _best: tuple[float, float] = (-1.0, -1.0)
+
+    def take(self, evaluation: events.EpochFinished) -> None:
+        if evaluation.halves is None:
+            self.is_complete = False
+            return
+        even, odd = evaluation.halves.accuracies
+        if even > self._best[0] or odd > self._best[1]:
+            self.chosen.append((evaluation.at, evaluation.halves))
+            self._best = max(even, self._best[0]), max(odd, self._best[1])
+
+
+@dataclass(slots=True)
 class WorkLog:
     """Collected by `take` from the events of a journal."""
 
@@ -115,6 +135,9 @@ class WorkLog:
     """(at, quality) of every counted evaluation that was better than all before."""
     sealed: list[SealedEpoch] = field(default_factory=list)
     """The same of evaluations with a sealed checkpoint. In a journal with seals only these give the quality."""
+    best_by_half: BestByHalf = field(default_factory=BestByHalf)
+    sealed_by_half: BestByHalf = field(default_factory=BestByHalf)
+    """The same of evaluations with a sealed checkpoint."""
     last_epoch: events.EpochFinished | None = None
     """Counted evaluation of the highest epoch, the last one if it was repeated."""
     last_sealed: SealedEpoch | None = None
@@ -310,6 +333,7 @@ class WorkLog:
             self.last_epoch, self.last_sealed = evaluation, None
         if not self.accuracies or event.accuracy > self.accuracies[-1][1]:
             self.accuracies.append((event.at, event.accuracy))
+        self.best_by_half.take(event)
 
     def _seal(self, event: events.CheckpointWritten) -> None:
         evaluation = self._open[event.trial].unsealed.pop(event.epoch, None)
@@ -320,6 +344,7 @@ class WorkLog:
             self.last_sealed = sealed
         if not self.sealed or evaluation.accuracy > self.sealed[-1].evaluation.accuracy:
             self.sealed.append(sealed)
+        self.sealed_by_half.take(evaluation)
 
     def _work(self, event: events.Progress | events.EpochFinished, work: events.Work, regions: int = 0) -> None:
         opened, epoch, attempt = self._open[event.trial], event.epoch, event.attempt

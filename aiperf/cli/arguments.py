@@ -231,6 +231,19 @@ def add_number(
     )
 
 
+def add_stated_error(parser: argparse.ArgumentParser) -> None:
+    add_number(
+        parser,
+        "--error",
+        "show the time to this error, 1 - accuracy",
+        float,
+        metavar="E",
+        default_in_words="0.3, the largest of the ranking",
+        above=0,
+        below=1,
+    )
+
+
 def _reader(option: str, limits: FieldLimits, kind: type[int] | type[float]) -> Callable[[str], float]:
     def read(word: str) -> float:
         try:

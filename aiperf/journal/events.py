@@ -554,6 +554,11 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     odd_samples: Number
     """Evaluated samples of this half."""
 
+    @property
+    def accuracies(self) -> tuple[float, float]:
+        """Accuracy on the half `even`, and on the half `odd`."""
+        return self.even_correct / self.even_samples, self.odd_correct / self.odd_samples
+
 
 class EpochFinished(Event, frozen=True, kw_only=True):
     """Pass over the training set and the validation set."""

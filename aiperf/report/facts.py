@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from aiperf.accounting.accelerator_time import Availability, TimeBreakdown
+from aiperf.accounting.error_figures import ErrorFigures
 from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.score import CurvePoint, Score, Settled
 from aiperf.accounting.score_texts import NoScore
@@ -454,6 +455,8 @@ class Report:
     """Every improvement, and evenly spaced other epochs (`gather.thinned`)."""
     error_points: int
     """Number of evaluated epochs before thinning."""
+    error_figures: ErrorFigures
+    """Figures of the error beside the regulated score."""
     time_breakdown: TimeBreakdown
     losses: Waterfall | None
     """Losses from the peak to the score. None without a valid window, an accelerator or a peak."""

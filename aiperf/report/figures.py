@@ -110,6 +110,12 @@ OF_SCORE: tuple[Figure[Scored], ...] = (
 SCORE, REGULATED, ERROR, BEST_QUALITY, BUSY, TRIALS_FINISHED = OF_SCORE
 FIGURES: tuple[Figure[Report], ...] = (
     *OF_SCORE,
+    Figure("held-out-error", "held-out error", "", "less", lambda run: run.error_figures.held_out, units.error,
+           "on the half of the validation samples that did not choose the network, mean of both halves; not ranked"),
+    Figure("time-to-error", "time to a stated error", "s", "less", lambda run: run.error_figures.stated_seconds,
+           units.duration, "end of the first evaluation with at most this error; not ranked", "not reached"),
+    Figure("mean-error", "mean error over time", "", "less", lambda run: run.error_figures.area, units.error,
+           "best error so far, mean over the valid window; not ranked", NO_WINDOW),
     Figure("instantaneous", "instantaneous score", "FLOPS", "", _instantaneous, _RATE,
            "median over equal parts of the valid window", NO_WINDOW),
     Figure("average", "average with the warm-up", "FLOPS", "", lambda run: run.score.cumulative_flops_per_second, _RATE,
@@ -159,6 +165,8 @@ FIGURES: tuple[Figure[Report], ...] = (
            "end of the first epoch that reached the target quality", "not reached"),
 )  # fmt: skip
 _BY_NAME = {name: figure for figure in FIGURES for name in (figure.name, figure.title)}
+BESIDE_REGULATED = ("held-out-error", "time-to-error", "mean-error")
+"""Figures of the error that stand beside the regulated score."""
 COMPARED = ("score", "regulated", "error", "mfu", "flops-per-watt", "busy", "operations-per-trial", "trials-finished")
 """Figures of every run in `compare`."""
 COMPARED_FIXED = ("quality", "valid-flops", "epochs-to-target", "time-to-target")

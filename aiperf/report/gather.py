@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting import accelerator_time
+from aiperf.accounting.error_figures import error_figures
 from aiperf.accounting.intervals import Window
 from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score, settled
 from aiperf.accounting.score_texts import no_score, score_warnings
@@ -19,7 +20,7 @@ from aiperf.accounting.valid_flops import fixed_network_result, quality_epoch
 from aiperf.accounting.work_log import WorkLog, window
 from aiperf.journal.events import AnyEvent, WorkerJoined
 from aiperf.ranking.breaches import breaches
-from aiperf.ranking.division import BUILT_IN, division
+from aiperf.ranking.division import BUILT_IN, division, largest_error
 from aiperf.report import facts
 from aiperf.report.architecture import best_architecture, start_fingerprint, tree
 from aiperf.report.candidate import candidate
@@ -42,8 +43,16 @@ ERROR_POINTS = 1500
 """Number of epochs in the plot of the error, in addition to every improvement."""
 
 
-def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRoofs | None = None) -> facts.Report:
-    """Return the report of a run, computed from all events of its journal, which are read once and in order."""
+def gather(
+    events: Iterable[AnyEvent],
+    folder: Path | None = None,
+    roofs: HostRoofs | None = None,
+    stated_error: float | None = None,
+) -> facts.Report:
+    """Return the report of a run, computed from all events of its journal, which are read once and in order.
+
+    `stated_error`: error to which the time is shown. Default: the largest one of the ranking.
+    """
     run = collect(events)
     work_log = run.work_log
     result = score(work_log)
@@ -80,6 +89,7 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
         settled=settled(points, inside),
         errors=_errors(run),
         error_points=len(run.error),
+        error_figures=error_figures(work_log, stated_error or largest_error()),
         time_breakdown=accelerator_time.time_breakdown(spent),
         losses=losses(spent, available.planned, result.flops_per_second, used, measured, present, worked_until),
         availability=available,

@@ -12,7 +12,7 @@ from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.ranking.breaches import REAL_MACHINE, RuleViolation
 from aiperf.report.facts import Hardware, Report, RunFacts
-from aiperf.report.figures import BUSY, ERROR, by_name
+from aiperf.report.figures import BESIDE_REGULATED, BUSY, ERROR, by_name
 from aiperf.rules.limits import NOT_PUBLISHED
 from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
@@ -155,6 +155,18 @@ def search_reach(report: Report) -> str | None:
     if padded.of(report) is not None:
         parts.append(f"{padded.text(report)} of the operations multiply zero padding")
     return " · ".join(parts) or None
+
+
+def error_figures(report: Report) -> str | None:
+    """Return the figures of the error beside the regulated score as text. None without an error."""
+    if report.score.error is None:
+        return None
+    held_out, time, area = map(by_name, BESIDE_REGULATED)
+    shown = [f"{held_out.title} {held_out.text(report)}"] if held_out.of(report) is not None else []
+    after = time.text(report) if time.of(report) is None else f"after {time.text(report)}"
+    shown.append(f"error of {units.error(report.error_figures.stated)} {after}")
+    shown += [f"{area.title} {area.text(report)}"] if area.of(report) is not None else []
+    return " · ".join(shown)
 
 
 def availability_meaning(report: Report) -> str:

@@ -50,15 +50,15 @@ class Paths:
     """Pictures that could not be drawn."""
 
 
-def report_of(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
+def report_of(run_folder: Path, roofs: HostRoofs | None = None, stated_error: float | None = None) -> Report:
     """Return the report of a run, computed from its journal, device samples, power meters and remaining checkpoints."""
-    return dataclasses.replace(recomputed(run_folder, roofs), checkpoints=kept(run_folder))
+    return dataclasses.replace(recomputed(run_folder, roofs, stated_error), checkpoints=kept(run_folder))
 
 
-def recomputed(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
+def recomputed(run_folder: Path, roofs: HostRoofs | None = None, stated_error: float | None = None) -> Report:
     """Return the report of a run without its checkpoint files."""
     with without_cycle_collection():
-        return gather(read(run_folder), run_folder, roofs)
+        return gather(read(run_folder), run_folder, roofs, stated_error)
 
 
 def write(report: Report, folder: Path, run: Path | None = None) -> Paths:
@@ -152,6 +152,8 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
     if has_figures:
         if (reach := phrases.search_reach(report)) is not None:
             yield reach
+        if (beside := phrases.error_figures(report)) is not None:
+            yield beside
         between = f" {phrases.score_interval(report)}" if score.flops_per_second_interval else ""
         regulated, quality = f" · regulated {REGULATED.text(report)}", f"error {phrases.error(report)}"
         if report.run.metric != "top1":

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aiperf.accounting.error_figures import error_figures
 from aiperf.accounting.intervals import share_inside
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import WorkLog, window
@@ -32,8 +33,10 @@ def differences(kept: WorkLog, again: dict[str, Any]) -> dict[str, tuple[Any, An
 
     `again`: figures of the second implementation.
     """
-    scored = asdict(score(kept)) | {"operations_per_worker": per_worker(kept)}
-    expected = {name: again[name] for name in (*EQUAL, "operations_per_worker")}
+    errors = error_figures(kept, 0.3)
+    scored = asdict(score(kept)) | {"held_out_error": errors.held_out, "mean_error": errors.area}
+    scored |= {"operations_per_worker": per_worker(kept)}
+    expected = {name: again[name] for name in (*EQUAL, "held_out_error", "mean_error", "operations_per_worker")}
     for name in ("flops_per_second_interval", "regulated_flops_per_second_interval"):
         expected[name] = None if again[name] is None else pytest.approx(again[name], rel=1e-9, abs=1e-9)
     return {name: (scored[name], value) for name, value in expected.items() if scored[name] != value}

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from aiperf.__main__ import main
 from aiperf.cli.verbs.results.compare import add_arguments
 from aiperf.journal.events import RunStarted, TrialProposed, TrialStarted
 from aiperf.journal.journal import read
-from aiperf.report.figures import FIGURES, by_name, values
+from aiperf.report.facts import Report
+from aiperf.report.figures import FIGURES, RANKED, by_name, values
+from aiperf.report.sections.score import result
 from aiperf.report.write import closing_lines, report_of
 from morphism import cost, start
 from morphism.cost import padded_flops
-from tests.builders.run import GOLDEN, run_of
+from tests.builders.run import GOLDEN, folder_of, run_of
 
 
 def test_every_name_and_title_belongs_to_one_figure() -> None:
@@ -52,6 +57,29 @@ def test_reach_and_padding_are_those_of_the_journals_networks(name: str) -> None
     assert figures["budget-reached-after"] == after
     assert figures["padding"] is not None and 0.42 < figures["padding"] < 0.48
     assert any("of its budget after" in line and "zero padding" in line for line in closing_lines(report))
+
+
+def test_figures_of_the_error_stand_beside_the_regulated_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_of(tmp_path, "run")
+    report, old = report_of(folder, stated_error=0.4), report_of(GOLDEN / "resumed-v5.jsonl")
+
+    def shown(of: Report) -> list[str]:
+        return [row[0].text for row in result(of).rows]
+
+    assert {"held-out error", "time to a stated error, 40.00 %", "mean error over time"} <= {*shown(report)}
+    assert any(line.startswith("held-out error") and "error of 40.00 %" in line for line in closing_lines(report))
+    assert "held-out error" not in shown(old) and "mean error over time" in shown(old)
+    assert not any("held-out" in line for line in closing_lines(old))
+    assert not {"held-out-error", "time-to-error", "mean-error"} & {*RANKED}
+
+    assert main(["score", str(folder), "--error", "0.4", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["error_figures"] == asdict(report.error_figures)
+    assert printed["figures"]["held-out-error"] == report.error_figures.held_out is not None
+    assert main(["score", str(folder), "--error", "40%"]) == 2
+    assert "write --error 0.4" in capsys.readouterr().err
 
 
 def test_a_run_of_its_start_alone_has_no_search(tmp_path: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,21 +47,15 @@ def test_long_backward_pass_hides_the_exchange() -> None:
     assert pace(slow_links, RESNET50, 8, 1.0, 1_281_167, 50_000).communication_seconds > 0.0
 
 
-@given(st.floats(0.0, 1.0), st.integers(2, 60_000), st.integers(0, 2**40))
-def test_halves_are_parts_of_the_accuracy(accuracy: float, samples: int, seed: int) -> None:
-    found = halves(accuracy, samples, seed)
+@given(st.floats(0.0, 1.0), st.integers(2, 60_000))
+def test_halves_are_parts_of_the_accuracy_in_proportion(accuracy: float, samples: int) -> None:
+    found = halves(accuracy, samples)
 
-    assert found is not None and found == halves(accuracy, samples, seed)
+    assert found is not None
     assert found.even_correct + found.odd_correct == round(accuracy * samples)
     assert 0 <= found.even_correct <= found.even_samples == samples - samples // 2
     assert 0 <= found.odd_correct <= found.odd_samples == samples // 2
-
-
-def test_halves_vary_as_draws_without_replacement() -> None:
-    drawn = [found.even_correct for seed in range(4000) if (found := halves(0.8, 400, seed)) is not None]
-
-    assert statistics.fmean(drawn) == pytest.approx(160, abs=4 * 4 / math.sqrt(4000))
-    assert statistics.pstdev(drawn) == pytest.approx(math.sqrt(200 * 200 * 320 * 80 / (400**2 * 399)), rel=0.05)
+    assert found.accuracies == pytest.approx((accuracy, accuracy), abs=2 / samples)
 
 
 @given(st.integers(0, 2**40), st.floats(1.0, 4.0), st.floats(0.0, 200.0))

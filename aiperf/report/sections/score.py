@@ -10,7 +10,16 @@ from aiperf.page.palette import AMBER, accent
 from aiperf.page.section import FIGURE, DrawnFigure, Paragraph, Section, Table, numbers, rows, table, texts
 from aiperf.report import phrases
 from aiperf.report.facts import PredictionFacts, Report
-from aiperf.report.figures import BEST_QUALITY, BUSY, ERROR, REGULATED, SCORE, TRIALS_FINISHED, by_name
+from aiperf.report.figures import (
+    BESIDE_REGULATED,
+    BEST_QUALITY,
+    BUSY,
+    ERROR,
+    REGULATED,
+    SCORE,
+    TRIALS_FINISHED,
+    by_name,
+)
 from aiperf.report.plots import error_over_time, quality_over_epochs, score_over_time
 from aiperf.report.trial_facts import operations
 from aiperf.rules.limits import NOT_PUBLISHED
@@ -97,6 +106,7 @@ def result(report: Report) -> Table:
         ("time to a stable score", *phrases.settled(report)),
         by_name("average").row(report),
         *key_figures(report),
+        *_beside_regulated(report),
         *(by_name(name).row(report) for name in ("mfu-busy", "communication")),
         by_name("pause").row(report, pauses),
         by_name("wasted").row(report),
@@ -107,6 +117,15 @@ def result(report: Report) -> Table:
         ("out of memory", units.count(proposals.batch_reductions), "times a trial continued with a smaller batch"),
     ]
     return rows("result", "The run's figures", FIGURE, cells)
+
+
+def _beside_regulated(report: Report) -> list[tuple[str, str, str]]:
+    if report.score.error is None:
+        return []
+    held_out, time, area = map(by_name, BESIDE_REGULATED)
+    shown = [held_out.row(report)] if held_out.of(report) is not None else []
+    title, value, meaning = time.row(report)
+    return [*shown, (f"{title}, {units.error(report.error_figures.stated)}", value, meaning), area.row(report)]
 
 
 def _at_random(report: Report) -> str:

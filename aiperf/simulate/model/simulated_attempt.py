@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiperf.data.description import DataSet
 from aiperf.journal import events, messages
-from aiperf.rng import derive
 from aiperf.rules.procedure import ends_interval, has_stopped_improving
 from aiperf.rules.state import NO_SUMS
 from aiperf.simulate.model.learning_curves import Curve
@@ -210,7 +208,7 @@ class SimulatedAttempt:
             training_loss=0.9 * loss,
             learning_rate=0.1,
             checkpoint=not self.fate.has_no_disk,
-            halves=halves(1 - curve.error(epoch), self.dataset.validation_images, derive(order.seed, "halves", epoch)),
+            halves=halves(1 - curve.error(epoch), self.dataset.validation_images),
         )
         unsaved: list[messages.Message] = []
         if self.fate.has_no_disk:
@@ -247,16 +245,15 @@ class SimulatedAttempt:
         )
 
 
-def halves(accuracy: float, samples: int, seed: int) -> events.Halves | None:
-    """Return the correct samples of both halves of the validation set, as if the correct ones were drawn from all at random.
+def halves(accuracy: float, samples: int) -> events.Halves | None:
+    """Return the correct samples of both halves of the validation set, in proportion. None for fewer than two samples.
 
-    The number of `even` correct ones is hypergeometric, and drawn by its normal approximation. None for fewer than two samples.
+    A simulated accuracy has no sampling error. With its sum fixed, halves drawn at random would differ from it in opposite
+    directions, so that an evaluation chosen by one half would look too bad on the other.
     """
     if samples < 2:
         return None
     correct, odd = round(accuracy * samples), samples // 2
     even = samples - odd
-    variance = correct * (samples - correct) * even * odd / (samples**2 * (samples - 1))
-    drawn = round(random.Random(seed).gauss(correct * even / samples, math.sqrt(variance)))
-    of_even = min(max(drawn, correct - odd, 0), even, correct)
+    of_even = (2 * correct * even + samples) // (2 * samples)
     return events.Halves(even_correct=of_even, even_samples=even, odd_correct=correct - of_even, odd_samples=odd)

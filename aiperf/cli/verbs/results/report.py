@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aiperf.cli.arguments import add_stated_error
 from aiperf.files import given_path
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=given_path,
         help="output of `bops peak --json` on the run's hosts, for the section Roofline (default: the journal's peaks)",
     )
+    add_stated_error(parser)
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -43,7 +45,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.cli.output import print_lines
     from aiperf.report.write import closing_lines, report_of, write
 
-    report = report_of(folder, None if arguments.roofs is None else _roofs(arguments.roofs))
+    report = report_of(folder, None if arguments.roofs is None else _roofs(arguments.roofs), arguments.error)
     paths = write(report, arguments.out or folder, folder)
     print_lines(closing_lines(report, paths, arguments.run))
     return 0

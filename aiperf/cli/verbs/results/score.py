@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
+from aiperf.cli.arguments import add_stated_error
 from aiperf.cli.output import print_json
 
 DESCRIPTION = """Computes the score of a run from its journal and checks the journal's hash chain.
@@ -17,6 +18,7 @@ EXAMPLES = ("runs/20261121-120000-digits", "runs/20261121-120000-digits --json")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_stated_error(parser)
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -26,10 +28,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.report.write import report_of
     from aiperf.submission.submitted_runs import run_folder
 
-    report = report_of(run_folder(arguments.run))
+    report = report_of(run_folder(arguments.run), stated_error=arguments.error)
     status = 0 if report.score.valid else 1
     if arguments.json:
-        parts = {name: getattr(report, name) for name in ("warnings", "breaches", "losses", "energy")}
+        parts = {name: getattr(report, name) for name in ("warnings", "breaches", "losses", "energy", "error_figures")}
         parts["ranking"] = report.breaches  # former name, until the next release
         of_network = {} if report.fixed_network is None else asdict(report.fixed_network)
         print_json(to_builtins({**asdict(report.score), "figures": values(report), **parts, **of_network}))

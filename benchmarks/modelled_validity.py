@@ -1,6 +1,7 @@
 """What the model says about the score: bandwidth against arithmetic, the number of workers, and zero padding.
 
     python -m benchmarks.modelled_validity [--hours 12] [--reached SHARE]
+    python -m benchmarks.modelled_validity --kernels              zero padding of larger kernels, at once
 
 A ranking run is simulated as 16 workers of 8 accelerators and as 128 of 1, at the rate of ResNet-50 on the first machine. The
 rates of the networks that it trained are those of the roofline of each layer (`aiperf/accounting/network_roofline.py`), caches
@@ -24,8 +25,10 @@ from aiperf.report.write import report_of
 from aiperf.simulate.session import drive, open_run, world_of
 from aiperf.system.peaks import memory_bandwidth, peak
 from aiperf.units import flops_per_second, share
-from morphism import Graph, cost, start
+from morphism import Graph, Kernel, cost, start
 from morphism.cost import padded_flops
+from morphism.grow import enlarge
+from morphism.sites import kernel_sites, useful_kernels
 
 DEVICE = "NVIDIA H200"
 BATCH = 448
@@ -39,6 +42,26 @@ def rate(work: Work, machine: Machine) -> float:
     """Operations ÷ shortest time of training, in FLOPS of one accelerator."""
     steps = [(images / batch, floor(layers(graph, batch, 2, *machine))) for graph, batch, images in work]
     return sum(n * flops for n, (flops, _) in steps) / sum(n * seconds for n, (_, seconds) in steps)
+
+
+def padding(work: Work) -> float:
+    """Share of the operations of training that multiply zeros of the padding."""
+    operations = sum(images * cost(graph).training_flops for graph, _, images in work)
+    return sum(images * sum(padded_flops(graph)) for graph, _, images in work) / operations
+
+
+def with_kernels(graph: Graph, kernel: int) -> Graph:
+    """Return the graph with this kernel in each convolution that the search may give it."""
+    grown = [graph.nodes[site].name for site in kernel_sites(graph) if kernel in useful_kernels(graph, site)]
+    return enlarge(graph, [Kernel(name, kernel) for name in grown])
+
+
+def kernel_lines() -> Iterator[str]:
+    yield "| network | as it starts | 5×5 kernels | 7×7 kernels |\n| --- | --- | --- | --- |"
+    for name in ("resnet50_v1", "digits_small"):
+        graph = start(name)
+        of = [padding([(each, 1, 1.0)]) for each in (graph, with_kernels(graph, 5), with_kernels(graph, 7))]
+        yield f"| {name} | {' | '.join(map(share, of))} |"
 
 
 def simulated(workers: int, accelerators: int, hours: float, flops: float) -> tuple[str, Work]:
@@ -70,8 +93,7 @@ def lines(hours: float, reached: float) -> Iterator[str]:
         texts.append(f"\n{name}: {text}")
     for name, work in works.items():
         rates = [rate(work, machine) for machine in machines]
-        operations = sum(images * cost(graph).training_flops for graph, _, images in work)
-        padded = share(sum(images * sum(padded_flops(graph)) for graph, _, images in work) / operations)
+        padded = share(padding(work))
         yield f"| {name} | {flops_per_second(rates[0])} | {rates[1] / rates[0]:.3f} | {padded} |"
     yield from texts
 
@@ -80,7 +102,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=12.0, help="length of the simulated runs")
     parser.add_argument("--reached", type=float, default=1.0, help="share of the peak that arithmetic reaches at best")
-    for line in lines(**vars(parser.parse_args())):
+    parser.add_argument("--kernels", action="store_true", help="print the padding of 5×5 and 7×7 kernels alone")
+    given = parser.parse_args()
+    for line in kernel_lines() if given.kernels else lines(given.hours, given.reached):
         print(line, flush=True)
 
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from benchmarks import validity
 from benchmarks.ablations import row
-from benchmarks.modelled_validity import rate
+from benchmarks.modelled_validity import kernel_lines, rate, with_kernels
 from benchmarks.validity import FEWEST_CORRELATED, Times, joined, measured, recorded, tables
 from morphism import Graph
+from morphism.ops import Convolution
+from morphism.sites import kernel_sites, useful_kernels
 from tests.builders.graph import graphs
 from tests.builders.run import folder_of
 
@@ -87,6 +89,27 @@ def test_the_other_machine_is_at_most_twice_and_at_least_half_as_fast(graph: Gra
 
     assert 0.5 <= ratio <= 2.0
     assert rate([(graph, 32, 1.0)], (peak, 1e30)) == pytest.approx(peak)
+
+
+@settings(max_examples=20, deadline=None)
+@given(graphs(), st.sampled_from([5, 7]))
+def test_kernels_grow_where_the_search_may_enlarge_them(graph: Graph, kernel: int) -> None:
+    grown = with_kernels(graph, kernel)
+
+    for index, (before, after) in enumerate(zip(graph.nodes, grown.nodes, strict=True)):
+        if index in kernel_sites(graph) and kernel in useful_kernels(graph, index):
+            assert isinstance(after.op, Convolution) and after.op.kernel == kernel
+        else:
+            assert after.op == before.op
+    assert grown.shapes == graph.shapes
+
+
+def test_padding_of_larger_kernels_is_that_of_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "validity.md").read_text()
+    resnet50, digits = (line.split("|")[2:] for line in list(kernel_lines())[-2:])
+
+    for cells in (resnet50, digits):
+        assert f"|{'|'.join(cells)}" in page
 
 
 def test_a_planted_effect_of_a_part_is_in_its_row() -> None:

@@ -47,6 +47,7 @@ CONTRACT = {
     "losses",
     "energy",
     "figures",
+    "error_figures",
 }
 
 
@@ -81,6 +82,8 @@ def test_json_has_the_figures_computed_by_hand(aiperf: User, tmp_path: Path) -> 
     assert (found["trials_finished"], found["rounds"]) == (1, 1)
     assert found["wasted_flops"] == 0
     assert found["valid"] is True
+    of_error = {"held_out": None, "stated": 0.3, "stated_seconds": 20.0, "area": pytest.approx((10 + 80 * 0.1) / 90)}
+    assert found["error_figures"] == of_error
 
 
 def test_json_keeps_its_contract(aiperf: User, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import AiperfError, BadConfiguration
-from aiperf.option_limits import MOST_MEMORY, hold, limits_of, type_hints
+from aiperf.option_limits import MOST_MEMORY, FieldLimits, hold, limits_of, type_hints
 from aiperf.overrides import Options, Override, check_records, read
 from aiperf.preflight import PreflightConf
 from aiperf.rules.limits import BENCHMARKS, PACKAGED, WORKLOADS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
@@ -246,12 +246,31 @@ def register() -> None:
             store.store(group=group, name=f"{name_of_choice(schema) or group}_schema", node=schema)
 
 
-def configure(words: Sequence[str]) -> RunConf:
+def parsed_alone(word: str) -> Override:
+    """Parse a word OPTION=VALUE whose group, such as +cluster, may be chosen elsewhere."""
+    groups = [f"+{group}={choices(group)[0]}" for group in _options().absent if word.startswith(f"{group}.")]
+    return read([*groups, word], _options())[-1]
+
+
+def limits_for(option: str) -> list[FieldLimits]:
+    """Return the limits of an option in each choice that has it. Empty for a list of records."""
+    part, _, name = option.rpartition(".")
+    schemas = schemas_of_parts().get(part, ()) if part else (RunConf,)
+    has = [schema for schema in schemas if name in limits_of(schema) and not records_of(schema, name)]
+    return [limits_of(schema)[name] for schema in has]
+
+
+def with_implied(words: Sequence[str]) -> list[Override]:
+    """Return the parsed words of a command line, after those that follow=reference implies."""
     given = read(words, _options())
     # a word of the user's for the same option, or for its group, stands in place of an implied one
     typed = tuple(f"{word.option}{sign}" for word in given for sign in "=.")
     follow = next((word.value for word in given if word.option == "follow"), None)
-    given = [*read([each for each in PACKAGED.get(str(follow), ()) if not each.startswith(typed)], _options()), *given]
+    return [*read([each for each in PACKAGED.get(str(follow), ()) if not each.startswith(typed)], _options()), *given]
+
+
+def composed(given: Sequence[Override]) -> dict[str, Any]:
+    """Return the options, as nested values, of the groups that are chosen in `given` or by default."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from omegaconf import OmegaConf
@@ -259,8 +278,14 @@ def configure(words: Sequence[str]) -> RunConf:
     register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(version_base="1.3", config_dir=str(configuration_folder())):
-        composed = compose(config_name="config", overrides=[word.text for word in given if word.option in GROUPS])
-    plain: Any = OmegaConf.to_container(composed)
+        chosen = compose(config_name="config", overrides=[word.text for word in given if word.option in GROUPS])
+    plain: Any = OmegaConf.to_container(chosen)
+    return dict(plain)
+
+
+def configure(words: Sequence[str]) -> RunConf:
+    given = with_implied(words)
+    plain = composed(given)
     for word in given:
         if word.option not in GROUPS:
             _set(plain, word)

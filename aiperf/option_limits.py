@@ -113,6 +113,14 @@ class FieldLimits:
             return tuple(each for each in self.types if each is bool)
         return (*self.types, int) if float in self.types else self.types
 
+    def require(self, option: str, value: Any) -> None:
+        """Raise BadConfiguration if a value has another type or is outside the limits."""
+        if not self.accepts(value):
+            condition = self.condition if self.condition and value is not None else f"is {self.description}"
+            raise BadConfiguration(
+                f"{option} {condition}, but found {short(value)}: give such a value, or leave it out"
+            )
+
     def accepts(self, value: Any) -> bool:
         """Return True if a value has an allowed type and is within the limits. None is accepted if the option may be null."""
         if value is None:
@@ -183,11 +191,7 @@ limits_of: Callable[[Any], Mapping[str, FieldLimits]] = functools.cache(_limits_
 def hold(conf: Any, part: str = "") -> None:
     """Check all values of a configuration, with its nested dataclasses, against the limits of their fields."""
     for option, value, limits in _values(conf, part):
-        if not limits.accepts(value):
-            condition = limits.condition if limits.condition and value is not None else f"is {limits.description}"
-            raise BadConfiguration(
-                f"{option} {condition}, but found {short(value)}: give such a value, or leave it out"
-            )
+        limits.require(option, value)
 
 
 def _values(conf: Any, part: str) -> Iterator[tuple[str, Any, FieldLimits]]:

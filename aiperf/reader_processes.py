@@ -44,9 +44,16 @@ def interrupts_held() -> Iterator[None]:
 
 
 def package_environment() -> dict[str, str]:
-    """Variables for a new Python process, with this process's packages first in PYTHONPATH: it would import others."""
+    """Variables for a new Python process, with this process's packages first in PYTHONPATH: it would import others.
+
+    Its words have the options of the site's file, which it does not read again.
+    """
     root = str(Path(__file__).resolve().parents[1])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
+    return {
+        **os.environ,
+        "AIPERF_SITE": "",
+        "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
+    }
 
 
 def _end_at_once() -> None:

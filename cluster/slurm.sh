@@ -41,7 +41,8 @@ if [ "$(wc -l <<< "$gres")" -gt 1 ]; then
 fi
 hide=  # CUDA_VISIBLE_DEVICES= runs on processors
 [ -n "${CUDA_VISIBLE_DEVICES-all}" ] || { gres=${gres:+none}; hide="env CUDA_VISIBLE_DEVICES="; }
-export AIPERF_GPUS=${gres%none}
+# The words below have the options of the site's file of the login node.
+export AIPERF_GPUS=${gres%none} AIPERF_SITE=
 
 # Before the time limit Slurm sends USR1: the driver is asked to close the journal and to write the report.
 # A script that lost its job while its node was cut off must not end the run of the next one, whose steps have the same ids.

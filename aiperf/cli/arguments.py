@@ -64,6 +64,14 @@ VERB_MODULES = {
 }
 
 
+_OF_A_SITE = "options for all runs go into conf/site.yaml or the file that AIPERF_SITE names (docs/clusters.md)"
+OF_HYDRA = {
+    **dict.fromkeys(("-m", "--multirun"), "`python -m aiperf sweep --over OPTION=A,B` runs with each value"),
+    **dict.fromkeys(("-cd", "--config-dir", "-cn", "--config-name", "-cp", "--config-path"), _OF_A_SITE),
+}
+"""Flags of Hydra's programs, and what this program has instead."""
+
+
 class VerbModule(Protocol):
     """Interface of the module of a verb (a command such as `python -m aiperf report`)."""
 
@@ -155,6 +163,8 @@ def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:
         if word.startswith("-"):
             flag, _, value = word.partition("=")
             name = flag.lstrip("-").replace("-", "_")
+            if instead := OF_HYDRA.get(flag):
+                raise BadConfiguration(f"an option is written key=value, but found {word!r}: {instead}")
             hint = f": write {name}={value or 'VALUE'}" if name in options else nearest_option(name, options)
             raise BadConfiguration(
                 f"an option is written key=value, but found {word!r}{hint}. `{program()} help options` lists them"

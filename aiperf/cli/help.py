@@ -277,7 +277,8 @@ def composed(words: Sequence[str]) -> int:
         _, options = parser.parse_known_args(words)
     except argparse.ArgumentError as error:
         raise BadConfiguration(f"the form is [OPTION=VALUE …] --cfg job: {error}") from error
+    from aiperf.cli.site import words_with_site
     from aiperf.config import as_plain, configure
 
-    print(yaml.safe_dump(as_plain(configure(options)), sort_keys=False, allow_unicode=True), end="")
+    print(yaml.safe_dump(as_plain(configure(words_with_site(options))), sort_keys=False, allow_unicode=True), end="")
     return 0

@@ -27,12 +27,12 @@ from morphism import Architecture, Budget, cost_of
 Line = tuple[str, str]
 
 
-def plan_table(plan: Plan, workers: str, number: int = 1) -> Table:
-    return _table([*_data_set(plan.dataset), _time(plan.conf), ("workers", workers), *_planned(plan, number)])
+def plan_table(plan: Plan, workers: str, number: int = 1, site: Sequence[Line] = ()) -> Table:
+    return _table([*site, *_data_set(plan.dataset), _time(plan.conf), ("workers", workers), *_planned(plan, number)])
 
 
 def preview_table(preview: Preview, conf: RunConf, requested: Sequence[Line], workers: str) -> Table:
-    """Return the plan of a run before its nodes exist."""
+    """Return the plan of a run before its nodes exist. `requested`: its first lines."""
     data, network, plan = preview.dataset, preview.network, preview.plan
     described: list[Line] = [("data set", f"{conf.dataset.name}: {preview.dataset_source}")]
     if data is not None:

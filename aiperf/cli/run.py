@@ -16,6 +16,7 @@ from aiperf.cli import batch
 from aiperf.cli.output import print_folded, print_parts
 from aiperf.cli.phases import Phases
 from aiperf.cli.plan_lines import plan_table, preview_table
+from aiperf.cli.site import Site, with_site
 from aiperf.config import RunConf, as_plain, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
@@ -47,11 +48,13 @@ WITH_RESUME = ("resume", "resume_until", "runs", "follow")
 
 def main(words: Sequence[str]) -> int:
     """Start or resume a run of the benchmark, wait for its end, write the report, and return the exit status."""
-    return interrupts.status(_execute(words))
+    site = with_site(words)
+    with site.named_in_errors():
+        return interrupts.status(_execute(site))
 
 
-def _execute(words: Sequence[str]) -> int:
-    conf = configure(words)
+def _execute(site: Site) -> int:
+    words, conf = site.words, configure(site.words)
     if conf.resume is not None:
         others = [word for word in words if word.split("=")[0] not in WITH_RESUME]
         if others:
@@ -71,24 +74,25 @@ def _execute(words: Sequence[str]) -> int:
     if conf.resume is None and not has_jobs:  # the folder of a job may be on other hosts
         require_place(conf.runs)
     if conf.dry_run and conf.resume is None:
-        print_parts((planned(conf, words)[0],))
+        print_parts((planned(conf, words, site.lines)[0],))
         return 0
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
-        return _run_simulated(conf, words)
+        return _run_simulated(conf, site)
     if conf.resume is not None:
         return _resume(conf)
     if conf.cluster is not None:
         if isinstance(conf.cluster, SchedulerConf):
+            site.print()
             return batch.submit(conf, conf.cluster, words)
         check_options(conf)
         if isinstance(conf.cluster, JoinedConf):
-            return _run_on_hosts(conf, conf.cluster, words)
-        return _start(conf, _describe_data_set(conf), words)
+            return _run_on_hosts(conf, conf.cluster, site)
+        return _start(conf, _describe_data_set(conf), site)
     check_options(conf)
     with Phases().phase("reading data set and machine"):
         plan = plan_here(conf, words)
         _require_room(plan, Path(conf.runs))
-    return _start(conf, plan.dataset, words)
+    return _start(conf, plan.dataset, site)
 
 
 def plan_here(conf: RunConf, words: Sequence[str]) -> Plan:
@@ -103,8 +107,8 @@ def _describe_data_set(conf: RunConf) -> DataSet:
         return describe_data(conf.dataset)
 
 
-def planned(conf: RunConf, words: Sequence[str]) -> tuple[Table, Plan | None]:
-    """Return the plan of a new run as text and as a value, after all checks that need no start.
+def planned(conf: RunConf, words: Sequence[str], site: Sequence[tuple[str, str]] = ()) -> tuple[Table, Plan | None]:
+    """Return the plan of a new run as text and as a value, after all checks that need no start. `site`: its first lines.
 
     The value is None if the data set is seen on other hosts only. If the nodes are not known, it has an assumed worker.
     """
@@ -123,20 +127,21 @@ def planned(conf: RunConf, words: Sequence[str]) -> tuple[Table, Plan | None]:
             require_batches(previewed.plan, words)
         requested = cluster.requested_resources(conf.schedule.duration_seconds)
         workers = workers_expected(conf, cluster.requested_nodes()) or cluster.workers_text()
-        return preview_table(previewed, conf, requested, workers), assumed(previewed, conf)
-    return describe_plan(plan), plan
+        return preview_table(previewed, conf, [*site, *requested], workers), assumed(previewed, conf)
+    return describe_plan(plan, site), plan
 
 
-def _run_on_hosts(conf: RunConf, cluster: JoinedConf, words: Sequence[str]) -> int:
+def _run_on_hosts(conf: RunConf, cluster: JoinedConf, site: Site) -> int:
     """Start a run on hosts that join this machine. Its folder is created first, since they join through it."""
     folder = folder_of(conf, time.time()).absolute()
     if not cluster.submit:
+        site.print()
         print(cluster.shown(folder))
         return 0
     dataset = _describe_data_set(conf)
     folder = make_folder(folder)
     try:
-        return _start(conf, dataset, words, folder)
+        return _start(conf, dataset, site, folder)
     except (HostNotReached, KeyboardInterrupt):
         with suppress(OSError):
             folder.rmdir()  # the run has not started
@@ -152,15 +157,15 @@ def drive(words: Sequence[str], folder: Path) -> int:
     if conf.dry_run or conf.resume is not None:
         raise conflict("drive", "dry_run or resume", "Leave them out")
     conf = as_announced(conf)
-    return _start(conf, _describe_data_set(conf), words, folder)
+    return _start(conf, _describe_data_set(conf), Site([*words]), folder)
 
 
-def _run_simulated(conf: RunConf, words: Sequence[str]) -> int:
+def _run_simulated(conf: RunConf, site: Site) -> int:
     from aiperf.simulate.session import open_run, simulate
 
     opening = open_run(conf)
-    require_batches(opening.plan, words)
-    print_parts((describe_plan(opening.plan),))
+    require_batches(opening.plan, site.words)
+    print_parts((describe_plan(opening.plan, site.lines),))
     phases = Phases()
     with _live_display(phases) as show:
         interrupts.note()
@@ -196,7 +201,7 @@ def _resume(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) -
     return _drive(resumed.conf, continue_run, resumed.folder)
 
 
-def _start(conf: RunConf, dataset: DataSet, words: Sequence[str], folder: Path | None = None) -> int:
+def _start(conf: RunConf, dataset: DataSet, site: Site, folder: Path | None = None) -> int:
     """Start a new run. Heavy libraries are loaded last, after all errors of the configuration are reported."""
     from aiperf.drive.machines import worker_shape
     from aiperf.drive.session import run_session
@@ -211,9 +216,9 @@ def _start(conf: RunConf, dataset: DataSet, words: Sequence[str], folder: Path |
         if conf.cluster is not None:
             require_declared(conf.cluster.requested_nodes(), conf.accelerators_per_worker, shape)
         plan = make_plan(conf, shape, dataset)
-        require_batches(plan, words)
+        require_batches(plan, site.words)
         _require_room(plan, Path(conf.runs) if folder is None else folder)
-        print_parts((describe_plan(plan),))
+        print_parts((describe_plan(plan, site.lines),))
         phases.begin("requesting workers")
         interrupts.note()
         return run_session(plan, partial(executor_of, checked=checked), show, folder, checked.events)
@@ -311,12 +316,12 @@ def _finish(folder: Path) -> int:
     return 0 if report.score.valid else 1
 
 
-def describe_plan(plan: Plan) -> Table:
+def describe_plan(plan: Plan, site: Sequence[tuple[str, str]] = ()) -> Table:
     cluster = plan.conf.cluster
     if cluster is not None:
-        return plan_table(plan, cluster.workers_text())
+        return plan_table(plan, cluster.workers_text(), site=site)
     workers = _workers_here(plan)
-    return plan_table(plan, f"{workers} on this machine", workers)
+    return plan_table(plan, f"{workers} on this machine", workers, site)
 
 
 def _require_room(plan: Plan, place: Path) -> None:

@@ -2,7 +2,7 @@
 
 The digest is the SHA-256 of the output of this command in a checkout. In site-packages leave out the folder `conf`: the
 configuration is in aiperf/conf there, and is listed by its name in a checkout:
-    find aiperf cluster conf morphism searchers -type f ! -path '*/__pycache__/*' | xargs sha256sum |
+    find aiperf cluster conf morphism searchers -type f ! -path '*/__pycache__/*' ! -name site.yaml | xargs sha256sum |
     sed 's,  aiperf/conf/,  conf/,' | LC_ALL=C sort -k 2
 """
 
@@ -16,6 +16,8 @@ from aiperf.programs import ProgramFailed, ask
 PACKAGES = ("aiperf", "cluster", "morphism", "searchers")
 CONFIGURATION = "conf"
 """Next to the packages in a checkout, inside `aiperf` when installed (`aiperf.config`)."""
+OF_A_SITE = "site.yaml"
+"""Options of a site (aiperf/cli/site.py), which are no sources."""
 SOURCE = "source"
 COMMIT = "source commit"
 _GIT_SECONDS = 20.0
@@ -41,7 +43,7 @@ def _files(root: Path) -> dict[str, Path]:
         if not (root / package).is_dir():
             raise FileNotFoundError(2, "the packages' sources are not there: install AIPerf again", str(root / package))
         for path in (root / package).rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
+            if path.is_file() and "__pycache__" not in path.parts and path.name != OF_A_SITE:
                 name = path.relative_to(root)
                 files[(name.relative_to("aiperf") if name.is_relative_to(inner) else name).as_posix()] = path
     return files

@@ -27,6 +27,7 @@ from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.run_folder import run_folder
 from aiperf.page.section import Items, Part, rows
+from aiperf.reader_processes import package_environment
 from aiperf.simulate.session import Opening, drive, open_run, world_of
 from aiperf.statistics.predicted_score import (
     FORMAT,
@@ -147,7 +148,8 @@ def pilot(options: Sequence[str], seconds: float, runs: str) -> str:
         "name=pilot",
     ]
     before = set(Path(runs).glob("*-pilot*"))
-    ended = subprocess.run([sys.executable, "-m", "aiperf", *own, f"runs={runs}"], stdout=sys.stderr)
+    command = [sys.executable, "-m", "aiperf", *own, f"runs={runs}"]
+    ended = subprocess.run(command, stdout=sys.stderr, env=package_environment())
     made = sorted(set(Path(runs).glob("*-pilot*")) - before)
     if ended.returncode or not made:
         raise BadConfiguration(

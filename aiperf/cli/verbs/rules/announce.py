@@ -77,6 +77,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 
 def _add(arguments: argparse.Namespace, options: list[str]) -> int:
+    from aiperf.cli.site import words_with_site
     from aiperf.config import configure
     from aiperf.planning.plan import check_options
     from aiperf.submission.announced_run import announcement
@@ -85,6 +86,7 @@ def _add(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.submission.signatures import sign
 
     path = log_path(arguments.log)
+    options = options if arguments.nonce_by is None else words_with_site(options)
     conf = None if arguments.nonce_by is None else configure(options)
     broken: dict[str, list[str]] = {}
     if conf is not None:

@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.atomic_files import write_named
     from aiperf.cli.output import print_result
+    from aiperf.cli.site import words_with_site
     from aiperf.page.section import Paragraph
     from aiperf.simulate.study.predict import again, parts, pilot, predict
     from aiperf.statistics.predicted_score import as_json
@@ -57,6 +58,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             raise conflict("--again", [*options, arguments.source][0], "Its file has everything: leave the other out")
         predicted, is_equal = again(arguments.again)
     else:
+        if options or arguments.source is None:
+            options = words_with_site(options)
         runs = next((word.partition("=")[2] for word in options if word.startswith("runs=")), "runs")
         if arguments.source is None:
             predicted = predict(pilot(options, arguments.pilot, runs), runs, options, arguments.workers)

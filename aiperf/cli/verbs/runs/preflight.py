@@ -43,10 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.cli import batch
+    from aiperf.cli.site import words_with_site
     from aiperf.config import configure
     from aiperf.planning.plan import check_options, folder_of, make_folder
     from cluster.place import SchedulerConf
 
+    options = words_with_site(options)
     conf = configure(options)
     check_options(conf)
     # faulty nodes are shown too, even if a run would not use them

@@ -53,9 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if not options:
         raise BadConfiguration("prepare needs a data set. Give dataset=NAME dataset.root=FOLDER")
+    from aiperf.cli.site import words_with_site
     from aiperf.config import configure
 
-    conf = configure(options).dataset
+    conf = configure(words_with_site(options)).dataset
     if arguments.index_only:
         if any(each is not None for each in (arguments.pack, arguments.checksums, arguments.archives)):
             raise BadConfiguration("--index-only reads no image: leave --pack, --checksums and --archives out")

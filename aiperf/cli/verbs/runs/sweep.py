@@ -63,8 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    given = {name: value for name, _, value in (word.partition("=") for word in options)}
+    from aiperf.cli.site import words_with_site
+
     settings = settings_of(arguments.over)
+    options = words_with_site(options, ["name", *(word.partition("=")[0] for words in settings for word in words)])
+    given = {name: value for name, _, value in (word.partition("=") for word in options)}
     require_one_use(given, settings)
     check(options, settings)
     runs = planned(settings, arguments.repeat, _seed(given))

@@ -23,6 +23,7 @@ from aiperf.bops.result import Against, ProgramResult, SourceCount, Times
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
 from aiperf.programs import ask
+from aiperf.progress import steps
 from aiperf.statistics.estimate import of_repeats
 from aiperf.system.control_groups import available_bytes
 from aiperf.units import count
@@ -45,7 +46,7 @@ def times(measure: Callable[[], float], repeats: int) -> tuple[Times, float]:
             f"a rate is measured in at least {LEAST_REPEATS} runs, but found --repeat {repeats}: raise it"
         )
     load = os.getloadavg()[0]
-    seconds = tuple(measure() for _ in range(repeats))
+    seconds = tuple(measure() for _ in steps("runs of the program", range(repeats)))
     estimate = of_repeats(seconds)
     assert estimate is not None
     return Times(seconds, statistics.median(seconds), estimate.interval), load

@@ -7,10 +7,12 @@ import importlib
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast
 
+from aiperf import progress
 from aiperf.cli.output import in_users_form, program
 from aiperf.errors import BadConfiguration
 from aiperf.mistyped import as_number, short
@@ -64,6 +66,8 @@ VERB_MODULES = {
 }
 
 
+_LONG = ("bops", "hpl", "predict", "verify", "rank", "export", "submit", "quality")
+"""Verbs that print their progress, except with --json."""
 _OF_A_SITE = "options for all runs go into conf/site.yaml or the file that AIPERF_SITE names (docs/clusters.md)"
 OF_HYDRA = {
     **dict.fromkeys(("-m", "--multirun"), "`python -m aiperf sweep --over OPTION=A,B` runs with each value"),
@@ -149,7 +153,8 @@ def execute(words: Sequence[str]) -> int:
     wrong = [word for word in others if word.startswith("-") or not run_options_of(verb)]
     if wrong:
         parser.error(f"{verb} has no argument {wrong[0]!r}{_nearest(wrong[0], parser)}")
-    return verb_module(verb).execute(arguments, [*others, *roots])
+    with progress.shown(verb) if verb in _LONG and not getattr(arguments, "json", False) else nullcontext():
+        return verb_module(verb).execute(arguments, [*others, *roots])
 
 
 def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:

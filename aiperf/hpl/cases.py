@@ -19,9 +19,10 @@ from aiperf.hpl.model import PARTS, Prediction, Reading, difference, predict
 from aiperf.hpl.mpi import launch
 from aiperf.hpl.output import SHORTEST, TIMER_SECONDS, Measured, parsed
 from aiperf.hpl.system_file import SystemFile, changed, figures
+from aiperf.progress import steps
 from aiperf.statistics.estimate import Estimate, of_repeats
 from aiperf.system.warnings import OTHERS_SHARE
-from aiperf.units import change, share
+from aiperf.units import change, duration, share
 
 BINARIES = ("xhpl", "hpcc")
 """Programs to look for, the first choice first."""
@@ -238,31 +239,32 @@ def measure(
     replace_file(folder / "predictions.json", text.encode())
     runs: list[Measured] = []
     loads = []
-    for repeat in range(repeats):
-        for place in range(len(grids)):
-            p, q = grids[(place + repeat) % len(grids)]
-            turned = [*orders[repeat % len(orders) :], *orders[: repeat % len(orders)]]
-            input_text = hpl_dat(turned, nb, [(p, q)], made[orders[0], (p, q)].pmap)
-            inputs = {"HPL.dat": input_text, "hpccinf.txt": input_text + _HPCC_INPUT}
-            limit = STARTUP_SECONDS + SLOWEST * sum(made[n, (p, q)].seconds for n in orders)
-            run = launch(template, p * q, threads, binary, limit, inputs, result="hpccoutf.txt")
-            loads.append(run.others_share)
-            name = f"HPL-{repeat + 1}-{p}x{q}.out"
-            replace_file(folder / name, run.output.encode())
-            output = parsed(run.output, name)
-            if output.mixed is not None:
-                raise BadConfiguration(
-                    f"HPL in double precision is measured, but {binary[0]!r} printed results of {output.mixed}: give its "
-                    "output to `hpl explain` with figures of its precision"
-                )
-            if output.too_short:
-                raise BadConfiguration(
-                    f"--n is an order that takes {SHORTEST} s or more, but HPL printed 0.00 s for {output.too_short[0]}: "
-                    "choose a larger one"
-                )
-            runs += [replace(each, others_share=run.others_share) for each in output.runs]
-            rates = ", ".join(
-                f"N {each.n} {each.gflops:.4g} GFLOPS" for each in sorted(output.runs, key=lambda each: each.n)
+    seconds = repeats * sum(each.seconds for each in made.values())
+    turns = [(repeat, place) for repeat in range(repeats) for place in range(len(grids))]
+    for repeat, place in steps(f"launches (HPL takes {duration(seconds)} as predicted)", turns):
+        p, q = grids[(place + repeat) % len(grids)]
+        turned = [*orders[repeat % len(orders) :], *orders[: repeat % len(orders)]]
+        input_text = hpl_dat(turned, nb, [(p, q)], made[orders[0], (p, q)].pmap)
+        inputs = {"HPL.dat": input_text, "hpccinf.txt": input_text + _HPCC_INPUT}
+        limit = STARTUP_SECONDS + SLOWEST * sum(made[n, (p, q)].seconds for n in orders)
+        run = launch(template, p * q, threads, binary, limit, inputs, result="hpccoutf.txt")
+        loads.append(run.others_share)
+        name = f"HPL-{repeat + 1}-{p}x{q}.out"
+        replace_file(folder / name, run.output.encode())
+        output = parsed(run.output, name)
+        if output.mixed is not None:
+            raise BadConfiguration(
+                f"HPL in double precision is measured, but {binary[0]!r} printed results of {output.mixed}: give its "
+                "output to `hpl explain` with figures of its precision"
             )
-            tell(f"  {len(loads)} of {repeats * len(grids)}: {p} x {q}: {rates}")
+        if output.too_short:
+            raise BadConfiguration(
+                f"--n is an order that takes {SHORTEST} s or more, but HPL printed 0.00 s for {output.too_short[0]}: "
+                "choose a larger one"
+            )
+        runs += [replace(each, others_share=run.others_share) for each in output.runs]
+        rates = ", ".join(
+            f"N {each.n} {each.gflops:.4g} GFLOPS" for each in sorted(output.runs, key=lambda each: each.n)
+        )
+        tell(f"  {len(loads)} of {len(turns)}: {p} x {q}: {rates}")
     return HplMeasurement(tuple(cases(of, runs, reading)), shlex.join(binary), tuple(loads))

@@ -13,14 +13,14 @@ import shlex
 import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
 import msgspec
 
-from aiperf import errors
+from aiperf import errors, progress
 from aiperf.atomic_files import new_draft, sync_folder
 from aiperf.files import bounded_lines, lock, shown, what_is_wrong_with
 from aiperf.journal import sealed_log
@@ -102,7 +102,7 @@ class Reader:
 
     def __iter__(self) -> Iterator[AnyEvent]:
         try:
-            with self.path.open("rb", buffering=1 << 20) as file:
+            with self.path.open("rb", buffering=1 << 20) as file, _under_way(file):
                 if (why := sealed_log.why_no_journal(file.read(sealed_log.HEAD))) is not None:
                     raise errors.NotAJournal(f"the file must be a journal. {shown(self.path)} is {why}")
                 file.seek(0)
@@ -204,13 +204,18 @@ def read_again(path: Path, leave_out: type[AnyEvent]) -> Iterator[AnyEvent | Non
     """Yield the events once more, unchecked. None stands for those of type `leave_out`, which are not decoded."""
     decode, tail = _decoder.decode, sealed_log.TAIL
     begins = b'{"event":"' + leave_out.__name__.encode() + b'"'
-    with path.open("rb", buffering=1 << 20) as file:
+    with path.open("rb", buffering=1 << 20) as file, _under_way(file):
         for line in bounded_lines(file, sealed_log.LONGEST_LINE):
             if line.startswith(begins) or line[-1] != 0x0A:
                 yield None
                 continue
             event = decode(line[:-tail] + b"}")
             yield None if type(event) is leave_out else event
+
+
+def _under_way(file: IO[bytes]) -> AbstractContextManager[None]:
+    number = file.fileno()
+    return progress.under_way("journal", lambda: os.lseek(number, 0, os.SEEK_CUR), os.fstat(number).st_size)
 
 
 @contextmanager

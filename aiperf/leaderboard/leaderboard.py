@@ -17,6 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from aiperf import progress
 from aiperf.accounting.accelerator_time import planned_accelerators
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.files import given_path
@@ -494,7 +495,8 @@ def read_entries(folders: Sequence[Path], processes: int | None = None) -> tuple
             futures = {
                 folder: pool.submit(read_entry, folder) for folder in sorted(folders, key=lambda each: -sizes[each])
             }
-        read = [_result(folder, futures[folder]) for folder in folders]
+        with progress.under_way("runs read", lambda: sum(each.done() for each in futures.values()), len(futures)):
+            read = [_result(folder, futures[folder]) for folder in folders]
     return [each for each in read if isinstance(each, Entry)], [
         each for each in read if isinstance(each, UnreadableJournal)
     ]

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from aiperf.atomic_files import require_writable
 from aiperf.errors import BadConfiguration, explained
 from aiperf.files import require_file, sha256_of
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME as JOURNAL
 from aiperf.journal.journal import read
+from aiperf.progress import steps
 from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.sections import sections
@@ -56,6 +58,9 @@ def build(
     names = {weights_beside(draft): weights_beside(path), draft: path}
     if found_file := next((new for new in names.values() if new.exists()), None):
         raise BadConfiguration(f"a submission is a new file, but '{found_file}' exists: name another by --out")
+    require_writable(path)
+    if key is not None:
+        sign(key, b"")  # before the long work
     try:
         contents = _contents(runs, log, weights_beside(draft), with_telemetry=with_telemetry, with_weights=with_weights)
         manifest = manifest_of(contents)
@@ -76,7 +81,7 @@ def _contents(
     """Return the members of the submission, and write the file of weights if there are any."""
     parts: dict[str, Content] = {}
     submitted, firsts = [], []
-    for number, folder in enumerate(runs, 1):
+    for number, folder in enumerate(steps("runs", runs), 1):
         into = f"runs/{number}"
         run, first = _run(folder, into, parts, with_telemetry=with_telemetry, with_weights=with_weights)
         submitted.append(run)

@@ -13,6 +13,7 @@ from aiperf.accounting.average_precision import ImageDetections
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.opening import open_data
 from aiperf.journal.events import Metric
+from aiperf.progress import under_way
 from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_of
 from aiperf.train.collectives.collective import SingleRank
@@ -87,7 +88,11 @@ def evaluate(
             raise DamagedCheckpoint(f"{str(folder.path)!r} must hold the tensors of the network: {error}") from error
         placed(module, device, channels_last=conf.channels_last).eval()
         sums, images = context.task.validation_sums(module, data.validation_images), 0
-        with closing(data.validation(batch, **walk(context))) as batches, context.precision.computing():
+        with (
+            closing(data.validation(batch, **walk(context))) as batches,
+            context.precision.computing(),
+            under_way("validation samples", lambda: images, data.validation_images),
+        ):
             for each in batches:
                 sums.add(module, each)
                 images += each.count

@@ -27,6 +27,7 @@ from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.run_folder import run_folder
 from aiperf.page.section import Items, Part, rows
+from aiperf.progress import steps
 from aiperf.reader_processes import package_environment
 from aiperf.simulate.session import Opening, drive, open_run, world_of
 from aiperf.statistics.predicted_score import (
@@ -121,7 +122,7 @@ def _predicted(
     is_extrapolated: bool,
 ) -> ScorePrediction:
     assert isinstance(conf.cluster, SimulatedConf)
-    seeds = range(conf.seed, conf.seed + SEEDS)
+    seeds = steps("simulations", range(conf.seed, conf.seed + SEEDS))
     figures = [_simulated_figures(open_run(replace(conf, seed=seed), data_of(dataset))) for seed in seeds]
     shares = {line: fmean(each[line] for _, each in figures) for line in figures[0][1]}
     return ScorePrediction(

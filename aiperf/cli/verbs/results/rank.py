@@ -62,6 +62,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         with_submitted_logs,
     )
     from aiperf.leaderboard.list_files import json_text, lines, write
+    from aiperf.progress import steps
 
     by, logs = ranking_figure(arguments.by), read_logs(arguments.announcements)
     folders, fruitless = runs_under(arguments.runs)
@@ -71,7 +72,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         raise NoSuchRun(f"no run is readable: {reasons}. Name the folder of a run")
     firsts, root = first_lines(entries), data_root("rank", options)
     logs = with_submitted_logs(logs, [Path(entry.folder) for entry in entries], fruitless)
-    entries = [with_quality(entry, first, root) for entry, first in zip(entries, firsts, strict=True)]
+    pairs = steps("weights", [*zip(entries, firsts, strict=True)])
+    entries = [with_quality(entry, first, root) for entry, first in pairs]
     entries, sites = with_announcements(pinned(entries, arguments.images), firsts, logs, arguments.allowed)
     ranking = leaderboard(entries, [*fruitless, *unread], by, sites)
     if arguments.json:

@@ -1,0 +1,108 @@
+"""Progress of long verbs: on standard error, after some seconds, with an estimate, and never with --json."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiperf import progress
+from aiperf.cli.arguments import _LONG, VERBS
+from aiperf.journal.journal import NAME, read
+from aiperf.submission import build
+from aiperf.verify import verification
+from aiperf.verify.check import Verification
+from tests.builders.run import folder_of
+from tests.builders.submission import key_file
+from tests.rigs.user import User
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_line_has_the_steps_done_and_an_estimate(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.shown("verb"):
+        for _ in progress.steps("cases", range(3)):
+            for _ in progress.steps("runs", range(2)):
+                time.sleep(0.1)
+
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    lines = shown.err.splitlines()
+    assert re.fullmatch(r"verb: cases 0 of 3, runs 0 of 2, \d+ ms so far", lines[0])
+    assert re.fullmatch(r"verb: cases 2 of 3, runs \d of 2, [\d.]+ m?s so far, about [\d.]+ m?s left", lines[-1])
+
+
+@pytest.mark.usefixtures("at_once")
+def test_nothing_is_shown_without_a_listener_or_after_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [*progress.steps("cases", "ab")] == ["a", "b"]
+    with progress.shown("verb"):
+        pass
+    time.sleep(0.2)
+
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_journal_is_read_by_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "MOST_COUNTED", 1)
+    folder = folder_of(tmp_path, "a")
+
+    with progress.shown("verify"):
+        for _ in zip(read(folder / NAME), range(5), strict=False):
+            time.sleep(0.05)
+
+    assert re.search(r"^verify: journal \d+ %, \d+ ms so far, about", capsys.readouterr().err, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_long_verb_shows_progress_except_with_json(
+    aiperf: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    folder = folder_of(tmp_path, "a")
+    verify = verification.verify
+
+    def slow(*words: Any) -> Verification:
+        time.sleep(0.3)
+        return verify(*words)
+
+    monkeypatch.setattr("aiperf.verify.verify", slow)
+
+    answer = aiperf("verify", str(folder), *flags)
+
+    assert answer.status == 0
+    assert ("verify: " in answer.err) == (not flags)
+    assert "so far" not in answer.out
+
+
+def test_the_verbs_exist() -> None:
+    assert set(_LONG) <= VERBS.keys()
+
+
+@pytest.mark.parametrize("wrong", ["key", "out", "folder"])
+def test_submit_looks_at_key_and_file_before_the_long_work(
+    aiperf: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    folder = folder_of(tmp_path, "a")
+    key, out = key_file(tmp_path), tmp_path / "new.tar.gz"
+    if wrong == "key":
+        key.write_text("secret")
+    else:
+        out = tmp_path if wrong == "folder" else tmp_path / "nowhere" / "new.tar.gz"
+    worked: list[object] = []
+    monkeypatch.setattr(build, "_contents", lambda *words, **_: worked.append(words))
+
+    answer = aiperf("submit", str(folder), "--key", str(key), "--out", str(out))
+
+    assert answer.status == 2 and worked == []
+    assert ("--key is an Ed25519 key" if wrong == "key" else "--out") in answer.err

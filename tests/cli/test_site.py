@@ -138,14 +138,13 @@ def test_a_wrong_key_or_value_is_refused_with_file_and_fix(aiperf: User, content
 
 
 def test_the_plan_and_errors_name_the_file(aiperf: User) -> None:
-    write({"cluster": {"partition": "gpu", "container": "A", "container_runtime": "apptainer"}, "name": "lab"})
+    write({"cluster": {"partition": "gpu", "time": "00:01:00"}, "name": "lab"})
 
-    plan = aiperf("dry_run=true")
-    wrong = aiperf("+cluster=slurm", "cluster.requeue=true", "cluster.extra=[--partition=b]", "dry_run=true")
+    plan, wrong = aiperf("dry_run=true"), aiperf("+cluster=slurm", "dry_run=true")
 
     assert "site         name=lab: from 'conf/site.yaml'\n" in plan.out
-    assert "not used: cluster.partition, cluster.container, cluster.container_runtime" in plan.out
-    assert "(cluster.partition=gpu: from 'conf/site.yaml')" in wrong.err
+    assert "not used: cluster.partition, cluster.time\n" in plan.out
+    assert wrong.status == 2 and "(cluster.time=00:01:00: from 'conf/site.yaml')" in wrong.err
 
 
 def test_a_job_script_has_the_options_and_reads_no_file(aiperf: User) -> None:

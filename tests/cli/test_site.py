@@ -191,7 +191,12 @@ def test_an_announced_run_has_the_announced_options(aiperf: User, folder: Path) 
 def test_a_sweep_takes_what_it_does_not_vary(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:
     write({"name": "lab", "runs": "here", "batch.default": 16, "limits.trials": 1})
     started: list[list[str]] = []
-    monkeypatch.setattr(sweep, "_start", lambda words: started.append([*words]) or 0)
+
+    def start(words: list[str]) -> int:
+        started.append(words)
+        return 0
+
+    monkeypatch.setattr(sweep, "_start", start)
 
     answer = aiperf("sweep", "--repeat", "1", "--over", "batch.default=32,64", "executor=inline")
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,23 @@ def _render_figures_only_for_their_tests(request: pytest.FixtureRequest) -> Iter
         patch.setattr(drawing, "drawn", drawing._drawn)  # a figure that fails fails its test
         if not request.node.nodeid.startswith(RENDERED):
             patch.setattr(Figure, "savefig", write)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _every_json_output_follows_its_schema() -> Iterator[None]:
+    """Validate what `print_result` prints in this process."""
+    from aiperf.cli import output
+    from tests.builders.json_output import follows_its_schema
+
+    with pytest.MonkeyPatch.context() as patch:
+        document = output.document
+
+        def checked(schema: str, value: Mapping[str, Any]) -> str:
+            follows_its_schema(text := document(schema, value))
+            return text
+
+        patch.setattr(output, "document", checked)
         yield
 
 

@@ -168,8 +168,8 @@ REF = "#/$defs/{name}"
 
 def schema() -> dict[str, Any]:
     _, parts = msgspec.json.schema_components([Report], ref_template=REF)
-    for name, owner in _dataclasses(Report).items():
-        _describe(parts[name], owner)
+    for name, owner in dataclasses_of(Report).items():
+        describe(parts[name], owner)
     report = parts.pop("Report")
     report["properties"]["schema"] = {"const": SCHEMA, "description": "Name of this format."}
     report["properties"]["version"] = {"const": VERSION, "description": "Version of this format."}
@@ -193,9 +193,9 @@ def schema_text() -> str:
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
-def _dataclasses(of: type) -> dict[str, type]:
+def dataclasses_of(*of: Any) -> dict[str, type]:
     types_by_name: dict[str, type] = {}
-    waiting: list[Any] = [of]
+    waiting: list[Any] = [*of]
     while waiting:
         one = waiting.pop()
         waiting += getattr(one, "__args__", ())
@@ -209,7 +209,7 @@ def _dataclasses(of: type) -> dict[str, type]:
     return types_by_name
 
 
-def _describe(part: dict[str, Any], owner: type) -> None:
+def describe(part: dict[str, Any], owner: type) -> None:
     """Add the docstrings of fields, and remove defaults: a report contains every field."""
     if "description" in part:
         part["description"] = inspect.cleandoc(part["description"])  # as Python 3.13 compiles it

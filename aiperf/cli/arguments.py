@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Protocol, cast
 from aiperf import progress
 from aiperf.cli.output import in_users_form, program
 from aiperf.errors import BadConfiguration
+from aiperf.files import given_path
 from aiperf.mistyped import as_number, short
 from aiperf.nearest import nearest, nearest_option
 from aiperf.option_limits import FieldLimits
@@ -214,6 +215,14 @@ def add_allowed(parser: argparse.ArgumentParser, meaning: str) -> None:
     """Add --allowed to a parser: a file of allowed signers, which is checked."""
     parser.add_argument(
         "--allowed", type=allowed_signers, metavar="FILE", help=f"allowed_signers file of OpenSSH: {meaning}"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Add --json, which prints the result, and --out FILE, which writes it (`print_result`). `more`: end of the help."""
+    parser.add_argument("--json", action="store_true", help=f"print JSON{more}")
+    parser.add_argument(
+        "--out", dest="json_file", type=given_path, metavar="FILE", help="write the JSON of --json to this file"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import codecs
 import io
 import json
@@ -9,10 +10,12 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
+from aiperf.atomic_files import write_named
+from aiperf.errors import explained
 from aiperf.files import escaped
 from aiperf.page.section import Items, Part
 from aiperf.page.terminal import parts_lines
@@ -61,9 +64,12 @@ def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
-def print_json(value: object, indent: int | None = 2) -> None:
-    """Print a value as JSON in ASCII: control characters in its texts are escaped."""
-    print(json.dumps(value, indent=indent).replace("\x7f", "\\u007f"))
+def document(schema: str, value: Mapping[str, Any]) -> str:
+    """Return a result as a JSON object in ASCII, with the name and the version of its schema (cli/schemas) first.
+
+    A version increases if a member is removed or changes its meaning, but not for a new member.
+    """
+    return json.dumps({"schema": schema, "version": 1, **value}, indent=2).replace("\x7f", "\\u007f")
 
 
 def print_parts(parts: Iterable[Part | None], width: int | None = None) -> None:
@@ -71,12 +77,22 @@ def print_parts(parts: Iterable[Part | None], width: int | None = None) -> None:
     print_lines(parts_lines(parts, _width() if width is None else width))
 
 
-def print_result(value: object, parts: Iterable[Part | None], *, as_json: bool, width: int | None = None) -> None:
-    """Print a result as JSON, or else as the parts of a section."""
-    if as_json:
-        print_json(value)
+def print_result(
+    schema: str,
+    value: Mapping[str, Any],
+    parts: Iterable[Part | None],
+    arguments: argparse.Namespace,
+    width: int | None = None,
+) -> None:
+    """Print a result as the parts of a section, or with --json as JSON. `--out FILE` (of `add_json`) writes the JSON too."""
+    whole = document(schema, value)
+    if arguments.json:
+        print(whole)
     else:
         print_parts(parts, width)
+    if (out := getattr(arguments, "json_file", None)) is not None:
+        with explained(out, "cannot be written", "Choose another file: --out FILE"):
+            write_named(out, f"{whole}\n".encode())
 
 
 def set_up(*streams: TextIO) -> None:

@@ -47,7 +47,7 @@ def write(weak: WeakScaling, folder: Path) -> Path:
         Section("efficiency", "Efficiency", (_efficiency(weak, source), size_table(weak))),
     )
     footer = "Computed from the runs’ journals alone. scaling.json has every point. How to read it: docs/statistics.md."
-    values = [asdict(each) for each in weak.sizes]
+    values = {"schema": "aiperf-scaling", "version": 1, "sizes": [asdict(each) for each in weak.sizes]}
     return write_figures_page(folder, "scaling", "weak scaling", sizes, sections, footer, values)
 
 

@@ -122,7 +122,7 @@ def json_text(ranking: Leaderboard) -> str:
     for entry in (entry for listing in lists for row in listing["rows"] for entry in (row["entry"], *row["runs"])):
         entry |= {former: entry["figures"][name] for former, name in FORMER.items()}
     document = {
-        "format": "aiperf-list",
+        "schema": "aiperf-list",
         "version": VERSION,
         "by": ranking.by.name,
         "metrics": metrics,

@@ -45,7 +45,8 @@ def write(study: ScalingStudy, folder: Path) -> Path:
         Section("results", "All results", results(study)),
     )
     footer = "Definitions: docs/scaling.md. All values: scale.json."
-    return write_figures_page(folder, "scale", "scaling of a worker", source, sections, footer, scale_json(study))
+    values = {"schema": "aiperf-scale", "version": 1, **scale_json(study)}
+    return write_figures_page(folder, "scale", "scaling of a worker", source, sections, footer, values)
 
 
 def _linear(study: ScalingStudy, source: str) -> DrawnFigure:

@@ -24,6 +24,8 @@ FORMAT = 2
 _RULE = f"a prediction is the JSON file of `predict --out`, format 1 or {FORMAT}"
 _FIX = "name such a file, or write it again with `predict --out`"
 DIGEST = "digest"
+NOT_IN_DIGEST = (DIGEST, "schema", "version")
+"""Members of the file that are no fields of the prediction."""
 NOT_PREDICTED = OF_ONE_RUN | {"cluster", "executor", "storage"}
 """Parts that may differ between the prediction and the run: those of one run, and the place."""
 
@@ -69,7 +71,7 @@ def as_json(of: ScorePrediction) -> dict[str, Any]:
 
 
 def digest(content: Mapping[str, Any]) -> str:
-    return hash_of({name: value for name, value in content.items() if name != DIGEST})
+    return hash_of({name: value for name, value in content.items() if name not in NOT_IN_DIGEST})
 
 
 def contradictions(content: Mapping[str, Any]) -> list[str]:

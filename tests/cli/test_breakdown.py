@@ -32,7 +32,7 @@ def test_a_run_shows_kernels_exchange_and_numbers(aiperf: User, tmp_path: Path) 
     assert "queuing not measured —" in lines
     assert "convolution 2.00 % 13.00 % 0.00 % 0.00 % 0.00 % 0.00 % 25.00 %" in lines
     assert lines[0].endswith("The journal has 2 traces: --json prints all.")
-    first, second = json.loads(as_json.out)
+    first, second = json.loads(as_json.out)["steps"]
     assert first == second and first["kernels"][0] == {"name": "convolution", "seconds": 0.06, "share": 0.6}
 
 

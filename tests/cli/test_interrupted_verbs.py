@@ -65,7 +65,7 @@ COMMANDS = {
     "export optuna": Command("export ../RUN --to optuna --out out", varies=r"out/.*"),
     "export tensorboard": Command("export ../RUN --to tensorboard --out out", grows=r"out/.*"),
     "flops": Command("flops resnet50_v1"),
-    "morph": Command("morph resnet20 --steps 12 --json grown.json --lineage lineage.json --draw grown.svg"),
+    "morph": Command("morph resnet20 --steps 12 --out grown.json --lineage lineage.json --draw grown.svg"),
     "prepare": Command(
         "prepare dataset=images dataset.root=../SET dataset.image=32 --checksums sums.jsonl --pack shards",
         grows=r"sums\.jsonl|shards/.*",

@@ -11,9 +11,9 @@ from tests.rigs.user import User
 
 
 def test_the_same_seed_grows_the_same_network(aiperf: User, tmp_path: Path) -> None:
-    first = aiperf("morph", "resnet20", "--steps", "5", "--seed", "3", "--json", "first.json")
-    again = aiperf("morph", "resnet20", "--steps", "5", "--seed", "3", "--json", "again.json")
-    other = aiperf("morph", "resnet20", "--steps", "5", "--seed", "4", "--json", "other.json")
+    first = aiperf("morph", "resnet20", "--steps", "5", "--seed", "3", "--out", "first.json")
+    again = aiperf("morph", "resnet20", "--steps", "5", "--seed", "3", "--out", "again.json")
+    other = aiperf("morph", "resnet20", "--steps", "5", "--seed", "4", "--out", "other.json")
 
     assert (first.status, again.status, other.status) == (0, 0, 0)
     assert (tmp_path / "first.json").read_text() == (tmp_path / "again.json").read_text()
@@ -30,7 +30,7 @@ def test_each_step_is_shown_with_its_cost(aiperf: User) -> None:
 
 def test_the_grown_network_stays_within_the_budget(aiperf: User, tmp_path: Path) -> None:
     aiperf(
-        "morph", "digits_small", "--steps", "60", "--factor", "1.5", "--json", "grown.json", "--lineage", "lineage.json"
+        "morph", "digits_small", "--steps", "60", "--factor", "1.5", "--out", "grown.json", "--lineage", "lineage.json"
     )
 
     lineage = json.loads((tmp_path / "lineage.json").read_text())
@@ -40,7 +40,7 @@ def test_the_grown_network_stays_within_the_budget(aiperf: User, tmp_path: Path)
 
 
 def test_flops_reads_the_grown_network_back(aiperf: User, tmp_path: Path) -> None:
-    aiperf("morph", "resnet20", "--steps", "4", "--json", "grown.json")
+    aiperf("morph", "resnet20", "--steps", "4", "--out", "grown.json")
 
     counted = json.loads(aiperf("flops", "grown.json", "--json").out)
 
@@ -51,7 +51,7 @@ def test_flops_reads_the_grown_network_back(aiperf: User, tmp_path: Path) -> Non
 
 
 def test_the_lineage_rebuilds_the_network_exactly(aiperf: User, tmp_path: Path) -> None:
-    aiperf("morph", "resnet20", "--steps", "6", "--seed", "1", "--json", "grown.json", "--lineage", "lineage.json")
+    aiperf("morph", "resnet20", "--steps", "6", "--seed", "1", "--out", "grown.json", "--lineage", "lineage.json")
 
     lineage = json.loads((tmp_path / "lineage.json").read_text())
     graph = decode(json.dumps(lineage["start"]))
@@ -71,7 +71,7 @@ def test_the_drawing_is_an_svg_with_the_new_layers(aiperf: User, tmp_path: Path)
 
 
 def test_an_unwritable_path_gives_no_traceback(aiperf: User) -> None:
-    answer = aiperf("morph", "resnet20", "--steps", "1", "--json", "nowhere/grown.json")
+    answer = aiperf("morph", "resnet20", "--steps", "1", "--out", "nowhere/grown.json")
 
     assert answer.status == 2
     assert "'nowhere/grown.json' cannot be written (No such file or directory)" in answer.err

@@ -23,7 +23,7 @@ def test_a_folder_of_runs_becomes_a_list_in_four_forms(aiperf: User, tmp_path: P
         "rank.csv", "rank.html", "rank.json"
     ]  # fmt: skip
     outputs = json.loads((tmp_path / "list" / "rank.json").read_text())
-    assert (outputs["format"], outputs["version"], outputs["by"]) == ("aiperf-list", 4, "regulated")
+    assert (outputs["schema"], outputs["version"], outputs["by"]) == ("aiperf-list", 4, "regulated")
     with (tmp_path / "list" / "rank.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     entries = [row["entry"] for each in outputs["lists"] for row in each["rows"]]

@@ -25,6 +25,8 @@ from tests.builders.journal import (
 from tests.rigs.user import User, write_run
 
 CONTRACT = {
+    "schema",
+    "version",
     "flops_per_second",
     "flops_per_second_interval",
     "interval_method",

@@ -7,7 +7,7 @@ import pytest
 
 from aiperf.__main__ import main
 from aiperf.cli.batch import JOB
-from aiperf.cli.verbs.runs.status import lines
+from aiperf.cli.verbs.runs.status import lines, status_of
 from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.units import flops_per_second
 
@@ -25,7 +25,7 @@ def test_status_of_a_finished_run_has_its_score(tmp_path: Path) -> None:
     folder, written = journal(tmp_path, (GOLDEN / "resumed-v4.jsonl").read_bytes())
     score = json.loads((GOLDEN / "resumed-v4.score.json").read_text())
 
-    first, figures, *_ = lines(folder, written + 5.0)
+    first, figures, *_ = lines(status_of(folder, written + 5.0))
 
     assert "ended (duration)" in first
     assert f"score {flops_per_second(score['flops_per_second'])} · " in figures
@@ -35,7 +35,7 @@ def test_status_prints_the_age_of_the_last_journal_line(tmp_path: Path) -> None:
     whole = (GOLDEN / "resumed-v4.jsonl").read_bytes().splitlines(keepends=True)
     folder, written = journal(tmp_path, b"".join(whole[:12]) + whole[12][:20])  # the driver is just writing a line
 
-    first, _, workers, *_ = lines(folder, written + 5.0)
+    first, _, workers, *_ = lines(status_of(folder, written + 5.0))
 
     assert "journal written 5.0 s ago" in first
     assert "workers up" in workers
@@ -57,7 +57,7 @@ def test_a_damaged_job_file_is_refused_with_its_fix(tmp_path: Path, content: byt
     (folder / JOB).write_bytes(content)
 
     with pytest.raises(BadConfiguration, match=r"job\.json holds the kind .*: remove it"):
-        list(lines(folder, written))
+        list(lines(status_of(folder, written)))
 
 
 def test_status_prints_job_driver_pauses_and_lost_workers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +66,7 @@ def test_status_prints_job_driver_pauses_and_lost_workers(tmp_path: Path, capsys
     kept = [json.loads(line) for line in (GOLDEN / "resumed-v4.jsonl").read_text().splitlines()]
     resumed = [line for line in kept if line.get("type", line.get("event")) == "RunResumed" or "down_seconds" in line]
 
-    outputs = "\n".join(lines(folder, written + 5.0))
+    outputs = "\n".join(lines(status_of(folder, written + 5.0)))
     assert main(["status", "--json", str(folder)]) == 0
     found = json.loads(capsys.readouterr().out)
 
@@ -85,4 +85,4 @@ def test_a_run_without_a_complete_line_is_named(tmp_path: Path) -> None:
     folder, written = journal(tmp_path, b"")
 
     with pytest.raises(NoSuchRun, match="empty"):
-        list(lines(folder, written))
+        list(lines(status_of(folder, written)))

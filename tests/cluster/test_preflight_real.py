@@ -86,7 +86,7 @@ def test_preflight_alone_in_an_allocation_prints_all_nodes(rig: SlurmRig) -> Non
     done = aiperf(rig, "preflight", "--json", "+cluster=slurm", *WORDS, f"runs={rig.folder / 'none'}")
 
     assert done.returncode == 1, done.stdout + done.stderr
-    told = {check["host"]: check for check in json.loads(done.stdout[done.stdout.index("[") :])}
+    told = {check["host"]: check for check in json.loads(done.stdout[done.stdout.index("{") :])["checks"]}
     assert {host for host, check in told.items() if check["faults"]} == {rig.names[-1]}
     assert set(told) == set(rig.names)
     assert not any(Path(rig.folder / "none").iterdir()), "nothing is left of it"

@@ -43,7 +43,7 @@ def sizes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_efficiency_is_score_per_accelerator(aiperf: User, sizes: Path) -> None:
     words = [str(sizes / name) for name in ("four", "one", "again")]
 
-    found = json.loads(aiperf("compare", "--scaling", *words, "--json").out)
+    found = json.loads(aiperf("compare", "--scaling", *words, "--json").out)["sizes"]
 
     small, large = found
     assert (small["accelerators"], large["accelerators"]) == (8, 32)
@@ -61,7 +61,7 @@ def test_scaling_prints_a_table(aiperf: User, sizes: Path) -> None:
 def test_repeats_are_pooled_over_all_sizes(aiperf: User, sizes: Path) -> None:
     words = [str(sizes / name) for name in ("one", "two", "twice", "four", "again")]
 
-    small, *larger = json.loads(aiperf("compare", "--scaling", *words, "--json").out)
+    small, *larger = json.loads(aiperf("compare", "--scaling", *words, "--json").out)["sizes"]
 
     scores = [json.loads(aiperf("score", word, "--json").out)["flops_per_second"] for word in words]
     spread = pooled([scores[:1], scores[1:3], scores[3:]])
@@ -96,11 +96,11 @@ def test_every_run_of_every_size_is_in_the_picture(aiperf: User, sizes: Path, tm
     for name in ("scaling-over-time", "scaling-efficiency"):
         assert (tmp_path / "plots" / f"{name}.png").read_bytes().startswith(b"\x89PNG") and name in page
     assert all(f">{label}<" in page for label in ("8", "16", "32 (2 runs)"))
-    for run in (run for size in found for run in size["curves"]):
+    for run in (run for size in found["sizes"] for run in size["curves"]):
         score, regulated, error = (run[name] for name in ("score", "regulated", "error"))
         assert score and regulated and [best for _, best in error] == sorted((best for _, best in error), reverse=True)
-    assert [run["run"] for run in found[2]["curves"]] == ["four", "again"]
-    assert found[0]["curves"][0]["score"][-1][1] == pytest.approx(found[0]["flops_per_second"])
+    assert [run["run"] for run in found["sizes"][2]["curves"]] == ["four", "again"]
+    assert found["sizes"][0]["curves"][0]["score"][-1][1] == pytest.approx(found["sizes"][0]["flops_per_second"])
 
 
 points = st.dictionaries(st.integers(0, 50), st.floats(-10, 10), min_size=1).map(lambda of: tuple(sorted(of.items())))
@@ -116,10 +116,10 @@ def test_a_mean_of_curves_is_that_of_their_last_values(curves: list[Curve]) -> N
     assert [value for _, value in mean] == pytest.approx([fmean(each) for each in last])
 
 
-def test_a_page_is_of_sizes_alone(aiperf: User, sizes: Path, tmp_path: Path) -> None:
+def test_without_scaling_out_is_a_file(aiperf: User, sizes: Path, tmp_path: Path) -> None:
     answer = aiperf("compare", str(sizes / "one"), str(sizes / "two"), "--out", str(tmp_path))
 
-    assert answer.status == 2 and "--out belongs to --scaling" in answer.err
+    assert answer.status == 2 and "cannot be written (Is a directory)" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def _go_to_a_list(words: list[str], tmp_path: Path) -> dict[str, Any]:
             known["c45464d5e5dd…"] = re.findall(r"^announced +(\w{64})$", answers[verb], re.MULTILINE)[0]
         elif verb == "run" and (tmp_path / "runs").exists():
             known["20261129-235601-digits"] = next((tmp_path / "runs").iterdir()).name
-    (judged,), ranked = json.loads(answers["inspect"]), json.loads(answers["rank"])
+    (judged,), ranked = json.loads(answers["inspect"])["submissions"], json.loads(answers["rank"])
 
     assert judged["is_good"] and judged["announced"]["published"] == 1
     (row,) = (row for each in ranked["lists"] for row in each["rows"])

@@ -103,7 +103,7 @@ def test_the_csv_has_bare_numbers_with_their_units_in_the_header() -> None:
 def test_json_has_its_version_and_unrounded_figures() -> None:
     document = json.loads(json_text(of("a", "b", benchmark=QUICK, mfu=1 / 3)))
 
-    assert (document["format"], document["version"], document["by"]) == ("aiperf-list", 4, "score")
+    assert (document["schema"], document["version"], document["by"]) == ("aiperf-list", 4, "score")
     assert [each["name"] for each in document["metrics"]] == list(RANKED)
     (listing,) = document["lists"]
     assert [row["entry"]["mfu"] for row in listing["rows"]] == [1 / 3, 1 / 3]

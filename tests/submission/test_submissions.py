@@ -267,7 +267,7 @@ def test_sources_are_checked_against_installation_or_checkout(site: Site, tmp_pa
 
 
 def test_a_run_that_breaks_its_division_is_bad(aiperf: User, site: Site) -> None:
-    inspected = json.loads(aiperf("inspect", str(site.bundle), "--division", "quick", "--json").out)
+    inspected = json.loads(aiperf("inspect", str(site.bundle), "--division", "quick", "--json").out)["submissions"]
     unknown = aiperf("inspect", str(site.bundle), "--division", "quack")
 
     broken = [finding["text"] for finding in inspected[0]["findings"] if finding["check"] == "breaches"]
@@ -307,7 +307,7 @@ def test_the_verbs_answer_in_json_and_by_their_status(aiperf: User, site: Site, 
     shown = aiperf("inspect", str(changed))
 
     assert (good.status, worse.status, none.status) == (0, 1, 2)
-    assert [each["is_good"] for each in json.loads(good.out)] == [True]
+    assert [each["is_good"] for each in json.loads(good.out)["submissions"]] == [True]
     assert "does not exist" in none.err
     assert shown.out.splitlines()[-1].endswith("1 run; BAD: 1 finding")
 

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from aiperf.cli.arguments import add_json
 from aiperf.errors import BadConfiguration
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", nargs="?", help="a run's folder, or its name under runs/")
     parser.add_argument("--timeline", metavar="FILE", help="Horovod's timeline, in place of a run")
     parser.add_argument("--trace", metavar="FILE", help="trace of torch.profiler, in place of a run")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -33,11 +34,11 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         raise BadConfiguration("breakdown needs one of a run, --timeline FILE and --trace FILE. Name one of them")
     ((source, word),) = given.items()
     text, tables, facts = _run(word) if source == "run" else _file(word, is_timeline=source == "timeline")
-    print_result(facts, (Paragraph(text), *tables), as_json=arguments.json)
+    print_result("aiperf-steps" if source == "run" else "aiperf-trace", facts, (Paragraph(text), *tables), arguments)
     return 0
 
 
-def _run(word: str) -> tuple[str, tuple[Table, ...], object]:
+def _run(word: str) -> tuple[str, tuple[Table, ...], dict[str, Any]]:
     """Return the summary and the tables of the run's first trace, and all its traces for JSON."""
     from aiperf.accounting.step_breakdown import step_breakdown
     from aiperf.journal.events import StepsProfiled
@@ -49,10 +50,10 @@ def _run(word: str) -> tuple[str, tuple[Table, ...], object]:
     if not breakdowns:
         raise BadConfiguration(f"{word!r} has no traced steps in its journal. Run with trainer.profile_steps=10")
     more = f" The journal has {len(breakdowns)} traces: --json prints all." if len(breakdowns) > 1 else ""
-    return summary(breakdowns[0]) + more, tables(breakdowns[0]), [asdict(each) for each in breakdowns]
+    return summary(breakdowns[0]) + more, tables(breakdowns[0]), {"steps": [asdict(each) for each in breakdowns]}
 
 
-def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], object]:
+def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], dict[str, Any]]:
     from aiperf.accounting.step_breakdown import parts
     from aiperf.files import given_path
     from aiperf.report.sections.step import exchange_table, kernel_table

@@ -46,9 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--out",
-        metavar="DIR",
+        metavar="FILE",
         type=given_path,
-        help="with --scaling: write scaling.html and its figures into this folder",
+        help="write the JSON of --json to this file; with --scaling: scaling.html and its figures into this folder",
     )
     parser.add_argument(
         "--max-regression", metavar="SHARE", help="largest accepted regression of the second side: 2%% or 0.02"
@@ -67,8 +67,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     margin = None if arguments.max_regression is None else share(arguments.max_regression)
     if arguments.scaling:
         return _scaling(arguments)
-    if arguments.out is not None:
-        raise CannotCompare("--out belongs to --scaling, but found it without --scaling: leave it out")
+    arguments.json_file = arguments.out
     if arguments.repeats:
         return _repeats(arguments)
     from aiperf.comparison.comparability import side
@@ -77,7 +76,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     first, second = _two_sides(arguments)
     compared = compare(side(first), side(second), margin, arguments.metric)
-    print_result(asdict(compared), comparison(compared), as_json=arguments.json, width=WIDTH)
+    print_result("aiperf-comparison", asdict(compared), comparison(compared), arguments, width=WIDTH)
     return status(compared)
 
 
@@ -107,7 +106,7 @@ def _repeats(arguments: argparse.Namespace) -> int:
     if len(group.runs) < 2:
         raise CannotCompare(f"a spread needs at least two runs, but found one, '{group.name}': add the others")
     comparison = repeats(group)
-    print_result(asdict(comparison), text.repeats(comparison), as_json=arguments.json, width=WIDTH)
+    print_result("aiperf-repeats", asdict(comparison), text.repeats(comparison), arguments, width=WIDTH)
     return 0
 
 
@@ -117,7 +116,7 @@ def _scaling(arguments: argparse.Namespace) -> int:
     if arguments.others is not None or arguments.max_regression is not None:
         raise CannotCompare("--scaling takes neither --with nor --max-regression: leave these out")
     found = cluster_sizes(arguments.runs)
-    print_result([asdict(size) for size in found.sizes], [size_table(found)], as_json=arguments.json)
+    print_result("aiperf-scaling", {"sizes": [asdict(size) for size in found.sizes]}, [size_table(found)], arguments)
     if arguments.out is not None:
         from aiperf.comparison.scaling_page import write
 

@@ -58,7 +58,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     points = [point_of(folder) for word in arguments.runs for folder in run_folders(word)]
     scaled = study(points, share, arguments.by, arguments.points, arguments.predicted)
     texts = (*parts(scaled), Items((*sentences(scaled), *warnings(scaled))))
-    print_result(scale_json(scaled), texts, as_json=arguments.json)
+    print_result("aiperf-scale", scale_json(scaled), texts, arguments)
     if arguments.out is not None:
         from aiperf.scaling.page import write
 

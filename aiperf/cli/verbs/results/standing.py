@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Sequence
 
-from aiperf.cli.arguments import add_number
+from aiperf.cli.arguments import add_json, add_number
 from aiperf.cli.output import print_result
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="unit of rmax or power without one in its header",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -61,7 +61,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         raise BadConfiguration("standing needs a run or a figure. Name a RUN, or give --flops")
     facts = standing_json(str(arguments.list), entries, placed)
     parts = [standing_part(each, None if to is None else to.name) for each in placed]
-    print_result(facts, parts, as_json=arguments.json)
+    print_result("aiperf-standing", facts, parts, arguments)
     return 1 if any(each.lacks for each in placed) else 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aiperf.cli.arguments import add_allowed
+from aiperf.cli.arguments import add_allowed, add_json
 from aiperf.cli.output import print_parts, print_result, program
 from aiperf.files import given_path
 from aiperf.page.section import Items, Paragraph, Part, rows
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--withdraw", metavar="ID", help="withdraw an announced run; needs --why")
     parser.add_argument("--why", metavar="TEXT", help="reason of the withdrawal")
     add_allowed(parser, "with --show: names the owners of keys")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -116,7 +116,7 @@ def _add(arguments: argparse.Namespace, options: list[str]) -> int:
         nonce = f"{program()} announce --nonce {signed.id} --key THEIR_KEY --log {shlex.quote(str(path))}"
         lines += [("nonce by", nonce), ("start it", f"{program()} {shlex.join(words)}")]
     parts = (None if torn is None else Paragraph(moved), rows("entry", "", ("", ""), lines))
-    print_result(_as_json(signed) | broken, parts, as_json=arguments.json, width=0)
+    print_result("aiperf-announcement", _as_json(signed) | broken, parts, arguments, width=0)
     return 0
 
 
@@ -157,12 +157,13 @@ def _show(arguments: argparse.Namespace) -> int:
         cells.append(
             (str(each.entry.number), stamp, str(each.entry.__struct_config__.tag), each.id, f"{who}{withdrawal}")
         )
+    shown = {"head": log.head, "torn_bytes": len(log.torn), "entries": entries}
     parts = (
         rows("entries", "", (">", "", "", "", ""), cells),
         Paragraph(f"chain and signatures of {len(log.entries)} entries are valid; head {log.head}"),
         Paragraph(f"the last line is incomplete ({len(log.torn)} bytes)") if log.torn else None,
     )
-    print_result({"head": log.head, "torn_bytes": len(log.torn), "entries": entries}, parts, as_json=arguments.json)
+    print_result("aiperf-announcements", shown, parts, arguments)
     return 0 if is_known else 1
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from aiperf.cli.arguments import add_json
 from aiperf.errors import BadConfiguration, conflict
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--level", choices=("hardware", "system", "free"), help="level of HPC AI500 to check")
     parser.add_argument("--against", metavar="RUN", help="reference of the level (default: the values of the preset)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -62,7 +63,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     shares = {"attempts_lost_share": run.lost_share, "trials_given_up_share": run.given_up_share}
     facts = as_json(folder.name, rules, outcomes) | shares | {"warnings": [asdict(torn)] if torn else []}
     lines = Items(tuple(_lines(folder.name, rules, outcomes, run)))
-    print_result(facts, (lines, None if torn is None else Items((torn,))), as_json=arguments.json)
+    print_result("aiperf-check", facts, (lines, None if torn is None else Items((torn,))), arguments)
     return 0 if is_valid(outcomes) else 1
 
 
@@ -95,7 +96,7 @@ def _level(arguments: argparse.Namespace) -> int:
     if arguments.level is None:
         verdict = f"strictest level {strictest(differences)}"
     texts = (Paragraph(f"{report.run.name}: {verdict}"), level_table(reference, differences, is_preset=is_preset))
-    print_result(facts, texts, as_json=arguments.json)
+    print_result("aiperf-level", facts, texts, arguments)
     return 0 if is_valid else 1
 
 

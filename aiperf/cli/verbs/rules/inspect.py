@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from aiperf.cli.arguments import DATA_ROOT, add_allowed, add_number, data_root
+from aiperf.cli.arguments import DATA_ROOT, add_allowed, add_json, add_number, data_root
 from aiperf.cli.output import print_result
 from aiperf.files import given_path
 from aiperf.page.section import Paragraph, Part, rows
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="recompute every proposal (verify), not a sample")
     add_number(parser, "--most-bytes", "largest unpacked size", least=1, default_in_words="16 GiB")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -64,8 +64,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     )
     with explained(" ".join(arguments.bundles), "cannot be read or unpacked", "Correct the name, or copy it again"):
         inspections = inspect_all([given_path(word) for word in arguments.bundles], requirements)
-    facts = [asdict(each) | {"is_good": each.is_good} for each in inspections]
-    print_result(facts, [part for each in inspections for part in parts(each)], as_json=arguments.json)
+    facts = {"submissions": [asdict(each) | {"is_good": each.is_good} for each in inspections]}
+    print_result("aiperf-inspection", facts, [part for each in inspections for part in parts(each)], arguments)
     return 0 if all(each.is_good for each in inspections) else 1
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aiperf.cli.arguments import DATA_ROOT, data_root
+from aiperf.cli.arguments import DATA_ROOT, add_json, data_root
 from aiperf.cli.output import print_result
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
@@ -35,17 +34,17 @@ OPTIONS = DATA_ROOT
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", nargs="?", help="a run's folder, or its name under runs/")
     parser.add_argument("--detections", type=given_path, metavar="FILE", help="JSON file of the boxes of a detector")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.run is None:
-        return _print_precision(arguments.detections, options, as_json=arguments.json)
+        return _print_precision(arguments, options)
     from aiperf.submission.submitted_runs import run_folder
     from aiperf.verify.quality import audit
 
     audited = audit(run_folder(arguments.run), data_root("quality", options), arguments.detections)
-    print_result(facts(audited), parts(audited), as_json=arguments.json)
+    print_result("aiperf-quality", facts(audited), parts(audited), arguments)
     return 0 if audited.is_confirmed else 1
 
 
@@ -83,7 +82,8 @@ def parts(audited: QualityAudit) -> tuple[Part, ...]:
     return rows("quality", caption, ("", "", ""), cells, footnote), verdict
 
 
-def _print_precision(path: Path | None, options: list[str], *, as_json: bool) -> int:
+def _print_precision(arguments: argparse.Namespace, options: list[str]) -> int:
+    path: Path | None = arguments.detections
     if path is None or options:
         raise BadConfiguration("quality needs a RUN, or --detections FILE alone without options. Name a run")
     from aiperf.accounting.average_precision import mean_average_precision
@@ -91,9 +91,6 @@ def _print_precision(path: Path | None, options: list[str], *, as_json: bool) ->
 
     images = read_detections(path)
     value = mean_average_precision(images)
-    print(
-        json.dumps({"metric": "map50", "images": len(images), "quality": value})
-        if as_json
-        else f"{path}: map50 {value:.6f}, {len(images)} images"
-    )
+    shown = {"metric": "map50", "images": len(images), "quality": value}
+    print_result("aiperf-precision", shown, [Paragraph(f"{path}: map50 {value:.6f}, {len(images)} images")], arguments)
     return 0

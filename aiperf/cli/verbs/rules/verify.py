@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from aiperf.cli.arguments import DATA_ROOT, add_number, data_root
+from aiperf.cli.arguments import DATA_ROOT, add_json, add_number, data_root
 from aiperf.cli.output import print_result
 from aiperf.cli.verbs.rules import quality
 from aiperf.page.section import Cell, Paragraph, Part, rows
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--followed", metavar="RUN", help="the run whose trials this run trained (follow=RUN)")
     add_number(parser, "--retrain", "trials of a list (follow=) to train again on this machine", least=1)
     parser.add_argument("--no-weights", action="store_true", help="check the journal alone, without its weights")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -83,7 +83,9 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         }
         judged["retrained"] = [asdict(each) | {"is_confirmed": each.is_confirmed} for each in retrained]
         again = () if not retrained else (_retrained(retrained),)
-        print_result(asdict(verification) | judged, (*parts(verification), *shown, *again), as_json=arguments.json)
+        print_result(
+            "aiperf-verification", asdict(verification) | judged, (*parts(verification), *shown, *again), arguments
+        )
     is_confirmed = (audited is None or audited.is_confirmed) and all(each.is_confirmed for each in retrained)
     return 0 if verification.is_sound and is_confirmed else 1
 

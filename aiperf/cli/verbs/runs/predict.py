@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 
-from aiperf.cli.arguments import add_number
+from aiperf.cli.arguments import add_json, add_number
 from aiperf.errors import conflict
 from aiperf.files import given_path
 
@@ -36,15 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
     )
     add_number(parser, "--workers", "number of workers", default_in_words="as in the profile", least=1, most=1_000_000)
-    parser.add_argument("--out", metavar="FILE", type=given_path, help="write the prediction as JSON")
     parser.add_argument(
         "--again", metavar="FILE|RUN", type=given_path, help="repeat the prediction of a file or run, and compare"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    from aiperf.atomic_files import write_named
     from aiperf.cli.output import print_result
     from aiperf.cli.site import words_with_site
     from aiperf.page.section import Paragraph
@@ -67,13 +64,11 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             source = arguments.source
             source = str(run_folder(source)) if is_submission(source) else source
             predicted = predict(source, runs, options or None, arguments.workers)
-    if arguments.out is not None:
-        write_named(arguments.out, json.dumps(as_json(predicted), indent=1).encode())
     equal = (
         "equal to the file, to the last digit"
         if is_equal
         else "differs from the file: another release, or an altered file"
     )
     again_text = None if arguments.again is None else Paragraph(equal)
-    print_result(as_json(predicted), (*parts(predicted), again_text), as_json=arguments.json)
+    print_result("aiperf-prediction", as_json(predicted), (*parts(predicted), again_text), arguments)
     return 0 if is_equal else 1

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aiperf.cli.arguments import add_json
 from aiperf.cli.output import print_result
 from aiperf.cli.phases import Phases
 from aiperf.files import given_path
@@ -32,7 +33,7 @@ OPTIONS = "[GROUP=CHOICE …] [OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON: every repetition of every probe")
+    add_json(parser, ": every repetition of every probe")
     parser.add_argument(
         "--folder",
         type=given_path,
@@ -56,13 +57,14 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     conf = replace(conf, name=conf.name or "preflight", preflight=replace(conf.preflight, broken="keep", probes=probes))
     folder: Path | None = arguments.folder
     if isinstance(conf.cluster, SchedulerConf) and folder is None:
-        verb = ["preflight", *(["--json"] if arguments.json else []), "--folder"]
+        written = [] if arguments.json_file is None else ["--out", str(arguments.json_file.absolute())]
+        verb = ["preflight", *(["--json"] if arguments.json else []), *written, "--folder"]
         return batch.run_verb_here(conf, conf.cluster, options, verb)
     if conf.cluster is None or folder is not None:
-        return _print(_check(conf, folder), as_json=arguments.json)
+        return _print(_check(conf, folder), arguments)
     folder = make_folder(folder_of(conf, time.time()).absolute())
     try:
-        return _print(_check(conf, folder), as_json=arguments.json)
+        return _print(_check(conf, folder), arguments)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -77,10 +79,10 @@ def _check(conf: RunConf, folder: Path | None) -> Sequence[NodeChecked]:
             return check(conf, folder, show).events
 
 
-def _print(checks: Sequence[NodeChecked], *, as_json: bool) -> int:
+def _print(checks: Sequence[NodeChecked], arguments: argparse.Namespace) -> int:
     import msgspec
 
-    print_result([msgspec.to_builtins(check) for check in checks], parts(checks), as_json=as_json)
+    print_result("aiperf-preflight", {"checks": msgspec.to_builtins(checks)}, parts(checks), arguments)
     return 1 if any(check.faults for check in checks) else 0
 
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aiperf.cli.output import print_json
+from aiperf.cli.arguments import add_json
+from aiperf.cli.output import print_result
+from aiperf.page.section import Items
 from aiperf.run_warning import RunWarning
 
 if TYPE_CHECKING:
@@ -28,22 +30,18 @@ MOST_LOST = 3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
-    parser.add_argument("--json", action="store_true", help="print one JSON object; times in seconds, rates in FLOP/s")
+    add_json(parser, "; times in seconds, rates in FLOP/s")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.journal.run_folder import run_folder
 
     folder = run_folder(arguments.run)
-    if arguments.json:
-        status = asdict(status_of(folder, time.time()))
-        view, score = status["view"], status["view"]["score"]
-        former = score | view | {"window_flops_per_second": score["flops_per_second"]}  # former names, for one release
-        print_json(status | {"view": former}, indent=None)
-        return 0
-    from aiperf.cli.output import print_folded
-
-    print_folded(lines(folder, time.time()))
+    status = status_of(folder, time.time())
+    plain = asdict(status)
+    view, score = plain["view"], plain["view"]["score"]
+    former = score | view | {"window_flops_per_second": score["flops_per_second"]}  # former names, for one release
+    print_result("aiperf-status", plain | {"view": former}, [Items(tuple(lines(status)))], arguments)
     return 0
 
 
@@ -125,12 +123,11 @@ def _job(path: Path) -> dict[str, str] | None:
     return {"kind": job.kind, "job": job.job}
 
 
-def lines(folder: Path, now_unix: float) -> Iterator[str]:
-    """Yield the state of the run in a folder as lines of text: time, score, quality, workers, driver host and warnings."""
+def lines(status: Status) -> Iterator[str]:
+    """Yield the state of a run as lines of text: time, score, quality, workers, driver host and warnings."""
     from aiperf.report.figures import BEST_QUALITY, ERROR, SCORE
     from aiperf.units import METRICS, duration
 
-    status = status_of(folder, now_unix)
     view = status.view
     state = f"ended ({status.ended})" if status.ended else f"journal written {duration(status.heard_seconds_ago)} ago"
     yield f"{view.run}: {duration(view.at)} of {duration(view.duration_seconds)}, {state}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import tempfile
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from aiperf.atomic_files import replace_file
-from aiperf.cli.arguments import add_number
-from aiperf.cli.output import print_result
+from aiperf.cli.arguments import add_json, add_number
+from aiperf.cli.output import document, print_result
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 from aiperf.mistyped import require_shell_words
@@ -77,10 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     count.add_argument("--binary", type=given_path, metavar="PROGRAM", help="a program that was built with coverage")
     count.add_argument("--commands", type=given_path, metavar="FILE", help="compile_commands.json of --binary")
-    count.add_argument("--json", action="store_true", help="print JSON")
+    add_json(count)
     peak = kinds.add_parser("peak", help="measure the peaks of this machine", allow_abbrev=False)
     peak.add_argument("--no-memory", action="store_true", help="leave out the memory bandwidth")
-    peak.add_argument("--json", action="store_true", help="print JSON")
+    add_json(peak)
 
 
 def _add_measuring(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +99,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             from aiperf.bops.peak import measure_peak
 
             measured = measure_peak(with_memory=not arguments.no_memory)
-            print_result(to_builtins(measured), (_peak_part(measured),), as_json=arguments.json)
+            print_result("aiperf-peak", to_builtins(measured), (_peak_part(measured),), arguments)
         case "run":
             _run(arguments)
         case _:
@@ -126,7 +125,7 @@ def _count(arguments: argparse.Namespace) -> None:
     else:
         counted = count_sources(arguments.files, flags=shlex.split(arguments.flags), **shared)
     parts = (Items(_count_lines(counted)), annotated(counted) if arguments.annotate else None)
-    print_result(to_builtins(counted), parts, as_json=arguments.json)
+    print_result("aiperf-operations", to_builtins(counted), parts, arguments)
 
 
 def _count_lines(counted: SourceCount) -> tuple[str, ...]:
@@ -209,9 +208,9 @@ def _show(arguments: argparse.Namespace, name: str, measured: ProgramResult) -> 
     folder = arguments.out if arguments.out is not None else Path(f"bops-{name}")
     programs = judged([measured], [], [])
     folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / f"{name}.json", json.dumps(to_builtins(measured), indent=2).encode())
+    replace_file(folder / f"{name}.json", document("aiperf-program", to_builtins(measured)).encode())
     replace_file(folder / f"{name}.html", program_page(programs, []).encode())
     median = duration(measured.seconds.median)
     written = f"wrote {folder / f'{name}.json'} and {folder / f'{name}.html'} (median time {median})"
     parts = (Items(tuple(program_lines(measured))), label_table(programs.labels, "BOP"), Paragraph(written))
-    print_result(to_builtins(measured), parts, as_json=arguments.json)
+    print_result("aiperf-program", to_builtins(measured), parts, arguments)

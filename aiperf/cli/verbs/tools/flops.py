@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from aiperf.cli.arguments import add_number
+from aiperf.cli.arguments import add_json, add_number
 from aiperf.cli.output import print_result
 from aiperf.data.description import IMAGENET_TRAINING_IMAGES, IMAGENET_VALIDATION_IMAGES
 from aiperf.errors import AiperfError, BadConfiguration, conflict
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_number(parser, option, meaning, least=32, most=16384, default_in_words=str(usual))
     add_number(parser, "--array", "edge of a matrix unit: print the share that the layers fill", least=1, most=65536)
     parser.add_argument("--measured", action="store_true", help="compare with the counts of torch and of the processor")
-    parser.add_argument("--json", action="store_true", help=f"print JSON: exact figures per {IMAGE.one}")
+    add_json(parser, f": exact figures per {IMAGE.one}")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -89,7 +89,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.measured:
         figures["measured"], compared = _measured(graph, counted)
     parts = (*_parts(arguments.graph, counted, batch), array_table(layers, arguments.array), Items(tuple(compared)))
-    print_result(figures, parts, as_json=arguments.json)
+    print_result("aiperf-flops", figures, parts, arguments)
     return 0
 
 
@@ -191,7 +191,7 @@ def _count_detector(arguments: argparse.Namespace) -> None:
         detector = Detector(arguments.graph, **{name: value for name, value in given.items() if value is not None})
     except IllegalGraph as error:
         raise AiperfError(str(error)) from error
-    print_result(detector_as_json(detector), _parts_of_detector(detector), as_json=arguments.json)
+    print_result("aiperf-detector", detector_as_json(detector), _parts_of_detector(detector), arguments)
 
 
 def detector_as_json(detector: Detector) -> dict[str, Any]:

@@ -190,7 +190,7 @@ def _predict(arguments: argparse.Namespace) -> None:
     if arguments.out is not None:
         drawn = [f"curve: {arguments.out / 'hpl.html'}"] if len(curve) > 1 else []
         parts.append(Items((f"HPL.dat of the best grid: {arguments.out / 'HPL.dat'}", *drawn)))
-    print_result(content, parts, as_json=arguments.json)
+    print_result("aiperf-hpl", content, parts, arguments)
 
 
 def _varied(word: str) -> tuple[str, list[float]]:

@@ -20,7 +20,7 @@ from morphism import Budget, Deepen, Graph, Kernel, Morph, Skip, Widen, apply, c
 from morphism.draw import svg
 
 DESCRIPTION = "Grows a network by random legal morphs within the budget of a run. Prints each step and its cost."
-EXAMPLES = ("resnet20 --steps 20 --seed 0 --json grown.json --draw grown.svg",)
+EXAMPLES = ("resnet20 --steps 20 --seed 0 --out grown.json --draw grown.svg",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         most=10_000,
     )
     parser.add_argument(
-        "--json", type=given_path, metavar="FILE", help="write the grown graph, for `flops` and `start=FILE`"
+        "--out", type=given_path, metavar="FILE", help="write the grown graph, for `flops` and `start=FILE`"
     )
     parser.add_argument(
         "--lineage",
@@ -54,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     start = graph_of(arguments)
     graph, morphs = _grow(start, arguments)
-    if arguments.json:
-        _write(arguments.json, encode(graph))
+    if arguments.out:
+        _write(arguments.out, encode(graph))
     if arguments.lineage:
         lineage = {"start": json.loads(encode(start)), "morphs": [encode_morph(morph) for morph in morphs]}
         _write(arguments.lineage, json.dumps(lineage, indent=2))

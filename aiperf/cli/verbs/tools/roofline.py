@@ -115,7 +115,7 @@ def _programs(arguments: argparse.Namespace, results: list[ProgramResult]) -> No
     replace_file(page, program_page(programs, pale).encode())
     lines = tuple(line for each in results for line in program_lines(each))
     parts = (Items(lines), label_table(programs.labels, "BOP"), Paragraph(f"wrote {page}"))
-    print_result(to_builtins(results), parts, as_json=arguments.json)
+    print_result("aiperf-programs", {"programs": to_builtins(results)}, parts, arguments)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -132,7 +132,7 @@ def _run(arguments: argparse.Namespace) -> None:
             f"the roofline of a run needs the peak and the memory bandwidth of its machine, but the journal of "
             f"{arguments.graph!r} lacks one of them: run with preflight.probes=full, or on an accelerator of system/peaks.json"
         )
-    print_result({"kind": "run", **asdict(floor)}, shown.parts, as_json=arguments.json)
+    print_result("aiperf-floor", {"kind": "run", **asdict(floor)}, shown.parts, arguments)
 
 
 def _network(arguments: argparse.Namespace) -> None:
@@ -168,4 +168,4 @@ def _network(arguments: argparse.Namespace) -> None:
     rates = f"{si(on.flops_per_second, 'FLOPS')}, {si(on.memory_bytes_per_second, 'B/s')} ({on.origin})"
     title = Paragraph(f"{arguments.graph} in {precision} on {on.device}: {rates}")
     parts = (title, layer_table(roofline), Paragraph(f"wrote {page}"))
-    print_result(roofline.as_json(), parts, as_json=arguments.json)
+    print_result("aiperf-roofline", roofline.as_json(), parts, arguments)

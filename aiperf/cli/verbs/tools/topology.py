@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from aiperf.cli.arguments import add_number
+from aiperf.cli.arguments import add_json, add_number
 from aiperf.cli.output import print_result
 from aiperf.errors import conflict
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--network", metavar="NAME_OR_FILE", help="size of the all-reduce: the gradients of this network in FP32"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -32,7 +32,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.scaling.topology import as_json, network_of
 
     figures = as_json(network_of(arguments.topology), arguments.link, arguments.alpha, _size(arguments))
-    print_result(figures, topology_parts(arguments.topology, figures), as_json=arguments.json)
+    print_result("aiperf-topology", figures, topology_parts(arguments.topology, figures), arguments)
     return 0
 
 

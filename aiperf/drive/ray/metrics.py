@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.report.figures import BUSY, ERROR, REGULATED, SCORE, Figure, Scored
@@ -32,6 +35,13 @@ def _trials(driver: Driver, view: LiveView) -> dict[str, float]:
     }  # fmt: skip
 
 
+def _used(folder: Path) -> float | None:
+    with suppress(OSError):
+        usage = shutil.disk_usage(folder)
+        return 1 - usage.free / usage.total if usage.total else None
+    return None
+
+
 FORMER = "aiperf_busy_share"
 """Former name of aiperf_busy, for one release."""
 METRICS: dict[str, tuple[str, Value]] = {
@@ -49,6 +59,8 @@ METRICS: dict[str, tuple[str, Value]] = {
     "aiperf_run_duration_seconds": ("The run's declared time.", lambda _, view: view.duration_seconds),
     "aiperf_run_down_seconds": ("Time without a driver.", lambda driver, _: driver.work_log.down_seconds),
     "aiperf_journal_lines": ("Lines of the journal.", lambda driver, _: driver.run.lines),
+    "aiperf_disk_used": ("Used share of the file system of the run's folder.",
+        lambda driver, _: _used(driver.journal.path.parent)),
 }  # fmt: skip
 """Description and value by metric. Rates are in FLOP/s. A mapping has a value for each state."""
 RUN, STATE = "run", "state"

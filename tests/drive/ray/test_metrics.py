@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import ray
+import yaml
 
 from aiperf.config import configure
 from aiperf.drive.driver import Driver
@@ -22,6 +26,7 @@ from aiperf.simulate.session import open_run, simulate
 from tests.rigs.foreign_processes import REPOSITORY
 
 DASHBOARD = REPOSITORY / "grafana" / "aiperf.json"
+ALERTS = REPOSITORY / "prometheus" / "alerts.yaml"
 
 
 def test_the_figures_are_those_of_the_journal(tmp_path: Path) -> None:
@@ -95,17 +100,33 @@ def queries(node: Any) -> list[str]:
     return []
 
 
-def test_dashboard_queries_match_the_exported_metrics() -> None:
-    dashboard = json.loads(DASHBOARD.read_text())
+def metrics_of_ray() -> set[str]:
+    """Names that Ray's agent of a node exports."""
+    agent = Path(ray.__file__).parent / "dashboard" / "modules" / "reporter" / "reporter_agent.py"
+    return set(re.findall(r'"(node_\w+)": Gauge', agent.read_text()))
+
+
+def test_queries_and_alerts_use_exported_metrics() -> None:
+    dashboard, alerts = json.loads(DASHBOARD.read_text()), yaml.safe_load(ALERTS.read_text())
 
     asked = [query for query in queries(dashboard) if query != "prometheus"]
-    named = [set(re.findall(r"\bray_(aiperf_\w+)", query)) for query in asked]
+    rules = [rule["expr"] for group in alerts["groups"] for rule in group["rules"]]
+    named = [set(re.findall(r"\bray_(\w+)", query)) for query in [*asked, *rules]]
 
-    assert len(asked) > len(METRICS) - 1
-    assert all(named), asked
-    assert set().union(*named) == set(METRICS) - {FORMER}
+    assert len(rules) == 3 and all(named), asked
+    assert set().union(*named) <= {*METRICS, *metrics_of_ray()}
+    assert set(METRICS) - set().union(*named) == {FORMER}
     for panel in dashboard["panels"]:
         assert {"id", "type", "title", "gridPos", "targets", "fieldConfig", "options"} <= set(panel)
         assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
+        assert panel["fieldConfig"]["defaults"]["unit"] and not panel["fieldConfig"]["overrides"]
+        assert panel["type"] == "stat" or panel["options"]["tooltip"]["mode"] == "multi"
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
     assert {"title", "uid", "schemaVersion", "templating", "time"} <= set(dashboard)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_promtool_accepts_the_alerts() -> None:
+    checked = subprocess.run(["promtool", "check", "rules", ALERTS], capture_output=True, text=True, check=False)
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from aiperf import progress
+
 # A slow example is no failure, since the machine may do other work. One commit always has the same result: examples are drawn
 # from a fixed seed. `pytest --hypothesis-profile=random` draws new ones.
 settings.register_profile("aiperf", deadline=None, derandomize=True)
@@ -58,6 +60,12 @@ UNRENDERED = {
     "png": b"\x89PNG\r\n\x1a\n",
     "pdf": b"%PDF-1.4\n",
 }
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_progress() -> None:
+    """On a loaded machine a short verb takes seconds. Tests compare its standard error."""
+    progress.FIRST_SECONDS = 600.0
 
 
 @pytest.fixture(autouse=True, scope="module")

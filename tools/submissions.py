@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aiperf.__main__ import main
-from aiperf.given_file import read_text
 from aiperf.submission.announcement_file import NAME as LOG
 from aiperf.submission.archive import ENDING
 
@@ -30,8 +29,8 @@ def faults(folder: Path) -> Iterator[str]:
         elif file.stat().st_size > LARGEST:
             yield f"{name}: a file has at most {LARGEST} bytes, but this one has {file.stat().st_size}. Submit fewer runs"
         elif file.name.endswith(ELSEWHERE):
-            text = read_text(file, "a text file")
-            if wrong := [line for line in text.splitlines() if not re.fullmatch(r"[0-9a-f]{64}  https://\S+", line)]:
+            lines = file.read_text(errors="replace").splitlines()
+            if wrong := [line for line in lines if not re.fullmatch(r"[0-9a-f]{64}  https://\S+", line)]:
                 yield f"{name}: a line is 'SHA256  https://ADDRESS', but found {wrong[0]!r}. Write it so"
         elif file.name.endswith(ENDING):
             yield from (f"{name}: {fault}" for fault in _of_members(file))

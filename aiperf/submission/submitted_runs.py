@@ -9,9 +9,10 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from aiperf.errors import BadConfiguration, NoSuchRun, explained
+from aiperf.errors import BadConfiguration, BundleRefused, NoSuchRun, explained
 from aiperf.files import given_path, shown
 from aiperf.journal import run_folder as of_folders
+from aiperf.journal.journal import NAME as JOURNAL
 from aiperf.submission.archive import ANNOUNCEMENTS, ENDING, SUBMISSION, refused, unpack_submission
 
 
@@ -24,7 +25,7 @@ def run_folder(name: str) -> Path:
     """Return the folder of a run by its path, its journal's, its name under runs/, or that of its submission."""
     if not is_submission(name):
         return of_folders.run_folder(name)
-    if len(folders := submitted_runs(given_path(name))) > 1:
+    if len(folders := run_folders(name)) > 1:
         names = ", ".join(folder.name for folder in folders)
         raise NoSuchRun(
             f"one run is read here, but {shown(name)} holds {len(folders)} ({names}): unpack it (tar xzf), and name the "
@@ -35,7 +36,12 @@ def run_folder(name: str) -> Path:
 
 def run_folders(name: str) -> list[Path]:
     """Return the folders of the runs in a folder or in a submission, or the folder of one run."""
-    return submitted_runs(given_path(name)) if is_submission(name) else of_folders.run_folders(name)
+    if not is_submission(name):
+        return of_folders.run_folders(name)
+    try:
+        return submitted_runs(given_path(name))
+    except BundleRefused as error:
+        raise BundleRefused(f"{shown(name)}: {error}") from error
 
 
 def submitted_runs(path: Path) -> list[Path]:
@@ -56,8 +62,12 @@ def _unpacked(path: Path, _changed: int) -> list[Path]:
     runs = []
     for number, run in enumerate(submission.runs, 1):
         runs.append(folder / "runs" / str(number))
-        named = runs[-1].with_name(run.run)
-        if re.fullmatch("[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}", run.run) and not named.exists() and runs[-1].is_dir():
+        if not (runs[-1] / JOURNAL).is_file():
+            raise refused(
+                f"a submission has the journal of each run in its {SUBMISSION}", f"that of {run.run!r} is missing"
+            )
+        is_name = re.fullmatch("[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}", run.run)
+        if is_name and not (named := runs[-1].with_name(run.run)).exists():
             runs[-1] = runs[-1].rename(named)
     return runs
 

@@ -110,6 +110,14 @@ DAMAGED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda file: repacked(file, edited(SUBMISSION, lambda one: one.pop("runs"))).replace(file),
         "cannot",
     ),
+    "a name that leads out": (
+        lambda file: repacked(file, edited(SUBMISSION, lambda one: one["runs"][0].update(run="../../a"))).replace(file),
+        "",
+    ),
+    "no journal": (
+        lambda file: repacked(file, edited(SUBMISSION, lambda one: one["runs"].append(one["runs"][0]))).replace(file),
+        "is missing",
+    ),
     "a log of nothing": (lambda file: repacked(file, _log_of_another).replace(file), "announcements.jsonl"),
 }
 
@@ -124,9 +132,12 @@ def test_a_damaged_submission_is_listed_with_the_reason(
     spoil(tmp_path / SITE)
 
     answer = aiperf("rank", ".", "--json")
+    listed = json.loads(answer.out)
 
-    assert answer.status == 1, answer.err
-    assert any(reason in each["reason"] for each in json.loads(answer.out)["unread"])
+    assert answer.status == (1 if reason else 0), answer.err
+    assert not reason or any(reason in each["reason"] for each in listed["unread"])
+    if reason and damage != "a log of nothing":
+        assert f"'{SITE}': " in aiperf("score", SITE).err and reason in aiperf("score", SITE).err
 
 
 def in_list(folder: Path, submitted: Path) -> Path:
@@ -160,6 +171,7 @@ NOT_TAKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         "not among the allowed",
     ),
     "cut": (lambda site: os.truncate(site / SITE, 900), "complete gzipped tar"),
+    "no text": (lambda site: (site / f"site{ELSEWHERE}").write_bytes(b"\xff\n"), "SHA256  https://ADDRESS"),
     "no address": (lambda site: (site / f"site{ELSEWHERE}").write_text("here\n"), "SHA256  https://ADDRESS"),
 }
 

@@ -21,7 +21,8 @@ from tests.rigs.user import User
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress from the start, after `aiperf` has put it off."""
     monkeypatch.setattr(progress, "FIRST_SECONDS", 0.05)
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.05)
 

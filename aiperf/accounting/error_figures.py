@@ -12,6 +12,7 @@ from aiperf.accounting.score import error_at, improvements
 from aiperf.accounting.work_log import WorkLog, window
 
 _ROUNDING = 1e-12
+"""1 − 0.7 is 0.30000000000000004."""
 
 
 @dataclass(frozen=True, slots=True)

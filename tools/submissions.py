@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-import tarfile
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from aiperf.__main__ import main
+from aiperf.errors import BundleRefused
 from aiperf.submission.announcement_file import NAME as LOG
-from aiperf.submission.archive import ENDING
+from aiperf.submission.archive import ENDING, unpack
 
 FOLDER = Path(__file__).parent.parent / "submissions"
 LARGEST = 20_000_000
@@ -37,13 +39,10 @@ def faults(folder: Path) -> Iterator[str]:
 
 
 def _of_members(file: Path) -> Iterator[str]:
-    try:
-        with tarfile.open(file, "r|gz") as tar:
-            names = [member.name for member in tar]
-    except (tarfile.TarError, EOFError, OSError):
-        return  # `inspect` reports it
-    recorded = [name for name in names if re.match(r"runs/\d+/(telemetry|power)/", name)]
-    if recorded:
+    names: tuple[str, ...] = ()
+    with suppress(BundleRefused), tempfile.TemporaryDirectory() as folder:  # `inspect` reports what is refused
+        names = unpack(file, Path(folder)).names
+    if recorded := [name for name in names if re.match(r"runs/\d+/(telemetry|power)/", name)]:
         yield f"a submission here has no telemetry, but found {recorded[0]!r}. Repeat `submit` with --no-telemetry"
 
 

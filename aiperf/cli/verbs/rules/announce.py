@@ -125,12 +125,15 @@ def _planned(conf: RunConf, options: list[str]) -> tuple[tuple[Part, ...], list[
     from aiperf.accounting.valid_flops import target_of
     from aiperf.cli.run import planned
     from aiperf.config import as_plain
+    from aiperf.leaderboard.leaderboard import NOT_ANNOUNCED
     from aiperf.report.phrases import rule_lines
     from aiperf.submission.announced_run import foreseen
 
     table, plan = planned(conf, options)
     if target_of(as_plain(conf)) is not None:
-        return (table, Paragraph("division    none: a fixed network has levels, which `check RUN` prints")), []
+        named = conf.system.site and conf.system.name
+        lines = (table, Paragraph("division    none: a fixed network has levels, which `check RUN` prints"))
+        return lines, [] if named else [NOT_ANNOUNCED]
     if plan is None:
         return (table, Paragraph("division    not checked: the data set is not visible from this machine")), []
     division, broken = foreseen(plan)

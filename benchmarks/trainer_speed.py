@@ -250,8 +250,8 @@ class OwnLoop:
     def __init__(self, data: OpenData, graph: Graph, batch: int, conf: TrainerConf, device: torch.device) -> None:
         self._device = device
         place = RankContext.make(conf, data, graph, device, SingleRank(), writer=None)
-        # a message after each step: more often than in a run
-        self._words: Iterator[Message] = train(order(1, batch, progress_seconds=0.0), place, time.monotonic())
+        # a message after each step: more often than in a run. A long trial, so that cuDNN searches as on the other side
+        self._words: Iterator[Message] = train(order(1, batch, 10_000, progress_seconds=0.0), place, time.monotonic())
 
     def do(self, steps: int) -> None:
         """Run the steps. On a GPU messages are two steps behind, as in a run. As many steps are queued as are reported."""

@@ -12,9 +12,10 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,12 +25,15 @@ from aiperf.scratch import CODE_CACHES, Scratch, compiler_caches
 from aiperf.train.collectives.collective import is_of_exchange
 from aiperf.train.device import first_line, is_of_device, is_out_of_memory
 from aiperf.train.execution_mode import EAGER, ExecutionMode
-from aiperf.train.memory_limits import DoesNotFit
+from aiperf.train.memory_limits import DoesNotFit, rehearse
+from aiperf.train.optimiser import sgd
 from aiperf.train.precision import Precision, unsearched
 from aiperf.train.rank_context import RankContext
 from aiperf.train.torch_network import Network
 
 _TIMED_STEPS = 3
+BUCKET_BYTES = 25 << 20
+"""DDP's own size of a bucket of gradients, after a first one of 1 MiB."""
 
 
 class ModeUnavailable(Exception):
@@ -40,7 +44,13 @@ class Execution:
     """Network in an execution mode. Only training steps with a whole batch use it. All other passes are eager."""
 
     def __init__(
-        self, network: nn.Module, mode: ExecutionMode, images: Tensor, precision: Precision, compiler: str = "inductor"
+        self,
+        network: nn.Module,
+        mode: ExecutionMode,
+        images: Tensor,
+        precision: Precision,
+        compiler: str = "inductor",
+        ranks: int = 1,
     ) -> None:
         """`images`: a whole batch. Capturing graphs changes running statistics. Raise ModeUnavailable if the capture fails."""
         self.mode = mode
@@ -48,7 +58,7 @@ class Execution:
         self._graphs_left_out = _graphs_left_out()
         if mode.compiled:
             assert isinstance(network, Network)
-            network._compiled_call_impl = _compiled(network, mode, compiler)
+            network._compiled_call_impl = _compiled(network, mode, compiler, ranks)
         elif mode.cuda_graphs:
             with _refusals_are_not_had():
                 _capture(network, images, precision)
@@ -109,16 +119,18 @@ class Execution:
             _forget_compiled()
 
 
-def _compiled(network: Network, mode: ExecutionMode, compiler: str) -> Callable[[Tensor], Tensor]:
+def _compiled(network: Network, mode: ExecutionMode, compiler: str, ranks: int) -> Callable[[Tensor], Tensor]:
     """Each network has its own function to compile: torch.compile gives up silently on one that was compiled 8 times."""
     _keep_code_private()
+    # inductor captures the CUDA graphs of compiled code itself (torch 2.13)
+    options: dict[str, Any] = {"backend": compiler, "mode": "reduce-overhead" if mode.cuda_graphs else None}
+    if ranks > 1:
+        options = {"backend": _in_buckets(compiler, mode)}
     step = torch.compile(
         network.straight_line,
         fullgraph=True,  # a graph break or a recompilation is an error, never a silent eager fallback
         dynamic=False,
-        backend=compiler,
-        # inductor captures the CUDA graphs of compiled code itself (torch 2.13)
-        mode="reduce-overhead" if mode.cuda_graphs else None,
+        **options,
     )
     itself = weakref.ref(
         network
@@ -130,6 +142,23 @@ def _compiled(network: Network, mode: ExecutionMode, compiler: str) -> Callable[
         return step(called, images)
 
     return call
+
+
+def _in_buckets(compiler: str, mode: ExecutionMode) -> Callable[..., Any]:
+    """Return a compiler of one graph for each bucket of gradients.
+
+    A single graph hands over all gradients at its end, so that no exchange overlaps with the backward pass. torch splits only
+    networks that DDP has wrapped, and Horovod's not at all.
+    """
+    from torch._dynamo import lookup_backend
+    from torch._dynamo.backends.distributed import DDPOptimizer
+    from torch._inductor import list_mode_options
+
+    compile_bucket: Callable[..., Any] = lookup_backend(compiler)
+    if mode.cuda_graphs:
+        compile_bucket = partial(compile_bucket, config_patches=list_mode_options("reduce-overhead"))
+    compiling: Callable[..., Any] = DDPOptimizer(BUCKET_BYTES, compile_bucket).compile_fn
+    return compiling
 
 
 @cache
@@ -187,13 +216,22 @@ def fastest(
     """Return the execution in the fastest mode that was measured. All ranks must call it and get the same mode.
 
     The first open mode is always prepared, another one only if it is expected to save time over `steps_ahead` steps.
+    `run`: a step without an exchange, so that no rank waits for one on which it fails. Measured steps have the exchange.
     `eager_passes`: runs the passes that need memory in addition to a captured graph. Raise ModeUnavailable or DoesNotFit, on
     all ranks, if the first mode does not work.
     """
 
     def tried(mode: ExecutionMode) -> tuple[Execution | None, str]:
+        if not mode.compiled:
+            return prepared(mode)
+        # the first rank of a host compiles while the others wait, and they read its code from the cache of the host
+        first = None if context.reads_code else prepared(mode)
+        context.all_agree(True)
+        return first or prepared(mode)
+
+    def prepared(mode: ExecutionMode) -> tuple[Execution | None, str]:
         try:
-            execution = Execution(network, mode, images, context.precision, context.compiler)
+            execution = Execution(network, mode, images, context.precision, context.compiler, context.collective.ranks)
             _first_run(execution, run, eager_passes)
         except ModeUnavailable as error:
             return None, str(error)
@@ -210,14 +248,14 @@ def fastest(
         first = _required(open_modes[0], network, len(images), context, *tried(open_modes[0]))
     if len(open_modes) == 1:
         return first
-    base = _timed(context, run)
+    base = _exchanging_step(context, network, images)
     context.expected = context.expected.next_trial()
     best, measured = first, {first.mode: base}
     while True:
         # gains are relative to eager; without eager among the open modes, to the first one, which costs nothing more
         relative = {EAGER: base, **measured}
         mode = context.expected.next_to_try(open_modes, relative, steps_ahead)
-        at = _of_first_rank(context, -1 if mode is None else open_modes.index(mode))
+        at = round(of_first_rank(context, -1 if mode is None else open_modes.index(mode)))
         if at < 0:
             return best
         mode = open_modes[at]
@@ -226,13 +264,11 @@ def fastest(
         execution, problem = tried(mode)
         if execution is None:
             print(f"{mode} is not available: {problem}", file=sys.stderr, flush=True)
-        else:
+        if context.all_agree(execution is not None):
             context.timeline.anchor()
-            step = _timed(context, run)
-        if not context.all_agree(step < inf):
-            step = inf
+            step = _exchanging_step(context, network, images)
         context.expected = context.expected.learn(mode, time.monotonic() - began, base, step)
-        is_faster = bool(_of_first_rank(context, step < measured[best.mode]))
+        is_faster = bool(of_first_rank(context, step < measured[best.mode]))
         measured[mode] = step
         _strip(network)
         # a mode that is not kept releases its graphs, as large as a whole batch, before the next one is captured
@@ -298,13 +334,25 @@ def _refusals_are_not_had() -> Iterator[None]:
         raise ModeUnavailable(" ".join(lines[:3])) from error
 
 
-def _of_first_rank(context: RankContext, number: int) -> int:
-    return round(context.collective.total([float(number) if context.is_first else 0.0])[0])
+def of_first_rank(context: RankContext, number: float) -> float:
+    return context.collective.total([float(number) if context.is_first else 0.0])[0]
 
 
-def _timed(context: RankContext, run: Callable[[], None]) -> float:
+def timed(context: RankContext, run: Callable[[], None], steps: int = _TIMED_STEPS) -> float:
     begin = context.timeline.mark()
-    for _ in range(_TIMED_STEPS):
+    for _ in range(steps):
         run()
     end = context.timeline.mark()
-    return (context.timeline.second(end) - context.timeline.second(begin)) / _TIMED_STEPS
+    return (context.timeline.second(end) - context.timeline.second(begin)) / steps
+
+
+def _exchanging_step(context: RankContext, network: Network, images: Tensor) -> float:
+    """Return the seconds of a step with the exchange of gradients, without the optimiser. All ranks must call it."""
+    exchange = context.collective.exchange(network, sgd(network, context.conf), None, context.timeline)
+    run = partial(rehearse, network, images, context.precision, exchange)
+    try:
+        if context.collective.ranks > 1:
+            run()  # DDP puts its buckets in order after it
+        return timed(context, run)
+    finally:
+        exchange.close()

@@ -68,6 +68,8 @@ GUESSES: Mapping[ExecutionMode, Expectation] = {
 """Expectations before the first measurement. None was measured on an accelerator yet."""
 
 
+GRAPHS_BELOW_SECONDS = 0.01
+"""`auto` tries CUDA graphs for shorter eager steps only: in longer ones the host launches kernels ahead of the device."""
 LAST = 3
 """Measurements whose mean is the expectation."""
 FORGOTTEN_AFTER = 10
@@ -99,7 +101,9 @@ class Expectations:
             expected = self.of(mode, measured[EAGER])
             return (fastest - measured[EAGER] * expected.share) * steps_ahead - expected.seconds
 
-        best = max((mode for mode in modes if mode not in measured), key=saved, default=None)
+        is_short = measured[EAGER] < GRAPHS_BELOW_SECONDS or all(mode.cuda_graphs for mode in modes)
+        untried = (mode for mode in modes if mode not in measured and (is_short or not mode.cuda_graphs))
+        best = max(untried, key=saved, default=None)
         return best if best is not None and saved(best) > 0.0 else None
 
     def of(self, mode: ExecutionMode, eager_step: float) -> Expectation:

@@ -21,7 +21,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.files import lock
 from aiperf.own_files import RUN, append_own, make_own_folder, read_own
 from aiperf.system.control_groups import available_bytes
-from aiperf.train.collectives.collective import Collective
+from aiperf.train.collectives.collective import Collective, Exchange
 from aiperf.train.device import first_line, is_out_of_memory
 from aiperf.train.precision import Precision
 from aiperf.train.torch_network import build, placed
@@ -160,17 +160,20 @@ def _peak(
         torch.cuda.empty_cache()
 
 
-def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
+def rehearse(network: nn.Module, images: Tensor, precision: Precision, exchange: Exchange | None = None) -> None:
     """Run one forward and backward pass: it shows if the batch fits, and lets kernels be chosen and compiled.
 
     Only running statistics are changed, so it runs before the weights are loaded.
     """
     network.train()
     with precision.computing():
-        logits = network(images)
+        logits = (network if exchange is None else exchange.module)(images)
         labels = torch.zeros(len(images), device=images.device, dtype=torch.int64)
         loss = nn.functional.cross_entropy(logits.float(), labels)
-    loss.backward()  # type: ignore[no-untyped-call]
+    if exchange is None:
+        loss.backward()  # type: ignore[no-untyped-call]
+    else:
+        exchange.backward(loss)
     network.zero_grad(set_to_none=True)
 
 

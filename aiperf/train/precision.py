@@ -44,11 +44,12 @@ class Precision:
         return torch.amp.GradScaler(self.device_type) if self.name == "fp16" else None
 
     def switch_on(self) -> None:
-        """Set torch's process-wide switches: TF32 is off for fp32 alone. On CUDA, cuDNN searches for algorithms."""
+        """Set torch's process-wide switches: TF32 is off for fp32 alone. On CUDA, cuDNN searches among 4 algorithms."""
         torch.backends.cuda.matmul.allow_tf32 = self.name != "fp32"
         torch.backends.cudnn.allow_tf32 = self.name != "fp32"
         # default: cuDNN's first heuristic algorithm. Shapes are fixed within a trial, so a search pays at once
         torch.backends.cudnn.benchmark = self.device_type == "cuda"
+        torch.backends.cudnn.benchmark_limit = 4  # torch's default is 10: the first ones are the fastest by heuristics
 
 
 @contextmanager

@@ -41,6 +41,8 @@ class RankContext:
     liveness: RankHeartbeat = field(default_factory=RankHeartbeat)
     expected: Expectations = field(default_factory=lambda: Expectations(GUESSES))
     compiler: str = "inductor"
+    reads_code: bool = False
+    """True if another rank of this host compiles the same networks for an equal device, before this one."""
 
     @staticmethod
     def make(
@@ -52,11 +54,13 @@ class RankContext:
         writer: Writer | None,
         liveness: RankHeartbeat | None = None,
         on_host: int = 1,
+        local_rank: int = 0,
     ) -> RankContext:
         """Build the state of a rank, and set torch's process-wide precision switches. All ranks must call it.
 
-        `liveness`: heartbeat of this rank, None: no process reads it. `on_host`: number of ranks on this rank's host. Raise
-        BadConfiguration for a precision or execution mode that the device lacks, or for a detector without pycocotools.
+        `liveness`: heartbeat of this rank, None: no process reads it. `on_host`: number of ranks on this rank's host.
+        `local_rank`: its number among them. Raise BadConfiguration for a precision or execution mode that the device lacks, or
+        for a detector without pycocotools.
         """
         modes_of(conf, on_cuda=device.type == "cuda")
         liveness = liveness or RankHeartbeat()
@@ -79,6 +83,7 @@ class RankContext:
             writer=writer,
             task=_task_of(start, conf),
             liveness=liveness,
+            reads_code=local_rank > 0 and not device.index,  # the number of a device is a part of compiled code
         )
 
     @property

@@ -17,13 +17,16 @@ from aiperf.rng import derive
 from aiperf.train import memory_limits
 from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
 from aiperf.train.collectives.collective import Exchange, Scaler
-from aiperf.train.execution import Execution, fastest
+from aiperf.train.execution import Execution, fastest, of_first_rank, timed
 from aiperf.train.execution_mode import modes_of
 from aiperf.train.heartbeat import Stage
 from aiperf.train.optimiser import initial_state, load_state, sgd, state_by_name
 from aiperf.train.rank_context import RankContext
 from aiperf.train.torch_network import Network, break_symmetry, carry_out, placed
 from morphism import Architecture, Graph, Lineage, WeightPlan, apply, decode_morph, rebuild
+
+SEARCH_FROM_SECONDS = 300.0
+"""Shortest trial, in seconds of training steps, before which cuDNN searches for algorithms. A search takes seconds per size."""
 
 
 class CheckpointMissing(Exception):
@@ -153,22 +156,30 @@ def _rehearse(
     def run() -> None:
         memory_limits.rehearse(network, images, context.precision)
 
+    ahead = (order.last_epoch - epoch + 1) * len(context.data.training_steps(batch, context.collective.ranks))
     if context.device.type == "cuda":
         other_bytes = memory_limits.bytes_outside_a_step(
             graph, batch, context.precision.bytes_per_element, context.collective.ranks
         )
-        with context.liveness.device_wait():
-            full = memory_limits.shortage(run, other_bytes, memory_limits.CudaMemory(context.device))
-        if not context.all_agree(full is None):
-            network.zero_grad(set_to_none=True)
-            raise memory_limits.DoesNotFit(
-                "another rank of the worker reported it" if full is None else full.removeprefix(": ")
-            )
+
+        def fit() -> None:
+            with context.liveness.device_wait():
+                full = memory_limits.shortage(run, other_bytes, memory_limits.CudaMemory(context.device))
+            if not context.all_agree(full is None):
+                network.zero_grad(set_to_none=True)
+                raise memory_limits.DoesNotFit(
+                    "another rank of the worker reported it" if full is None else full.removeprefix(": ")
+                )
+
+        torch.backends.cudnn.benchmark = False
+        fit()
+        if of_first_rank(context, timed(context, run, 1)) * ahead >= SEARCH_FROM_SECONDS:
+            torch.backends.cudnn.benchmark = True
+            fit()  # other algorithms need other memory
 
     def eager_passes() -> None:
         memory_limits.rehearse_eager_passes(network, images, _last_share(context, batch), context.precision)
 
-    ahead = (order.last_epoch - epoch + 1) * len(context.data.training_steps(batch, context.collective.ranks))
     open_modes = modes_of(context.conf, on_cuda=context.device.type == "cuda")
     return fastest(open_modes, network, images, context, run, ahead, eager_passes)
 

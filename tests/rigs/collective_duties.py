@@ -20,11 +20,17 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 from aiperf.train.collectives.collective import Collective, Exchange, Joining, is_of_exchange, join
 from aiperf.train.device import HostTimeline
+from aiperf.train.execution import Execution
+from aiperf.train.execution_mode import ExecutionMode
 from aiperf.train.optimiser import EagerSgd
+from aiperf.train.precision import Precision
 from aiperf.train.torch_network import build, initialise
+from morphism import Convolution, Dense, GlobalAveragePooling, Graph, Input, Node, Relu, Softmax
+from morphism.ops import Op
 from tests.builders.order import plain_graph
 
 IMAGES = 8
@@ -160,6 +166,7 @@ def carry_out(here: Rank) -> dict[str, Any]:
     training.exchange.update()
     answers["weights"] = training.weights()
     answers["traced"] = _traced(here, training)
+    answers["overlapping"] = _overlapping(collective)
 
     one = torch.ones(1)
     answers["through"] = {
@@ -170,6 +177,48 @@ def carry_out(here: Rank) -> dict[str, Any]:
     }
     training.exchange.close()
     return answers
+
+
+def _overlapping(collective: Collective) -> list[str]:
+    """Return the order of events in a compiled backward pass: parts of the network begin, gradients are handed over."""
+    if collective.ranks == 1:
+        return []
+    layers: list[Op] = [Convolution(256, 3, padding=1), Relu()] * 4
+    layers += [GlobalAveragePooling(), Dense(3), Softmax()]
+    nodes = [Node("input", Input(1, 8, 8), ())]
+    nodes += [Node(f"layer{number}", layer, (number,)) for number, layer in enumerate(layers)]
+    network, (images, labels) = build(Graph(tuple(nodes))), batch()
+    initialise(network, seed=0)
+    Execution(network, ExecutionMode(compiled=True), images, Precision("fp32", "cpu"), "aot_eager", collective.ranks)
+    events: list[str] = []
+
+    def told(hand_over: Callable[..., Any]) -> Callable[..., Any]:
+        def tell(*arguments: Any) -> Any:
+            events.append("exchange")
+            return hand_over(*arguments)
+
+        return tell
+
+    hook = default_hooks.allreduce_hook
+    default_hooks.allreduce_hook = told(hook)
+    exchange = collective.exchange(network, EagerSgd(network.parameters(), lr=0.1), None, HostTimeline())
+    default_hooks.allreduce_hook = hook
+    optimiser: Any = exchange.optimiser
+    if hasattr(optimiser, "_allreduce_grad_async"):
+        optimiser._allreduce_grad_async = told(optimiser._allreduce_grad_async)
+    for _ in range(2):  # DDP orders its buckets after the first step
+        events.clear()
+        loss = F.cross_entropy(exchange.module(images), labels)
+        open_nodes: list[Any] = [loss.grad_fn]
+        while open_nodes:
+            node = open_nodes.pop()
+            if "CompiledFunction" in type(node).__name__:
+                node.register_prehook(lambda gradients: events.append("part"))
+            open_nodes += [before for before, _ in node.next_functions if before is not None]
+        exchange.backward(loss)
+        network.zero_grad(set_to_none=True)
+    exchange.close()
+    return events
 
 
 def _late(here: Rank, training: Training) -> float | None:

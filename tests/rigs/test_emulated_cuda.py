@@ -112,6 +112,21 @@ with open_data(replace(IMAGES, training_images=1500)) as images:
     list(train_here(order(last_epoch=1), conf, images, graph(), Path(sys.argv[1]), device))
 assert len(counts) > 10 and counts[-1] == counts[3], counts
 """
+SEARCHED = """
+from aiperf.train import setup
+real, searched = torch.nn.functional.conv2d, set()
+def conv2d(images, *more, **named):
+    if len(images) == 64 and images.device.type == "cuda":
+        searched.add(torch.backends.cudnn.benchmark)
+    return real(images, *more, **named)
+torch.nn.functional.conv2d = conv2d
+words = train()
+assert isinstance(words[-1], TrialDone) and searched == {False}, searched
+assert torch.backends.cudnn.benchmark_limit == 4
+setup.SEARCH_FROM_SECONDS = 0.0
+words = train()
+assert isinstance(words[-1], TrialDone) and searched == {False, True} and torch.backends.cudnn.benchmark
+"""
 GPU_DECODER = """
 from torchvision import io as torchvision_io
 from aiperf.data.dataset_config import ImagenetConf
@@ -204,6 +219,7 @@ def emulation(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         pytest.param(FULL_MEMORY, {}, id="full memory reduces the batch, whatever raises it"),
         pytest.param(FULL_FOR_CUDNN, {}, id="every text of full memory ends search and trial in order"),
         pytest.param(NO_WAITS, {}, id="no step copies and waits"),
+        pytest.param(SEARCHED, {}, id="cuDNN searches for long trials only"),
         pytest.param(GPU_DECODER, {}, id="the GPU decodes the images that the CPU does"),
         pytest.param(NO_CUDA, {"FAKE_CUDA_BUILD": ""}, id="a torch without CUDA is named"),
         pytest.param(WRONG_ORDINALS, {}, id="one fault of all devices ends the worker"),

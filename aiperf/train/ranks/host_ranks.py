@@ -10,8 +10,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from aiperf.programs import end_in_words
 from aiperf.scratch import MARK, Scratch, compiler_caches
 from aiperf.system import processes
 from aiperf.system.network import interface_of
+from aiperf.system.samplers import VISIBILITY
 from aiperf.train.collectives import StoreAt
 from aiperf.train.heartbeat import HeartbeatFile, Stage
 from aiperf.train.ranks.hang_watch import ProcessProgress
@@ -169,6 +170,25 @@ def _listening(setup: Setup) -> list[int]:
     return [place.listening] if isinstance(place, StoreAt) and place.listening is not None else []
 
 
+def own_device(seat: RankPlace, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with which a rank sees its NVIDIA accelerator alone, as number 0.
+
+    Compiled code holds the number of its device. With one number for all, ranks read the code of the first one.
+
+    >>> place = RankPlace(1, 0, 1, 1, 2, 0, 1)
+    >>> [own_device(place, {"CUDA_VISIBLE_DEVICES": value}) for value in ("4, 6", "4", "")], own_device(place, {})
+    ([{'CUDA_VISIBLE_DEVICES': '6'}, {}, {}], {'CUDA_VISIBLE_DEVICES': '1'})
+    """
+    (name,) = VISIBILITY["NVIDIA"]
+    number, selected = seat.accelerator, environment.get(name)
+    if number is None or any(other in environment for other in VISIBILITY["AMD"]):
+        return {}
+    if selected is None:
+        return {name: str(number)}
+    entries = [entry.strip() for entry in selected.split(",")]
+    return {name: entries[number]} if number < len(entries) and entries[number] else {}
+
+
 DEATH_SECONDS = 30.0
 """Time within which a killed process must end. Otherwise it cannot be ended."""
 
@@ -213,13 +233,15 @@ class HostRanks:
     def _setup(self, seat: RankPlace) -> Setup:
         cores = max(1, self._recipe.cores // seat.local_size)
         meeting = self._start.directions.store or self.folder / "meeting"
+        if own_device(seat, os.environ):
+            seat = replace(seat, accelerator=0)
         return Setup(self._recipe, seat, len(self._start.seats), cores, self.folder / "heartbeats", meeting)
 
     def _environment(self, seat: RankPlace) -> dict[str, str]:
         at, address, interface = self._start.directions.horovod, self._start.address, self._interface
         # ranks of all workers of the run on this host share images; without a run, the ranks of this worker
         shared = os.environ.get(MARK, str(self.folder))
-        chosen = {SHARING: shared, **compiler_caches(os.environ, Path(shared))}
+        chosen = {SHARING: shared, **compiler_caches(os.environ, Path(shared)), **own_device(seat, os.environ)}
         if address is not None:
             # NCCL interprets a name as a prefix unless it begins with '='. A value of the user is kept
             chosen["NCCL_SOCKET_IFNAME"] = os.environ.get("NCCL_SOCKET_IFNAME", f"={interface}")

@@ -87,9 +87,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     if device.type == "cuda":
         _require_accelerated_torch(torch.__version__, torch.version.cuda, torch.version.hip)
         torch.cuda.set_device(device)
-        if seat.local_size > 1:
-            # so that decoding threads and pinned memory are on the accelerator's NUMA node
-            os.sched_setaffinity(0, near_processors(pci_address(device), os.sched_getaffinity(0), setup.cores))
+        # so that decoding threads and pinned memory are on the accelerator's NUMA node
+        os.sched_setaffinity(0, near_processors(pci_address(device), os.sched_getaffinity(0), setup.cores))
     if isinstance(recipe.dataset, FilesConf) and recipe.dataset.decoder == "gpu":
         require_nvjpeg(device)
     start = decode_architecture(recipe.start_graph)
@@ -104,7 +103,9 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     is_first = seat.rank == 0
     folder, keep = CheckpointFolder(recipe.run_folder / "checkpoints"), conf.keep_checkpoints_seconds
     writer = Writer(folder, keep, liveness.device_wait) if is_first else None
-    context = RankContext.make(conf, data, start, device, collective, writer, liveness, seat.local_size)
+    context = RankContext.make(
+        conf, data, start, device, collective, writer, liveness, seat.local_size, seat.local_rank
+    )
     _warm_up(context)
 
     def measure() -> int:

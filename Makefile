@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest
 FAST := $(addprefix tests/,accounting comparison journal leaderboard morphism preflight ranking rules searchers statistics test_docs.py) \
 	--ignore=tests/searchers/test_ray_tune.py
 
-.PHONY: help setup setup-dev again run test test-fast test-long test-all lint submissions size mutants clean constraints
+.PHONY: help setup setup-dev again run test test-fast test-long test-all lint submissions release size mutants clean constraints
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -75,6 +75,9 @@ mutants: setup-dev ## change the code of score and rules piece by piece, and lis
 
 constraints: setup-dev ## write constraints.txt from the installed packages
 	@bash tools/write_constraints.sh
+
+release: ## make the files of a release in dist/: sdist, wheel, bill of materials, provenance, checksums (nothing is published)
+	@PYTHON="$(PYTHON)" bash tools/release.sh
 
 clean: ## remove the environment and all caches, but not runs/
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache mutants

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,31 @@ def test_each_step_of_a_workflow_calls_what_exists(file: Path) -> None:
 def test_the_workflow_of_submissions_calls_their_check() -> None:
     assert "make submissions" in (ROOT / ".github/workflows/submissions.yml").read_text()
     assert re.search(r"^submissions: .*\n\t.* -m tools.submissions$", MAKEFILE, re.MULTILINE)
+
+
+RELEASES = {
+    "changes": ("0.2.0", "## [0.2.0] - 2026-12-01", "v0.2.0", True, "this checkout has changes"),
+    "no heading": ("0.2.0", "## [Unreleased]", "v0.2.0", False, "no heading '## [0.2.0] - YYYY-MM-DD'"),
+    "another tag": ("0.2.0", "## [0.2.0] - 2026-12-01", "v0.3.0", False, "v0.2.0, but is 'v0.3.0'"),
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_release_is_refused_with_the_fix(tmp_path: Path, name: str) -> None:
+    version, heading, tag, is_changed, expected = RELEASES[name]
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools/release.sh", tmp_path / "tools")
+    (tmp_path / "pyproject.toml").write_text(f'version = "{version}"\n')
+    (tmp_path / "CHANGELOG.md").write_text(f"{heading}\n")
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"], ["tag", tag]):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
+    if is_changed:
+        (tmp_path / "more").touch()
+
+    made = subprocess.run(["bash", "tools/release.sh"], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert made.returncode == 1 and expected in made.stderr
+    assert not (tmp_path / "dist").exists()
 
 
 def test_each_supported_python_is_in_the_matrix() -> None:

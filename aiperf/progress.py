@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from aiperf.units import duration, share
@@ -21,24 +20,8 @@ MOST_COUNTED = 10_000
 """Of more steps (bytes of a journal) the share is shown."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    what: str
-    done: Callable[[], float]
-    of: float
-    began: float = field(default_factory=time.monotonic)
-
-    def text(self) -> str:
-        done = self.done()
-        if self.of <= MOST_COUNTED:
-            return f"{self.what} {done:.0f} of {self.of:.0f}"
-        return f"{self.what} {share(min(1.0, done / self.of), 0)}"
-
-    def left(self, now: float) -> float | None:
-        done = self.done()
-        return max(0.0, (now - self.began) * (self.of / done - 1)) if done else None
-
-
+_Part = tuple[str, Callable[[], float], float, float]
+"""Name, function that returns the steps done, number of all steps, and time of the begin."""
 _parts: ContextVar[list[_Part] | None] = ContextVar("parts", default=None)
 """Parts of the command under way, from the outermost. None if no progress is shown."""
 
@@ -46,7 +29,7 @@ _parts: ContextVar[list[_Part] | None] = ContextVar("parts", default=None)
 @contextmanager
 def under_way(what: str, done: Callable[[], float], of: float) -> Iterator[None]:
     """Name a part of a command while the block runs. `done`: called from another thread, steps done of `of`."""
-    part, parts = _Part(what, done, of), _parts.get()
+    part, parts = (what, done, of, time.monotonic()), _parts.get()
     if parts is None:
         yield
         return
@@ -92,7 +75,10 @@ def shown(command: str) -> Iterator[None]:
 
 
 def _line(command: str, parts: Sequence[_Part], began: float) -> str:
-    now = time.monotonic()
-    left = next((left for part in parts if (left := part.left(now)) is not None), None)
-    rest = "" if left is None else f", about {duration(left)} left"
-    return f"{command}: {', '.join([*(part.text() for part in parts), f'{duration(now - began)} so far'])}{rest}"
+    now, texts, left = time.monotonic(), [], ""
+    for what, done_of, of, since in parts:
+        done = done_of()
+        texts.append(f"{what} {f'{done:.0f} of {of:.0f}' if of <= MOST_COUNTED else share(min(1.0, done / of), 0)}")
+        if done and not left:
+            left = f", about {duration(max(0.0, (now - since) * (of / done - 1)))} left"
+    return f"{command}: {', '.join([*texts, f'{duration(now - began)} so far'])}{left}"

@@ -69,11 +69,11 @@ VERB_MODULES = {
 
 _LONG = ("bops", "hpl", "predict", "verify", "rank", "export", "submit", "quality")
 """Verbs that print their progress, except with --json."""
-_OF_A_SITE = "options for all runs go into conf/site.yaml or the file that AIPERF_SITE names (docs/clusters.md)"
-OF_HYDRA = {
-    **dict.fromkeys(("-m", "--multirun"), "`python -m aiperf sweep --over OPTION=A,B` runs with each value"),
-    **dict.fromkeys(("-cd", "--config-dir", "-cn", "--config-name", "-cp", "--config-path"), _OF_A_SITE),
-}
+OF_HYDRA = dict.fromkeys(("-m", "--multirun"), "`python -m aiperf sweep --over OPTION=A,B` runs with each value")
+OF_HYDRA |= dict.fromkeys(
+    ("-cd", "--config-dir", "-cn", "--config-name", "-cp", "--config-path"),
+    "options for all runs go into conf/site.yaml or the file that AIPERF_SITE names (docs/clusters.md)",
+)
 """Flags of Hydra's programs, and what this program has instead."""
 
 

@@ -49,8 +49,11 @@ WITH_RESUME = ("resume", "resume_until", "runs", "follow")
 def main(words: Sequence[str]) -> int:
     """Start or resume a run of the benchmark, wait for its end, write the report, and return the exit status."""
     site = with_site(words)
-    with site.named_in_errors():
+    try:
         return interrupts.status(_execute(site))
+    except BadConfiguration:
+        site.print()
+        raise
 
 
 def _execute(site: Site) -> int:

@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from aiperf.given_file import fault_of, read_yaml
 from aiperf.journal.options import OF_ONE_RUN
 from aiperf.mistyped import short
 from aiperf.nearest import nearest_option
-from aiperf.overrides import HERE
 from aiperf.sanitize import sanitize
 
 VARIABLE = "AIPERF_SITE"
@@ -53,17 +51,6 @@ class Site:
         """Print the lines on standard error."""
         for name, line in self.lines:
             print(sanitize(f"{name}{': ' if name else ''}{line}"), file=sys.stderr)
-
-    @contextmanager
-    def named_in_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except BadConfiguration as error:
-            text = str(error)
-            named = [word for word in self.own if (name := word.partition("=")[0] + "=")[:-1] in text and "." in name]
-            if not named:
-                raise
-            raise type(error)(f"{text} ({', '.join(named)}: from {shown(self.path)})") from error
 
 
 def with_site(words: Sequence[str], taken: Sequence[str] = ()) -> Site:
@@ -113,12 +100,10 @@ def _read(path: Path) -> dict[str, str]:
                 limits[0].check_type(option, value, short(value))
                 limits[0].require(option, value)
             words[option] = f"{option}={_text(option, value)}"
-            parsed = parsed_alone(words[option]).value
+            parsed_alone(words[option])
         except BadConfiguration as error:
             hint = ". A text of digits is written in quotes" if str in limits[0].types and type(value) is int else ""
             raise BadConfiguration(f"{shown(path)}: {error}{hint}") from error
-        if parsed != value and option not in HERE:
-            raise fault_of(path, _RULE, "write another value")(f"has a value that no command line can have: {option}")
     return words
 
 

@@ -88,11 +88,8 @@ def evaluate(
             raise DamagedCheckpoint(f"{str(folder.path)!r} must hold the tensors of the network: {error}") from error
         placed(module, device, channels_last=conf.channels_last).eval()
         sums, images = context.task.validation_sums(module, data.validation_images), 0
-        with (
-            closing(data.validation(batch, **walk(context))) as batches,
-            context.precision.computing(),
-            under_way("validation samples", lambda: images, data.validation_images),
-        ):
+        evaluated = under_way("validation samples", lambda: images, data.validation_images)
+        with closing(data.validation(batch, **walk(context))) as batches, context.precision.computing(), evaluated:
             for each in batches:
                 sums.add(module, each)
                 images += each.count

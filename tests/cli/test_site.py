@@ -144,7 +144,7 @@ def test_the_plan_and_errors_name_the_file(aiperf: User) -> None:
 
     assert "site         name=lab: from 'conf/site.yaml'\n" in plan.out
     assert "not used: cluster.partition, cluster.time\n" in plan.out
-    assert wrong.status == 2 and "(cluster.time=00:01:00: from 'conf/site.yaml')" in wrong.err
+    assert wrong.status == 2 and "cluster.time=00:01:00, name=lab: from 'conf/site.yaml'\naiperf: " in wrong.err
 
 
 def test_a_job_script_has_the_options_and_reads_no_file(aiperf: User) -> None:

@@ -106,10 +106,10 @@ def order(listing: BenchmarkRuns, by: Figure[Report], number: int, most_rows: in
     columns = [
         (place, tuple(measured(row.place, str, text) for row, text in zip(shown, ranges, strict=True))),
         (section.Column("run", longest=36), tuple(map(_run, shown))),
+        of(_SCORE, of_systems, [half_width(each.score, each.flops_per_second_interval) for each in entries]),
         (section.Column("validity", explained="below it: warnings", longest=44), tuple(map(_validity, shown))),
         numbers("runs", [len(row.runs) for row in shown], units.count, "runs of this system; each figure is their median",
                 [f"{units.count(row.missing)} missing" if row.missing else "" for row in shown]),
-        of(_SCORE, of_systems, [half_width(each.score, each.flops_per_second_interval) for each in entries]),
         of(_REGULATED, "", [half_width(each.figures["regulated"], each.regulated_flops_per_second_interval)
                             for each in entries]),
         *map(of, (_ERROR, _VALID, _MFU)),

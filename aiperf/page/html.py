@@ -66,15 +66,29 @@ def document(title: str, body: Iterable[str], kind: str = "") -> str:
     )
 
 
+DOCS = "https://github.com/aiperf-cluster/aiperf-cluster/blob/main/docs"
+"""Address of the documentation, as in pyproject.toml. A page is also read by somebody who has the file alone."""
+
+
+def linked(words: str) -> str:
+    """Return plain text as HTML, with links to the pages of the documentation that it names."""
+    return re.sub(r"\bdocs/([\w-]+\.md)", rf'<a href="{DOCS}/\1">docs/\1</a>', text(words))
+
+
 def code_in_backticks(words: str) -> str:
     """Return plain text as HTML. Text between two backticks gets a code element, and all other text is escaped."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(words))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", linked(words))
+
+
+def quantity(words: str) -> str:
+    """Return plain text as HTML, in which no line ends between a number and its unit."""
+    return re.sub(r"(?<=\d) (?=[^\W\d]|%)|(?<=±) ", "\u00a0", text(words))
 
 
 def _item(item: str | RunWarning) -> str:
     if isinstance(item, str):
-        return f"<li>{text(item)}</li>"
-    remedy = f'<span class="remedy">To do: {text(item.remedy)}</span>'
+        return f"<li>{linked(item)}</li>"
+    remedy = f'<span class="remedy">To do: {linked(item.remedy)}</span>'
     return f'<li><span class="severity">{text(item.severity)}:</span> {text(item.text)}{remedy}</li>'
 
 
@@ -83,7 +97,7 @@ def _table(shown: section.Table) -> str:
     pairs = ' class="pairs"' if len(shown.columns) == 2 else ""
     heads = "".join(_head(column) for column in shown.columns)
     rows = "".join(_row(shown, row) for row in shown.rows)
-    footnote = f'<p class="footnote">{text(shown.footnote)}</p>' if shown.footnote else ""
+    footnote = f'<p class="footnote">{linked(shown.footnote)}</p>' if shown.footnote else ""
     # Two columns fit on a phone. A wider table has a hint to scroll.
     hint, scrolls = (HINT, " scrolls") if len(shown.columns) > 2 else ("", "")
     return (
@@ -114,11 +128,12 @@ def _row(shown: section.Table, cells: Sequence[section.Cell]) -> str:
         attributes = f' class="{" ".join(classes)}"' if classes else ""
         attributes += f' style="--part: {cell.bar:.4f}"' if cell.bar is not None else ""
         attributes += f' data-key="{cell.key!r}"' if cell.key is not None else ""
+        attributes += f' data-column="{text(column.name)}"' if len(shown.columns) > 2 else ""
         tag = "th" if index == shown.heads_rows else "td"
         scope = ' scope="row"' if index == shown.heads_rows else ""
-        content = text(cell.text)
+        content = quantity(cell.text) if column.is_number else linked(cell.text)
         if cell.link:
-            content = f'<a href="#{text(cell.link)}">{content}</a>'
+            content = f'<a href="#{text(cell.link)}">{text(cell.text)}</a>'
         if cell.second_line:
             content += f"<small>{text(cell.second_line)}</small>"
         if cell.unfolds:
@@ -239,7 +254,7 @@ def _figure(picture: section.DrawnFigure) -> str:
         drawing, kind, hint = inline(picture.svg, picture.name, text(picture.described)), "", HINT
     return (
         f'<figure{kind}>{hint}<div class="scroll" tabindex="0" role="region" aria-label="{text(picture.title)}">'
-        f"{drawing}</div><figcaption>{text(picture.caption)}</figcaption></figure>"
+        f"{drawing}</div><figcaption>{linked(picture.caption)}</figcaption></figure>"
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal, TypeVar
 
 from aiperf import units
 from aiperf.run_warning import RunWarning
@@ -128,6 +128,24 @@ class Collapsed:
     summary: str
     parts: tuple[Part | None, ...]
     is_printed: bool = True
+
+
+_NO_TEXT = frozenset({"name", "kind", "key", "bar", "png", "pdf", "fault", "facts", "sorted", "on_terminal"})
+
+
+def reworded(part: Any, words: Callable[[str], str]) -> Any:
+    """Return a part of a page with `words` applied to every text that a reader sees. Names of options stay."""
+    if isinstance(part, str):
+        return words(part)
+    if isinstance(part, tuple):
+        return tuple(reworded(each, words) for each in part)
+    if not is_dataclass(part) or isinstance(part, type) or (isinstance(part, Cell) and part.kind == "option"):
+        return part
+    hidden = (
+        _NO_TEXT - {"name"} if isinstance(part, Column) else _NO_TEXT | ({"link"} if isinstance(part, Cell) else set())
+    )
+    shown = (field.name for field in fields(part) if field.name not in hidden)
+    return replace(part, **{name: reworded(getattr(part, name), words) for name in shown})
 
 
 Part = Table | DrawnFigure | Paragraph | Steps | Items | Group | Note | Collapsed

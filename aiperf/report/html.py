@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from aiperf import units
 from aiperf.page import html
 from aiperf.page.html import text
-from aiperf.page.section import Collapsed, Group, Items, Note, Paragraph, Section, warned
+from aiperf.page.section import Collapsed, Group, Items, Note, Paragraph, Section, reworded, warned
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.figures import SCORE
@@ -32,7 +33,7 @@ def page(report: Report, sections: Sequence[Section]) -> str:
 def _header(report: Report) -> str:
     run, score = report.run, report.score
     facts = "".join(f"<div><dt>{name}</dt><dd>{text(value)}</dd></div>" for name, value in about(report))
-    interval = phrases.score_interval(report)
+    interval, words = phrases.score_interval(report), phrases.of_devices(report)
     missing = ' class="none"' if score.flops_per_second is None or report.no_score is not None else ""
     return "\n".join(
         [
@@ -41,11 +42,12 @@ def _header(report: Report) -> str:
             f"<h1>{text(run.name)}</h1>",
             f'<dl class="about">{facts}</dl>',
             '<div class="figures">',
-            f'<dl class="headline"><div><dt>{text(phrases.score_title(run))}</dt><dd{missing}>{text(SCORE.text(report))}'
-            f"<small>{text(interval)}</small></dd></div></dl>",
+            f'<dl class="headline"><div><dt>{text(phrases.score_title(run))}</dt><dd{missing}>'
+            f"{html.quantity(SCORE.text(report))}"
+            f"<small><strong>{text(verdict(report))}</strong></small><small>{text(interval)}</small></dd></div></dl>",
             '<dl class="others">',
             *(
-                f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(meaning)}</small></dd></div>"
+                f"<div><dt>{text(name)}</dt><dd>{html.quantity(value)}<small>{text(words(meaning))}</small></dd></div>"
                 for name, value, meaning in key_figures(report)
             ),
             "</dl>",
@@ -54,6 +56,14 @@ def _header(report: Report) -> str:
             "</header>",
         ]
     )
+
+
+def verdict(report: Report) -> str:
+    """Return what the score is worth: valid or not, ranked or not, and the runs with which it may be compared."""
+    is_valid, simulated = "not valid" if report.no_score is not None else "valid", report.run.is_simulated
+    ranked = "outside the ranking" if report.breaches else "may be ranked"
+    division = f"division {' or '.join(report.divisions)}" if report.divisions else "equal options"
+    return f"{is_valid} · {'never ranked: simulated' if simulated else ranked} · compare with runs of {division}"
 
 
 def _no_score(report: Report) -> Note | None:
@@ -82,7 +92,10 @@ def _standing(report: Report) -> Note:
 
 def _warnings(report: Report) -> Note:
     if report.warnings:
-        return warned("Warnings about these figures", report.warnings)
+        note: Note = reworded(warned("", report.warnings), phrases.of_devices(report))
+        critical = note.kind == "critical"
+        title = f"{units.counted(len(report.warnings), 'warning')} about these figures"
+        return replace(note, title=title, parts=note.parts if critical else (Collapsed("what to do", note.parts),))
     return Note("clear", "No warnings", (Paragraph("Journal and telemetry give no reason for one."),))
 
 

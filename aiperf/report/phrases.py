@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -169,6 +170,24 @@ def error_figures(report: Report) -> str | None:
     return " · ".join(shown)
 
 
+def of_devices(report: Report) -> Callable[[str], str]:
+    """Return a function on texts of a page: a machine without accelerators has processes in their place."""
+    courses = () if report.telemetry is None else report.telemetry.courses
+    has_accelerators = report.hardware.are_accelerators or any(each.kind == "accelerator" for each in courses)
+    if has_accelerators or report.run.is_simulated:
+        return str
+    called = {"accelerator": "process", "accelerators": "processes", "an accelerator": "a process"}
+
+    def words(text: str) -> str:
+        def process(found: re.Match[str]) -> str:
+            word = called.get(found[0].lower(), "processes")
+            return word.capitalize() if found[0][0].isupper() else word
+
+        return re.sub(r"\b(an )?accelerators?\b", process, text, flags=re.IGNORECASE)
+
+    return words
+
+
 def availability_meaning(report: Report) -> str:
     """Return text on the presence of the planned accelerators, with the score scaled to all of them."""
     available = report.availability
@@ -330,7 +349,7 @@ UNKNOWN = frozenset({"file_system", "source", "size_bytes"})
 """Properties that every object has. A missing value means unknown."""
 
 
-UNITS = ("_bytes", "_seconds", "_flops", "_celsius", "_watts", "_mhz", "_unix")
+UNITS = ("_bytes_per_second", "_bytes", "gibibytes", "_seconds", "_flops", "_celsius", "_watts", "_mhz", "_unix")
 """Suffixes of names with a unit. They are dropped if the value shows its unit."""
 
 
@@ -339,8 +358,8 @@ def part(name: str) -> str:
     parts = []
     for each in name.split("."):
         unit = next((unit for unit in UNITS if each.endswith(unit)), "")
-        parts.append(each.removesuffix(unit).replace("_", " "))
-    return " · ".join(parts)
+        parts.append("devices" if each == "accelerators" else each.removesuffix(unit).replace("_", " ").strip())
+    return " · ".join(filter(None, parts))
 
 
 def option(name: str, value: str) -> str:
@@ -363,6 +382,10 @@ def _plain(path: str, value: Any) -> str:
             return "yes" if value else "no"
         case int() | float() if name.endswith("_bytes"):
             return units.size(value)
+        case int() | float() if name.endswith("gibibytes"):
+            return units.size(value * 2**30)
+        case int() | float() if name.endswith("_bytes_per_second"):
+            return units.si(value, "B/s")
         case int() | float() if "matmul_flops" in path:
             return units.flops_per_second(value)
         case float():

@@ -126,7 +126,7 @@ def test_empty_columns_are_left_out_and_listed() -> None:
     without, with_power = page(of("a", "b", mfu=None)), page(of("a", power=Power(100.0, 1e10, "accelerators", 1)))
 
     assert "Columns left out because all runs have a dash: MFU, power, FLOPS/W, witnessed, announced." in without
-    assert "100 W" in with_power and "10.0 GFLOPS/W" in with_power and "Level 1" in with_power
+    assert "100\u00a0W" in with_power and "10.0\u00a0GFLOPS/W" in with_power and "Level 1" in with_power
 
 
 def test_the_same_list_gives_the_same_bytes_in_every_form() -> None:

@@ -66,7 +66,9 @@ def test_requests_and_errors_of_a_page_are_both_reported(browser: Tab, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["finished", "begun", "hundreds"])
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (992, "light"), (400, "light"), (390, "light")]
+)
 def test_the_page_fits_its_window_and_asks_for_nothing(
     browser: Tab, pages: dict[str, Path], name: str, width: int, scheme: Literal["light", "dark"]
 ) -> None:
@@ -79,6 +81,10 @@ def test_the_page_fits_its_window_and_asks_for_nothing(
     outside = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll') && !e.closest('.skip')
         && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
     assert browser.ask(outside) == []
+    # Only a picture scrolls, on a phone: the cells of a row are then below each other.
+    hidden = """[...document.querySelectorAll('.framed .scroll, .others dd, .number')]
+        .filter(e => e.scrollWidth > e.clientWidth + 1 && e.offsetParent).map(e => e.outerHTML.slice(0, 80))"""
+    assert browser.ask(hidden) == []
 
 
 def test_the_score_is_the_largest_thing_in_sight(browser: Tab, pages: dict[str, Path]) -> None:
@@ -256,5 +262,5 @@ def test_the_page_prints_with_everything_open_on_a_few_sheets(
 
     assert printed.startswith(b"%PDF")
     sheets = len(re.findall(rb"/Type\s*/Page\b", printed))
-    assert 4 <= sheets <= 14
+    assert 4 <= sheets <= 8
     assert browser.ask("[...document.querySelectorAll('details:not(.screen)')].every(each => each.open)")

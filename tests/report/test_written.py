@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import shutil
+import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from aiperf.config import as_plain, configure
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import Journal
 from aiperf.journal.options import flat_options
+from aiperf.page import html
 from aiperf.page.palette import COLOURS
 from aiperf.page.terminal import folded
 from aiperf.ranking.breaches import REAL_MACHINE
@@ -34,6 +36,7 @@ from aiperf.system.log import path as telemetry_of
 from aiperf.system.sampler import Device, DeviceSample
 from tests.builders.report_journal import Shape, invented
 
+PROJECT = Path(__file__).parents[2]
 SMALL = invented(Shape(duration=60.0, warmup=10.0))
 
 
@@ -93,7 +96,11 @@ def test_what_the_page_links_to_is_in_it(page: str) -> None:
     names = {attributes.get("id") for _, attributes in parsed.tags}
     links = {value for _, attributes in parsed.tags for key in ("href", "xlink:href") if (value := attributes.get(key))}
     assert links
-    assert {link for link in links if not link.startswith("data:")} <= {f"#{name}" for name in names}
+    docs = {link for link in links if link.startswith(f"{html.DOCS}/")}
+    assert docs and all((PROJECT / "docs" / link.removeprefix(f"{html.DOCS}/")).is_file() for link in docs)
+    address = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["urls"]["Documentation"]
+    assert address.replace("/tree/", "/blob/") == html.DOCS
+    assert {link for link in links - docs if not link.startswith("data:")} <= {f"#{name}" for name in names}
     assert set(re.findall(r"url\((#[^)]*)\)", page)) <= {f"#{name}" for name in names}
 
 
@@ -116,6 +123,19 @@ def test_figures_in_the_page_follow_its_light_and_dark_colours(page: str) -> Non
     for one in drawn:
         assert "var(--muted)" in one
         assert [colour.role for colour in COLOURS if colour.light in one.lower()] == []
+
+
+def test_valid_ranked_and_compared_with_stand_at_the_score(page: str) -> None:
+    headline = page[page.index('class="headline"') : page.index('class="others"')]
+
+    assert "valid · outside the ranking · compare with runs of " in headline
+
+
+def test_a_machine_without_accelerators_has_none_on_its_page(page: str) -> None:
+    shown = page[page.index("<main") : page.index('id="table-configuration"')]
+
+    assert re.findall(r">[^<]*accelerators?\b[^<]*<", shown, re.IGNORECASE) == []
+    assert "Process time" in shown
 
 
 def test_score_and_broken_rules_are_at_the_top_of_the_page(page: str) -> None:
@@ -221,7 +241,7 @@ def test_utilisation_is_drawn_for_accelerators_or_else_hosts(tmp_path: Path, kin
         assert "accelerators busy, mean 90.0 %" in drawn and "their memory used, mean 80.0 %" in drawn
     else:
         assert "processors busy, mean 70.0 %" in drawn and "host memory used, mean 45.0 %" in drawn
-        assert "No accelerator was sampled" in text
+        assert "Processors and memory of the hosts" in text
 
 
 def test_a_run_without_samples_has_a_note_instead_of_the_figure(page: str, written: Paths) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aiperf.page.section import Section
+from aiperf.page.section import Section, reworded
+from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.sections import configuration, devices, score, search, step, system, time_spent
 
@@ -37,4 +38,5 @@ def sections(report: Report) -> tuple[Section, ...]:
     """Draw and return all sections of the page that have content, in their order."""
     is_classified = report.run.metric == "top1"
     made = (section(report) for section in SECTIONS if is_classified or section not in _OF_CLASSIFICATION)
-    return tuple(section for section in made if section is not None)
+    words = phrases.of_devices(report)
+    return tuple(reworded(section, words) for section in made if section is not None)

@@ -17,7 +17,7 @@ from aiperf.rules.limits import NOT_PUBLISHED, is_published_data
 
 def configuration(report: Report) -> Section:
     options = option_table(report)
-    parts = (run(report), Collapsed(f"Configuration, {len(options.rows)} options", (options,)))
+    parts = (run(report), Collapsed(f"Configuration, {len(options.rows)} options", (options,), is_printed=False))
     return Section("configuration", "Run and configuration", parts, "Configuration")
 
 

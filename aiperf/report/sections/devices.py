@@ -177,7 +177,7 @@ def shown(report: Report) -> UtilizationSeries | None:
 def _whose(course: UtilizationSeries) -> tuple[str, tuple[str, str]]:
     if course.kind == "accelerator":
         return "All accelerators", ("accelerators busy", "their memory used")
-    return "No accelerator was sampled; processors and memory of the hosts", ("processors busy", "host memory used")
+    return "Processors and memory of the hosts", ("processors busy", "host memory used")
 
 
 def each_device_over_time(report: Report) -> DrawnFigure | None:

@@ -19,6 +19,7 @@ from aiperf.report.figures import (
     SCORE,
     TRIALS_FINISHED,
     by_name,
+    half_width,
 )
 from aiperf.report.plots import error_over_time, quality_over_epochs, score_over_time
 from aiperf.report.trial_facts import operations
@@ -76,7 +77,7 @@ def key_figures(report: Report) -> list[tuple[str, str, str]]:
     best = f"best {phrases.measured(report.run)} {phrases.metric(report.run)} on the validation {phrases.noun(report).many}"
     return [
         *(
-            (ERROR.row(report, f"1 − {best}", phrases.error(report)), REGULATED.row(report))
+            (ERROR.row(report, f"1 − {best}", phrases.error(report)), _regulated(report))
             if report.run.metric == "top1"
             else (BEST_QUALITY.row(report, best),)
         ),
@@ -85,6 +86,14 @@ def key_figures(report: Report) -> list[tuple[str, str, str]]:
         TRIALS_FINISHED.row(report, f"up to {report.score.rounds} on one worker"),
         by_name("window").row(report),
     ]
+
+
+def _regulated(report: Report) -> tuple[str, str, str]:
+    value, between = report.score.regulated_flops_per_second, report.score.regulated_flops_per_second_interval
+    if value is None or between is None:
+        return REGULATED.row(report)
+    meaning = f"{half_width(value, between)} by sampling; {REGULATED.meaning}"
+    return REGULATED.row(report, meaning, units.flops_per_second(value))
 
 
 def result(report: Report) -> Table:

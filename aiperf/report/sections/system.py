@@ -37,8 +37,8 @@ def system(report: Report) -> Section:
     described = tuple(described_nodes(report))
     parts = (
         nodes(report) or missing,
-        Collapsed("Descriptions of the nodes, and the site's form", described) if described else None,
-        Group((*systems(report), versions(report)), "beside"),
+        Collapsed("Descriptions of the nodes, and the site's form", described, is_printed=False) if described else None,
+        Collapsed("Hosts and versions", (Group((*systems(report), versions(report)), "beside"),), is_printed=False),
     )
     return Section("system", "System", parts)
 

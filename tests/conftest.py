@@ -95,12 +95,13 @@ def _render_figures_only_for_their_tests(request: pytest.FixtureRequest) -> Iter
 def _every_json_output_follows_its_schema() -> Iterator[None]:
     """Validate what `print_result` prints in this process."""
     from aiperf.cli import output
-    from tests.builders.json_output import follows_its_schema
 
     with pytest.MonkeyPatch.context() as patch:
         document = output.document
 
         def checked(schema: str, value: Mapping[str, Any]) -> str:
+            from tests.builders.json_output import follows_its_schema
+
             follows_its_schema(text := document(schema, value))
             return text
 

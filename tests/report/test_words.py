@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from aiperf.data.description import DIGITS
 from aiperf.drive.live import line
 from aiperf.journal.events import AnyEvent, RunStarted
+from aiperf.page.html import linked
 from aiperf.report import html, phrases
 from aiperf.report.facts import Hardware
 from aiperf.report.gather import gather
@@ -81,7 +81,7 @@ def test_mfu_is_shown_with_its_peak_per_rank_and_ranks() -> None:
     shown = " ".join(Parsed(page(report, [])).text)
 
     assert phrases.peak(report) == "312 TFLOPS per rank × 2"
-    assert "of 312 TFLOPS per rank × 2: dense peak" in shown and "41.0 %" in shown
+    assert "of 312 TFLOPS per rank × 2: dense peak" in shown and "41.0\u00a0%" in shown
     assert phrases.peak(replace(REPORT, utilisation=replace(used, peak_flops=None))) is None
 
 
@@ -132,7 +132,7 @@ def test_each_warning_has_its_remedy_in_terminal_and_page() -> None:
     for warning in report.warnings:
         below = lines.index(f"  {warning.severity}: {warning.text}") + 1
         assert lines[below] == f"    to do: {warning.remedy}"
-        assert f'<span class="remedy">To do: {escape(warning.remedy)}</span>' in shown
+        assert f'<span class="remedy">To do: {linked(phrases.of_devices(report)(warning.remedy))}</span>' in shown
 
 
 def test_a_plot_of_one_trial_asks_for_no_axis_without_length() -> None:

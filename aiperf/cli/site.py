@@ -102,7 +102,8 @@ def _read(path: Path) -> dict[str, str]:
             words[option] = f"{option}={_text(option, value)}"
             parsed_alone(words[option])
         except BadConfiguration as error:
-            hint = ". A text of digits is written in quotes" if str in limits[0].types and type(value) is int else ""
+            is_number = type(value) is int and any(str in each.types for each in limits)
+            hint = ". A text of digits is written in quotes" if is_number else ""
             raise BadConfiguration(f"{shown(path)}: {error}{hint}") from error
     return words
 

@@ -115,6 +115,7 @@ def test_a_file_without_options_changes_nothing(empty: str) -> None:
         ("dataset: imagenet", "chooses dataset"),
         ("dataset: {name: imagenet}", "dataset.name is set by the choice"),
         ("resume: x", "sets resume, which is for one run: give it on the command line"),
+        ('cluster.faults: "a["', "a value is written KEY=VALUE"),
         ("seed: 3", "sets seed, which is for one run"),
         ("cluster.nodes: 0", "cluster.nodes is between 1 and"),
         ("cluster.account: 0123", "cluster.account is text or null, but found 83: give such a value, or leave it out. A"),

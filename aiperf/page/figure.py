@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -84,7 +85,20 @@ def _drawn(draw: Callable[[Figure], object], name: str, height: float, source: s
         figure.set_layout_engine(None)
         figure.savefig(png, format="png", dpi=DPI, facecolor=palette.PAPER.light, metadata={"Software": None})
         figure.savefig(pdf, format="pdf", dpi=DPI, metadata={"CreationDate": None, "Producer": None, "Creator": None})
-    return without_prolog(svg.getvalue()), png.getvalue(), pdf.getvalue()
+    whole = re.sub(
+        rf'<a xlink:href="{_HOVER}([^"]*)"[^>]*>(.*?)</a>', r"<g><title>\1</title>\2</g>", svg.getvalue(), flags=re.S
+    )
+    return without_prolog(whole), png.getvalue(), pdf.getvalue()
+
+
+_HOVER = "hover:"
+
+
+def hover(axes: Axes, x: Sequence[float], y: Sequence[float], texts: Sequence[str]) -> None:
+    """Show a text at each point of a picture on a page while the pointer is over it. The points are not visible."""
+    # Matplotlib writes an address around each mark. `_drawn` makes it a title, which a browser shows without a script.
+    marks = axes.scatter(x, y, s=60, alpha=0.004, linewidths=0, zorder=9)
+    marks.set_urls([f"{_HOVER}{text}" for text in texts])
 
 
 def drawing(

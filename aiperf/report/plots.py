@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aiperf.accounting.valid_flops import FixedNetworkResult
-from aiperf.page.figure import drawing, legend_above, on_time_axis
+from aiperf.page.figure import drawing, hover, legend_above, on_time_axis
 from aiperf.page.palette import AMBER, GREEN, IDLE, INK, LINE, MUTED, SHADE, VERMILION, Accent, accent
 from aiperf.page.section import DrawnFigure
 from aiperf.ranking.division import largest_error
@@ -86,6 +86,8 @@ def score_over_time(report: Report) -> DrawnFigure:
         ]
         if in_window:
             upper.plot(*_curve(in_window, divisor, unit), color=own.strong.light, linewidth=2.2, zorder=3)
+            texts = [f"{duration(moment)}: score {flops_per_second(value)}" for moment, value in in_window]
+            hover(upper, [at / divisor for at, _ in in_window], [value / unit for _, value in in_window], texts)
             handles.append(Line2D([], [], color=own.strong.light, label="score"))
         if score.flops_per_second_interval is not None:
             low, high = score.flops_per_second_interval
@@ -223,6 +225,8 @@ def _errors(figure: Figure, report: Report) -> None:
         linewidth=2.2,
         zorder=3,
     )
+    texts = [f"{duration(each.at)}: error {error_of(each.error, run)}, trial {each.trial}" for each in points]
+    hover(axes, at, [point.error for point in points], texts)
     axes.set_ylabel("top-1 error (log)")
     # Labels in the right margin, on opposite sides, so that they never overlap.
     if 0.75 * high > bound:  # Closer to the top, the label would overlap the legend.

@@ -97,6 +97,27 @@ def test_the_score_is_the_largest_thing_in_sight(browser: Tab, pages: dict[str, 
     assert browser.ask("document.querySelector('.notes').getBoundingClientRect().top < innerHeight")
 
 
+def test_pictures_show_values_on_hover_without_a_script(browser: Tab, pages: dict[str, Path]) -> None:
+    browser.show(pages["finished"])
+
+    titles = "[...document.querySelectorAll('figure svg g > title')].map(e => e.textContent)"
+    shown = browser.ask(titles)
+
+    for expected in (
+        r"\d+ s: score [\d.]+ [MG]FLOPS",
+        r".* s: error [\d.]+ %, trial \d+",
+        r"trial \d+: [\d.]+ MFLOP, [\d.]+ %",
+    ):
+        assert [each for each in shown if re.fullmatch(expected, each)], expected
+    assert browser.ask("document.querySelectorAll('a[*|href^=\"hover:\"]').length") == 0
+    under = """[...document.querySelectorAll('figure svg g > title')].filter(e => {
+        e.parentNode.scrollIntoView({block: 'center', behavior: 'instant'});
+        const box = e.nextElementSibling.getBoundingClientRect();
+        const seen = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+        return seen && seen.closest('g:has(> title)'); }).length"""
+    assert browser.ask(under) > 0
+
+
 def test_words_and_lines_stand_out_from_what_they_lie_on() -> None:
     """WCAG 2.2 AA: 4.5 to 1 for text, 3 to 1 for what is drawn."""
     for scheme in ("light", "dark"):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf import units
-from aiperf.page.figure import drawing, legend_above
+from aiperf.page.figure import drawing, hover, legend_above
 from aiperf.page.palette import LINE, MUTED, PAPER, VERMILION
 from aiperf.page.section import Cell, Column, DrawnFigure, Paragraph, Section, Steps, Table, numbers, table, texts
 from aiperf.report import phrases
@@ -218,6 +218,11 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts, samp
         zorder=2,
         rasterized=many,
     )
+    if not many:
+        texts = [
+            f"trial {each.number}: {units.operations(operations(each))}, {share(_accuracy(each), 2)}" for each in shown
+        ]
+        hover(axes, (costs / unit).tolist(), np.maximum(errors, floor).tolist(), texts)
     frontier = pareto_front(shown)
     axes.step(
         [operations(trial) / unit for trial in frontier],

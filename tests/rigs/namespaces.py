@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
@@ -102,9 +103,8 @@ class HostsRig:
             "--fork",
             "--kill-child",
         ]
-        script = HOST.format(
-            name=name, folder=self.folder, repository=REPOSITORY, init=self._init.replace("{name}", name)
-        )
+        folder, repository = (shlex.quote(str(path)) for path in (self.folder, REPOSITORY))
+        script = HOST.format(name=name, folder=folder, repository=repository, init=self._init.replace("{name}", name))
         with (self.folder / f"{name}.out").open("ab") as out:
             self._hosts[name] = subprocess.Popen(
                 [*inside, "--mount-proc", "bash", "-c", script],

@@ -24,7 +24,7 @@ from aiperf import errors, progress
 from aiperf.atomic_files import new_draft, sync_folder
 from aiperf.files import bounded_lines, lock, shown, what_is_wrong_with
 from aiperf.journal import sealed_log
-from aiperf.journal.events import SCHEMA, AnyEvent, EpochFinished, Interval, Progress, RunResumed, RunStarted
+from aiperf.journal.events import SCHEMA, AnyEvent, EpochFinished, Halves, Interval, Progress, RunResumed, RunStarted
 from aiperf.journal.legality import check_ranges, check_ranges_of_line
 from aiperf.journal.validator import Validator
 from aiperf.run_warning import RunWarning
@@ -166,11 +166,16 @@ class Reader:
         return self.damage(self._given - 1, f"the event cannot be applied ({type(error).__name__}: {error})")
 
 
+_OPTIONAL_OF_EPOCH = tuple(
+    f'"{field.name}":'.encode()
+    for field in msgspec.structs.fields(EpochFinished)
+    if not field.required and field.name != "interval"
+)
 _OF_PROGRESS = 2 * len(Progress.__struct_fields__) + 4
-_OF_EPOCH = 2 * len(EpochFinished.__struct_fields__) + 2 * len(Interval.__struct_fields__) + 4
-"""Quotation marks of a line that names each member once: of `Progress`, and of `EpochFinished` with an interval. All values are
-numbers. An additional member adds two marks, unless another one is left out, which only those with a default can be."""
-_DEFAULTS_OF_EPOCH = (b'"regions":', b'"missing_regions":')
+_OF_EPOCH = 2 * (len(EpochFinished.__struct_fields__) - len(_OPTIONAL_OF_EPOCH) + len(Interval.__struct_fields__)) + 4
+_OF_HALVES = 2 * len(Halves.__struct_fields__)
+"""Quotation marks of a line that names each member once: of `Progress`, of an `EpochFinished` with an interval and without its
+optional members, and of its halves. No value has any: none is a text, as the decoder has proved."""
 
 
 def _decoded(body: bytes) -> AnyEvent:
@@ -185,9 +190,10 @@ def _decoded(body: bytes) -> AnyEvent:
         return event
     kind = type(event)
     if kind is Progress:
-        is_plain = body.count(b'"') == _OF_PROGRESS
+        is_plain = body.count(b'"') == _OF_PROGRESS and b'"at":' in body  # its only optional member
     elif kind is EpochFinished and event.interval is not None:  # type: ignore[union-attr]
-        is_plain = body.count(b'"') == _OF_EPOCH and all(name in body for name in _DEFAULTS_OF_EPOCH)
+        names = _OF_EPOCH if event.halves is None else _OF_EPOCH + _OF_HALVES  # type: ignore[union-attr]
+        is_plain = body.count(b'"') == names + 2 * sum([name in body for name in _OPTIONAL_OF_EPOCH])
     else:
         is_plain = _encoder.encode(event) == body  # in the driver's form
     if not is_plain:

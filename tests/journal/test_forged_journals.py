@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
@@ -291,6 +291,15 @@ TWICE = {
 }
 
 
+DEFAULTS = ("regions", "missing_regions", "halves")
+EPOCH = REAL[12] | {"regions": 0, "missing_regions": 0, "halves": None}
+HALVES = {"even_correct": 1, "even_samples": 2, "odd_correct": 1, "odd_samples": 2}
+
+
+def lacking(line: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in line.items() if key != name}
+
+
 def twice(number: int, *members: bytes) -> bytes:
     """Return a line with some of its members repeated."""
     return body(REAL[number - 1])[:-1] + b"".join(b"," + member for member in members) + b"}"
@@ -302,10 +311,24 @@ def twice(number: int, *members: bytes) -> bytes:
         *TWICE.values(),
         twice(13, b'"epoch":2'),
         twice(87, b'"busy_seconds":0.0'),
+        body(lacking(REAL[86], "at"))[:-1] + b',"busy_seconds":0.0}',
         body(REAL[12] | {"interval": None})[:-1] + b',"accuracy":0.5' * 10 + b"}",
-        body({name: value for name, value in REAL[12].items() if name != "regions"})[:-1] + b',"accuracy":0.5}',
+        body(EPOCH | {"halves": HALVES})[:-1] + b',"accuracy":0.5}',
+        body(lacking(EPOCH, "halves"))[:-1] + b',"halves":{"even_samples":9,%b}' % body(HALVES)[1:],
+        body(EPOCH | {"halves": None})[:-1] + b',"accuracy":0.5' * 4 + b"}",
+        *(body(lacking(EPOCH, name))[:-1] + b',"accuracy":0.5}' for name in DEFAULTS),
     ],
-    ids=[*TWICE, "in an epoch", "in an interval", "instead of an interval", "instead of a default"],
+    ids=[
+        *TWICE,
+        "in an epoch",
+        "in an interval",
+        "instead of the time",
+        "instead of an interval",
+        "beside halves",
+        "in the halves",
+        "instead of the halves",
+        *(f"instead of a default: {name}" for name in DEFAULTS),
+    ],
 )
 def test_a_member_named_twice_is_refused_by_both_readers(tmp_path: Path, raw: bytes) -> None:
     number = 87 if b'"Progress"' in raw else 13

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -26,7 +27,7 @@ from aiperf.report.candidate import candidate_of
 from aiperf.submission.announcement_file import add, log_path, read_log
 from aiperf.submission.announcements import Announcements, RunAnnounced, RunBegun, SignedEntry, Signers
 from aiperf.system.describe import versions
-from cluster.simulated import SimulatedConf
+from cluster.place import Simulated, place_of
 from searchers.propose import RULES
 
 NOT_ANNOUNCED = OF_ONE_RUN - {"name"}
@@ -80,7 +81,9 @@ def foreseen(plan: Plan) -> tuple[Division, list[RuleViolation]]:
     """Return the nearest division of a planned run, and the rules that it would break whatever its result is."""
     # results of a simulated run are not looked at
     run = candidate_of([msgspec.structs.replace(first_event(plan, "planned", 0.0), simulated=True)])
-    to_come = {"seed_source"} if isinstance(plan.conf.cluster, SimulatedConf) else {"seed_source", "is_simulated"}
+    to_come = {"seed_source", "is_simulated"}
+    if isinstance(place_of(plan.conf.cluster, os.environ), Simulated):
+        to_come.remove("is_simulated")
     is_unprepared = run.images.get("fingerprint") is not None and run.images.get("contents") is None
 
     def broken(of: Division) -> list[RuleViolation]:

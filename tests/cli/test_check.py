@@ -60,6 +60,8 @@ def test_a_run_that_meets_all_rules_is_valid_in_all_outputs(aiperf: User, run: s
     )
     assert "attempts lost: 0 of 0 (0.0 %), trials given up: 0 of 0 (0.0 %)" in answer.out.splitlines()[1]
     assert json.loads(as_json.out) == {
+        "schema": "aiperf-check",
+        "version": 1,
         "run": "quick",
         "division": "ours",
         "is_valid": True,

@@ -150,7 +150,7 @@ def test_quality_is_confirmed_and_its_boxes_are_written(
     alone = json.loads(capsys.readouterr().out)
 
     assert found["is_confirmed"] and found["metric"] == "map50" and found["images"] == VALIDATED
-    assert alone == {"metric": "map50", "images": VALIDATED, "quality": found["quality_again"]}
+    assert {"metric": "map50", "images": VALIDATED, "quality": found["quality_again"]}.items() <= alone.items()
     images = json.loads(file.read_text())["images"]
     assert len(images) == VALIDATED and all(len(row) == 5 for image in images for row in image["truth"])
     assert main(["quality", str(finished.folder), "--detections", str(file)]) == 2, "a file is not replaced"

@@ -46,7 +46,9 @@ def patch(torch, library):
         library.fake_set(index(device))
 
     def properties(device=None):
-        return types.SimpleNamespace(name=NAME, total_memory=BYTES, major=8, minor=0, multi_processor_count=108)
+        # a PCI address that no machine has
+        pci = {"pci_domain_id": 0xFFFF, "pci_bus_id": 0, "pci_device_id": 0}
+        return types.SimpleNamespace(name=NAME, total_memory=BYTES, major=8, minor=0, multi_processor_count=108, **pci)
 
     class Stream:
         def __init__(self, device=None, priority=0):

@@ -124,7 +124,7 @@ def check_ranges(event: msgspec.Struct) -> None:
 def check_ranges_of_line(body: bytes) -> None:
     """Raise IllegalLine if a line that could not be decoded has a number out of its range."""
     members = msgspec.json.decode(body)
-    kind = _KINDS.get(members.get("event")) if isinstance(members, dict) else None
+    kind = _KINDS.get(str(members.get("event"))) if isinstance(members, dict) else None
     if kind is not None:
         _check(kind, members)
 

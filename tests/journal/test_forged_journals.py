@@ -569,3 +569,11 @@ def test_forged_run_is_found_by_name_and_refused_on_command_line(
     assert said.startswith(
         "aiperf: journal damaged at line 17 of 97: no run can write it: a parent must be proposed before"
     )
+
+
+@pytest.mark.parametrize("name", [{}, [], None, 1, "Nothing"], ids=str)
+def test_a_line_of_another_kind_is_refused_in_words(tmp_path: Path, name: object) -> None:
+    (tmp_path / NAME).write_bytes(hash_chained([*map(body, REAL[:12]), body(REAL[12] | {"event": name})]))
+
+    with pytest.raises(JournalDamaged, match="line 13 of 13: it is no event of schema"):
+        list(read(tmp_path))

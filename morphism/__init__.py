@@ -16,7 +16,9 @@ from morphism.apply import (
     apply,
 )
 from morphism.architecture import (
+    IMAGE_STARTS,
     STARTS,
+    TOKEN_STARTS,
     Architecture,
     UnknownStart,
     cost_of,
@@ -37,19 +39,24 @@ from morphism.ops import (
     BATCH_NORMALISATION_EPSILON,
     BATCH_NORMALISATION_MOMENTUM,
     Add,
+    Attention,
     AveragePooling,
     BatchNormalisation,
     Concat,
     Convolution,
     Dense,
     Dropout,
+    Embedding,
+    GatedMlp,
     GlobalAveragePooling,
     IllegalGraph,
     Input,
     MaxPooling,
     Op,
     Relu,
+    RmsNorm,
     Softmax,
+    TokenInput,
 )
-from morphism.shapes import Map, Shape, Vector, channels_of
+from morphism.shapes import Map, Shape, TokenNumbers, Tokens, Vector, channels_of
 from morphism.sites import unreached, useful_kernels

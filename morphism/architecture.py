@@ -5,7 +5,8 @@ Plan, training and verification use three properties of both: the fingerprint, t
 Starting graphs by name: resnet50_v1, resnet50_v1_5, resnet18: He et al. 2016. v1.5 moves the stride of a stage from the first
 1×1 convolution to the 3×3 convolution. resnet20: network of the same paper for 32×32 images, with projections as shortcuts
 (option B), since a morph can widen those. digits_small: defined here, for 8×8 digits. Every graph accepts any image size,
-number of channels and number of classes.
+number of channels and number of classes. llama_tiny, llama_162m: language models of Llama's block (Touvron et al. 2023) with
+sizes defined here, for any length of a sequence and vocabulary.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from morphism.graph import Graph, Node
 from morphism.grow import IllegalMorph, Lineage, rebuild
 from morphism.morphs import Morph
 from morphism.ops import IllegalGraph
+from morphism.transformer import language_model
 
 Architecture: TypeAlias = Graph | Detector
 
@@ -40,7 +42,16 @@ _DEFAULTS = {
     "resnet20": (32, 3, 10),
     "digits_small": (8, 1, 10),
 }
-STARTS = tuple(_DEFAULTS)
+_LANGUAGE_MODELS: dict[str, tuple[int, int, int, int, ops.Attention, ops.GatedMlp]] = {
+    # name: (length, vocabulary, features, blocks, attention, MLP)
+    "llama_tiny": (128, 256, 128, 4, ops.Attention(4, 32), ops.GatedMlp(344)),
+    "llama_162m": (1024, 50_257, 768, 12, ops.Attention(12, 64), ops.GatedMlp(2048)),
+}
+IMAGE_STARTS = tuple(_DEFAULTS)
+"""Names of the starting graphs for images."""
+TOKEN_STARTS = tuple(_LANGUAGE_MODELS)
+"""Names of the starting graphs for tokens."""
+STARTS = (*IMAGE_STARTS, *TOKEN_STARTS)
 """Names of the starting graphs."""
 
 
@@ -52,9 +63,14 @@ def start(name: str, *, image: int | None = None, channels: int | None = None, c
     """Return the starting graph of this name (one of STARTS) for square images with an edge of `image` pixels.
 
     `channels`: of the image. `classes`: outputs of the classifier. Defaults of (image, channels, classes): (224, 3, 1000) for
-    resnet50 and resnet18, (32, 3, 10) for resnet20, (8, 1, 10) for digits_small. Raise UnknownStart for another name, and
-    IllegalGraph if the sizes do not fit.
+    resnet50 and resnet18, (32, 3, 10) for resnet20, (8, 1, 10) for digits_small. For a language model `image` is the number of
+    tokens of a sequence, `classes` the vocabulary, and `channels` has no meaning. Its defaults of (image, classes): (128, 256)
+    for llama_tiny, (1024, 50257) for llama_162m. Raise UnknownStart for another name, and IllegalGraph if the sizes do not fit.
     """
+    if name in _LANGUAGE_MODELS:
+        length, vocabulary, features, blocks, attention, mlp = _LANGUAGE_MODELS[name]
+        tokens = ops.TokenInput(vocabulary if classes is None else classes, length if image is None else image)
+        return language_model(tokens, features, blocks, attention, mlp)
     if name not in _DEFAULTS:
         raise UnknownStart(
             f"no starting graph is called {name!r}. Use {', '.join(STARTS)}, or the path of a graph file"
@@ -194,7 +210,8 @@ def start_of(name: str, *, image: int, width: int | None, channels: int, classes
     """Return the starting network of this name, which is one of STARTS or DETECTORS, for images of one size.
 
     `image`: height in pixels. `width`: in pixels, None for square images. `channels`: of the image. `classes`: without the
-    background, which a detector adds. A starting graph ignores `width`, because its images are square. Raise UnknownStart for
+    background, which a detector adds. A starting graph ignores `width`, because its images are square. Of tokens `image` is
+    the length of a sequence, and `classes` the vocabulary. Raise UnknownStart for
     an unknown name, and IllegalGraph if the network does not fit the images.
     """
     if name in DETECTORS:

@@ -62,6 +62,9 @@ def axes(graph: Graph) -> Axes:
                 | ops.GlobalAveragePooling()
                 | ops.Dropout()
                 | ops.Softmax()
+                | ops.RmsNorm()
+                | ops.Attention()
+                | ops.GatedMlp()
             ):
                 entering_segments = segments[node.inputs[0]]
             case ops.Convolution() if op.groups == 1:
@@ -82,6 +85,9 @@ def axes(graph: Graph) -> Axes:
             case ops.Input():
                 entering_segments = (shared.new(shape.channels if isinstance(shape, Map) else 0),)
                 shared.pin(entering_segments, "its channels are the image's")
+            case ops.TokenInput() | ops.Embedding():
+                entering_segments = (shared.new(op.features if isinstance(op, ops.Embedding) else 0),)
+                shared.pin(entering_segments, "they are the features of the tokens")
             case ops.Dense():
                 entering_segments = (shared.new(op.out_features),)
                 shared.pin(entering_segments, f"they are the features of the dense layer {node.name!r}, not channels")

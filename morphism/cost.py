@@ -13,7 +13,7 @@ from typing import NamedTuple, assert_never
 
 from morphism import ops
 from morphism.graph import Graph, known, once_per_graph, remember
-from morphism.shapes import Map, Shape, Vector
+from morphism.shapes import Map, Shape, TokenNumbers, Tokens, Vector, channels_of
 
 _BYTES_PER_PARAMETER = 12  # FP32 master weight, gradient and momentum: 3 × 4 bytes
 _BYTES_PER_INDEX = 8  # torch stores the position of the maximum of a window as int64
@@ -32,11 +32,17 @@ _LAYERS: dict[type[ops.Op], tuple[str | None, bool, bool]] = {
     ops.GlobalAveragePooling: ("average_pooling", True, False),
     ops.Dropout: ("dropout", False, False),
     ops.Softmax: ("softmax", False, True),
+    ops.TokenInput: (None, False, False),
+    ops.Embedding: ("embedding", False, False),
+    ops.RmsNorm: ("rms_norm", True, False),
+    ops.Attention: ("attention", True, False),
+    ops.GatedMlp: ("gated_mlp", True, False),
 }
 """Kind of each operation, in the order of Table III, and the tensors that its backward pass reads: (input, output).
 
-The image has no kind, because it has no operations. A missing operation raises KeyError.
+The input has no kind, because it has no operations. A missing operation raises KeyError.
 """
+_KEEPS_INDICES = {ops.MaxPooling, ops.TokenInput}
 KINDS = tuple(dict.fromkeys([kind for kind, _, _ in _LAYERS.values() if kind is not None]))
 """Rows of a count, in the order of `_LAYERS`. Global average pooling belongs to average_pooling."""
 
@@ -151,6 +157,20 @@ def layer_cost(op: ops.Op, inputs: tuple[Shape, ...], output: Shape, *, reads_im
     | softmax                 | 13·N                         | 0                            |
     | concat [D], image       | 0                            | 0                            |
 
+    Operations on a sequence of T tokens with D features, all [D]. H heads of d features, F hidden units, V words, P = T·(T+1)/2
+    pairs of tokens. A causal kernel skips the other pairs, so that only P are counted. The tensor counts have T² in place of
+    P, as torch's counter and the published formulas of MFU.
+
+    | layer                   | forward                                       | backward                           |
+    | embedding               | 0                                             | T·D                                |
+    | RMS norm                | 4·T·D + 9·T                                   | 0                                  |
+    | attention: products     | 8·T·D·H·d + 4·P·H·d                           | 2 · forward + 2 · parameters       |
+    | attention: others       | 14·P·H (softmax 13, scale 1) + 6·T·H·d rotary | 0                                  |
+    | gated MLP: products     | 6·T·D·F                                       | 2 · forward + 2 · parameters       |
+    | gated MLP: others       | 15·T·F (silu 14, product 1)                   | 0                                  |
+    | add                     | T·D                                           | 0                                  |
+    | dense, softmax          | 2·T·D·V, 13·T·V                               | 2 · forward + 2 · parameters, 0    |
+
     Example: a 7×7 convolution that reads the image, of stride 2 from 3×224×224 to 64×112×112, has 236,027,904 forward and
     236,046,720 backward.
     """
@@ -181,10 +201,10 @@ def layer_cost(op: ops.Op, inputs: tuple[Shape, ...], output: Shape, *, reads_im
             return LayerCost(forward, forward)
         case ops.Dense():
             entering = inputs[0]
-            assert isinstance(entering, Vector)
-            forward = 2 * entering.features * op.out_features
+            has_bias = isinstance(entering, Vector)
+            forward = 2 * channels_of(entering) * output.elements
             gradients = forward if reads_image else 2 * forward
-            parameters = (entering.features + 1) * op.out_features
+            parameters = (channels_of(entering) + has_bias) * op.out_features
             return LayerCost(forward, forward, gradients + 2 * parameters, forward, gradients, parameters)
         case ops.Dropout():
             return LayerCost(2 * output.elements, 0)
@@ -192,10 +212,53 @@ def layer_cost(op: ops.Op, inputs: tuple[Shape, ...], output: Shape, *, reads_im
             # per element: exponential 8, add 1, divide 4
             forward = 13 * output.elements
             return LayerCost(forward, forward)
-        case ops.Concat() | ops.Input():
+        case ops.Concat() | ops.Input() | ops.TokenInput():
             return LayerCost()
+        case ops.Embedding():
+            assert isinstance(inputs[0], TokenNumbers)
+            return LayerCost(0, 0, output.elements, 0, 0, inputs[0].vocabulary * op.features)
+        case ops.RmsNorm():
+            assert isinstance(output, Tokens)
+            forward = 4 * output.elements + 9 * output.length
+            return LayerCost(forward, forward, 0, 0, 0, output.features)
+        case ops.Attention():
+            assert isinstance(output, Tokens)
+            length, width = output.length, op.width
+            pairs, parameters = length * (length + 1) // 2, 4 * output.features * width
+            products = 2 * length * parameters
+            tensor = products + 4 * length * length * width
+            counted = products + 4 * pairs * width
+            # per pair and head: scale 1, softmax 13; rotary positions: 4 multiplications and 2 additions per pair of features
+            forward = counted + 14 * pairs * op.heads + 6 * length * width
+            return LayerCost(forward, forward, 2 * counted + 2 * parameters, tensor, 2 * tensor, parameters)
+        case ops.GatedMlp():
+            assert isinstance(output, Tokens)
+            parameters = 3 * output.features * op.hidden
+            products = 2 * output.length * parameters
+            # silu: exponential 8, add 1, divide 4, multiply 1; product 1
+            forward = products + 15 * output.length * op.hidden
+            return LayerCost(forward, forward, 2 * products + 2 * parameters, products, 2 * products, parameters)
         case _:
             assert_never(op)
+
+
+def held_within(op: ops.Op, output: Shape) -> int:
+    """Return the elements that a layer stores for its backward pass in addition to outputs of nodes."""
+    match op:
+        case ops.Dropout():
+            return output.elements  # its mask
+        case ops.RmsNorm():
+            assert isinstance(output, Tokens)
+            return output.length
+        case ops.Attention():
+            assert isinstance(output, Tokens)
+            # query, key, value, output and a number per row: fused kernels store no T × T matrix
+            return output.length * (4 * op.width + op.heads)
+        case ops.GatedMlp():
+            assert isinstance(output, Tokens)
+            return 4 * output.length * op.hidden  # gate, silu, up, product
+        case _:
+            return 0
 
 
 def kind(op: ops.Op) -> str | None:
@@ -289,10 +352,9 @@ def cost(graph: Graph) -> Cost:
             held_elements += elements
         if elements > largest_elements:
             largest_elements = elements
-        if op is ops.MaxPooling:
+        held_elements += held_within(node.op, output)
+        if op in _KEEPS_INDICES:
             index_elements += elements
-        elif op is ops.Dropout:
-            held_elements += elements  # its mask
     by_kind = dict.fromkeys(KINDS, LayerCost())
     for op, costs in layers.items():
         if (name := _LAYERS[op][0]) is not None:

@@ -8,7 +8,6 @@ from morphism import ops
 from morphism.cost import cost
 from morphism.graph import Graph
 from morphism.ops import Add, BatchNormalisation, Convolution, Relu
-from morphism.shapes import Map
 
 # all in pixels
 _BOX, _HEIGHT, _ROW = 230, 38, 54
@@ -23,6 +22,7 @@ text { font: 12px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #1b273
 .new-edge { stroke: #d9480f; stroke-width: 1.8; } .tip { fill: #7b8b9a; } .new-tip { fill: #d9480f; }
 rect.unit { stroke: #8fa3b5; fill: #ffffff; } rect.conv { fill: #dcebfa; stroke: #6f9fce; }
 rect.sum { fill: #eef0f2; } rect.pool { fill: #dff3e4; stroke: #7dbb8f; } rect.dense { fill: #ece3f8; stroke: #a288cf; }
+rect.attention { fill: #fdf0cf; stroke: #cda75a; }
 rect.new { fill: #ffe3cc; stroke: #d9480f; stroke-width: 2; }
 """
 
@@ -39,6 +39,11 @@ _SHOWN: dict[type[ops.Op], tuple[str, str]] = {
     ops.Dense: ("dense", "dense · {0.out_features}"),
     ops.Dropout: ("plain", "dropout {0.probability:g}"),
     ops.Softmax: ("plain", "softmax"),
+    ops.TokenInput: ("plain", "tokens · {0.vocabulary}"),
+    ops.Embedding: ("dense", "embedding · {0.features}"),
+    ops.RmsNorm: ("plain", "rms norm"),
+    ops.Attention: ("attention", "attention · {0.heads} heads of {0.head_features}"),
+    ops.GatedMlp: ("dense", "gated mlp · {0.hidden}"),
 }
 """Style class of a box and text of an operation, by the kind of operation."""
 
@@ -125,8 +130,7 @@ def _head(graph: Graph, title: str, *, is_highlighted: bool) -> Iterator[str]:
 def _bands(graph: Graph, boxes: tuple[Unit, ...], width: int) -> Iterator[str]:
     shown, bands = "", 0
     for row, unit in enumerate(boxes):
-        shape = graph.shapes[unit.nodes[-1]]
-        size = f"{shape.height}×{shape.width}" if isinstance(shape, Map) else "vector"
+        size = graph.shapes[unit.nodes[-1]].extent
         is_first = size != shown
         shown, bands = size, bands + is_first
         if bands % 2:

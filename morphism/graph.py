@@ -55,7 +55,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in topological order. The first node is the image, and the last one is the softmax of a dense classifier.
+    """Nodes in topological order. The first node is the image or the sequence, the last one the softmax of a dense classifier.
 
     The output of every other node is an input of at least one node. Equal graphs have equal nodes, including names.
     `fingerprint` compares without names. No name is a prefix of another ('a' and 'a.b'), because names form a tree with nodes
@@ -64,7 +64,7 @@ class Graph:
 
     nodes: tuple[Node, ...]
     shapes: tuple[Shape, ...] = field(init=False, repr=False, compare=False)
-    """Output shape of each node, for one image."""
+    """Output shape of each node, for one sample."""
 
     def __post_init__(self) -> None:
         _check_ends(self.nodes)
@@ -124,7 +124,7 @@ class Graph:
             for entering in node.inputs:
                 behind = behind or learns_behind[entering]
             reads_image.append(not behind)
-            learns_behind.append(behind or isinstance(node.op, ops.Convolution | ops.BatchNormalisation | ops.Dense))
+            learns_behind.append(behind or isinstance(node.op, ops.Learning))
         return tuple(reads_image)
 
     @cached_property
@@ -207,9 +207,10 @@ def _check_ends(nodes: tuple[Node, ...]) -> None:
             "add or remove nodes"
         )
     first, last = nodes[0], nodes[-1]
-    if not isinstance(first.op, ops.Input):
+    if not isinstance(first.op, ops.Input | ops.TokenInput):
         raise ops.IllegalGraph(
-            f"node {first.name!r}: the first node must be the Input. This one is {type(first.op).__name__}: put the Input first"
+            f"node {first.name!r}: the first node must be the Input or TokenInput. This one is {type(first.op).__name__}: "
+            "put the input first"
         )
     if not isinstance(last.op, ops.Softmax):
         raise ops.IllegalGraph(
@@ -252,8 +253,10 @@ def _checked_shapes(nodes: tuple[Node, ...]) -> tuple[Shape, ...]:
                     f"This node has {entering!r}: move that node before this one"
                 )
         read.update(node.inputs)
-        if isinstance(op, ops.Input) and index:
-            raise ops.IllegalGraph(f"node {node.name!r}: only the first node may be an Input. Remove this one")
+        if isinstance(op, ops.Input | ops.TokenInput) and index:
+            raise ops.IllegalGraph(
+                f"node {node.name!r}: only the first node may be an Input or TokenInput. Remove this one"
+            )
         if isinstance(op, ops.Softmax):
             if index != last:
                 raise ops.IllegalGraph(f"node {node.name!r}: only the last node may be a Softmax. Remove this one")
@@ -301,5 +304,15 @@ def _code(op: ops.Op) -> str:
             return "s"
         case ops.Input():
             return f"i{op.channels},{op.height},{op.width}"
+        case ops.TokenInput():
+            return f"t{op.vocabulary},{op.length}"
+        case ops.Embedding():
+            return f"e{op.features}"
+        case ops.RmsNorm():
+            return "z"
+        case ops.Attention():
+            return f"h{op.heads},{op.head_features}"
+        case ops.GatedMlp():
+            return f"u{op.hidden}"
         case _:
             assert_never(op)

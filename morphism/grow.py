@@ -144,6 +144,7 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
         if isinstance(shape, Vector):
             shapes[carrier] = Vector(shape.features + more)
             continue
+        assert isinstance(shape, Map)
         channels = shape.channels + more
         shapes[carrier] = Map(channels, shape.height, shape.width)
         if isinstance(op, Convolution):

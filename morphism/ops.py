@@ -1,15 +1,22 @@
 """Operations of a network (layers such as convolution, ReLU, pooling) as frozen dataclasses that check their values."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 BATCH_NORMALISATION_EPSILON = 1e-5
 BATCH_NORMALISATION_MOMENTUM = 0.1
+RMS_NORM_EPSILON = 1e-5
+ROTARY_BASE = 10_000.0
+"""Base of the wavelengths of rotary positions (Su et al. 2021)."""
+TOKEN_DEVIATION = 0.02
+"""Standard deviation of the initial weights of operations on tokens (GPT-2), and of rows that a morph adds to them."""
 
 # Far above the sizes of real networks: a file beyond them is damaged or hostile.
 LARGEST_CHANNELS = 65_536
 LARGEST_MAP = 16_384
 LARGEST_KERNEL = 255
+LARGEST_VOCABULARY = 2**20
+LARGEST_LENGTH = 2**20
 
 
 class IllegalGraph(ValueError):
@@ -39,6 +46,85 @@ class Input:
 
     def __post_init__(self) -> None:
         _check(self, channels=_CHANNELS, height=_SIDE, width=_SIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenInput:
+    """Sequence of the network: numbers of tokens from 0 to `vocabulary` − 1. Node 0 of a language model."""
+
+    vocabulary: int
+    length: int
+    """Tokens of a sequence."""
+
+    def __post_init__(self) -> None:
+        _check(self, vocabulary=(1, LARGEST_VOCABULARY), length=(1, LARGEST_LENGTH))
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """Row of a table for each token. Shape of weight: (vocabulary, features)."""
+
+    features: int
+
+    def __post_init__(self) -> None:
+        _check(self, features=_CHANNELS)
+
+
+@dataclass(frozen=True, slots=True)
+class RmsNorm:
+    """Division of each token's features by their root mean square, times a gain. Shape of weight: (features,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Causal self-attention with rotary positions, without bias (Vaswani et al. 2017, Su et al. 2021).
+
+    Each head has `head_features` features, an even number. Shapes: see `tensors`.
+    """
+
+    PROJECTION: ClassVar = "output"
+    """Tensor that writes to the residual stream. Its columns are as many as the rows of the others."""
+    heads: int
+    head_features: int
+
+    def __post_init__(self) -> None:
+        _check(self, heads=_CHANNELS, head_features=_CHANNELS)
+        if self.head_features % 2 or self.width > LARGEST_CHANNELS:
+            raise IllegalGraph(
+                f"Attention: head_features must be even, and heads · head_features at most {LARGEST_CHANNELS}. These are "
+                f"{self.heads} · {self.head_features}: change them"
+            )
+
+    @property
+    def width(self) -> int:
+        """Features of all heads together."""
+        return self.heads * self.head_features
+
+    def tensors(self, features: int) -> dict[str, tuple[int, int]]:
+        """Return the shapes of the weights by name. `features`: of a token."""
+        inward = (self.width, features)
+        return {"query": inward, "key": inward, "value": inward, "output": (features, self.width)}
+
+
+@dataclass(frozen=True, slots=True)
+class GatedMlp:
+    """Two layers on each token: down(silu(gate(x)) · up(x)), without bias (Shazeer 2020). Shapes: see `tensors`."""
+
+    PROJECTION: ClassVar = "down"
+    """Tensor that writes to the residual stream. Its columns are as many as the rows of the others."""
+    hidden: int
+
+    def __post_init__(self) -> None:
+        _check(self, hidden=_CHANNELS)
+
+    @property
+    def width(self) -> int:
+        return self.hidden
+
+    def tensors(self, features: int) -> dict[str, tuple[int, int]]:
+        """Return the shapes of the weights by name. `features`: of a token."""
+        inward = (self.hidden, features)
+        return {"gate": inward, "up": inward, "down": (features, self.hidden)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +159,7 @@ class Relu:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Sum of two maps of equal shape."""
+    """Sum of two maps, or of the tokens of two nodes, of equal shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +204,10 @@ class GlobalAveragePooling:
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """Matrix product with bias. Shapes: weight (out_features, in_features), bias (out_features,)."""
+    """Matrix product, with bias on a vector and without on tokens.
+
+    Shapes: weight (out_features, in_features), bias (out_features,).
+    """
 
     out_features: int
 
@@ -159,4 +248,13 @@ Op: TypeAlias = (
     | Dense
     | Dropout
     | Softmax
+    | TokenInput
+    | Embedding
+    | RmsNorm
+    | Attention
+    | GatedMlp
 )
+Residual: TypeAlias = Attention | GatedMlp
+"""Operations on tokens that a sum adds to the residual stream. Their width can grow."""
+Learning: TypeAlias = Convolution | BatchNormalisation | Dense | Embedding | RmsNorm | Residual
+"""Operations with trained values."""

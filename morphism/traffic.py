@@ -11,6 +11,7 @@ from typing import assert_never
 from morphism import ops
 from morphism.cost import kind, layer_costs
 from morphism.graph import Graph
+from morphism.shapes import channels_of
 
 GRADIENT_SUMS = "gradient_sums"
 """Kind of the sums of gradients of a value with several readers. The other kinds are those of `morphism.cost`."""
@@ -57,7 +58,7 @@ def _traffic(graph: Graph, index: int) -> Traffic:
     name = kind(node.op) or "image"
     weights = layer_costs(graph)[index].parameters
     match node.op:
-        case ops.Input() | ops.Softmax():
+        case ops.Input() | ops.TokenInput() | ops.Softmax():
             return Traffic(name)
         case ops.BatchNormalisation():
             # statistics and normalization; sums and gradient
@@ -77,5 +78,18 @@ def _traffic(graph: Graph, index: int) -> Traffic:
             return Traffic(name, entering + out + 4 * out, out + 4 * out + entering)
         case ops.AveragePooling() | ops.GlobalAveragePooling() | ops.Concat() | ops.Dropout():
             return Traffic(name, entering + out, entering + out)
+        case ops.Embedding():
+            # rows of the table, by token numbers of 8 bytes, next to elements of 2 bytes; their gradients are added
+            return Traffic(name, 2 * out + 4 * entering, 3 * out + 4 * entering)
+        case ops.RmsNorm():
+            return Traffic(name, 2 * out, 3 * out, weights)
+        case ops.Attention():
+            length = out // channels_of(graph.shapes[index])
+            inner, rows = length * node.op.width, length * node.op.heads
+            # four products, rotary positions of query and key (9 each), and the fused kernel (4 forward, 8 backward)
+            return Traffic(name, 4 * out + 26 * inner + rows, 14 * out + 34 * inner + rows, weights)
+        case ops.GatedMlp():
+            inner = out // channels_of(graph.shapes[index]) * node.op.hidden
+            return Traffic(name, 3 * out + 8 * inner, 9 * out + 15 * inner, weights)
         case _:
             assert_never(node.op)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from morphism import Convolution, Dense, Graph, Vector
+from morphism import Attention, Convolution, Dense, GatedMlp, Graph, Map, channels_of
 from morphism.cost import layer_costs
 
 LISTED = 5
@@ -33,21 +33,30 @@ class ArrayLayer:
 
 
 def array_layers(graph: Graph, array: int) -> tuple[ArrayLayer, ...]:
-    """Return the forward matrix products of the convolutions and dense layers of a graph, in order."""
+    """Return the forward products of a graph with its weights, in order: not attention's products of tokens."""
     layers = []
+
+    def add(name: str, rows: int, columns: int, flops: int) -> None:
+        occupied = _rounded_up(rows, array) * _rounded_up(columns, array)
+        layers.append(ArrayLayer(name, rows, columns, flops, flops // (rows * columns) * occupied))
+
     for node, cost in zip(graph.nodes, layer_costs(graph), strict=True):
         match node.op:
             case Convolution() as op:
                 entering = graph.shapes[node.inputs[0]]
-                assert not isinstance(entering, Vector)
+                assert isinstance(entering, Map)
                 rows, columns = op.kernel**2 * entering.channels // op.groups, op.out_channels // op.groups
+                add(node.name, rows, columns, cost.tensor_forward_flops)
             case Dense() as op:
-                rows, columns = graph.shapes[node.inputs[0]].elements, op.out_features
+                rows = channels_of(graph.shapes[node.inputs[0]])
+                add(node.name, rows, op.out_features, cost.tensor_forward_flops)
+            case (Attention() | GatedMlp()) as op:
+                features = channels_of(graph.shapes[node.inputs[0]])
+                length = graph.shapes[node.inputs[0]].elements // features
+                for name, (columns, rows) in op.tensors(features).items():
+                    add(f"{node.name}.{name}", rows, columns, 2 * length * rows * columns)
             case _:
-                continue
-        occupied = _rounded_up(rows, array) * _rounded_up(columns, array)
-        flops = cost.tensor_forward_flops
-        layers.append(ArrayLayer(node.name, rows, columns, flops, flops // (rows * columns) * occupied))
+                pass
     return tuple(layers)
 
 

@@ -6,22 +6,25 @@ import sys
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from aiperf.train.torch_network import build, initialise
-from morphism import Graph, Input, decode
+from morphism import Graph, Input, TokenInput, decode
 
 
 def counted_by_torch(graph: Graph, batch: int, device: str = "meta") -> tuple[int, int]:
     """Return the forward and backward operations of one step by torch's FlopCounterMode: convolutions and matrix products.
 
     The images need no gradient, as in training. On the meta device nothing is computed, but all operations are counted.
+    Attention is computed by matrix products, since torch does not count the fused kernels of processors.
     """
     module, images = _prepared(graph, batch, device)
-    with FlopCounterMode(display=False) as forward:
-        loss = module(images).sum()
-    with FlopCounterMode(display=False) as backward:
-        loss.backward()
+    with sdpa_kernel(SDPBackend.MATH):
+        with FlopCounterMode(display=False) as forward:
+            loss = module(images).sum()
+        with FlopCounterMode(display=False) as backward:
+            loss.backward()
     return forward.get_total_flops(), backward.get_total_flops()
 
 
@@ -31,6 +34,8 @@ def _prepared(graph: Graph, batch: int, device: str) -> tuple[nn.Module, Tensor]
     if device != "meta":
         initialise(module, seed=0)
     image = graph.nodes[0].op
+    if isinstance(image, TokenInput):
+        return module, torch.zeros(batch, image.length, dtype=torch.int64, device=device)
     assert isinstance(image, Input)
     return module, torch.ones(batch, image.channels, image.height, image.width, device=device)
 

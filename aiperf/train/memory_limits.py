@@ -26,7 +26,7 @@ from aiperf.train.device import first_line, is_out_of_memory
 from aiperf.train.precision import Precision
 from aiperf.train.torch_network import build, placed
 from aiperf.train.trainer_config import TrainerConf, nothing_fits
-from morphism import Architecture, Graph, Map, cost, cost_of
+from morphism import Architecture, Graph, Map, TokenNumbers, cost, cost_of
 from searchers.batch_sizes import largest
 
 SNAPSHOTS = 3
@@ -42,8 +42,8 @@ def bytes_outside_a_step(graph: Graph, batch: int, bytes_per_element: int, ranks
     """
     weights = 4 * cost(graph).parameters
     shape = graph.shapes[0]
-    assert isinstance(shape, Map)
-    following = batch * shape.elements * (1 + 4 + bytes_per_element)
+    # of tokens two numbers of 8 bytes: the input and the target
+    following = batch * shape.elements * (16 if isinstance(shape, TokenNumbers) else 1 + 4 + bytes_per_element)
     return weights + (weights if ranks > 1 else 0) + SNAPSHOTS * 2 * weights + following
 
 
@@ -188,8 +188,10 @@ def rehearse_eager_passes(network: nn.Module, images: Tensor, last: int, precisi
 
 
 def blank(graph: Graph, batch: int, device: torch.device, precision: Precision, *, channels_last: bool) -> Tensor:
-    """Zeros (batch, channels, height, width) in the input type of the precision."""
+    """Zeros (batch, channels, height, width) in the input type of the precision, or token numbers (batch, length)."""
     shape = graph.shapes[0]
+    if isinstance(shape, TokenNumbers):
+        return torch.zeros(batch, shape.length, device=device, dtype=torch.int64)
     assert isinstance(shape, Map)
     if channels_last:
         # the same strides as a batch of the data set, because compiled code depends on them: for images with one channel

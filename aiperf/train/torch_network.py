@@ -23,6 +23,8 @@ from morphism import (
     Graph,
     Identity,
     RandomTensor,
+    TokenNumbers,
+    Tokens,
     WeightPlan,
     ZeroTensor,
     channels_of,
@@ -33,9 +35,11 @@ from morphism import (
 def build(graph: Graph) -> Network:
     """Return a torch module that computes the graph up to its logits, in float32 on torch's default device.
 
-    Images (batch, channels, height, width) become logits (batch, classes). The softmax belongs to the loss. State-dict keys
-    are "<node name>.<weight|bias|running_mean|running_var|…>". Weights are NaN until they are set, so that an uninitialised
-    network cannot train unnoticed. Raise ValueError for a node name that torch uses itself ('half', 'training').
+    Images (batch, channels, height, width) become logits (batch, classes), and token numbers (batch, length) become logits
+    (batch, length, vocabulary). The softmax belongs to the loss. State-dict keys are
+    "<node name>.<weight|bias|running_mean|running_var|query.weight|…>". Weights are NaN until they are set, so that
+    an uninitialised network cannot train unnoticed. Raise ValueError for a node name that torch uses itself ('half',
+    'training').
     """
     return Network(graph)
 
@@ -87,11 +91,79 @@ class _UnsetConvolution(nn.Conv2d):
 class _UnsetDense(nn.Linear):
     def reset_parameters(self) -> None:
         nn.init.constant_(self.weight, nan)
-        nn.init.constant_(self.bias, nan)
+        if self.bias is not None:
+            nn.init.constant_(self.bias, nan)
+
+
+class _UnsetEmbedding(nn.Embedding):
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.weight, nan)
+
+
+class _Residual(nn.Module):
+    """Linear layers of an operation on tokens, without bias, by the names of its tensors."""
+
+    def __init__(self, op: ops.Residual, features: int) -> None:
+        super().__init__()
+        self.projection = op.PROJECTION
+        for name, (leaving, entering) in op.tensors(features).items():
+            self.add_module(name, _UnsetDense(entering, leaving, bias=False))
+
+    def _linear(self, name: str, values: Tensor) -> Tensor:
+        result: Tensor = self._modules[name](values)  # type: ignore[misc]  # never None
+        return result
+
+
+class Attention(_Residual):
+    """Causal self-attention with rotary positions: (batch, length, features) → the same."""
+
+    def __init__(self, op: ops.Attention, features: int) -> None:
+        super().__init__(op, features)
+        self._heads = op.heads, op.head_features
+
+    def forward(self, tokens: Tensor, angles: Tensor) -> Tensor:
+        query, key, value = (
+            self._linear(name, tokens).view(*tokens.shape[:2], *self._heads).transpose(1, 2)
+            for name in ("query", "key", "value")
+        )
+        cosine, sine = angles.to(query.dtype)
+        mixed = nn.functional.scaled_dot_product_attention(
+            _rotated(query, cosine, sine), _rotated(key, cosine, sine), value, is_causal=True
+        )
+        return self._linear("output", mixed.transpose(1, 2).flatten(2))
+
+
+def _rotated(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    left, right = heads.chunk(2, -1)
+    return torch.cat((left * cosine - right * sine, right * cosine + left * sine), -1)
+
+
+def rotary_angles(numbers: Tensor, head_features: int) -> Tensor:
+    """Return cosine and sine of the angle of each position and pair of features, (2, length, head_features / 2), in FP32.
+
+    `numbers`: a batch of token numbers, for length and device. The angles are computed in each pass, once for all layers: a
+    buffer would be averaged over ranks with the running statistics.
+    """
+    pairs = torch.arange(0, head_features, 2, device=numbers.device, dtype=torch.float32)
+    positions = torch.arange(numbers.shape[1], device=numbers.device, dtype=torch.float32)
+    angles = positions[:, None] * ops.ROTARY_BASE ** (-pairs / head_features)
+    return torch.stack((angles.cos(), angles.sin()))
+
+
+class GatedMlp(_Residual):
+    """down(silu(gate(x)) · up(x)), on each token."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        gate, up = self._linear("gate", tokens), self._linear("up", tokens)
+        return self._linear("down", nn.functional.silu(gate) * up)
 
 
 def _layer(graph: Graph, index: int) -> nn.Module | None:
-    node = graph.nodes[index]
+    node, shape = graph.nodes[index], graph.shapes[index]
+    if isinstance(node.op, ops.Embedding):
+        numbers = graph.shapes[node.inputs[0]]
+        assert isinstance(numbers, TokenNumbers)
+        return _UnsetEmbedding(numbers.vocabulary, node.op.features)
     channels = channels_of(graph.shapes[node.inputs[0]]) if node.inputs else 0
     match node.op:
         case ops.Convolution(out_channels, kernel, stride, padding, groups):
@@ -101,9 +173,17 @@ def _layer(graph: Graph, index: int) -> nn.Module | None:
                 channels, eps=ops.BATCH_NORMALISATION_EPSILON, momentum=ops.BATCH_NORMALISATION_MOMENTUM
             )
         case ops.Dense(out_features):
-            return _UnsetDense(channels, out_features)
+            return _UnsetDense(channels, out_features, bias=not isinstance(shape, Tokens))
+        case ops.RmsNorm():
+            return nn.RMSNorm(channels, eps=ops.RMS_NORM_EPSILON)
+        case ops.Attention():
+            assert isinstance(shape, Tokens)
+            return Attention(node.op, shape.features)
+        case ops.GatedMlp():
+            return GatedMlp(node.op, channels)
         case (
             ops.Input()
+            | ops.TokenInput()
             | ops.Relu()
             | ops.Add()
             | ops.Concat()
@@ -131,6 +211,8 @@ def _context(parent: nn.Module, path: list[str], layer: nn.Module) -> None:
 
 
 def _lines(graph: Graph) -> Iterator[str]:
+    for features in sorted({node.op.head_features for node in graph.nodes if isinstance(node.op, ops.Attention)}):
+        yield f"angles{features} = rotary_angles(v0, {features})"
     for index, node in enumerate(graph.nodes[1:-1], start=1):
         yield f"v{index} = {expression(graph, index)}"
         spent = [f"v{entering}" for entering in dict.fromkeys(node.inputs) if graph.readers[entering][-1] == index]
@@ -144,9 +226,18 @@ def expression(graph: Graph, index: int) -> str:
     node = graph.nodes[index]
     first = f"v{node.inputs[0]}" if node.inputs else ""
     match node.op:
-        case ops.Convolution() | ops.BatchNormalisation() | ops.Dense():
+        case (
+            ops.Convolution()
+            | ops.BatchNormalisation()
+            | ops.Dense()
+            | ops.Embedding()
+            | ops.RmsNorm()
+            | ops.Attention()
+            | ops.GatedMlp()
+        ):
             path = "".join(f"._modules[{segment!r}]" for segment in node.name.split("."))
-            return f"self{path}({first})"
+            beside = f", angles{node.op.head_features}" if isinstance(node.op, ops.Attention) else ""
+            return f"self{path}({first}{beside})"
         case ops.Relu():
             return f"{first}.relu_()" if _may_overwrite(graph, node.inputs[0]) else f"{first}.relu()"
         case ops.Add():
@@ -167,7 +258,7 @@ def expression(graph: Graph, index: int) -> str:
             return f"{first}.mean((2, 3))"
         case ops.Dropout(probability):
             return f"dropout({first}, {probability!r}, self.training)"
-        case ops.Input() | ops.Softmax():
+        case ops.Input() | ops.TokenInput() | ops.Softmax():
             raise AssertionError(f"{node.name!r}: an input is only ever the first node, a softmax the last")
         case _:
             assert_never(node.op)
@@ -185,6 +276,7 @@ SCOPE: dict[str, Any] = {
     "max_pool2d": torch.max_pool2d,
     "avg_pool2d": nn.functional.avg_pool2d,
     "dropout": nn.functional.dropout,
+    "rotary_angles": rotary_angles,
 }
 """Functions that expressions call."""
 
@@ -211,11 +303,20 @@ def initialise(module: nn.Module, seed: int) -> None:
       form, which keeps the scale of activations constant through the depth). 3×3 over 64 channels: √(2/576) = 0.0589
     - batch normalisation: γ = 1, β = 0, running mean 0, running variance 1
     - dense: normal with std 0.01, bias 0
+    - operations on tokens (also a dense without bias): normal with std 0.02, divided by √(number of residual operations) for
+      the tensors that write to the residual stream (GPT-2, Radford et al. 2019, section 2.3). Gains are 1
 
     Raise TypeError for any other submodule with tensors, because its values would stay undefined.
     """
+    residuals = [(name, layer) for name, layer in module.named_modules() if isinstance(layer, _Residual)]
+    projections = {f"{name}.{layer.projection}" for name, layer in residuals}
     for number, (name, layer) in enumerate(module.named_modules()):
         match layer:
+            case nn.Embedding() | nn.Linear() if getattr(layer, "bias", None) is None:
+                deviation = ops.TOKEN_DEVIATION / (sqrt(len(projections)) if name in projections else 1.0)
+                _fill(layer.weight, normal(layer.weight.shape, deviation, stream("initialise", seed, number)))
+            case nn.RMSNorm():
+                layer.reset_parameters()
             case nn.Conv2d():
                 fan_in = layer.weight.shape[1] * layer.weight.shape[2] * layer.weight.shape[3]
                 _fill(layer.weight, he_normal(layer.weight.shape, fan_in, stream("initialise", seed, number)))
@@ -230,7 +331,7 @@ def initialise(module: nn.Module, seed: int) -> None:
             case _ if own := [*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False)]:
                 raise TypeError(
                     f"cannot initialise {name!r}: no initial value is defined for {own[0][0]!r} of a {type(layer).__name__}; "
-                    "use only Conv2d, BatchNorm1d, BatchNorm2d, SyncBatchNorm and Linear"
+                    "use only Conv2d, BatchNorm1d, BatchNorm2d, SyncBatchNorm, Linear, Embedding and RMSNorm"
                 )
 
 

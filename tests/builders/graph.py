@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from morphism import (
     Add,
+    Attention,
     AveragePooling,
     BatchNormalisation,
     Budget,
@@ -11,6 +12,7 @@ from morphism import (
     Convolution,
     Dense,
     Dropout,
+    GatedMlp,
     GlobalAveragePooling,
     Graph,
     Input,
@@ -22,10 +24,12 @@ from morphism import (
     Op,
     Relu,
     Softmax,
+    TokenInput,
     apply,
     legal,
 )
 from morphism.shapes import output_shape
+from morphism.transformer import language_model
 
 PLAIN: tuple[Op, ...] = (Relu(), BatchNormalisation(), Dropout(0.5), Dropout(0.0))
 NO_LIMIT = Budget(forward_flops=None, parameters=None, memory_bytes=None)
@@ -63,6 +67,18 @@ def graphs(draw: st.DrawFn, *, is_grouped: bool = True, most_layers: int = 10) -
                 of = draw(st.sampled_from([groups for groups in range(1, channels + 1) if channels % groups == 0]))
                 building.add(Convolution(channels, 3, padding=1, groups=of), BatchNormalisation())
     return building.classified(draw(st.integers(2, 4)))
+
+
+@st.composite
+def token_graphs(draw: st.DrawFn, *, least_blocks: int = 1) -> Graph:
+    """Small language models."""
+    return language_model(
+        TokenInput(draw(st.integers(2, 9)), draw(st.integers(1, 7))),
+        draw(st.integers(1, 9)),
+        draw(st.integers(least_blocks, 3)),
+        Attention(draw(st.integers(1, 3)), draw(st.sampled_from((2, 4, 6)))),
+        GatedMlp(draw(st.integers(1, 20))),
+    )
 
 
 @st.composite

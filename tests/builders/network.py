@@ -15,8 +15,9 @@ from torch.nn import functional as F
 
 from aiperf.train.torch_network import build, carry_out
 from morphism import (
-    STARTS,
+    IMAGE_STARTS,
     Add,
+    Attention,
     AveragePooling,
     BatchNormalisation,
     Budget,
@@ -24,6 +25,8 @@ from morphism import (
     Convolution,
     Dense,
     Dropout,
+    Embedding,
+    GatedMlp,
     GlobalAveragePooling,
     Graph,
     IllegalGraph,
@@ -33,7 +36,9 @@ from morphism import (
     Node,
     Op,
     Relu,
+    RmsNorm,
     Softmax,
+    TokenInput,
     WeightPlan,
     apply,
     legal,
@@ -49,7 +54,7 @@ SMALL_IMAGE = {"resnet50_v1": 32, "resnet50_v1_5": 32, "resnet18": 32, "resnet20
 @cache
 def small_start(name: str) -> Graph:
     """A starting graph at an image size and a number of classes that compute quickly."""
-    assert set(SMALL_IMAGE) == set(STARTS)
+    assert set(SMALL_IMAGE) == set(IMAGE_STARTS)
     return start(name, image=SMALL_IMAGE[name], classes=7)
 
 
@@ -80,8 +85,10 @@ def described(graph: Graph) -> dict[str, Tensor]:
 
 def images_for(graph: Graph, batch: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
     image = graph.nodes[0].op
-    assert isinstance(image, Input)
     generator = torch.Generator().manual_seed(seed)
+    if isinstance(image, TokenInput):
+        return torch.randint(image.vocabulary, (batch, image.length), generator=generator)
+    assert isinstance(image, Input)
     return torch.randn((batch, image.channels, image.height, image.width), generator=generator, dtype=dtype)
 
 
@@ -168,8 +175,10 @@ def interpret(graph: Graph, state: State, images: Tensor, training: bool) -> lis
         entering = [values[index] for index in node.inputs]
         tensors = {kind: state[f"{node.name}.{kind}"] for kind in _KINDS.get(type(node.op), ())}
         match node.op:
-            case Input():
+            case Input() | TokenInput():
                 values.append(images)
+            case Embedding() | RmsNorm() | Attention() | GatedMlp():
+                raise AssertionError("tests/builders/reference_network.py computes language models")
             case Convolution(stride=stride, padding=padding, groups=groups):
                 values.append(F.conv2d(entering[0], tensors["weight"], None, stride, padding, 1, groups))
             case BatchNormalisation():

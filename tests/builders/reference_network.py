@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from morphism import (
     BATCH_NORMALISATION_EPSILON,
     Add,
+    Attention,
     AveragePooling,
     BatchNormalisation,
     Concat,
@@ -16,8 +17,10 @@ from morphism import (
     Dense,
     Divide,
     Dropout,
+    Embedding,
     Enlarge,
     Fill,
+    GatedMlp,
     Gather,
     GlobalAveragePooling,
     Graph,
@@ -27,10 +30,16 @@ from morphism import (
     MaxPooling,
     RandomTensor,
     Relu,
+    RmsNorm,
     Softmax,
+    TokenInput,
+    TokenNumbers,
+    Vector,
     WeightPlan,
     ZeroTensor,
+    channels_of,
 )
+from morphism.ops import RMS_NORM_EPSILON, ROTARY_BASE
 
 Array: TypeAlias = NDArray[np.float64]
 Weights: TypeAlias = dict[str, Array]
@@ -46,8 +55,25 @@ def tensor_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:
                 assert isinstance(entering, Map)
                 shapes[f"{node.name}.weight"] = (op.out_channels, entering.channels // op.groups, op.kernel, op.kernel)
             case Dense(features):
-                shapes[f"{node.name}.weight"] = (features, graph.shapes[node.inputs[0]].elements)
-                shapes[f"{node.name}.bias"] = (features,)
+                entering = graph.shapes[node.inputs[0]]
+                shapes[f"{node.name}.weight"] = (features, channels_of(entering))
+                if isinstance(entering, Vector):
+                    shapes[f"{node.name}.bias"] = (features,)
+            case Embedding(features):
+                entering = graph.shapes[node.inputs[0]]
+                assert isinstance(entering, TokenNumbers)
+                shapes[f"{node.name}.weight"] = (entering.vocabulary, features)
+            case RmsNorm():
+                shapes[f"{node.name}.weight"] = (channels_of(graph.shapes[node.inputs[0]]),)
+            case Attention(heads, head_features):
+                features = channels_of(graph.shapes[node.inputs[0]])
+                for tensor in ("query", "key", "value"):
+                    shapes[f"{node.name}.{tensor}.weight"] = (heads * head_features, features)
+                shapes[f"{node.name}.output.weight"] = (features, heads * head_features)
+            case GatedMlp(hidden):
+                features = channels_of(graph.shapes[node.inputs[0]])
+                shapes[f"{node.name}.gate.weight"] = shapes[f"{node.name}.up.weight"] = (hidden, features)
+                shapes[f"{node.name}.down.weight"] = (features, hidden)
             case BatchNormalisation():
                 entering = graph.shapes[node.inputs[0]]
                 assert isinstance(entering, Map)
@@ -99,12 +125,12 @@ def carried_out(plan: WeightPlan, parent: Weights, seed: int) -> Weights:
 
 
 def logits(graph: Graph, weights: Weights, images: Array) -> Array:
-    """Return the logits in evaluation mode, (batch, classes), of images (batch, channels, height, width)."""
+    """Return the logits in evaluation mode of images (batch, channels, height, width) or of token numbers (batch, length)."""
     values: list[Array] = []
     for node in graph.nodes:
         read = [values[entering] for entering in node.inputs]
         match node.op:
-            case Input():
+            case Input() | TokenInput():
                 values.append(images)
             case Convolution() as op:
                 values.append(_convolved(read[0], weights[f"{node.name}.weight"], op))
@@ -127,12 +153,51 @@ def logits(graph: Graph, weights: Weights, images: Array) -> Array:
             case GlobalAveragePooling():
                 values.append(read[0].mean(axis=(2, 3)))
             case Dense():
-                values.append(read[0] @ weights[f"{node.name}.weight"].T + weights[f"{node.name}.bias"])
+                values.append(read[0] @ weights[f"{node.name}.weight"].T + weights.get(f"{node.name}.bias", 0.0))
+            case Embedding():
+                values.append(weights[f"{node.name}.weight"][read[0].astype(int)])
+            case RmsNorm():
+                root = np.sqrt((read[0] ** 2).mean(axis=-1, keepdims=True) + RMS_NORM_EPSILON)
+                values.append(read[0] / root * weights[f"{node.name}.weight"])
+            case Attention() as op:
+                values.append(
+                    _attended(read[0], op, {name: weights[f"{node.name}.{name}.weight"] for name in _OF_HEADS})
+                )
+            case GatedMlp():
+                gate, up, down = (weights[f"{node.name}.{name}.weight"] for name in ("gate", "up", "down"))
+                gated = read[0] @ gate.T
+                values.append((gated / (1.0 + np.exp(-gated)) * (read[0] @ up.T)) @ down.T)
             case Dropout() | Softmax():
                 values.append(read[0])
             case _:
                 assert_never(node.op)
     return values[-1]
+
+
+_OF_HEADS = ("query", "key", "value", "output")
+
+
+def _attended(tokens: Array, op: Attention, weights: Weights) -> Array:
+    """Every token one by one, over the tokens up to its own."""
+    query, key, value = (
+        (tokens @ weights[name].T).reshape(*tokens.shape[:2], op.heads, op.head_features) for name in _OF_HEADS[:3]
+    )
+    query, key = _turned(query), _turned(key)
+    mixed = np.zeros_like(value)
+    for place in range(tokens.shape[1]):
+        scores = np.einsum("bhd,bshd->bhs", query[:, place], key[:, : place + 1]) / np.sqrt(op.head_features)
+        shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        shares /= shares.sum(axis=-1, keepdims=True)
+        mixed[:, place] = np.einsum("bhs,bshd->bhd", shares, value[:, : place + 1])
+    return mixed.reshape(*tokens.shape[:2], -1) @ weights["output"].T
+
+
+def _turned(heads: Array) -> Array:
+    """Pairs (i, i + half) of features as complex numbers, turned by the position."""
+    half = heads.shape[-1] // 2
+    turns = np.outer(np.arange(heads.shape[1]), ROTARY_BASE ** (-np.arange(half) / half))
+    turned = (heads[..., :half] + 1j * heads[..., half:]) * np.exp(1j * turns)[:, None, :]
+    return np.concatenate((turned.real, turned.imag), axis=-1)
 
 
 def _windows(images: Array, kernel: int, stride: int, padding: int, outside: float) -> Array:

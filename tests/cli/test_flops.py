@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from morphism import (
-    STARTS,
+    IMAGE_STARTS,
     Concat,
     Convolution,
     Dense,
@@ -37,7 +37,7 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("name", STARTS)
+@pytest.mark.parametrize("name", IMAGE_STARTS)
 def test_json_names_every_kind_and_adds_up(aiperf: User, name: str) -> None:
     answer = aiperf("flops", name, "--json")
 

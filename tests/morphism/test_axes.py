@@ -2,7 +2,7 @@
 
 from hypothesis import given, settings
 
-from morphism import Add, BatchNormalisation, Concat, Convolution, Graph, Node, Relu, start
+from morphism import Add, BatchNormalisation, Concat, Convolution, Graph, Node, Relu, channels_of, start
 from morphism.axes import Axis, axes
 from tests.builders.graph import graphs
 from tests.morphism.test_graph import closed, conv
@@ -89,8 +89,7 @@ def test_the_segments_of_a_node_are_its_channels(graph: Graph) -> None:
     found = axes(graph)
 
     for segments, shape in zip(found.segments, graph.shapes, strict=True):
-        channels = shape.channels if hasattr(shape, "channels") else shape.features
-        assert sum(found.axes[segment].channels for segment in segments) == channels
+        assert sum(found.axes[segment].channels for segment in segments) == channels_of(shape)
 
 
 def test_a_relu_on_the_way_changes_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from morphism import JSON, STARTS, DamagedGraphFile, Graph, Op, decode, encode, load, rebuild, start
+from morphism import IMAGE_STARTS, JSON, DamagedGraphFile, Graph, Op, decode, encode, load, rebuild, start
 from morphism.codec import _OPS, LARGEST_FILE
 from morphism.graph import LARGEST_GRAPH
 from tests.builders.graph import graphs, grown
@@ -30,7 +30,7 @@ def test_decode_inverts_encode(graph: Graph) -> None:
     assert decode(encode(graph)) == graph
 
 
-@given(st.sampled_from(STARTS).map(start).flatmap(lambda graph: grown(graph, most_morphs=4)).map(rebuild))
+@given(st.sampled_from(IMAGE_STARTS).map(start).flatmap(lambda graph: grown(graph, most_morphs=4)).map(rebuild))
 @settings(deadline=None, max_examples=10)
 def test_grown_starts_are_read_back(graph: Graph) -> None:
     assert decode(encode(graph)) == graph
@@ -115,7 +115,7 @@ DAMAGED: dict[str, tuple[str, str]] = {
     "a float": (changed(lambda _, nodes: nodes[1].update(kernel=3.0)), "an integer from 1 to 255. This one is 3.0"),
     "a bool": (changed(lambda _, nodes: nodes[1].update(groups=True)), "an integer from 1 to 65536. This one is True"),
     "an absurd size": (changed(lambda _, nodes: nodes[0].update(height=10**9)), "from 1 to 16384"),
-    "an unknown operation": (changed(lambda _, nodes: nodes[1].update(op="attention")), "This one is 'attention'"),
+    "an unknown operation": (changed(lambda _, nodes: nodes[1].update(op="unheard")), "This one is 'unheard'"),
     "an operation that is code": (
         changed(lambda _, nodes: nodes[1].update(op="__import__('os')")),
         "op must be one of",

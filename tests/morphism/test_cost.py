@@ -9,12 +9,15 @@ from hypothesis import given, settings
 from morphism import (
     KINDS,
     Add,
+    Attention,
     AveragePooling,
     BatchNormalisation,
     Concat,
     Convolution,
     Dense,
     Dropout,
+    Embedding,
+    GatedMlp,
     GlobalAveragePooling,
     Graph,
     Input,
@@ -24,8 +27,12 @@ from morphism import (
     Node,
     Op,
     Relu,
+    RmsNorm,
     Shape,
     Softmax,
+    TokenInput,
+    TokenNumbers,
+    Tokens,
     Vector,
     cost,
     layer_cost,
@@ -37,6 +44,7 @@ from tests.builders.graph import graphs
 from tests.builders.reference_network import tensor_shapes
 
 MAPS, POOLED = Map(4, 6, 5), Map(4, 3, 2)  # 120 and 24 elements
+NUMBERS, TOKENS = TokenNumbers(5, 11), Tokens(5, 6)  # 15 pairs of a token and itself or an earlier one
 
 BY_HAND: list[tuple[Op, tuple[Shape, ...], Shape, int, int, int]] = [
     # operation, what enters, what leaves, forward, backward, parameters
@@ -53,6 +61,15 @@ BY_HAND: list[tuple[Op, tuple[Shape, ...], Shape, int, int, int]] = [
     (Dropout(0.5), (MAPS,), MAPS, 240, 0, 0),
     (Softmax(), (Vector(10),), Vector(10), 130, 0, 0),
     (Input(4, 6, 5), (), MAPS, 0, 0, 0),
+    (TokenInput(11, 5), (), NUMBERS, 0, 0, 0),
+    (Embedding(6), (NUMBERS,), TOKENS, 0, 30, 66),
+    (RmsNorm(), (TOKENS,), TOKENS, 4 * 30 + 9 * 5, 0, 6),
+    # 3 heads of 4 features: products of 1440 · 2 and 4 · 15 · 12, softmax and scale of 14 · 45, 6 · 60 of the rotary positions
+    (Attention(3, 4), (TOKENS,), TOKENS, 2880 + 720 + 630 + 360, 2 * 3600 + 2 * 288, 288),
+    (GatedMlp(7), (TOKENS,), TOKENS, 6 * 210 + 15 * 35, 2 * 1260 + 2 * 126, 126),
+    (Add(), (TOKENS, TOKENS), TOKENS, 30, 0, 0),
+    (Dense(11), (TOKENS,), Tokens(5, 11), 660, 1320 + 2 * 66, 66),
+    (Softmax(), (Tokens(5, 11),), Tokens(5, 11), 13 * 55, 0, 0),
 ]
 
 
@@ -64,7 +81,7 @@ def test_layer_costs_follow_tables_i_and_ii(
 
     assert (layer.forward_flops, layer.backward_flops, layer.parameters) == (forward, backward, parameters)
     assert layer.forward_validation_flops == (0 if isinstance(op, Dropout) else forward)
-    if not isinstance(op, Convolution | Dense):
+    if not isinstance(op, Convolution | Dense | Attention | GatedMlp):
         assert (layer.tensor_forward_flops, layer.tensor_backward_flops) == (0, 0)
 
 
@@ -73,13 +90,13 @@ def test_the_table_above_has_every_operation() -> None:
 
 
 @dataclass(frozen=True)
-class Attention:
+class Unheard:
     """Operation that the counter does not know."""
 
 
 def test_an_unknown_operation_is_an_error_and_never_zero() -> None:
-    with pytest.raises(AssertionError, match="Attention"):
-        layer_cost(Attention(), (MAPS,), MAPS)  # type: ignore[arg-type]
+    with pytest.raises(AssertionError, match="Unheard"):
+        layer_cost(Unheard(), (MAPS,), MAPS)  # type: ignore[arg-type]
 
 
 def test_dropout_works_in_training_and_not_in_evaluation() -> None:

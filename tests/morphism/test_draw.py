@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, settings
 
-from morphism import STARTS, Deepen, Graph, Op, Skip, apply, draw, start
+from morphism import IMAGE_STARTS, Deepen, Graph, Op, Skip, apply, draw, start
 from morphism.draw import svg, units
 from tests.builders.graph import graphs
 
@@ -38,7 +38,7 @@ def test_every_operation_can_be_drawn() -> None:
     assert set(draw._SHOWN) == set(get_args(Op))
 
 
-@pytest.mark.parametrize("name", STARTS)
+@pytest.mark.parametrize("name", IMAGE_STARTS)
 def test_drawings_are_valid_and_show_kernel_channels_and_maps(name: str) -> None:
     graph = start(name)
 

@@ -26,7 +26,7 @@ from morphism import (
     Softmax,
     start,
 )
-from tests.builders.graph import graphs
+from tests.builders.graph import graphs, token_graphs
 
 IMAGE = Node("image", Input(3, 8, 8))
 
@@ -60,7 +60,7 @@ ILLEGAL_BODIES: list[tuple[list[Node], str]] = [
     ([conv("a", 0, groups=2)], "node 'a': groups must divide the input channels"),
     (
         [conv("a", 0), Node("b", Add(), (0, 1))],
-        "node 'b': the inputs of Add must be maps of one shape. These are 3×8×8",
+        "node 'b': the inputs of Add must be maps or tokens of one shape. These are 3×8×8",
     ),
     ([conv("a", 0), Node("b", Add(), (1, 1, 1))], "node 'b': Add has two inputs. This one has 3"),
     ([conv("a", 0, stride=2), Node("b", Concat(), (0, 1))], "node 'b': the inputs of Concat must have one height"),
@@ -70,7 +70,7 @@ ILLEGAL_BODIES: list[tuple[list[Node], str]] = [
         [Node("a", GlobalAveragePooling(), (0,)), conv("b", 1)],
         "node 'b': the input of Convolution must be maps",
     ),
-    ([Node("a", Dense(3), (0,))], "node 'a': the input of Dense must be a vector. It is maps of 3×8×8"),
+    ([Node("a", Dense(3), (0,))], "node 'a': the input of Dense must be a vector or tokens. It is maps of 3×8×8"),
 ]
 
 
@@ -86,7 +86,7 @@ def test_an_illegal_graph_cannot_be_constructed(body: list[Node], offence: str) 
 def test_a_graph_begins_with_the_image_and_ends_with_the_softmax() -> None:
     legal = closed(conv("a", 0))
 
-    with pytest.raises(IllegalGraph, match="first node must be the Input"):
+    with pytest.raises(IllegalGraph, match="first node must be the Input or TokenInput"):
         Graph(legal.nodes[1:])
     with pytest.raises(IllegalGraph, match="last node must be the Softmax"):
         Graph(legal.nodes[:-1])
@@ -150,7 +150,13 @@ def test_drawn_networks_contain_every_operation() -> None:
     def look(graph: Graph) -> None:
         drawn.update(type(node.op) for node in graph.nodes)
 
+    @settings(max_examples=1, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
+    @given(token_graphs())
+    def look_at_tokens(graph: Graph) -> None:
+        drawn.update(type(node.op) for node in graph.nodes)
+
     look()
+    look_at_tokens()
 
     assert drawn == set(Op.__args__)
 

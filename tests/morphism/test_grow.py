@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from morphism import (
-    STARTS,
+    IMAGE_STARTS,
     BatchNormalisation,
     Budget,
     Deepen,
@@ -67,7 +67,7 @@ def assert_equals_full_check(grown: Graph) -> None:
     assert legal(grown, NO_LIMIT) == legal(checked, NO_LIMIT)
 
 
-@given(graphs() | st.sampled_from([start(name) for name in STARTS if name != "resnet50_v1_5"]), st.data())
+@given(graphs() | st.sampled_from([start(name) for name in IMAGE_STARTS if name != "resnet50_v1_5"]), st.data())
 @settings(unhurried, max_examples=150)
 def test_a_grown_graph_equals_its_full_check(graph: Graph, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 8))):

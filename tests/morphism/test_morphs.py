@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from morphism import (
+    IMAGE_STARTS,
     JSON,
-    STARTS,
     Add,
     BatchNormalisation,
     Budget,
@@ -131,7 +131,7 @@ def test_nothing_is_legal_beyond_the_budget() -> None:
     assert legal(graph, Budget.of(graph, factor=1.0)) == ()
 
 
-@pytest.mark.parametrize("name", STARTS)
+@pytest.mark.parametrize("name", IMAGE_STARTS)
 def test_every_start_offers_all_four_morphs(name: str) -> None:
     graph = start(name)
 

@@ -4,15 +4,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morphism import STARTS, Convolution, IllegalGraph, Map, UnknownStart, Vector, cost, start
+from morphism import (
+    IMAGE_STARTS,
+    STARTS,
+    TOKEN_STARTS,
+    Convolution,
+    IllegalGraph,
+    Map,
+    TokenNumbers,
+    Tokens,
+    UnknownStart,
+    Vector,
+    cost,
+    start,
+)
 
 
-@given(st.sampled_from(STARTS), st.integers(8, 64), st.integers(1, 5), st.integers(2, 30))
+@given(st.sampled_from(IMAGE_STARTS), st.integers(8, 64), st.integers(1, 5), st.integers(2, 30))
 def test_every_start_takes_any_image_channels_and_classes(name: str, image: int, channels: int, classes: int) -> None:
     graph = start(name, image=image, channels=channels, classes=classes)
 
     assert graph.shapes[0] == Map(channels, image, image)
     assert graph.shapes[-1] == Vector(classes)
+
+
+@given(st.sampled_from(TOKEN_STARTS), st.integers(1, 64), st.integers(2, 30))
+def test_language_models_take_any_length_and_vocabulary(name: str, length: int, vocabulary: int) -> None:
+    graph = start(name, image=length, classes=vocabulary)
+
+    assert graph.shapes[0] == TokenNumbers(length, vocabulary)
+    assert graph.shapes[-1] == Tokens(length, vocabulary)
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("llama_tiny", 857_216), ("llama_162m", 162_148_608)])
+def test_parameters_of_the_language_models(name: str, parameters: int) -> None:
+    assert cost(start(name)).parameters == parameters
 
 
 def test_starts_have_different_fingerprints() -> None:

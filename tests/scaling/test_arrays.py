@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.scaling.arrays import array_layers, array_share, most_wasteful
-from morphism import STARTS, Convolution, Dense, GlobalAveragePooling, Graph, Input, Node, Softmax, cost, start
+from morphism import IMAGE_STARTS, Convolution, Dense, GlobalAveragePooling, Graph, Input, Node, Softmax, cost, start
 
-GRAPHS = {name: start(name) for name in STARTS}
+GRAPHS = {name: start(name) for name in IMAGE_STARTS}
 
 
-@given(st.sampled_from(list(STARTS)), st.integers(1, 600))
+@given(st.sampled_from(list(IMAGE_STARTS)), st.integers(1, 600))
 def test_all_tensor_operations_are_counted_once(name: str, array: int) -> None:
     layers = array_layers(GRAPHS[name], array)
 
@@ -21,7 +21,7 @@ def test_all_tensor_operations_are_counted_once(name: str, array: int) -> None:
     assert 0 < array_share(layers) <= 1
 
 
-@given(st.sampled_from(list(STARTS)), st.integers(1, 128), st.integers(1, 8))
+@given(st.sampled_from(list(IMAGE_STARTS)), st.integers(1, 128), st.integers(1, 8))
 def test_a_multiple_of_an_array_is_never_fuller(name: str, array: int, multiple: int) -> None:
     graph = GRAPHS[name]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aiperf.train.counted_step import counted_by_torch
 from morphism import (
-    STARTS,
+    IMAGE_STARTS,
     BatchNormalisation,
     Convolution,
     Dense,
@@ -49,10 +49,13 @@ def test_the_tensor_only_count_of_any_graph_equals_that_of_torch(random: Random,
 
 @pytest.mark.parametrize(
     "seed",
-    [*range(2 * len(STARTS)), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2 * len(STARTS), 30))],
+    [
+        *range(2 * len(IMAGE_STARTS)),
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2 * len(IMAGE_STARTS), 30)),
+    ],
 )
 def test_the_tensor_only_count_equals_the_count_of_torch(seed: int) -> None:
-    steps = random_morphs(start(STARTS[seed % len(STARTS)]), Random(seed), length=12)
+    steps = random_morphs(start(IMAGE_STARTS[seed % len(IMAGE_STARTS)]), Random(seed), length=12)
 
     for _, graph, _ in steps[::4]:
         assert our_count(graph, 2) == counted_by_torch(graph, 2)

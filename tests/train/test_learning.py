@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aiperf.train.torch_network import build, initialise
-from morphism import STARTS, Budget, Deepen, Graph, Skip, apply, legal
+from morphism import IMAGE_STARTS, Budget, Deepen, Graph, Skip, apply, legal
 from tests.builders.network import Step, grown_state, images_for, random_morphs, small_start
 
 BATCH = 8
@@ -60,7 +60,7 @@ def check_that_what_is_added_learns(name: str, steps: list[Step], seed: int) -> 
 
 
 @pytest.mark.parametrize("kind", [Skip, Deepen])
-@pytest.mark.parametrize("name", STARTS)
+@pytest.mark.parametrize("name", IMAGE_STARTS)
 def test_every_parameter_that_a_morph_adds_learns(name: str, kind: type) -> None:
     graph = small_start(name)
     steps: list[Step] = []
@@ -77,7 +77,7 @@ def test_every_parameter_that_a_morph_adds_learns(name: str, kind: type) -> None
 
 def check_a_random_sequence(seed: int) -> None:
     random = Random(seed)
-    name = STARTS[seed % len(STARTS)]
+    name = IMAGE_STARTS[seed % len(IMAGE_STARTS)]
 
     check_that_what_is_added_learns(name, random_morphs(small_start(name), random, random.randint(1, 12)), seed)
 

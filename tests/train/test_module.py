@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from aiperf.train.torch_network import build, initialise, source
 from morphism import (
-    STARTS,
+    IMAGE_STARTS,
     Add,
     BatchNormalisation,
     Convolution,
@@ -28,6 +28,7 @@ from morphism import (
     Op,
     Relu,
     Softmax,
+    channels_of,
     cost,
     start,
 )
@@ -96,7 +97,7 @@ def test_shapes_of_a_graph_are_torchs(random: Random) -> None:
     values = interpret(graph, described(graph), images, training=False)
 
     ours = [
-        (shape.channels, shape.height, shape.width) if isinstance(shape, Map) else (shape.features,)
+        (shape.channels, shape.height, shape.width) if isinstance(shape, Map) else (channels_of(shape),)
         for shape in graph.shapes
     ]
     assert [tuple(value.shape[1:]) for value in values] == ours
@@ -110,7 +111,7 @@ def test_counted_parameters_are_the_modules(random: Random) -> None:
     assert cost(graph).parameters == sum(parameter.numel() for parameter in build(graph).parameters())
 
 
-@pytest.mark.parametrize("name", STARTS)
+@pytest.mark.parametrize("name", IMAGE_STARTS)
 def test_state_dict_keys_are_the_nodes_names_and_their_tensors(name: str) -> None:
     graph = small_start(name)
 

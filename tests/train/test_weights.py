@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from aiperf.train.torch_network import carry_out
-from morphism import STARTS, Divide, Fill, Gather, Lineage, Skip, WeightPlan, Widen, rebuild
+from morphism import IMAGE_STARTS, Divide, Fill, Gather, Lineage, Skip, WeightPlan, Widen, rebuild
 from tests.builders.network import described, grown_state, images_for, outputs, random_morphs, random_state, small_start
 
 
@@ -19,7 +19,7 @@ def trained(name: str) -> dict[str, Tensor]:
 
 def check_that_growth_preserves_the_function(seed: int) -> None:
     random = Random(seed)
-    name = STARTS[seed % len(STARTS)]
+    name = IMAGE_STARTS[seed % len(IMAGE_STARTS)]
     graph, state = small_start(name), trained(name)
     images = images_for(graph, batch=2, seed=seed)
     before = outputs(graph, state, images)
@@ -49,7 +49,7 @@ def test_growth_preserves_the_function_on_a_thousand_sequences(seed: int) -> Non
     check_that_growth_preserves_the_function(seed)
 
 
-@pytest.mark.parametrize("name", STARTS)
+@pytest.mark.parametrize("name", IMAGE_STARTS)
 def test_all_four_morphs_are_among_those_tried(name: str) -> None:
     kinds = {
         type(morph).__name__ for seed in range(3) for morph, _, _ in random_morphs(small_start(name), Random(seed), 12)
@@ -58,7 +58,7 @@ def test_all_four_morphs_are_among_those_tried(name: str) -> None:
     assert kinds == {"Deepen", "Widen", "Skip", "Kernel"}
 
 
-@pytest.mark.parametrize("name", STARTS)
+@pytest.mark.parametrize("name", IMAGE_STARTS)
 def test_a_network_rebuilt_from_its_lineage_has_the_same_tensors(name: str) -> None:
     graph = small_start(name)
     steps = random_morphs(graph, Random(11), length=8)

@@ -51,6 +51,6 @@ def export(run_folder: Path, name: str, out: Path) -> Path:
     except ImportError as error:
         raise BadConfiguration(
             f"an export to {name} needs that tool's library, but it cannot be imported ({error}). Install it: "
-            f"pip install aiperf-cluster[{name}]"
+            f"pip install {name if name == 'optuna' else f'aiperf-cluster[{name}]'}"
         ) from error
     return out / opened

@@ -20,7 +20,7 @@ from aiperf.system.host import cpu_model
 from aiperf.system.network import network, pci
 from aiperf.system.node_parts import Part, unread
 from aiperf.system.sampler import Device
-from aiperf.system.samplers import sampled_accelerators, usable
+from aiperf.system.samplers import require_known, sampled_accelerators, usable
 from aiperf.system.samplers.nvml import slice_bytes
 
 PACKAGES = (
@@ -100,6 +100,7 @@ def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
 def describe_usable() -> HostDescription:
     """Return the description with the accelerators that this process may use alone. A MIG slice counts as one."""
     system = describe()
+    require_known(system.accelerators, os.environ)
     return msgspec.structs.replace(system, accelerators=usable(system.accelerators, os.environ, slice_bytes))
 
 

@@ -51,6 +51,7 @@ def plan(driver: Path, folder: Path, **environment: str) -> str:
             {"NVML_COUNT": "1", "NVML_HANDLES": "0", "NVML_HANDLE": UNPOWERED},
             "(accelerator 0: its power cables are not attached)",
         ),
+        ({"NVML_COUNT": "4", "CUDA_VISIBLE_DEVICES": "0,4"}, "but '0,4' names '4', which is none of them: correct it"),
         ({"NVML_INIT": MISMATCH}, "NVIDIA's driver is there, but its library cannot use it ("),
         ({"NVML_COUNT": "1", "NVML_MEMORY": NOT_SUPPORTED}, "memory shared with the host"),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from aiperf.errors import BadConfiguration
 from aiperf.system.describe import HostDescription, describe
 from aiperf.system.host import cpu_model, near_processors
 from aiperf.system.node_parts import container
 from aiperf.system.sampler import Device, Sampler, Unavailable
-from aiperf.system.samplers import OpenSamplers, attach, visible
+from aiperf.system.samplers import OpenSamplers, attach, require_known, visible
 
 
 def test_this_host_is_described() -> None:
@@ -90,6 +92,32 @@ AMD = tuple(Device(id=f"amd-{index}", kind="accelerator", index=index, vendor="A
 )
 def test_hip_counts_within_the_devices_of_rocr(environment: dict[str, str], indices: list[int]) -> None:
     assert [device.index for device in visible(AMD, environment)] == indices
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "abc"}, "'abc' names 'abc', which is none"),
+        ({"CUDA_VISIBLE_DEVICES": "1,7,2"}, "4 accelerators or the beginning of one's id, once, but '1,7,2' names '7'"),
+        ({"CUDA_VISIBLE_DEVICES": "0,0"}, "names '0', again"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU"}, "names 'GPU'"),  # fits several
+        ({"CUDA_VISIBLE_DEVICES": "0,"}, "names ''"),
+        ({"ROCR_VISIBLE_DEVICES": "8"}, "ROCR_VISIBLE_DEVICES is a number below the host's 8 accelerators"),
+        (
+            {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "4"},
+            "HIP_VISIBLE_DEVICES is a number below the host's 2",
+        ),
+    ],
+)
+def test_a_selection_of_unknown_accelerators_is_refused(environment: dict[str, str], named: str) -> None:
+    with pytest.raises(BadConfiguration, match=re.escape(named)):
+        require_known(FOUR + AMD, environment)
+
+
+@pytest.mark.parametrize("listed", ["", "-1", "NoDevFiles", " 0 , 3", "1,-1,9", "GPU-b", "MIG-1234"])
+def test_what_cuda_takes_is_no_mistake(listed: str) -> None:
+    require_known(FOUR, {"CUDA_VISIBLE_DEVICES": listed})
+    require_known((), {"CUDA_VISIBLE_DEVICES": "abc"})
 
 
 def test_ray_is_imported_under_slurm_on_amd() -> None:

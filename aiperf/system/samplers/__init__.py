@@ -11,6 +11,8 @@ from functools import partial
 
 import msgspec
 
+from aiperf.errors import BadConfiguration
+from aiperf.files import shown
 from aiperf.system.sampler import Device, Sampler, Unavailable
 
 VISIBILITY = {"NVIDIA": ("CUDA_VISIBLE_DEVICES",), "AMD": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")}
@@ -114,6 +116,24 @@ def hip_selection(environment: Mapping[str, str]) -> dict[str, str]:
         return {}
     count = sum(bool(entry.strip()) for entry in selected.split(","))
     return {"HIP_VISIBLE_DEVICES": ",".join(map(str, range(count)))}
+
+
+def require_known(devices: Sequence[Device], environment: Mapping[str, str]) -> None:
+    """Check that each entry of a selection is an accelerator of this host. CUDA ignores the first other entry and the rest."""
+    for vendor, names in VISIBILITY.items():
+        own = [device for device in devices if device.vendor == vendor]
+        for name in names:
+            listed = environment.get(name)
+            if not own or listed is None or listed.strip() in NONE_SELECTED or "MIG-" in listed:
+                break
+            chosen, entries = _listed(own, listed), [entry.strip() for entry in listed.split(",")]
+            if len(chosen) < len(entries) and (unknown := entries[len(chosen)]) != "-1":
+                fault = "again" if unknown in entries[: len(chosen)] else "which is none of them"
+                raise BadConfiguration(
+                    f"each entry of {name} is a number below the host's {len(own)} accelerators or the beginning of one's id, once, "
+                    f"but {shown(listed)} names {shown(unknown)}, {fault}: correct it, or set {name}= to train on processors"
+                )
+            own = chosen
 
 
 def _listed(devices: Sequence[Device], listed: str) -> list[Device]:

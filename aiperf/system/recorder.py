@@ -89,6 +89,10 @@ class Recorder:
         if self._process is None:
             return None
         if self._process.poll() is None:
+            with suppress(
+                ProcessLookupError, PermissionError
+            ):  # its last line needs processor time on a loaded host too
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)
             self._process.send_signal(STOP)
             try:
                 self._process.wait(patience_seconds)

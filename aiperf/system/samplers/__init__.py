@@ -130,8 +130,8 @@ def require_known(devices: Sequence[Device], environment: Mapping[str, str]) -> 
             if len(chosen) < len(entries) and (unknown := entries[len(chosen)]) != "-1":
                 fault = "again" if unknown in entries[: len(chosen)] else "which is none of them"
                 raise BadConfiguration(
-                    f"each entry of {name} is a number below the host's {len(own)} accelerators or the beginning of one's id, once, "
-                    f"but {shown(listed)} names {shown(unknown)}, {fault}: correct it, or set {name}= to train on processors"
+                    f"each entry of {name} is a number below the host's {len(own)} accelerators or the beginning of one's id, "
+                    f"once, but {shown(listed)} names {shown(unknown)}, {fault}: correct it, or train without: {name}="
                 )
             own = chosen
 

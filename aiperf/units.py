@@ -24,6 +24,7 @@ class Noun(NamedTuple):
 
 
 IMAGE = Noun("image", "images")
+SEQUENCE = Noun("sequence", "sequences")
 
 
 def noun(dataset: Mapping[str, object]) -> Noun:
@@ -122,8 +123,10 @@ def error(value: float) -> str:
     return share(value, decimals=2)
 
 
-METRICS = {"top1": "top-1 accuracy", "map50": "mAP@0.5"}
+METRICS = {"top1": "top-1 accuracy", "map50": "mAP@0.5", "next_token": "next-token accuracy"}
 """Text of the metrics of a network's quality (`aiperf.journal.events.Metric`)."""
+ACCURACIES = frozenset({"top1", "next_token"})
+"""Metrics that are shares of correct answers, so that 1 − quality is an error."""
 
 
 def quality(value: float) -> str:

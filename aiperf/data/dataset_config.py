@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 from aiperf.data import description
 from aiperf.errors import BadConfiguration
 from aiperf.option_limits import hold
+from aiperf.units import SEQUENCE
 
 CacheKind = Literal["auto", "decoded", "encoded", "none"]
 Format = Literal["folder", "webdataset"]
@@ -18,6 +19,8 @@ Decoder = Literal["cpu", "gpu"]
 WEATHER_CHANNELS = 16
 SMALLEST, LARGEST = 4, 4096
 """Limits of the height and width of an image for the network, in pixels."""
+LONGEST = 65536
+"""Longest sequence, in tokens."""
 
 
 @dataclass
@@ -33,6 +36,8 @@ class DataSetConf:
     """Module that describes, opens and checks the set: a `survey.SetModule`. A name, because opening imports torch."""
     usual_start: ClassVar[str] = "resnet50_v1"
     """Default starting graph: the paper's."""
+    quick_epochs: ClassVar[tuple[int, ...]] = ()
+    """Epochs of each round with schedule=quick, where they are other than those of the schedule."""
 
     def __post_init__(self) -> None:
         hold(self, "dataset")
@@ -55,17 +60,23 @@ class FolderConf(DataSetConf):
 
     Another set is refused. Default: the fingerprint on the driver's host, which all workers must find.
     """
-    workers: int = field(default=0, metadata={"least": 0, "most": 4096, "unit": "threads"})
-    """Reading or decoding threads of one process. 0: its share of its worker's cores."""
-    prefetch_batches: int = field(default=3, metadata={"least": 1, "most": 1024})
-    """Batches that are read or decoded in advance and kept in memory."""
 
     files: ClassVar[str | None] = None
     """Expected files below the root. None for class folders."""
 
 
 @dataclass
-class FilesConf(FolderConf):
+class ReadAheadConf(FolderConf):
+    """Options that all sets share of which threads read images ahead."""
+
+    workers: int = field(default=0, metadata={"least": 0, "most": 4096, "unit": "threads"})
+    """Reading or decoding threads of one process. 0: its share of its worker's cores."""
+    prefetch_batches: int = field(default=3, metadata={"least": 1, "most": 1024})
+    """Batches that are read or decoded in advance and kept in memory."""
+
+
+@dataclass
+class FilesConf(ReadAheadConf):
     """Options that all sets of image files share."""
 
     index: str | None = None
@@ -263,7 +274,7 @@ class ImagenetConf(FilesConf):
 
 
 @dataclass
-class WeatherConf(FolderConf):
+class WeatherConf(ReadAheadConf):
     """Extreme weather: years of climate fields of 16 channels with boxes of four kinds of events, as HDF5 files."""
 
     module: ClassVar[str] = "aiperf.data.sets.weather"
@@ -301,6 +312,72 @@ class WeatherSyntheticConf(DataSetConf):
         return 4 * WEATHER_CHANNELS * self.height * self.width * (self.training_images + self.validation_images)
 
 
+@dataclass
+class SequencesConf(FolderConf):
+    """Options that all sets of token sequences share. The target of a token is the next one."""
+
+    usual_start: ClassVar[str] = "llama_tiny"
+    augment: bool = True
+    """Draw new training sequences in each epoch. False: the same ones in every epoch."""
+    length: int = field(default=128, metadata={"least": 2, "most": LONGEST, "unit": "tokens"})
+    """Tokens of one sequence."""
+    training_samples: int = field(default=256, metadata={"least": 2, "most": 10**9, "unit": "sequences"})
+    """Training sequences of one epoch, each from a random place of the training tokens."""
+    validation_samples: int = field(default=64, metadata={"least": 2, "most": 10**9, "unit": "sequences"})
+    """Validation sequences, at equal distances in the validation tokens."""
+
+    def described(
+        self, vocabulary: int, fingerprint: str, contents: str, source: str | None = None
+    ) -> description.DataSet:
+        return description.DataSet(
+            self.name,
+            self.training_samples,
+            self.validation_samples,
+            vocabulary,
+            self.length,
+            channels=1,
+            mean=(0.0,),
+            std=(1.0,),
+            fingerprint=fingerprint,
+            contents=contents,
+            targets="tokens",
+            source=source,
+            noun=SEQUENCE,
+        )
+
+
+@dataclass
+class TextConf(SequencesConf):
+    """Text files, of which the bytes are the tokens. Default: Python's standard library."""
+
+    module: ClassVar[str] = "aiperf.data.sets.text"
+    quick_epochs: ClassVar[tuple[int, ...]] = (4, 6, 8, 10)
+    files: ClassVar[str | None] = "text files, at any depth"
+    name: str = "text"
+    root: str | None = None
+    """Folder of the text files. Default: the standard library of the running Python, without its tests."""
+    pattern: str = field(default="*.py", metadata={"form": ("[^/]+", "a pattern of file names, such as *.txt")})
+    """Files to read, in all folders below the root: a name with the wildcards * ? [] of a shell."""
+
+
+@dataclass
+class TokensConf(SequencesConf):
+    """Tokens in files, 16 bits each: train.bin and val.bin of nanoGPT, or *_train_*.bin and *_val_*.bin of llm.c."""
+
+    module: ClassVar[str] = "aiperf.data.sets.tokens"
+    usual_start: ClassVar[str] = "llama_162m"
+    files: ClassVar[str | None] = "train.bin and val.bin (nanoGPT), or *train*.bin and *val*.bin with llm.c's header"
+    name: str = "tokens"
+    vocabulary: int = field(default=50257, metadata={"least": 2, "most": 65536, "unit": "tokens"})
+    """Different tokens. Default: those of GPT-2. All numbers in the files are below it."""
+    length: int = field(default=1024, metadata={"least": 2, "most": LONGEST, "unit": "tokens"})
+    """Tokens of one sequence."""
+    training_samples: int = field(default=16384, metadata={"least": 2, "most": 10**9, "unit": "sequences"})
+    """Training sequences of one epoch, each from a random place of the training tokens."""
+    validation_samples: int = field(default=1024, metadata={"least": 2, "most": 10**9, "unit": "sequences"})
+    """Validation sequences, at equal distances in the validation tokens."""
+
+
 DATA_SETS: tuple[type[DataSetConf], ...] = (
     DigitsConf,
     ImagesConf,
@@ -309,5 +386,7 @@ DATA_SETS: tuple[type[DataSetConf], ...] = (
     SyntheticConf,
     WeatherConf,
     WeatherSyntheticConf,
+    TextConf,
+    TokensConf,
 )
 """All available data sets, under their names. conf/dataset/NAME.yaml has the further options that a choice sets."""

@@ -30,7 +30,10 @@ NUMBERS = ("training_images", "validation_images", "classes", "image", "channels
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A set of labelled images, with a fixed split into training and validation."""
+    """A set of labelled images or of token sequences, with a fixed split into training and validation.
+
+    A sequence has one channel, its length is `image`, and the classes are its vocabulary.
+    """
 
     name: str
     training_images: int
@@ -52,7 +55,9 @@ class DataSet:
     """MD5 and SHA-256 by name of the archives with the published sums from which `prepare` made the set."""
     width: int | None = None
     """Width of an image in pixels. None if it equals the height."""
-    targets: Literal["classes", "boxes"] = "classes"
+    targets: Literal["classes", "boxes", "tokens"] = "classes"
+    source: str | None = None
+    """Program whose files were read, with its release. None for files that the user named."""
     noun: Noun = IMAGE
     """Noun of a sample, for screens and pages. Options, journal and report.json keep their names."""
     validation_years: tuple[int, ...] = ()
@@ -68,10 +73,12 @@ class DataSet:
         samples = (
             f"{count(self.training_images)} training and {count(self.validation_images)} validation {self.noun.many}"
         )
-        return f"{self.name}: {samples}, {count(self.classes)} classes"
+        return f"{self.name}: {samples}, {count(self.classes)} {'tokens' if self.targets == 'tokens' else 'classes'}"
 
     @property
     def size_in_words(self) -> str:
+        if self.targets == "tokens":
+            return f"{count(self.image)} tokens each"
         return f"{self.image}×{self.width or self.image}×{self.channels}"
 
     @property
@@ -79,9 +86,11 @@ class DataSet:
         """Values for the field `dataset` of RunStarted. Fields of one kind of sets are recorded for it only."""
         names = ("name", *NUMBERS, "is_full_imagenet", "noise", "fingerprint")
         values = {name: getattr(self, name) for name in names}
-        values |= {name: found for name in ("contents", "archives") if (found := getattr(self, name))}
+        values |= {name: found for name in ("contents", "archives", "source") if (found := getattr(self, name))}
         if self.targets == "boxes":
             values |= {"targets": self.targets, "width": self.width or self.image}
+        if self.targets == "tokens":
+            values["targets"] = self.targets
         if self.noun != IMAGE:
             values |= {"sample": self.noun.one, "samples": self.noun.many}
         if self.validation_years:

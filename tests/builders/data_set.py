@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from aiperf.data.batches import Batch, Batches
@@ -39,6 +40,31 @@ def make(
             for number in range(images):
                 picture(height, width, label, number).save(folder / f"{number}{suffix}")
     return root
+
+
+MAGIC, VERSION = 20240520, 1
+
+
+def headed(tokens: NDArray[np.uint16], *, magic: int = MAGIC, version: int = VERSION, told: int | None = None) -> bytes:
+    """Return a shard as llm.c writes it: 256 int32, then the tokens."""
+    header = np.zeros(256, "<i4")
+    header[:3] = magic, version, len(tokens) if told is None else told
+    return header.tobytes() + tokens.tobytes()
+
+
+def token_set(
+    root: Path, *, shards: int = 0, vocabulary: int = 999, tokens: int = 4000
+) -> dict[str, NDArray[np.uint16]]:
+    """Write random tokens as nanoGPT's files, or as `shards` training shards of llm.c. Return the tokens by split."""
+    root.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng(46)
+    drawn = {split: generator.integers(0, vocabulary, tokens).astype("<u2") for split in ("train", "val")}
+    for split, of_split in drawn.items():
+        if not shards:
+            (root / f"{split}.bin").write_bytes(of_split.tobytes())
+        for number, part in enumerate(np.array_split(of_split, shards if split == "train" else 1) if shards else ()):
+            (root / f"small_{split}_{number:06}.bin").write_bytes(headed(part))
+    return drawn
 
 
 CPU = torch.device("cpu")

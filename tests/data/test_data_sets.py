@@ -20,6 +20,8 @@ from aiperf.data.dataset_config import (
     ImagenetConf,
     ImagesConf,
     SyntheticConf,
+    TextConf,
+    TokensConf,
     WeatherConf,
     WeatherSyntheticConf,
 )
@@ -31,7 +33,7 @@ from aiperf.data.opened import OpenData
 from aiperf.data.opening import open_data
 from aiperf.data.survey import describe
 from aiperf.data.verification import pack_shards, prepare
-from tests.builders.data_set import joined, training, validation
+from tests.builders.data_set import joined, token_set, training, validation
 from tests.data.conftest import open_caches
 
 Example = Callable[[Path, Path, Path, Path], DataSetConf]
@@ -43,6 +45,11 @@ def usual(kind: type[DataSetConf]) -> Example:
     return lambda small, large, shards, weather: kind(root=str(small)) if issubclass(kind, FilesConf) else kind()
 
 
+def tokens(root: Path, shards: int) -> TokensConf:
+    token_set(root, shards=shards, vocabulary=999)
+    return TokensConf(root=str(root), vocabulary=999, length=16, training_samples=24, validation_samples=20)
+
+
 FEW = SyntheticConf(training_images=50, validation_images=20, image=16)
 FEW_FIELDS = WeatherSyntheticConf(training_images=24, validation_images=20, height=32, width=64)
 EXAMPLES: dict[str, Example] = {
@@ -50,6 +57,9 @@ EXAMPLES: dict[str, Example] = {
     "synthetic": lambda small, large, shards, weather: FEW,
     "weather_synthetic": lambda small, large, shards, weather: FEW_FIELDS,
     "weather": lambda small, large, shards, weather: WeatherConf(root=str(weather)),
+    "text": lambda small, large, shards, weather: TextConf(length=16, training_samples=24, validation_samples=20),
+    "tokens": lambda small, large, shards, weather: tokens(weather.parent / "raw", shards=0),
+    "tokens, shards": lambda small, large, shards, weather: tokens(weather.parent / "headed", shards=3),
     "imagenet": lambda small, large, shards, weather: ImagenetConf(root=str(large)),
     "imagenet, nothing kept": lambda small, large, shards, weather: ImagenetConf(root=str(large), cache="none"),
     "imagenet, files kept": lambda small, large, shards, weather: ImagenetConf(root=str(large), cache="encoded"),
@@ -110,14 +120,14 @@ def pictures(images: torch.Tensor) -> list[bytes]:
     return sorted(image.contiguous().numpy().tobytes() for image in images)
 
 
-def shape(about: DataSet) -> tuple[int, int, int]:
-    return about.channels, about.image, about.width or about.image
+def shape(about: DataSet) -> tuple[int, ...]:
+    return (about.image,) if about.targets == "tokens" else (about.channels, about.image, about.width or about.image)
 
 
 def classes(targets: torch.Tensor) -> set[int]:
     """Return the classes of all images or boxes, from 0."""
-    if targets.dim() == 1:
-        return set(targets.tolist())
+    if targets.dtype == torch.int64:
+        return set(targets.flatten().tolist())
     found = targets[..., 4][targets[..., 4] > 0]
     return {int(label) - 1 for label in found}
 
@@ -130,7 +140,10 @@ def test_an_opened_set_is_what_was_described_without_opening_it(conf: DataSetCon
     assert data.description == about
     assert images.shape == (about.training_images, *shape(about))
     assert to_validate.shape == (about.validation_images, *shape(about))
-    assert classes(labels) == classes(their_labels) == set(range(about.classes))
+    if about.targets == "tokens":
+        assert classes(labels) | classes(their_labels) <= set(range(about.classes))
+    else:
+        assert classes(labels) == classes(their_labels) == set(range(about.classes))
 
 
 @pytest.mark.parametrize(("dtype", "channels_last"), [(torch.float32, True), (torch.bfloat16, False)])
@@ -143,9 +156,16 @@ def test_batches_have_the_requested_shape_type_and_layout(
 
     about = data.description
     assert first.images.shape == (4, *shape(about))
-    layout = torch.channels_last if channels_last else torch.contiguous_format
-    assert first.images.dtype == dtype and first.images.is_contiguous(memory_format=layout)
-    kinds = {"classes": ((4,), torch.int64), "boxes": ((4, BOX_ROWS, 5), torch.float32)}
+    if about.targets == "tokens":
+        assert first.images.dtype == torch.int64
+    else:
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        assert first.images.dtype == dtype and first.images.is_contiguous(memory_format=layout)
+    kinds = {
+        "classes": ((4,), torch.int64),
+        "boxes": ((4, BOX_ROWS, 5), torch.float32),
+        "tokens": ((4, about.image), torch.int64),
+    }
     assert (first.targets.shape, first.targets.dtype) == kinds[about.targets]
     assert (first.count, first.global_count) == (4, 4)
     assert torch.isfinite(first.images.float()).all() and len(pictures(first.images.float())) == 4
@@ -228,6 +248,9 @@ def test_configurations_pass_through_omegaconf(kind: type[DataSetConf]) -> None:
 def test_a_set_without_files_is_refused_with_the_layout(
     kind: type[FolderConf], root: str | None, tmp_path: Path
 ) -> None:
+    if kind is TextConf and root is None:
+        assert describe(kind()).source, "its default is Python's library"
+        return
     (tmp_path / "empty").mkdir()
     chosen = kind(root=None if root is None else str(tmp_path / root))
 

@@ -22,13 +22,15 @@ DESCRIPTION = """Checks a data set: counts images and classes, decodes every ima
 With --pack the images are packed into WebDataset shards, for dataset.format=webdataset.
 With --archives the folders of dataset=imagenet are made from the original archives (ILSVRC2012_img_train.tar,
 ILSVRC2012_img_val.tar, ILSVRC2012_devkit_t12.tar.gz), whose published MD5 sums are checked.
-Weather files are checked for faults by year and image, and packed so that one image is read at once."""
+Weather files are checked for faults by year and image, and packed so that one image is read at once.
+Files of tokens are read through once, and runs read the record of that (aiperf-tokens.json)."""
 EXAMPLES = (
     "dataset=imagenet dataset.root=/data/imagenet",
     "dataset=imagenet dataset.root=/data/imagenet --index-only",
     "dataset=imagenet dataset.root=/data/imagenet --archives /data/downloads",
     "dataset=imagenet dataset.root=/data/imagenet --pack /data/imagenet-shards",
     "dataset=weather dataset.root=/data/climo --pack /data/climo-packed",
+    "dataset=tokens dataset.root=/data/fineweb10B",
 )
 OPTIONS = "dataset=NAME [OPTION …]"
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from aiperf.data.dataset_config import DATA_SETS, DataSetConf
+from aiperf.data.dataset_config import DATA_SETS, DataSetConf, SequencesConf
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.option_limits import MOST_MEMORY, FieldLimits, hold, limits_of, type_hints
 from aiperf.overrides import Options, Override, check_records, read
 from aiperf.preflight import PreflightConf
 from aiperf.rules.limits import BENCHMARKS, PACKAGED, WORKLOADS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
 from aiperf.system.form import SystemForm, filled
-from aiperf.train.trainer_config import TrainerConf
+from aiperf.train.trainer_config import TrainerConf, complete
 from cluster.faults import FAULTS, FaultConf
 from cluster.hosts import HostsConf
 from cluster.kubernetes import KubernetesConf
@@ -293,6 +293,12 @@ def configure(words: Sequence[str]) -> RunConf:
     is_fp32 = plain["trainer"]["precision"] == "fp32" and all(word.option != "batch.default" for word in given)
     if workload is not None and workload.fp32_batch is not None and is_fp32:
         plain["batch"]["default"] = workload.fp32_batch
+    dataset = _chosen("dataset", DATA_SETS, plain["dataset"])
+    start = plain["start"] or dataset.usual_start
+    chosen = {word.option: word.value for word in given if word.option in ("schedule", "schedule.epochs")}
+    if dataset.quick_epochs and chosen in ({}, {"schedule": "quick"}):
+        plain["schedule"]["epochs"] = [*dataset.quick_epochs]
+    complete(plain["trainer"], start, is_tokens=issubclass(dataset, SequencesConf))
     built = from_plain(plain)
     return replace(built, system=filled(built.system))
 

@@ -176,6 +176,7 @@ class Loop:
         layout = torch.channels_last if way.channels_last else torch.contiguous_format
         module.to(device).to(memory_format=layout).train()  # type: ignore[call-overload]  # torch's stub lacks it
         self._module: Callable[[Tensor], Tensor] = module
+        assert CONF.learning_rate is not None and CONF.weight_decay is not None
         self._optimiser = torch.optim.SGD(
             module.parameters(),
             lr=CONF.learning_rate,
@@ -193,7 +194,7 @@ class Loop:
             images, labels = self._held[self._next]
             self._next = (self._next + 1) % len(self._held)
             with self._computing():
-                loss = F.cross_entropy(self._module(images), labels, label_smoothing=CONF.label_smoothing)
+                loss = F.cross_entropy(self._module(images), labels, label_smoothing=CONF.label_smoothing or 0.0)
             if self._scaler is None:
                 loss.backward()  # type: ignore[no-untyped-call]
                 self._optimiser.step()

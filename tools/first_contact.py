@@ -191,7 +191,7 @@ def prepared(batch: int, precision: str, mode: ExecutionMode, *, in_regions: boo
 
     from aiperf.train.execution import Execution
     from aiperf.train.memory_limits import blank
-    from aiperf.train.optimiser import initial_state, load_state, sgd
+    from aiperf.train.optimiser import initial_state, load_state, optimiser_of
     from aiperf.train.precision import Precision
     from aiperf.train.torch_network import build, initialise
     from aiperf.train.trainer_config import TrainerConf
@@ -205,8 +205,8 @@ def prepared(batch: int, precision: str, mode: ExecutionMode, *, in_regions: boo
         network.straight_line = with_regions(graph)
     initialise(network, 0)
     network.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]  # torch's stub lacks it
-    optimiser, scaler = sgd(network, TrainerConf()), chosen.scaler()
-    load_state(optimiser, network, initial_state(network))
+    optimiser, scaler = optimiser_of(network, TrainerConf()), chosen.scaler()
+    load_state(optimiser, network, initial_state(network, TrainerConf()))
     images = blank(graph, batch, device, chosen, channels_last=True).normal_()
     labels = torch.zeros(batch, dtype=torch.int64, device=device)
     began = time.perf_counter()
@@ -515,15 +515,15 @@ def group() -> Rows:
 def overflow() -> Rows:
     import torch
 
-    from aiperf.train.optimiser import initial_state, load_state, sgd
+    from aiperf.train.optimiser import initial_state, load_state, optimiser_of
     from aiperf.train.trainer_config import TrainerConf
 
     device = here()
     torch.full((2**22,), 1e30, device=device)  # leaves its bytes in the allocator
     layer = torch.nn.Linear(512, 512, device=device)
     before = layer.weight.detach().clone()
-    optimiser, scaler = sgd(layer, TrainerConf()), torch.amp.GradScaler(device.type)
-    load_state(optimiser, layer, initial_state(layer))
+    optimiser, scaler = optimiser_of(layer, TrainerConf()), torch.amp.GradScaler(device.type)
+    load_state(optimiser, layer, initial_state(layer, TrainerConf()))
     for factor in (inf, 0.0):
         scaler.scale(layer(torch.ones(8, 512, device=device)).sum() * factor).backward()
         scaler.step(optimiser)

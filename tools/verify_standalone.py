@@ -394,7 +394,7 @@ def figures(run: Run) -> dict[str, Any]:
     counted_epochs = [one for one in run.sealed if one[0] <= first["duration_seconds"]] or run.evaluations
     counted_epochs = [one for one in counted_epochs if one[0] <= end]
     best = max((quality for _, quality, _ in counted_epochs), default=None)
-    is_accuracy = first.get("metric", "top1") == "top1"
+    is_accuracy = first.get("metric", "top1") in ("top1", "next_token")
     error = (
         max(1.0 - best, 1.0 / (2 * first["dataset"]["validation_images"])) if is_accuracy and best is not None else None
     )

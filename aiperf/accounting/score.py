@@ -11,6 +11,7 @@ import numpy as np
 from aiperf.accounting.confidence import METHOD, evenness
 from aiperf.accounting.intervals import IntervalTable, Real, Window, share_inside
 from aiperf.accounting.work_log import WorkLog, window
+from aiperf.units import ACCURACIES
 
 NORMAL_QUANTILE = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
@@ -131,7 +132,7 @@ def error_at(work_log: WorkLog, moment: float) -> float | None:
     """Return 1 − best counted top-1 accuracy by `moment`, at least 1/(2·validation images). None for another metric."""
     assert work_log.started is not None
     best = quality_at(work_log, moment)
-    if best is None or work_log.started.metric != "top1":
+    if best is None or work_log.started.metric not in ACCURACIES:
         return None
     return max(1.0 - best, 1.0 / (2 * int(work_log.started.dataset["validation_images"])))
 

@@ -16,6 +16,7 @@ from aiperf.accounting.intervals import Window
 from aiperf.accounting.score import NORMAL_QUANTILE, window_work
 from aiperf.accounting.work_log import SealedEpoch, WorkLog
 from aiperf.journal.events import EpochFinished
+from aiperf.units import ACCURACIES
 
 EXPONENTS = (5, 10)
 """Exponents of the paper: its text gives 5 for image classification, and its published list was made with 10."""
@@ -143,7 +144,7 @@ def fixed_network_result(
     first = next((event for event in epochs if event.accuracy >= target.quality), None)
     flops = window_work(work_log, Window(0.0, last.at)) / last.at
     by_sampling = None
-    if work_log.started.metric == "top1":
+    if work_log.started.metric in ACCURACIES:
         by_sampling = sampling_share(last.accuracy, int(work_log.started.dataset["validation_images"]), target.exponent)
     value = valid_flops(flops, last.accuracy, target.quality, target.exponent)
     by_epochs = _epoch_share(work_log, epochs, flops)

@@ -20,7 +20,7 @@ Cause = Literal["", "machine", "divergence", "memory", "network"]
 """Origin of a failure. 'divergence': a loss that is not finite. 'memory': no batch fits. Both are caused by the
 hyperparameters, and tuning learns from them. 'network': the network could not be built or launched. 'machine': any other
 loss or crash."""
-Metric = Literal["top1", "map50"]
+Metric = Literal["top1", "map50", "next_token"]
 """Metric of a trial's quality. 'top1': share of the images that are classified correctly. 'map50': mean average precision at
 an intersection over union of 0.5."""
 LossCause = Literal["reported", "silence", "released"]
@@ -157,7 +157,9 @@ class RunStarted(Event, frozen=True, kw_only=True):
     It is null if no files were read. Each worker's data set must have the same fingerprint. `contents`: SHA-256 of the
     contents (missing: not shown). `archives`: MD5 and SHA-256 by name of the archives with the published sums from which the
     set was made (missing: not shown). Sets with boxes also have targets ('boxes') and width, weather images in files have
-    validation_years, and samples that are no images have their noun (sample, samples)."""
+    validation_years, and samples that are no images have their noun (sample, samples). Sets of token sequences have targets
+    ('tokens'), their length as `image`, their vocabulary as `classes`, and the `source` of a library's text (missing: the
+    user named the files)."""
     duration_seconds: float
     """Declared length of the run."""
     warmup_seconds: float
@@ -569,7 +571,8 @@ class EpochFinished(Event, frozen=True, kw_only=True):
     accuracy: Share
     """Quality on the validation images in the run's metric, 0..1."""
     validation_loss: float | None
-    """Cross-entropy without label smoothing. None for a detector, whose losses need the sampling of training."""
+    """Cross-entropy without label smoothing, of a language model per token and in nats. None for a detector, whose losses need
+    the sampling of training."""
     training_loss: float
     regions: Count = 0
     """Regions that a detector evaluated on the validation images. Their operations belong to `interval`."""

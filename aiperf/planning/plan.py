@@ -203,14 +203,18 @@ def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
         raise BadConfiguration(
             f"start must be a network's name or a graph's JSON file. {error}: choose another"
         ) from error
-    reads = graph.nodes[0].op
-    assert isinstance(reads, morphism.Input)
-    wanted = morphism.Map(dataset.channels, dataset.image, dataset.image)
-    read = morphism.Map(reads.channels, reads.height, reads.width)
-    if read != wanted or graph.shapes[-1] != morphism.Vector(dataset.classes):
+    if dataset.targets == "tokens":
+        wanted: tuple[morphism.Shape, ...] = (
+            morphism.TokenNumbers(dataset.classes, dataset.image),
+            morphism.Tokens(dataset.image, dataset.classes),
+        )
+    else:
+        wanted = morphism.Map(dataset.channels, dataset.image, dataset.image), morphism.Vector(dataset.classes)
+    if (graph.shapes[0], graph.shapes[-1]) != wanted:
         raise BadConfiguration(
-            f"a starting graph must fit the data set's {dataset.noun.many} and number of classes: {wanted} and "
-            f"{dataset.classes}. '{path}' reads {reads} and ends in {graph.shapes[-1]}: choose another start or dataset"
+            f"a starting graph must fit the data set's {dataset.noun.many} and number of classes: {wanted[0]} and "
+            f"{dataset.classes}. '{path}' reads {graph.shapes[0]} and ends in {graph.shapes[-1]}: choose another start or "
+            "dataset"
         )
     return graph
 
@@ -228,11 +232,18 @@ def _graph_file(name: str) -> Path:
 
 def _require_targets(name: str, dataset: DataSet) -> None:
     """Raise BadConfiguration if a network cannot learn the targets of a data set."""
-    needs, others = ("boxes", morphism.STARTS) if name in morphism.DETECTORS else ("classes", tuple(morphism.DETECTORS))
+    learners = {
+        "classes": morphism.IMAGE_STARTS,
+        "boxes": tuple(morphism.DETECTORS),
+        "tokens": morphism.TOKEN_STARTS,
+    }
+    needs = next((targets for targets, names in learners.items() if name in names), "classes")
+    if name not in NETWORKS and dataset.targets == "tokens":
+        return  # a graph's file: `starting_network` compares shapes
     if dataset.targets != needs:
         raise BadConfiguration(
             f"start={name} learns {needs}, but found dataset={dataset.name} with {dataset.targets}: take another dataset, or "
-            f"start={' or '.join(others)}"
+            f"start={' or '.join(learners[dataset.targets])}"
         )
 
 

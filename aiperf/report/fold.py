@@ -16,6 +16,7 @@ from aiperf.accounting.work_log import WorkLog, counts
 from aiperf.journal import events
 from aiperf.journal.journal import Reader, folding
 from aiperf.run_warning import RunWarning
+from aiperf.units import ACCURACIES
 
 LOST_TOGETHER_SECONDS = 60.0
 """A proposal and its worker that end within this time end together, as with their node."""
@@ -205,7 +206,7 @@ def _epoch(run: Collected, event: events.EpochFinished) -> None:
         if event.accuracy > run.best_accuracy:
             run.best, run.best_accuracy = event.trial, event.accuracy
             run.lines["error", ""] = run.line
-    if run.started.metric == "top1":
+    if run.started.metric in ACCURACIES:
         run.error_at.append(event.at)
         run.error_trial.append(event.trial)
         run.error.append(1.0 - event.accuracy)

@@ -17,7 +17,7 @@ from aiperf.report.facts import Gantt, Report
 from aiperf.report.figures import SCORE
 from aiperf.report.phrases import availability_meaning, error_of, interval_meaning, measured, source
 from aiperf.sanitize import sanitize
-from aiperf.units import METRICS, count, duration, flops_per_second, scale, share
+from aiperf.units import ACCURACIES, METRICS, count, duration, flops_per_second, scale, share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +66,9 @@ def score_over_time(report: Report) -> DrawnFigure:
     # A short burst of work may exceed the scores by far. The axis follows the scores, and clipped points are marked.
     ceiling = max([*cumulative.tolist(), *(value for _, value in in_window), float(np.percentile(instantaneous, 98))])
 
-    why_not = "no evaluation inside a valid window" if run.metric == "top1" else f"the quality is {METRICS[run.metric]}"
+    why_not = (
+        "no evaluation inside a valid window" if run.metric in ACCURACIES else f"the quality is {METRICS[run.metric]}"
+    )
 
     def draw(figure: Figure) -> None:
         from matplotlib.lines import Line2D

@@ -27,7 +27,7 @@ from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
 from aiperf.train.checkpoints.checkpoint_files import kept
-from aiperf.units import counted
+from aiperf.units import ACCURACIES, counted
 
 MOST_WARNINGS = 6
 """Number of warnings that are printed. The report has all of them."""
@@ -156,7 +156,7 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
             yield beside
         between = f" {phrases.score_interval(report)}" if score.flops_per_second_interval else ""
         regulated, quality = f" · regulated {REGULATED.text(report)}", f"error {phrases.error(report)}"
-        if report.run.metric != "top1":
+        if report.run.metric not in ACCURACIES:
             regulated, quality = "", f"best {phrases.metric(report.run)} {BEST_QUALITY.text(report)}"
         yield f"{title} {SCORE.text(report)}{between}{regulated}"
         yield (

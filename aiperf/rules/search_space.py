@@ -9,7 +9,7 @@ from typing import Any
 
 from aiperf.journal.events import Metric, RunStarted
 from aiperf.rules.limits import STEPS
-from morphism import Architecture, Budget, Detector, decode_architecture
+from morphism import Architecture, Budget, Detector, TokenNumbers, decode_architecture
 from searchers.batch_sizes import BATCH_STEP, LEAST
 from searchers.history import Space
 
@@ -17,8 +17,13 @@ _NUMBERS = ("default_batch_size", "smallest_batch_size", "largest_batch_size", "
 
 
 def metric_of(network: Architecture) -> Metric:
-    """Return the metric of a network's quality: 'map50' (mean average precision) for a detector, else 'top1' (accuracy)."""
-    return "map50" if isinstance(network, Detector) else "top1"
+    """Return the metric of a network's quality.
+
+    'map50' (mean average precision) for a detector, 'next_token' (accuracy) for a language model, else 'top1' (accuracy).
+    """
+    if isinstance(network, Detector):
+        return "map50"
+    return "next_token" if isinstance(network.shapes[0], TokenNumbers) else "top1"
 
 
 def planned(

@@ -26,7 +26,7 @@ from aiperf.train.collectives.collective import is_of_exchange
 from aiperf.train.device import first_line, is_of_device, is_out_of_memory
 from aiperf.train.execution_mode import EAGER, ExecutionMode
 from aiperf.train.memory_limits import DoesNotFit, rehearse
-from aiperf.train.optimiser import sgd
+from aiperf.train.optimiser import optimiser_of
 from aiperf.train.precision import Precision, unsearched
 from aiperf.train.rank_context import RankContext
 from aiperf.train.torch_network import Network
@@ -348,7 +348,7 @@ def timed(context: RankContext, run: Callable[[], None], steps: int = _TIMED_STE
 
 def _exchanging_step(context: RankContext, network: Network, images: Tensor) -> float:
     """Return the seconds of a step with the exchange of gradients, without the optimiser. All ranks must call it."""
-    exchange = context.collective.exchange(network, sgd(network, context.conf), None, context.timeline)
+    exchange = context.collective.exchange(network, optimiser_of(network, context.conf), None, context.timeline)
     run = partial(rehearse, network, images, context.precision, exchange)
     try:
         if context.collective.ranks > 1:

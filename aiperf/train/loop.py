@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from aiperf.data.batches import Batch
 from aiperf.data.opened import OpenData
@@ -168,7 +168,7 @@ class _Attempt:
         training_images, training_sum = yield from self._training(ready, clock)
         # each rank normalised with its own images: averaging the statistics makes the networks equal again
         began = self._now()
-        context.collective.average([buffer for buffer in ready.network.buffers() if buffer.is_floating_point()])
+        context.collective.average(running_statistics(ready.network))
         clock.exchanged(self._now() - began)
         clock.trained(self._newly_counted()[0])
         # validation changes nothing in the checkpoint, so the file is written meanwhile
@@ -374,6 +374,12 @@ class _Attempt:
 
     def _now(self) -> float:
         return time.monotonic() - self._taken
+
+
+def running_statistics(network: nn.Module) -> list[Tensor]:
+    """Return the buffers that training changes. Constants, such as the angles of rotary positions, are in no checkpoint."""
+    saved = network.state_dict(keep_vars=True).keys()
+    return [each for name, each in network.named_buffers() if name in saved and each.is_floating_point()]
 
 
 def train_here(

@@ -168,7 +168,8 @@ def rehearse(network: nn.Module, images: Tensor, precision: Precision, exchange:
     network.train()
     with precision.computing():
         logits = (network if exchange is None else exchange.module)(images)
-        labels = torch.zeros(len(images), device=images.device, dtype=torch.int64)
+        logits = logits.flatten(0, -2)  # of tokens, a row for each
+        labels = torch.zeros(len(logits), device=images.device, dtype=torch.int64)
         loss = nn.functional.cross_entropy(logits.float(), labels)
     if exchange is None:
         loss.backward()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent (SGD) with momentum, as the benchmark prescribes."""
+"""Optimisers of training: SGD with momentum, as the benchmark prescribes for images, and AdamW for language models."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from aiperf.train.trainer_config import TrainerConf
 
 MOMENTUM = "momentum_buffer"
-_step: Callable[[torch.optim.SGD], None] = inspect.unwrap(torch.optim.SGD.step)
-_add_param_group: Callable[..., None] = inspect.unwrap(torch.optim.SGD.add_param_group)
-_zero_grad: Callable[..., None] = inspect.unwrap(torch.optim.SGD.zero_grad)
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+_add_param_group: Callable[..., None] = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+_zero_grad: Callable[..., None] = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+_sgd_step: Callable[[torch.optim.Optimizer], None] = inspect.unwrap(torch.optim.SGD.step)
+_adamw_step: Callable[[torch.optim.Optimizer], None] = inspect.unwrap(torch.optim.AdamW.step)
 
 
-class EagerSgd(torch.optim.SGD):
-    """torch.optim.SGD without torch's wrappers for compilation. The arithmetic is bit-identical.
+class _Eager(torch.optim.Optimizer):
+    """Base of torch's fused optimisers without torch's wrappers for compilation. The arithmetic is bit-identical.
 
     The wrappers import torch._dynamo, which costs each starting rank more than a second of processor time (torch 2.13).
     """
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is used
-        assert closure is None
-        _step(self)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         _add_param_group(self, param_group)
@@ -34,11 +31,68 @@ class EagerSgd(torch.optim.SGD):
     def zero_grad(self, set_to_none: bool = True) -> None:
         _zero_grad(self, set_to_none)
 
+    def clip(self) -> None:
+        """Scale all gradients down to the norm trainer.gradient_clipping, without waiting for the device.
 
-def sgd(module: nn.Module, conf: TrainerConf) -> EagerSgd:
-    return EagerSgd(
-        module.parameters(), lr=conf.learning_rate, momentum=conf.momentum, weight_decay=conf.weight_decay, fused=True
-    )
+        With loss scaling the gradients are still scaled, and so is the norm. An overflow gives zero or NaN, and the fused step
+        is skipped then.
+        """
+        norm = self.param_groups[0].get("clipping")
+        if not norm:
+            return
+        gradients = [each.grad for group in self.param_groups for each in group["params"] if each.grad is not None]
+        scale = getattr(self, "grad_scale", None)
+        of_all: Tensor = torch.nn.utils.get_total_norm(gradients)
+        torch._foreach_mul_(gradients, ((norm if scale is None else norm * scale) / (of_all + 1e-6)).clamp(max=1.0))
+
+
+class EagerSgd(_Eager, torch.optim.SGD):
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is used
+        assert closure is None
+        self.clip()
+        _sgd_step(self)
+
+
+class EagerAdamW(_Eager, torch.optim.AdamW):
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is used
+        assert closure is None
+        self.clip()
+        _adamw_step(self)
+
+
+def optimiser_of(module: nn.Module, conf: TrainerConf) -> EagerSgd | EagerAdamW:
+    """Return the configured optimiser in its fused form. AdamW's decay leaves gains, biases and embeddings out."""
+    assert conf.learning_rate is not None and conf.weight_decay is not None, "set by the configuration"
+    if conf.optimiser == "sgd":
+        made: EagerSgd | EagerAdamW = EagerSgd(
+            module.parameters(),
+            lr=conf.learning_rate,
+            momentum=conf.momentum,
+            weight_decay=conf.weight_decay,
+            fused=True,
+        )
+    else:
+        embeddings = {id(each.weight) for each in module.modules() if isinstance(each, nn.Embedding)}
+        parameters = [*module.parameters()]
+        decays = [each.dim() > 1 and id(each) not in embeddings for each in parameters]
+        groups = [
+            {
+                "params": [each for each, of in zip(parameters, decays, strict=True) if of == is_decayed],
+                "weight_decay": decay,
+            }
+            for is_decayed, decay in ((True, conf.weight_decay), (False, 0.0))
+        ]
+        made = EagerAdamW(
+            [group for group in groups if group["params"]],
+            lr=conf.learning_rate,
+            betas=(conf.momentum, conf.second_momentum),
+            fused=True,
+        )
+    for group in made.param_groups:
+        group["clipping"] = conf.gradient_clipping
+    return made
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
@@ -46,26 +100,35 @@ def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate
 
 
-def initial_state(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return a momentum of zero, by name, because fused SGD leaves it uninitialized if the loss scaler finds an overflow."""
-    return {f"{name}.{MOMENTUM}": torch.zeros_like(parameter) for name, parameter in module.named_parameters()}
+def initial_state(module: nn.Module, conf: TrainerConf) -> dict[str, Tensor]:
+    """Return moments of zero, by name, because fused SGD leaves its momentum undefined if the loss scaler finds an overflow."""
+    names = (MOMENTUM,) if conf.optimiser == "sgd" else _MOMENTS
+    parameters = dict(module.named_parameters())
+    state = {f"{name}.{moment}": torch.zeros_like(each) for name, each in parameters.items() for moment in names}
+    if conf.optimiser == "adamw":
+        state |= {f"{name}.step": torch.zeros((), device=each.device) for name, each in parameters.items()}
+    return state
 
 
-def state_by_name(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
+def state_by_name(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of any optimiser as "<parameter>.<name in the optimiser>". They are not copied."""
     return {
         f"{name}.{key}": value
         for name, parameter in module.named_parameters()
         for key, value in optimiser.state.get(parameter, {}).items()
-        if isinstance(value, torch.Tensor)
+        if isinstance(value, Tensor)
     }
 
 
-def load_state(optimiser: torch.optim.Optimizer, module: nn.Module, state: Mapping[str, torch.Tensor]) -> None:
+def load_state(optimiser: torch.optim.Optimizer, module: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Copy tensors to the device and memory format of their parameters. Others of the optimiser stay."""
     parameters = dict(module.named_parameters())
     for name, value in state.items():
         owner, _, key = name.rpartition(".")
-        buffer = torch.empty_like(parameters[owner], requires_grad=False)
+        parameter = parameters[owner]
+        if value.shape == parameter.shape:
+            buffer = torch.empty_like(parameter, requires_grad=False)
+        else:  # AdamW's number of steps
+            buffer = torch.empty_like(value, device=parameter.device)
         buffer.copy_(value)
-        optimiser.state[parameters[owner]][key] = buffer
+        optimiser.state[parameter][key] = buffer

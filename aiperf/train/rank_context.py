@@ -17,9 +17,9 @@ from aiperf.train.execution_mode import GUESSES, Expectations, modes_of
 from aiperf.train.heartbeat import RankHeartbeat
 from aiperf.train.memory_limits import memory_of_rank
 from aiperf.train.precision import Precision, choose
-from aiperf.train.task import Classification, Task
+from aiperf.train.task import Classification, LanguageModel, Task
 from aiperf.train.trainer_config import TrainerConf
-from morphism import Architecture, Graph
+from morphism import Architecture, Graph, TokenNumbers
 
 
 @dataclass(slots=True)
@@ -101,6 +101,9 @@ class RankContext:
 
 def _task_of(start: Architecture, conf: TrainerConf) -> Task:
     if isinstance(start, Graph):
+        assert conf.label_smoothing is not None, "set by the configuration"
+        if isinstance(start.shapes[0], TokenNumbers):
+            return LanguageModel(conf.label_smoothing)
         return Classification(conf.label_smoothing)
     from aiperf.train.detection import Detection  # imports torchvision's detectors
 

@@ -20,7 +20,7 @@ from aiperf.train.collectives.collective import Exchange, Scaler
 from aiperf.train.execution import Execution, fastest, of_first_rank, timed
 from aiperf.train.execution_mode import modes_of
 from aiperf.train.heartbeat import Stage
-from aiperf.train.optimiser import initial_state, load_state, sgd, state_by_name
+from aiperf.train.optimiser import initial_state, load_state, optimiser_of, state_by_name
 from aiperf.train.rank_context import RankContext
 from aiperf.train.torch_network import Network, break_symmetry, carry_out, placed
 from morphism import Architecture, Graph, Lineage, WeightPlan, apply, decode_morph, rebuild
@@ -101,8 +101,8 @@ def prepare(
     rehearsed = time.monotonic()
 
     context.liveness.enter(Stage.WEIGHTS, context.conf.start_seconds)
-    optimiser = sgd(network, context.conf)
-    load_state(optimiser, network, initial_state(network))
+    optimiser = optimiser_of(network, context.conf)
+    load_state(optimiser, network, initial_state(network, context.conf))
     scaler = context.scaler()
     if epoch > 1 or snapshot is not None:
         _resume(order, context, architecture, network, optimiser, scaler, epoch, snapshot)
@@ -215,7 +215,7 @@ def _resume(
     context: RankContext,
     architecture: Architecture,
     network: nn.Module,
-    optimiser: torch.optim.SGD,
+    optimiser: torch.optim.Optimizer,
     scaler: Scaler | None,
     epoch: int,
     snapshot: Snapshot | None,

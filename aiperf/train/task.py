@@ -85,10 +85,9 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Classification:
-    """Task of classifying images, trained by cross entropy. The quality is top-1 accuracy, 0..1. Targets are class numbers."""
+class _OfGraph:
+    """Methods of a task whose network is a graph, trained by cross entropy."""
 
-    metric: ClassVar[Metric] = "top1"
     label_smoothing: float
     """Share of a training target that is spread over all classes, 0..1."""
 
@@ -107,6 +106,16 @@ class Classification:
         initialise(network, seed)
         return network
 
+    def detections(self, sums: Sequence[float]) -> Sequence[ImageDetections]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Classification(_OfGraph):
+    """Task of classifying images, trained by cross entropy. The quality is top-1 accuracy, 0..1. Targets are class numbers."""
+
+    metric: ClassVar[Metric] = "top1"
+
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         return F.cross_entropy(module(batch.images).float(), batch.targets, label_smoothing=self.label_smoothing)
 
@@ -120,8 +129,42 @@ class Classification:
         )
         return Quality(correct / images, loss / images, halves=halves if 0 < even < images else None)
 
-    def detections(self, sums: Sequence[float]) -> Sequence[ImageDetections]:
-        return ()
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel(_OfGraph):
+    """Task of telling the next token. The quality is the share of tokens that have the largest logit, 0..1.
+
+    Images and targets are token numbers (sequences, length). The loss is per token, in nats.
+    """
+
+    metric: ClassVar[Metric] = "next_token"
+
+    def loss(self, module: nn.Module, batch: Batch) -> Tensor:
+        logits: Tensor = module(batch.images).flatten(0, 1).float()
+        return F.cross_entropy(logits, batch.targets.flatten(), label_smoothing=self.label_smoothing)
+
+    def validation_sums(self, network: nn.Module, images: int) -> _TokenSums:
+        return _TokenSums(next(network.parameters()).device)
+
+    def quality(self, sums: Sequence[float], images: int) -> Quality:
+        loss, correct, tokens = sums
+        return Quality(correct / tokens, loss / tokens)
+
+
+class _TokenSums:
+    def __init__(self, device: torch.device) -> None:
+        self._loss = torch.zeros((), dtype=torch.float64, device=device)
+        self._correct = torch.zeros((), dtype=torch.int64, device=device)
+        self._tokens = 0
+
+    def add(self, network: nn.Module, batch: Batch) -> None:
+        logits, targets = network.forward(batch.images).flatten(0, 1).float(), batch.targets.flatten()
+        self._loss.add_(F.cross_entropy(logits, targets), alpha=len(targets))
+        self._correct.add_((logits.argmax(1) == targets).sum())
+        self._tokens += len(targets)
+
+    def read(self) -> list[float]:
+        return [self._loss.item(), float(self._correct.item()), float(self._tokens)]
 
 
 class _ClassificationSums:

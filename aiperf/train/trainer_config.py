@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from aiperf.errors import BadConfiguration, conflict
 from aiperf.option_limits import LONGEST_SECONDS, MOST_MEMORY, hold
@@ -27,6 +27,15 @@ COLLECTIVES = {
 
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 """Bytes of one activation value in each precision."""
+
+OPTIMISERS: dict[str, dict[str, float]] = {
+    "sgd": {"learning_rate": 0.1, "weight_decay": 5e-5, "warmup_epochs": 5, "gradient_clipping": 0.0},
+    "adamw": {"learning_rate": 3e-3, "weight_decay": 0.1, "warmup_epochs": 1, "gradient_clipping": 1.0},
+}
+"""Optimisers, each with its own defaults of options."""
+LEARNING_RATES = {"llama_162m": 6e-4}
+"""Default learning rates of AdamW by starting network, where it is another one."""
+_LEAST_SHARE = 0.1
 
 COLLECTIVES_IN_WORDS = " or ".join(f"trainer.collective={name}" for name in COLLECTIVES)
 
@@ -67,8 +76,10 @@ class TrainerConf:
     """Launch all kernels of a pass by one call, with or without `compile`: on, off or auto (measured, as for
     `compile`). Default: off, until it has been run on a GPU.
     """
-    learning_rate: float = field(default=0.1, metadata={"least": 1e-12, "most": 1000})
-    """Learning rate at the beginning of a trial.
+    optimiser: str = field(default="auto", metadata={"among": ("auto", *OPTIMISERS)})
+    """Optimiser: sgd (with momentum), adamw or auto. Default: auto, which is adamw for tokens, else sgd."""
+    learning_rate: float | None = field(default=None, metadata={"least": 1e-12, "most": 1000})
+    """Learning rate at the beginning of a trial. Default: 0.1 for sgd; for adamw 3e-3, and 6e-4 for start=llama_162m.
 
     It falls by `rate`. Below the limits no FP32 weight changes, and above them the first step overwrites all weights.
     The largest published rates, of LARS, are below 100.
@@ -81,19 +92,31 @@ class TrainerConf:
     Shorter rounds keep the slope. None: the epochs of the schedule's last round (schedule=quick).
     """
     momentum: float = field(default=0.9, metadata={"least": 0, "most": 0.9999})
-    """Momentum of SGD."""
-    weight_decay: float = field(default=5e-5, metadata={"least": 0, "most": 1})
-    """Weight decay of SGD. Limited to 1, at which weights shrink by the learning rate in each step."""
-    label_smoothing: float = field(default=0.1, metadata={"least": 0, "below": 1})
+    """Momentum of SGD, and the first beta of AdamW."""
+    second_momentum: float = field(default=0.95, metadata={"least": 0, "most": 0.9999999})
+    """Second beta of AdamW."""
+    weight_decay: float | None = field(default=None, metadata={"least": 0, "most": 1})
+    """Weight decay. Limited to 1, at which weights shrink by the learning rate in each step.
+
+    AdamW does not apply it to gains and embeddings. Default: 5e-5 for sgd, 0.1 for adamw.
+    """
+    gradient_clipping: float | None = field(default=None, metadata={"least": 0, "most": 1e9})
+    """Largest norm of all gradients together, after the exchange. Larger gradients are scaled down to it. 0: never.
+
+    Default: 0 for sgd, 1.0 for adamw.
+    """
+    label_smoothing: float | None = field(default=None, metadata={"least": 0, "below": 1})
+    """Share of a training target that is spread over all classes. Default: 0.1 for images, 0 for tokens."""
     inherit: bool = True
     """Children begin with the trained weights of their parents. False: with fresh weights, for a study of what that gains."""
     scale_learning_rate: bool = False
     """Multiply the learning rate by global batch / reference batch (Goyal et al., arXiv:1706.02677)."""
     reference_batch: int = field(default=256, metadata={"least": 1, "most": 2**31, "unit": "images"})
     """Global batch for which `learning_rate` is meant if it is scaled."""
-    warmup_epochs: int = field(default=5, metadata={"least": 0, "most": 1_000_000_000})
-    """Epochs at the start of each trial in which a scaled learning rate rises from `learning_rate` to its full value. 0
-    for no warm-up.
+    warmup_epochs: int | None = field(default=None, metadata={"least": 0, "most": 1_000_000_000})
+    """Epochs at the start of each trial in which the learning rate rises step by step. 0 for no warm-up.
+
+    A scaled rate rises from `learning_rate` to its full value, that of AdamW from a tenth. Default: 5 for sgd, 1 for adamw.
     """
     fp16_compression: bool = False
     """Send gradients between ranks as 16-bit floats. (Horovod does not support bfloat16 tensors.)"""
@@ -128,9 +151,24 @@ class TrainerConf:
 
     def __post_init__(self) -> None:
         hold(self, "trainer")
+        if self.optimiser == "auto":
+            self.optimiser = "sgd"
+        for name, value in (*OPTIMISERS[self.optimiser].items(), ("label_smoothing", 0.1)):
+            if getattr(self, name) is None:
+                setattr(self, name, value)
         if self.collective == "none" and self.ranks is not None and self.ranks > 1:
             fix = f"Leave trainer.ranks out, or take {COLLECTIVES_IN_WORDS}"
             raise conflict("trainer.collective='none'", f"trainer.ranks={self.ranks!r}", fix)
+
+
+def complete(options: dict[str, Any], start: str, *, is_tokens: bool) -> None:
+    """Set, in the values by option of a command line, the defaults that depend on the data set or the starting network."""
+    if options["optimiser"] == "auto":
+        options["optimiser"] = "adamw" if is_tokens else "sgd"
+    if options["learning_rate"] is None and options["optimiser"] == "adamw":
+        options["learning_rate"] = LEARNING_RATES.get(start)
+    if options["label_smoothing"] is None and is_tokens:
+        options["label_smoothing"] = 0.0
 
 
 def ranks_of_worker(conf: TrainerConf, accelerators: int, cores: int) -> int:
@@ -179,7 +217,7 @@ def learning_rate(conf: TrainerConf, epoch: int, global_batch: int, done: float 
     It falls by epoch towards zero at `decay_epochs`, in each trial: linearly, or by half a cosine that begins after the
     warm-up. Later epochs keep the last rate above zero. If it is scaled by k = global batch / reference batch > 1, the factor
     rises from 1 to k, by the same amount at each step, in the first `warmup_epochs` (Goyal et al. 2017, arXiv:1706.02677,
-    section 2.2).
+    section 2.2). That of AdamW rises from a tenth in the first `warmup_epochs` of each trial, for moments that begin at zero.
 
     >>> [round(learning_rate(TrainerConf(), epoch, 256), 4) for epoch in (1, 31, 60)]
     [0.1, 0.05, 0.0017]
@@ -187,22 +225,19 @@ def learning_rate(conf: TrainerConf, epoch: int, global_batch: int, done: float 
     [0.1, 0.05, 0.0001]
     """
     assert conf.decay_epochs is not None, "a run's configuration says how many: aiperf/config.py"
+    assert conf.learning_rate is not None and conf.warmup_epochs is not None, "as the optimiser's"
+    warms_up = conf.scale_learning_rate or conf.optimiser == "adamw"
     past = min(epoch, conf.decay_epochs) - 1
     if conf.rate == "linear":
         left = (conf.decay_epochs - past) / conf.decay_epochs
     else:
-        flat = min(conf.warmup_epochs if conf.scale_learning_rate else 0, conf.decay_epochs - 1)
+        flat = min(conf.warmup_epochs if warms_up else 0, conf.decay_epochs - 1)
         left = (1 + math.cos(math.pi * max(0, past - flat) / (conf.decay_epochs - flat))) / 2
-    return conf.learning_rate * _scale(conf, epoch - 1 + done, global_batch) * left
-
-
-def _scale(conf: TrainerConf, epochs: float, global_batch: int) -> float:
-    if not conf.scale_learning_rate:
-        return 1.0
-    whole = global_batch / conf.reference_batch
-    if whole <= 1 or epochs >= conf.warmup_epochs:
-        return whole
-    return 1.0 + (whole - 1.0) * epochs / conf.warmup_epochs
+    whole = global_batch / conf.reference_batch if conf.scale_learning_rate else 1.0
+    least = _LEAST_SHARE * whole if conf.optimiser == "adamw" else min(1.0, whole)
+    epochs = epoch - 1 + done
+    share = whole if epochs >= conf.warmup_epochs else least + (whole - least) * epochs / conf.warmup_epochs
+    return conf.learning_rate * share * left
 
 
 def least_batch(network: Architecture) -> int:

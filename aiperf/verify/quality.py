@@ -25,7 +25,7 @@ from aiperf.rules.search_space import space_of
 from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint
 from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, CheckpointFolder, sealed_file
 from aiperf.train.trained_network import evaluate
-from aiperf.units import IMAGE, noun
+from aiperf.units import ACCURACIES, IMAGE, noun
 from morphism import decode_morph, rebuilt
 
 TOLERATED_IMAGES = 1
@@ -62,7 +62,7 @@ class QualityAudit:
     @property
     def differing_images(self) -> int | None:
         """Difference between the numbers of correctly classified images in both evaluations, rounded. None for a detector."""
-        if self.metric != "top1":
+        if self.metric not in ACCURACIES:
             return None
         return round(abs(self.quality_again - self.quality_in_journal) * self.images)
 
@@ -92,7 +92,7 @@ def audit(folder: Path, root: str | None = None, detections: Path | None = None)
     counted = sealed.evaluation
     conf = from_plain(run.started.config)
     start = space_of(run.started).start
-    if detections is not None and run.started.metric == "top1":
+    if detections is not None and run.started.metric in ACCURACIES:
         raise conflict("--detections", f"{run.started.run!r}, which trains no detector", "Leave it out")
     again = evaluate(
         CheckpointFolder(checkpoints),

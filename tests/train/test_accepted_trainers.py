@@ -19,7 +19,7 @@ from aiperf.planning.buildable import require_devices, require_memory, require_p
 from aiperf.train.collectives.collective import choose as choose_collective
 from aiperf.train.execution_mode import modes_of
 from aiperf.train.memory_limits import largest_batch
-from aiperf.train.optimiser import set_learning_rate, sgd
+from aiperf.train.optimiser import optimiser_of, set_learning_rate
 from aiperf.train.precision import choose
 from aiperf.train.torch_network import build
 from aiperf.train.trainer_config import TrainerConf, learning_rate, ranks_of_worker
@@ -55,7 +55,7 @@ def is_built(trainer: TrainerConf | None) -> None:
         assert 8 <= largest_batch(START, CPU, precision, trainer, memory) <= LARGEST_BATCH
     except BadConfiguration:
         assert trainer.precision == "auto"  # which of them is measured: the plan takes the least that one needs
-    optimiser = sgd(NETWORK, trainer)
+    optimiser = optimiser_of(NETWORK, trainer)
     for epoch in (1, trainer.decay_epochs or 1):
         rate = learning_rate(trainer, epoch, 2 * LARGEST_BATCH)
         single = torch.tensor(rate, dtype=torch.float32).item()

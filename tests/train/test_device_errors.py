@@ -19,7 +19,7 @@ from aiperf.train import loop
 from aiperf.train.collectives import horovod_collective
 from aiperf.train.collectives.collective import SingleRank, is_of_exchange
 from aiperf.train.device import HostTimeline, is_of_device, is_out_of_memory
-from aiperf.train.optimiser import sgd
+from aiperf.train.optimiser import optimiser_of
 from aiperf.train.rank_context import RankContext
 from aiperf.train.ranks import rank
 from aiperf.train.setup import prepare
@@ -139,6 +139,7 @@ def test_a_first_step_that_overflows_changes_no_weight() -> None:
             ready.close()
 
     rate, decay = CONF.learning_rate, CONF.weight_decay
+    assert rate is not None and decay is not None
     for name, each in ready.network.named_parameters():
         torch.testing.assert_close(each, before[name] * (1 - rate * (2 + decay)), rtol=1e-4, atol=1e-6)
 
@@ -159,7 +160,7 @@ def overflow_with(collective: object) -> None:
     """Make a step whose gradients overflow, then a finite one."""
     network = torch.nn.Linear(2, 1)
     before = [each.detach().clone() for each in network.parameters()]
-    optimiser, scaler = sgd(network, CONF), torch.amp.GradScaler("cpu")
+    optimiser, scaler = optimiser_of(network, CONF), torch.amp.GradScaler("cpu")
     exchange = collective.exchange(network, optimiser, scaler, HostTimeline())  # type: ignore[attr-defined]
     for each in network.parameters():
         exchange.optimiser.state[each]["momentum_buffer"] = torch.zeros_like(each)

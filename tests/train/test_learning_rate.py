@@ -95,3 +95,16 @@ def test_a_cosine_is_at_half_its_rate_at_half_its_epochs() -> None:
 
     assert learning_rate(conf, 9, 256) == pytest.approx(0.256)
     assert learning_rate(conf, 50, 256) == pytest.approx(0.128)
+
+
+@given(st.integers(1, 5), st.floats(0, 1), st.sampled_from(["linear", "cosine"]))
+def test_the_rate_of_adamw_rises_from_a_tenth_in_the_first_epoch(epoch: int, done: float, rate: str) -> None:
+    conf = TrainerConf(optimiser="adamw", rate=rate, decay_epochs=10)
+    flat = replace(conf, warmup_epochs=0)
+
+    share = learning_rate(conf, epoch, 16, done) / learning_rate(flat, 1 if epoch == 1 else epoch, 16, done)
+
+    if epoch == 1:
+        assert share == pytest.approx(0.1 + 0.9 * done)
+    elif rate == "linear":
+        assert share == 1.0

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from aiperf.data.batches import Batch
 from aiperf.journal.events import Halves, RunStarted
 from aiperf.rules.search_space import metric_of
-from aiperf.train.task import Classification, ValidationSums
-from morphism import start
+from aiperf.train.task import Classification, LanguageModel, Task, ValidationSums
+from morphism import Graph, start
 from tests.builders.journal import started
 
 TASK, GRAPH = Classification(label_smoothing=0.1), start("digits_small", classes=3)
+SPEAKER, SPEECH = LanguageModel(label_smoothing=0.0), start("llama_tiny", image=6, classes=11)
 
 
 @settings(max_examples=10)
@@ -43,6 +44,33 @@ def test_quality_is_independent_of_ranks_and_batch(order: list[int], first: int,
     assert alone.loss == pytest.approx(together.loss, rel=1e-5)
     even, odd = int(is_right[::2].sum()), int(is_right[1::2].sum())
     assert alone.halves == together.halves == Halves(even_correct=even, even_samples=6, odd_correct=odd, odd_samples=6)
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.permutations(range(8)), st.integers(0, 8), st.integers(1, 5), st.integers(0, 99))
+def test_next_tokens_are_counted_alike_by_any_ranks(order: list[int], first: int, size: int, seed: int) -> None:
+    tokens = torch.randint(11, (8, 7), generator=torch.Generator().manual_seed(seed))
+    images, targets = tokens[:, :-1], tokens[:, 1:]
+    network = SPEAKER.initial_network(SPEECH, seed).eval()
+    sums = [SPEAKER.validation_sums(network, 8) for _ in range(2)]
+
+    with torch.inference_mode():
+        logits = network(images)
+        for rank, numbers in zip(sums, (order[:first], order[first:]), strict=True):
+            for begin in range(0, len(numbers), size):
+                mine = numbers[begin : begin + size]
+                rank.add(network, Batch(images[mine], targets[mine], len(mine), 8, np.array(mine)))
+    together = SPEAKER.quality([sum(own) for own in zip(*(rank.read() for rank in sums), strict=True)], 8)
+
+    expected = torch.nn.functional.cross_entropy(logits.permute(0, 2, 1), targets).item()
+    assert together.value == (logits.argmax(2) == targets).double().mean().item()
+    assert together.loss == pytest.approx(expected, rel=1e-5)
+    assert SPEAKER.loss(network, Batch(images, targets, 8, 8, np.arange(8))).item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("task", "graph"), [(TASK, GRAPH), (SPEAKER, SPEECH)])
+def test_a_task_has_the_metric_of_its_networks(task: Task, graph: Graph) -> None:
+    assert task.metric == metric_of(graph)
 
 
 def test_one_sample_has_no_halves() -> None:

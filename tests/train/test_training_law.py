@@ -14,7 +14,7 @@ from torch import nn
 from aiperf.config import configure
 from aiperf.data.dataset_config import ImagenetConf, ImagesConf
 from aiperf.data.opening import open_data
-from aiperf.train.optimiser import sgd
+from aiperf.train.optimiser import optimiser_of
 from aiperf.train.torch_network import break_symmetry, carry_out
 from aiperf.train.trainer_config import learning_rate
 from morphism import Gather, Widen, apply
@@ -27,7 +27,7 @@ RANKED = configure(["+cluster=simulated", "dataset=imagenet", "schedule=ranking"
 
 
 def test_ranking_runs_use_momentum_09_and_weight_decay_5e_5() -> None:
-    optimiser = sgd(nn.Linear(3, 2), RANKED)
+    optimiser = optimiser_of(nn.Linear(3, 2), RANKED)
 
     (group,) = optimiser.param_groups
     assert (group["momentum"], group["weight_decay"], group["nesterov"]) == (0.9, 5e-5, False)

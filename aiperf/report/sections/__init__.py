@@ -8,6 +8,7 @@ from aiperf.page.section import Section, reworded
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.sections import configuration, devices, score, search, step, system, time_spent
+from aiperf.units import ACCURACIES
 
 SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     score.score,
@@ -36,7 +37,7 @@ _OF_CLASSIFICATION = (score.error, search.operations_and_accuracy, search.tree, 
 
 def sections(report: Report) -> tuple[Section, ...]:
     """Draw and return all sections of the page that have content, in their order."""
-    is_classified = report.run.metric == "top1"
+    is_classified = report.run.metric in ACCURACIES
     made = (section(report) for section in SECTIONS if is_classified or section not in _OF_CLASSIFICATION)
     words = phrases.of_devices(report)
     return tuple(reworded(section, words) for section in made if section is not None)

@@ -78,7 +78,7 @@ def key_figures(report: Report) -> list[tuple[str, str, str]]:
     return [
         *(
             (ERROR.row(report, f"1 − {best}", phrases.error(report)), _regulated(report))
-            if report.run.metric == "top1"
+            if report.run.metric in units.ACCURACIES
             else (BEST_QUALITY.row(report, best),)
         ),
         BUSY.row(report),

@@ -156,13 +156,15 @@ def _warm_up(context: RankContext) -> None:
     from torch import nn
 
     from aiperf.train.execution_mode import modes_of
-    from aiperf.train.optimiser import sgd
+    from aiperf.train.optimiser import optimiser_of
     from aiperf.train.torch_network import placed
 
     network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 2, 2))
     placed(network, context.device, channels_last=context.conf.channels_last)
     context.collective.broadcast([*network.state_dict().values()])
-    exchange = context.collective.exchange(network, sgd(network, context.conf), context.scaler(), context.timeline)
+    exchange = context.collective.exchange(
+        network, optimiser_of(network, context.conf), context.scaler(), context.timeline
+    )
     images = torch.zeros(2, 1, 4, 4, device=context.device, dtype=context.precision.dtype)
     with context.precision.computing():
         loss = nn.functional.cross_entropy(

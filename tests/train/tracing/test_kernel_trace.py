@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
-from aiperf.train.optimiser import sgd
+from aiperf.train.optimiser import optimiser_of
 from aiperf.train.torch_network import build, initialise
 from aiperf.train.tracing.kernel_trace import (
     ALL_REDUCE,
@@ -128,7 +128,7 @@ def test_kernels_of_accelerators_have_the_class_of_their_name(name: str, found: 
 
 def traced(module: nn.Module, loss_of: Any, file: Path, autocast: bool) -> KernelTimes:
     """Return the kernels of the second training step."""
-    optimiser = sgd(module, TrainerConf())
+    optimiser = optimiser_of(module, TrainerConf())
 
     def step(number: int) -> None:
         with record_function(f"{STEP}{number}"), torch.autocast("cpu", torch.bfloat16, enabled=autocast):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from aiperf.train.optimiser import initial_state, load_state, sgd
+from aiperf.train.optimiser import initial_state, load_state, optimiser_of
 from aiperf.train.tracing.step_trace import LostNumbers, gradient_counts, sgd_update, update_counts
 from aiperf.train.trainer_config import TrainerConf
 
@@ -71,8 +71,10 @@ def test_updates_of_zero_and_of_zero_weights_are_not_counted() -> None:
 def test_the_update_is_that_of_the_optimiser(momentum: float, weight_decay: float, rate: float) -> None:
     torch.manual_seed(0)
     layer = nn.Linear(5, 3)
-    optimiser = sgd(layer, TrainerConf(momentum=momentum, weight_decay=weight_decay, learning_rate=rate))
-    load_state(optimiser, layer, {name: torch.randn_like(each) for name, each in initial_state(layer).items()})
+    optimiser = optimiser_of(layer, TrainerConf(momentum=momentum, weight_decay=weight_decay, learning_rate=rate))
+    load_state(
+        optimiser, layer, {name: torch.randn_like(each) for name, each in initial_state(layer, TrainerConf()).items()}
+    )
     layer(torch.randn(4, 5)).square().sum().backward()
     weight = layer.weight
     before, gradient = weight.detach().clone(), weight.grad
@@ -88,8 +90,8 @@ def test_the_update_is_that_of_the_optimiser(momentum: float, weight_decay: floa
 @pytest.mark.parametrize("scale", [None, 2.0**16])
 def test_counts_are_by_kind_of_layer_and_without_loss_scaling(scale: float | None) -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 3, bias=False), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 3))
-    optimiser = sgd(network, TrainerConf())
-    load_state(optimiser, network, initial_state(network))
+    optimiser = optimiser_of(network, TrainerConf())
+    load_state(optimiser, network, initial_state(network, TrainerConf()))
     scaler = None if scale is None else torch.amp.GradScaler("cpu", init_scale=scale)
     if scaler is not None:
         scaler.scale(torch.ones(1))

@@ -126,12 +126,12 @@ def _job(path: Path) -> dict[str, str] | None:
 def lines(status: Status) -> Iterator[str]:
     """Yield the state of a run as lines of text: time, score, quality, workers, driver host and warnings."""
     from aiperf.report.figures import BEST_QUALITY, ERROR, SCORE
-    from aiperf.units import METRICS, duration
+    from aiperf.units import ACCURACIES, METRICS, duration
 
     view = status.view
     state = f"ended ({status.ended})" if status.ended else f"journal written {duration(status.heard_seconds_ago)} ago"
     yield f"{view.run}: {duration(view.at)} of {duration(view.duration_seconds)}, {state}"
-    is_error = view.metric == "top1"
+    is_error = view.metric in ACCURACIES
     quality = f"error {ERROR.text(view)}" if is_error else f"{METRICS[view.metric]} {BEST_QUALITY.text(view)}"
     yield f"  score {SCORE.text(view)} · {quality} · {view.score.trials_finished} trials finished"
     yield f"  {view.workers_present} workers up, {view.workers_training} of them in training · {view.workers_lost} lost so far"

@@ -196,7 +196,7 @@ while True:
 
 
 FOLDERS = ("logs", "telemetry", "checkpoints", "ceilings", "plots", "ray-head.json", "driver-was-here")
-FILES = ("logs/worker-0-rank-0.log", "telemetry/0.jsonl", "checkpoints/kept.json", "plots/search.svg", "report.html")
+FILES = ("logs/worker-0-rank-0.log", "telemetry/0.jsonl.gz", "checkpoints/kept.json", "plots/search.svg", "report.html")
 _RUN_WITHOUT_UMASK = "import os, runpy; os.umask(0); runpy.run_module('aiperf', run_name='__main__')"
 
 

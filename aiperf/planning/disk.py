@@ -26,8 +26,8 @@ BYTES_PER_EPOCH = 1000
 BYTES_OF_FIRST_LINE = 10_000
 PROGRESS_SECONDS = 5.0
 """Time between Progress lines of a worker. With many workers it is longer: workers / 50."""
-BYTES_PER_SAMPLE = 280
-"""Bytes of telemetry per device and second."""
+BYTES_PER_SAMPLE = 40
+"""Bytes of telemetry per device and second, packed, with its share of the minute."""
 BYTES_OF_A_REPORT = 6_000_000
 KEPT = RETAINED + 1
 """Stored checkpoints of finished trials: the best that can grow, and the best that cannot."""

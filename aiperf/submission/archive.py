@@ -51,7 +51,7 @@ _FILE = r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,63}"
 _NAMED = "|".join(map(re.escape, (JOURNAL, PAGE)))
 MEMBER = re.compile(
     rf"{re.escape(SUBMISSION)}|{re.escape(ANNOUNCEMENTS)}|"
-    rf"runs/[1-9][0-9]{{0,5}}/({_NAMED}|{TELEMETRY}/{_FILE}\.jsonl|power/{_FILE}\.(yaml|csv)"
+    rf"runs/[1-9][0-9]{{0,5}}/({_NAMED}|{TELEMETRY}/{_FILE}\.jsonl(\.gz)?|power/{_FILE}\.(yaml|csv)"
     rf"|{CHECKPOINTS}/{_FILE}\.safetensors)"
 )
 """Names of members, without the manifest and its signature. No name leaves the folder, and none is hidden."""
@@ -75,6 +75,11 @@ class UnpackedSubmission:
 def manifest_of(contents: Mapping[str, Content]) -> bytes:
     """Return the manifest of a submission as bytes: one line per file with its SHA-256, two blanks and its name."""
     return "".join(f"{_sha256(content)}  {name}\n" for name, content in contents.items()).encode()
+
+
+def recorded(run_folder: Path) -> list[Path]:
+    """Return the files of telemetry in the folder of a run, those of minutes included, sorted by name."""
+    return sorted(each for ending in ("", ".gz") for each in (run_folder / TELEMETRY).glob(f"*.jsonl{ending}"))
 
 
 def weights_beside(path: Path) -> Path:

@@ -33,6 +33,7 @@ from aiperf.submission.archive import (
     TelemetryHeld,
     manifest_of,
     pack,
+    recorded,
     weights_beside,
 )
 from aiperf.submission.inspect_run import Inspection, Requirements
@@ -103,16 +104,16 @@ def _contents(
 def _run(
     folder: Path, into: str, parts: dict[str, Content], *, with_telemetry: bool, with_weights: bool
 ) -> tuple[SubmittedRun, RunStarted]:
-    recorded = sorted((folder / TELEMETRY).glob("*.jsonl"))
-    with_samples = with_telemetry or not recorded
+    samples = recorded(folder)
+    with_samples = with_telemetry or not samples
     report = recomputed(folder) if with_samples else gather(read(folder))
     first = next(iter(read(folder)))
     assert isinstance(first, RunStarted), "the report has read it"
     parts[f"{into}/{JOURNAL}"] = folder / JOURNAL
     parts[f"{into}/{PAGE}"] = page(report, sections(report)).encode()
-    held: TelemetryHeld = "none recorded" if not recorded else "included" if with_telemetry else "left out"
+    held: TelemetryHeld = "none recorded" if not samples else "included" if with_telemetry else "left out"
     if held == "included":
-        parts |= {f"{into}/{TELEMETRY}/{file.name}": file for file in recorded}
+        parts |= {f"{into}/{TELEMETRY}/{file.name}": file for file in samples}
     if with_samples:
         meters = (file for file in sorted((folder / POWER).glob("*")) if file.suffix in (".yaml", ".csv"))
         parts |= {f"{into}/{POWER}/{file.name}": file for file in meters}

@@ -19,7 +19,7 @@ from aiperf.report.facts import Report
 from aiperf.report.nodes import beside_kept
 from aiperf.report.write import recomputed
 from aiperf.submission.announced_run import Announced
-from aiperf.submission.archive import MOST_BYTES, PAGE, TELEMETRY, SubmittedRun
+from aiperf.submission.archive import MOST_BYTES, PAGE, SubmittedRun, recorded
 from aiperf.system.source import COMMIT, SOURCE, digest, installed
 from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, sealed_file
 from aiperf.verify import verify
@@ -150,7 +150,7 @@ def _verified(folder: Path, requirements: Requirements) -> Iterator[InspectionFi
 
 def _of_listing(run: SubmittedRun, folder: Path, first: RunStarted) -> Iterator[InspectionFinding]:
     """Check the run's fields in submission.json."""
-    has_samples = any((folder / TELEMETRY).glob("*.jsonl"))
+    has_samples = bool(recorded(folder))
     if run.run != first.run:
         text = f"submission.json has run {run.run!r}, but the journal has {first.run!r}"
         yield InspectionFinding("submission", "bad", text)

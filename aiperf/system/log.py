@@ -1,14 +1,18 @@
-"""Telemetry files telemetry/WORKER.jsonl: a line for the devices, then one per device and sample. Damage is reported."""
+"""Telemetry files telemetry/WORKER.jsonl.gz: a line for the devices, then one per device and sample. Damage is reported."""
 
 from __future__ import annotations
 
+import gzip
 import math
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
@@ -19,6 +23,8 @@ from aiperf.system.sampler import Count, Device, DeviceSample, Reading
 SCHEMA = 1
 LONGEST_LINE = 1 << 20
 """Bytes. A session on a node with sixteen accelerators has about 10 kB."""
+LARGEST_MEMBER = 1 << 24
+"""Bytes of an unpacked member. A minute of a node with sixteen accelerators has about 300 kB."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="session", omit_defaults=True):
@@ -81,20 +87,30 @@ _MEANS = (
 )  # fmt: skip
 _LAST = ("energy_joules", "ecc_corrected", "ecc_uncorrected", "processors")
 _TEXTS = ("throttle", "foreign")
+_PACKED = ".jsonl.gz"
 _MINUTES = ".minutes.jsonl"
+_HEAD = gzip.compress(b"", mtime=0)[:8]
+_PIECE = 1 << 14
 
 
 def path(run_folder: Path, worker: int, host: int = 0) -> Path:
-    """`host`: index among the worker's hosts, 0 for the host that leads it. Each host has its own file."""
-    return run_folder / "telemetry" / (f"{worker}.{host}.jsonl" if host else f"{worker}.jsonl")
+    """`host`: index among the worker's hosts, 0 for the host that leads it. Each host has its own file.
+
+    A run that an earlier release began continues in its plain file.
+    """
+    plain = run_folder / "telemetry" / (f"{worker}.{host}.jsonl" if host else f"{worker}.jsonl")
+    return plain if plain.exists() else plain.with_suffix(_PACKED)
 
 
 def minutes_path(file: Path) -> Path:
-    return file.with_suffix(_MINUTES)
+    return file.with_name(re.sub(r"\.jsonl(\.gz)?$", _MINUTES, file.name))
 
 
 class Log:
-    """Telemetry file and its file of minutes, open for appending. A torn line at an end is removed before the first write."""
+    """Telemetry file and its file of minutes, open for appending. What is torn at an end is removed before the first write.
+
+    A file named .gz gets one gzip member a minute, any other each sample at once.
+    """
 
     def __init__(self, file: Path) -> None:
         make_own_folder(file.parent)
@@ -102,28 +118,40 @@ class Log:
             self._descriptor, self._minutes = (
                 open_own(each, os.O_RDWR | os.O_CREAT | os.O_APPEND, RUN, folder) for each in (file, minutes_path(file))
             )
-        for descriptor in (self._descriptor, self._minutes):
-            os.ftruncate(descriptor, _whole_lines(descriptor))
+        self._is_packed, self._held = file.name.endswith(_PACKED), b""
+        whole = _whole_members if self._is_packed else _whole_lines
+        os.ftruncate(self._descriptor, whole(self._descriptor))
+        os.ftruncate(self._minutes, _whole_lines(self._minutes))
         self._condenser = Condenser(0.0)
 
     def begin(self, session: Session) -> None:
         line = msgspec.json.encode(session) + b"\n"
         _write(self._minutes, _lines(self._condenser.end()) + line)
         self._condenser = Condenser(GAP_INTERVALS * session.interval_seconds)
-        _write(self._descriptor, line)
+        self._held += line
+        self._write_held()
 
     def append(self, at: float, wall_unix: float, samples: Sequence[DeviceSample]) -> None:
-        """Append one line for each sample. The kernel has the lines before the method returns."""
+        """Append one line for each sample."""
         recorded = [
             RecordedSample(
                 at=round(at, 3), wall_unix=round(wall_unix, 3), **{name: getattr(sample, name) for name in _READING}
             )
             for sample in samples
         ]
-        _write(self._descriptor, _lines(recorded))
-        _write(self._minutes, _lines(self._condenser.add(at, recorded)))
+        self._held += _lines(recorded)
+        minutes = self._condenser.add(at, recorded)
+        if minutes or len(self._held) > self._is_packed * LONGEST_LINE:
+            self._write_held()
+        _write(self._minutes, _lines(minutes))
+
+    def _write_held(self) -> None:
+        if self._held:
+            _write(self._descriptor, gzip.compress(self._held, 6, mtime=0) if self._is_packed else self._held)
+            self._held = b""
 
     def close(self) -> None:
+        self._write_held()
         _write(self._minutes, _lines(self._condenser.end()))
         os.close(self._descriptor)
         os.close(self._minutes)
@@ -181,9 +209,39 @@ def _lines(records: Iterable[RecordedSample]) -> bytes:
     return b"".join(msgspec.json.encode(each) + b"\n" for each in records)
 
 
-def _write(descriptor: int, lines: bytes) -> None:
-    while lines:
-        lines = lines[os.write(descriptor, lines) :]
+def _write(descriptor: int, content: bytes) -> None:
+    """Append all of it or, if the disk is full, nothing: what is written later must not follow a torn line or member."""
+    end = os.fstat(descriptor).st_size
+    try:
+        while content:
+            content = content[os.write(descriptor, content) :]
+    except OSError:
+        os.ftruncate(descriptor, end)
+        raise
+
+
+def _members(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Yield content and end of each gzip member. A torn last one is left out. Raise zlib.error if one is damaged."""
+    held = b""
+    while True:
+        unzip, content = zlib.decompressobj(wbits=31), b""
+        while not unzip.eof:
+            if not (held := held or file.read(_PIECE)):
+                return
+            content += unzip.decompress(held)
+            if len(content) > LARGEST_MEMBER:
+                raise zlib.error(f"a gzip member unpacks to at most {LARGEST_MEMBER} bytes")
+            held = unzip.unused_data
+        yield content, file.tell() - len(held)
+
+
+def _whole_members(descriptor: int) -> int:
+    """Return the end of the last whole member. The whole size if members follow a damaged one."""
+    end, size = 0, os.fstat(descriptor).st_size
+    with open(descriptor, "rb", closefd=False) as file, suppress(zlib.error):
+        for _, after in _members(file):
+            end = after
+    return size if _HEAD in os.pread(descriptor, size - end, end)[1:] else end
 
 
 def _whole_lines(descriptor: int, block: int = 65536) -> int:
@@ -211,7 +269,7 @@ def read(folder: Path) -> Iterator[Record]:
 def files(folder: Path, *, by_minute: bool = False) -> list[Path]:
     """Return the telemetry files of a folder, sorted by worker and host number. `by_minute`: their files of minutes, if any."""
     try:
-        found = [Path(each) for each in os.scandir(folder) if each.name.endswith(".jsonl")]
+        found = [Path(each) for each in os.scandir(folder) if each.name.endswith((".jsonl", _PACKED))]
     except FileNotFoundError:
         return []
     minutes = {file.name: file for file in found if file.name.endswith(_MINUTES)}
@@ -226,7 +284,8 @@ def read_file(file: Path) -> Iterator[Record]:
     try:
         require_file(file)
         with file.open("rb") as opened:
-            yield from parse(bounded_lines(opened, LONGEST_LINE), name)
+            packed = (line for content, _ in _members(opened) for line in BytesIO(content))
+            yield from parse(packed if file.name.endswith(_PACKED) else bounded_lines(opened, LONGEST_LINE), name)
     except OSError as error:
         yield Damage(name, 0, f"it cannot be read ({error.strerror})")
 
@@ -236,31 +295,37 @@ def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
     session: Session | None = None
     devices: dict[str, Device] = {}
     why_not = "no valid session line before it lists the devices"
-    for number, line in enumerate(lines, 1):
-        if len(line) >= LONGEST_LINE:
-            yield Damage(name, number, f"a line has less than {LONGEST_LINE} bytes; the rest of the file is left out")
-            return
-        if not line.endswith(b"\n"):
-            return  # torn: only the last line can lack its newline
-        try:
-            record = _decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            yield Damage(name, number, str(error))
-            continue
-        if isinstance(record, Session):
-            session, devices = None, {}
-            if record.schema != SCHEMA:
-                why_not = f"it is telemetry of version {record.schema}; this program reads version {SCHEMA}"
-                yield Damage(name, number, why_not)
+    number = 0
+    try:
+        for number, line in enumerate(lines, 1):
+            if len(line) >= LONGEST_LINE:
+                yield Damage(
+                    name, number, f"a line has less than {LONGEST_LINE} bytes; the rest of the file is left out"
+                )
+                return
+            if not line.endswith(b"\n"):
+                return  # torn: only the last line can lack its newline
+            try:
+                record = _decoder.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                yield Damage(name, number, str(error))
                 continue
-            session, devices = record, {device.id: device for device in record.devices}
-            yield session
-        elif session is None:
-            yield Damage(name, number, why_not)
-        elif record.device not in devices:
-            yield Damage(name, number, f"the session line before it does not list device {record.device!r}")
-        else:
-            yield Sample(session, devices[record.device], record)
+            if isinstance(record, Session):
+                session, devices = None, {}
+                if record.schema != SCHEMA:
+                    why_not = f"it is telemetry of version {record.schema}; this program reads version {SCHEMA}"
+                    yield Damage(name, number, why_not)
+                    continue
+                session, devices = record, {device.id: device for device in record.devices}
+                yield session
+            elif session is None:
+                yield Damage(name, number, why_not)
+            elif record.device not in devices:
+                yield Damage(name, number, f"the session line before it does not list device {record.device!r}")
+            else:
+                yield Sample(session, devices[record.device], record)
+    except zlib.error as error:
+        yield Damage(name, number + 1, f"{error}; the rest of the file is left out")
 
 
 def on_one_axis(records: Iterable[Record], offsets: Mapping[str, float]) -> Iterator[Record]:

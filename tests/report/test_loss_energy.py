@@ -12,7 +12,7 @@ import pytest
 from aiperf.journal.events import AnyEvent, RunEnded, WorkerJoined, WorkerLost
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
-from aiperf.system.log import Record, RecordedSample, Sample, Session, path
+from aiperf.system.log import Record, RecordedSample, Sample, Session
 from aiperf.system.sampler import Device
 from tests.builders.report_journal import Shape, invented
 
@@ -49,7 +49,7 @@ def report_with(records: Iterator[Record], folder: Path) -> Report:
     for record in records:
         line, session = (record.look, record.session) if isinstance(record, Sample) else (record, record)
         assert isinstance(session, Session)
-        with path(folder, session.worker).open("ab") as file:
+        with (folder / "telemetry" / f"{session.worker}.jsonl").open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
     return gather(LOSSY, folder)
 

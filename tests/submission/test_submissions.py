@@ -28,6 +28,7 @@ from aiperf.submission.announcements import Announcements, RunBegun, content_of,
 from aiperf.submission.inspect_run import Inspection, Requirements
 from aiperf.submission.inspect_submission import inspect, inspect_all
 from aiperf.submission.signatures import read_allowed, sign
+from aiperf.system.log import Log, Session, path
 from aiperf.system.source import CONFIGURATION, PACKAGES, installed, revision
 from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, KeptCheckpoints
 from tests.builders.submission import (
@@ -116,6 +117,23 @@ def test_checkpoints_kept_at_the_end_spoil_no_submission(site: Site, tmp_path: P
     assert report_of(run).checkpoints is not None
     assert status == 0
     assert bad(site.judged(tmp_path / "bundle", with_signers=False)) == []
+
+
+def test_packed_and_plain_telemetry_are_members_and_are_read(site: Site, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(site.run, tmp_path / "run"))
+    for file in (path(run, 0), path(run, 1).with_suffix("")):
+        telemetry = Log(file)
+        telemetry.begin(Session(host="n", worker=0, at=0.0, wall_unix=0.0, interval_seconds=1.0, devices=()))
+        telemetry.close()
+
+    status = main(["submit", str(run), "--log", str(site.folder / "log"), "--out", str(tmp_path / "bundle")])
+
+    assert status == 0 and bad(site.judged(tmp_path / "bundle", with_signers=False)) == []
+    members = {name: content for name, content in members_of(tmp_path / "bundle").items() if "/telemetry/" in name}
+    folder = "runs/1/telemetry"
+    names = ("0.jsonl.gz", "0.minutes.jsonl", "1.jsonl", "1.minutes.jsonl")
+    assert members == {f"{folder}/{name}": (run / "telemetry" / name).read_bytes() for name in names}
+    assert gzip.decompress(members[f"{folder}/0.jsonl.gz"]) == members[f"{folder}/1.jsonl"]
 
 
 def test_a_torn_last_line_has_the_common_message(site: Site) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import math
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -15,10 +17,23 @@ from aiperf.cli.run import _print_score
 from aiperf.journal.journal import read as read_journal
 from aiperf.report.sections.devices import BY_MINUTE, energy_table, telemetry
 from aiperf.report.write import report_of
-from aiperf.system.log import Log, Minute, Sample, Session, files, minutes_path, path, read, read_file
+from aiperf.system.log import (
+    LARGEST_MEMBER,
+    Damage,
+    Log,
+    Minute,
+    Sample,
+    Session,
+    files,
+    minutes_path,
+    path,
+    read,
+    read_file,
+)
 from aiperf.system.sampler import Device, DeviceSample, ProcessorTime
 from aiperf.system.summary import DeviceTelemetry, Telemetry, summarise, summarise_folder
 from benchmarks.report_speed import ACCELERATORS, simulated
+from tests.rigs.limits import small_file_system
 
 WINDOW = (100.0, 1000.0)
 Power = Callable[[float], float]
@@ -132,10 +147,10 @@ def test_the_energy_of_a_minute_is_divided_by_the_activities_share(tmp_path: Pat
 def test_files_read_apart_give_what_one_reading_gives(tmp_path: Path, workers: int) -> None:
     record(tmp_path, 0)
     for worker in range(1, workers):
-        for file in (path(tmp_path, worker), minutes_path(path(tmp_path, worker))):
-            name = f'"worker":{worker},'.encode()
-            first = path(tmp_path, 0) if file == path(tmp_path, worker) else minutes_path(path(tmp_path, 0))
-            file.write_bytes(first.read_bytes().replace(b'"worker":0,', name))
+        before, name = b'"worker":0,', f'"worker":{worker},'.encode()
+        seconds, first = path(tmp_path, worker), path(tmp_path, 0)
+        seconds.write_bytes(gzip.compress(gzip.decompress(first.read_bytes()).replace(before, name)))
+        minutes_path(seconds).write_bytes(minutes_path(first).read_bytes().replace(before, name))
     (tmp_path / "telemetry" / "2.jsonl").write_bytes(b"no telemetry\n")
 
     apart, at_once = summed(tmp_path, by_minute=False), summarise(read(tmp_path / "telemetry"), WINDOW)
@@ -173,6 +188,113 @@ def test_a_torn_minute_is_left_out_and_then_removed(tmp_path: Path) -> None:
 
     Log(path(tmp_path, 0)).close()
     assert file.read_bytes() == whole[: whole[:-1].rindex(b"\n") + 1]
+
+
+# --- seconds, packed by minute
+
+
+def packed(run: Path) -> tuple[Path, list[int]]:
+    """Return a recorded packed file and the ends of its members."""
+    record(run, 0)
+    file = path(run, 0)
+    whole, begin = file.read_bytes(), gzip.compress(b"", mtime=0)[:8]
+    ends = [at for at in range(1, len(whole)) if whole.startswith(begin, at)] + [len(whole)]
+    return file, ends
+
+
+def test_seconds_are_packed_by_minute_and_read_as_plain_ones(tmp_path: Path) -> None:
+    file, ends = packed(tmp_path)
+    content = gzip.decompress(file.read_bytes())
+
+    assert len(ends) == 1 + math.ceil(1100 / 60) + 1  # session, its minutes, the rest at the end
+    assert file.stat().st_size < 0.3 * len(content)
+    whole = list(read_file(file))
+    assert len(whole) == content.count(b"\n") == 1 + 3 * 1100
+    before = summed(tmp_path, by_minute=False)
+    file.unlink()
+    file.with_suffix("").write_bytes(content)  # as earlier releases wrote it
+    assert list(read_file(file.with_suffix(""))) == whole
+    assert summed(tmp_path, by_minute=False) == before
+
+
+@pytest.mark.parametrize("left", [0.0, 0.01, 0.5, 0.999])
+def test_a_torn_last_member_is_ignored_and_then_removed(tmp_path: Path, left: float) -> None:
+    file, ends = packed(tmp_path)
+    whole = file.read_bytes()
+    lines = gzip.decompress(whole[: ends[-2]]).count(b"\n")
+    torn = ends[-2] + round(left * (ends[-1] - ends[-2]))
+    file.write_bytes(whole[:torn])
+
+    assert len(kept := list(read_file(file))) == lines
+    assert all(isinstance(each, Session | Sample) for each in kept)
+
+    log = Log(file)
+    assert file.read_bytes() == whole[: ends[-2]]
+    log.begin(session(0, 2000.0))
+    log.append(2000.0, 2000.0, [DeviceSample(device="host", utilisation=0.5)])
+    log.close()
+    assert list(read_file(file))[lines:] != [] and len(list(read_file(file))) == lines + 2
+
+
+def test_zeros_that_a_power_cut_leaves_are_removed(tmp_path: Path) -> None:
+    file, ends = packed(tmp_path)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: ends[-2]] + bytes(5000))
+
+    Log(file).close()
+
+    assert file.read_bytes() == whole[: ends[-2]]
+
+
+def test_damage_between_members_is_reported_and_nothing_removed(tmp_path: Path) -> None:
+    file, ends = packed(tmp_path)
+    whole = bytearray(file.read_bytes())
+    whole[ends[3] + 200] ^= 0xFF
+    file.write_bytes(whole)
+
+    *kept, damage = read_file(file)
+
+    lines = gzip.decompress(whole[: ends[3]]).count(b"\n")
+    assert len(kept) == lines and isinstance(damage, Damage) and damage.line == lines + 1
+    assert "the rest of the file is left out" in damage.why
+    Log(file).close()
+    assert file.read_bytes() == whole
+
+
+def test_a_member_that_unpacks_to_too_much_is_reported(tmp_path: Path) -> None:
+    file = tmp_path / "0.jsonl.gz"
+    file.write_bytes(gzip.compress(bytes(3 * LARGEST_MEMBER)))
+
+    (damage,) = read_file(file)
+
+    assert isinstance(damage, Damage) and "at most" in damage.why
+
+
+def test_a_full_disk_loses_no_earlier_second_and_tears_no_later_one(tmp_path: Path) -> None:
+    with small_file_system(tmp_path / "disk", "size=128k") as disk:
+        ballast, file = disk / "ballast", path(disk, 0)
+        ballast.write_bytes(bytes(64 << 10))
+        log, at, random = Log(file), 0, Random(1)
+        log.begin(session(0, 0.0))
+        with pytest.raises(OSError, match="No space"):
+            for at in range(100_000):
+                log.append(at, at, [DeviceSample(device="counted", power_watts=random.random())])
+        assert all(isinstance(each, Session | Sample) for each in read_file(file))
+        ballast.unlink()
+        log.close()  # there is room again: what it held is not lost either
+
+        looks = [each.look.at for each in read_file(file) if isinstance(each, Sample)]
+
+    assert looks == [float(each) for each in range(at + 1)]
+
+
+def test_a_run_that_an_earlier_release_began_continues_in_its_file(tmp_path: Path) -> None:
+    plain = path(tmp_path, 0).with_suffix("")
+    Log(plain).close()
+
+    assert path(tmp_path, 0) == plain and path(tmp_path, 0, 1).name == "0.1.jsonl.gz"
+    record(tmp_path, 0)
+    assert files(tmp_path / "telemetry") == [plain] and plain.read_bytes().count(b"\n") == 1 + 3 * 1100
 
 
 def test_report_of_many_accelerators_is_by_minute_and_says_so(

@@ -26,7 +26,7 @@ def is_running(pid: int) -> bool:
 
 
 def test_a_recorder_samples_the_host_from_start_to_stop(tmp_path: Path) -> None:
-    file = path(tmp_path, 3)
+    file = path(tmp_path, 3).with_suffix("")  # plain: each sample is written at once
     since = time.time() - 100
     recorder = Recorder(
         Recording(out=str(file), host="n3", worker=3, epoch_unix=since, interval_seconds=0.05, accelerators=0)
@@ -52,7 +52,7 @@ def test_a_recorder_samples_the_host_from_start_to_stop(tmp_path: Path) -> None:
 
 
 def test_a_recorder_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    file = tmp_path / "0.jsonl"
+    file = path(tmp_path, 0)
     parent_code = (
         "import sys, time; from aiperf.system.recorder import Recorder, Recording\n"
         "r = Recorder(Recording(out=sys.argv[1], host='n', worker=0, interval_seconds=3600.0))\n"
@@ -61,7 +61,7 @@ def test_a_recorder_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", parent_code, str(file)], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     recorder = int(parent.stdout.readline())
-    assert has_lines(file, 2)
+    assert comes_true(lambda: len(list(read(file.parent))) == 2, 300.0)
     assert is_running(recorder)
 
     parent.send_signal(signal.SIGKILL)
@@ -70,6 +70,23 @@ def test_a_recorder_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
 
     # far less than its interval: the kernel wakes it
     assert comes_true(lambda: not is_running(recorder), 300.0), "the recorder outlived its parent"
+
+
+def test_a_killed_recorder_leaves_a_file_to_which_the_next_appends(tmp_path: Path) -> None:
+    file = path(tmp_path, 0)
+    for sessions in (1, 2):
+        recorder = Recorder(Recording(out=str(file), host="n", worker=0, interval_seconds=0.05))
+        recorder.start()
+        assert comes_true(lambda: len(list(read(file.parent))) >= 2 * sessions, 300.0)  # noqa: B023
+        assert recorder.pid is not None
+        if sessions == 1:
+            os.kill(recorder.pid, signal.SIGKILL)
+        recorder.stop()
+
+    records = list(read(file.parent))
+
+    assert sum(isinstance(record, Session) for record in records) == 2
+    assert all(isinstance(record, Session | Sample) for record in records)
 
 
 def test_a_recorder_outlives_the_thread_that_started_it(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from aiperf.journal.messages import EpochDone, Message, Release, TrialDone
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import WorkerRequirements, this_machine
 from aiperf.rules.proposals import Proposer, proposer_of
+from aiperf.system.log import path as telemetry_path
 from aiperf.train.trainer_config import TrainerConf
 from searchers.searcher_config import RandomConf
 from tests.builders.history import space
@@ -174,7 +175,7 @@ def test_a_killed_recorder_is_reported_and_replaced(cluster: SmallCluster, bench
     run.up(1)
 
     def recorder() -> int | None:
-        out = os.fsencode(tmp_path / "telemetry" / "0.jsonl")
+        out = os.fsencode(telemetry_path(tmp_path, 0))
         return next((pid for pid in descendants(os.getpid()) if out in command_line(pid).split(b"\0")), None)
 
     killed = recorder()

@@ -6,6 +6,7 @@ It needs only the standard library and imports in milliseconds. Drawings are in 
 from morphism.apply import (
     Divide,
     Enlarge,
+    Extend,
     Fill,
     Gather,
     Identity,
@@ -34,7 +35,7 @@ from morphism.detector import DETECTORS, Detector
 from morphism.graph import Graph, Node
 from morphism.grow import GRAPHS_REMEMBERED, IllegalMorph, Lineage, grow, rebuild
 from morphism.legal import Budget, LegalMorphs, choices, legal
-from morphism.morphs import JSON, DamagedMorph, Deepen, Kernel, Morph, Skip, Widen, decode_morph, encode_morph
+from morphism.morphs import JSON, DamagedMorph, Deepen, Heads, Kernel, Morph, Skip, Widen, decode_morph, encode_morph
 from morphism.ops import (
     BATCH_NORMALISATION_EPSILON,
     BATCH_NORMALISATION_MOMENTUM,

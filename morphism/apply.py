@@ -3,9 +3,10 @@
 In evaluation mode the grown network computes the same function as its parent. `grow.py` computes the graph alone, which is
 much cheaper.
 
-The plan has instructions without tensors. A tensor is named '<node name>.<weight|bias|running_mean|running_var>'.
-Instructions are executed in order. A tensor without an instruction is copied from the parent. torch's count of batches is no
-tensor of a plan: it is copied with the running statistics, and is 0 for new ones.
+The plan has instructions without tensors. A tensor is named '<node name>.<weight|bias|running_mean|running_var>', and one of
+an Attention or GatedMlp '<node name>.<query|key|value|output|gate|up|down>.weight'. Instructions are executed in order. A
+tensor without an instruction is copied from the parent. torch's count of batches is no tensor of a plan: it is copied with the
+running statistics, and is 0 for new ones.
 """
 
 import random
@@ -15,9 +16,17 @@ from typing import TypeAlias, assert_never
 from morphism.axes import axes
 from morphism.graph import Graph
 from morphism.grow import free_folder, grow
-from morphism.morphs import Deepen, Kernel, Morph, Skip, Widen
-from morphism.ops import BATCH_NORMALISATION_EPSILON, BatchNormalisation, Convolution
-from morphism.shapes import Map
+from morphism.morphs import Deepen, Heads, Kernel, Morph, Skip, Widen
+from morphism.ops import (
+    BATCH_NORMALISATION_EPSILON,
+    TOKEN_DEVIATION,
+    BatchNormalisation,
+    Convolution,
+    Residual,
+    RmsNorm,
+)
+from morphism.shapes import Map, channels_of
+from morphism.sites import is_of_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,21 @@ class Enlarge:
     kernel: int
 
 
-Instruction: TypeAlias = Gather | Divide | Identity | ZeroTensor | Fill | RandomTensor | Enlarge
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Instruction: tensor of `shape` with the old values first in each dimension, if the parent has the tensor.
+
+    The other values are from a normal distribution with this standard deviation, 0 for zeros. The generator is seeded by (seed
+    of the copy of the weights, `ordinal`). Ordinals are unique within a plan.
+    """
+
+    tensor: str
+    shape: tuple[int, ...]
+    deviation: float
+    ordinal: int
+
+
+Instruction: TypeAlias = Gather | Divide | Identity | ZeroTensor | Fill | RandomTensor | Enlarge | Extend
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +124,9 @@ def apply(graph: Graph, morph: Morph) -> tuple[Graph, WeightPlan]:
     """
     grown = grow(graph, morph)
     match morph:
+        case Deepen() | Widen() | Heads() if is_of_tokens(graph):
+            known = {node.name: node.op for node in graph.nodes}
+            return grown, _of_residuals(grown, [node.name for node in grown.nodes if known.get(node.name) != node.op])
         case Deepen():
             return grown, _deepening(graph, morph)
         case Widen():
@@ -109,8 +135,35 @@ def apply(graph: Graph, morph: Morph) -> tuple[Graph, WeightPlan]:
             return grown, _branching(graph, morph)
         case Kernel():
             return grown, WeightPlan((Enlarge(f"{morph.convolution}.weight", morph.kernel),))
+        case Heads():
+            raise AssertionError(f"{morph}: only a language model has heads")
         case _:
             assert_never(morph)
+
+
+def _of_residuals(grown: Graph, names: list[str]) -> WeightPlan:
+    """Return the plan for these nodes, added or enlarged: random weights inwards, zeros outwards, so that the sum stays equal.
+
+    Gesmundo and Maile 2023, theorems for heads, hidden units and layers. The function stays equal to the bit where Net2Net's
+    copies would change the rounding of sums.
+    """
+    plan: list[Instruction] = []
+    for name in names:
+        index = grown.index(name)
+        op, features = grown.nodes[index].op, channels_of(grown.shapes[index])
+        if isinstance(op, RmsNorm):
+            plan.append(Fill(f"{name}.weight", (features,), 1.0))
+        elif isinstance(op, Residual):
+            plan += [
+                Extend(
+                    f"{name}.{tensor}.weight",
+                    shape,
+                    0.0 if tensor == op.PROJECTION else TOKEN_DEVIATION,
+                    len(plan) + place,
+                )
+                for place, (tensor, shape) in enumerate(op.tensors(features).items())
+            ]
+    return WeightPlan(tuple(plan))
 
 
 def _deepening(graph: Graph, morph: Deepen) -> WeightPlan:

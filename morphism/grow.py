@@ -13,9 +13,10 @@ from morphism import sites
 from morphism.axes import Axes, axes, is_depthwise
 from morphism.cost import hand_on_layer_costs, held
 from morphism.graph import Graph, Node, hand_on, remember
-from morphism.morphs import Deepen, Kernel, Morph, Skip, Widen
-from morphism.ops import Add, BatchNormalisation, Convolution, Op, Relu
+from morphism.morphs import Deepen, Heads, Kernel, Morph, Skip, Widen
+from morphism.ops import Add, Attention, BatchNormalisation, Convolution, GatedMlp, Op, Relu, Residual
 from morphism.shapes import Map, Shape, Vector
+from morphism.transformer import block, residuals, sizes_at
 
 
 class IllegalMorph(ValueError):
@@ -36,6 +37,8 @@ def grow(graph: Graph, morph: Morph) -> Graph:
             return _skipped(graph, morph)
         case Kernel():
             return enlarge(graph, (morph,))
+        case Heads():
+            return _resized(graph, morph.attention, Attention, morph.heads)
         case _:
             assert_never(morph)
 
@@ -77,9 +80,13 @@ def free_folder(graph: Graph, kind: str) -> str:
 
 
 def _deepened(graph: Graph, morph: Deepen) -> Graph:
-    after = _site(graph, "deepen after", morph.after, sites.deepen_sites(graph), "it is no ReLU on maps")
-    joined = _map(graph, after)
+    is_of_tokens = sites.is_of_tokens(graph)
+    offence = "it is neither the embedding nor the last sum of a block" if is_of_tokens else "it is no ReLU on maps"
+    after = _site(graph, "deepen after", morph.after, sites.deepen_sites(graph), offence)
     folder = free_folder(graph, "deepen")
+    if (sizes := sizes_at(graph, after)) is not None:
+        return _spliced(graph, after, graph.shapes[after], *block(folder, after, after + 1, *sizes))
+    joined = _map(graph, after)
     return _spliced(
         graph,
         after,
@@ -122,6 +129,8 @@ def _skipped(graph: Graph, morph: Skip) -> Graph:
 
 def _widened(graph: Graph, morph: Widen) -> Graph:
     index = graph.indices.get(morph.convolution)
+    if sites.is_of_tokens(graph):
+        return _resized(graph, morph.convolution, GatedMlp, morph.channels)
     offence = "" if index is None else sites.why_not_widened(graph, index)
     if offence is not None:
         _site(graph, "widen", morph.convolution, sites.widen_sites(graph), offence)
@@ -158,7 +167,21 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
     return grown
 
 
-def _spliced(graph: Graph, after: int, shape: Map, *added: Node) -> Graph:
+def _resized(graph: Graph, name: str, kind: type[Residual], size: int) -> Graph:
+    """Return the graph with more heads of an Attention, or more hidden units of a GatedMlp."""
+    index = _site(graph, "enlarge", name, sites.sites_of_size(graph, kind), f"it is no {kind.__name__}")
+    op = graph.nodes[index].op
+    assert isinstance(op, Residual)
+    if type(size) is not int or not op.size < size <= op.largest_size:
+        raise IllegalMorph(
+            f"cannot enlarge {name!r} from size {op.size} to {size!r}. Legal are {op.size + 1} to {op.largest_size}"
+        )
+    grown = _replaced(graph, {index: op.of_size(size)}, {})
+    hand_on(graph, grown, (), (axes, sites.shape_numbers))
+    return grown
+
+
+def _spliced(graph: Graph, after: int, shape: Shape, *added: Node) -> Graph:
     """Return the graph with nodes inserted after `after`. Its readers then read the last one. `shape`: output of each."""
     # later nodes move by `shift`, and so do the inputs of the readers of `after`
     shift = len(added)
@@ -190,6 +213,7 @@ def _replaced(graph: Graph, changed: dict[int, Op], shapes: dict[int, Shape]) ->
 
 OF_STRUCTURE = (
     held,
+    residuals,
     sites.branches,
     sites.deepen_sites,
     sites.depths,

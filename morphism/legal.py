@@ -13,11 +13,24 @@ from typing import Final, NamedTuple
 from morphism import sites
 from morphism.architecture import Architecture, cost_of
 from morphism.axes import Axes, Axis, axes
-from morphism.cost import Cost, LayerCost, cost, held, layer_cost, layer_costs, training_memory
+from morphism.cost import Cost, LayerCost, cost, held, held_within, layer_cost, layer_costs, training_memory
 from morphism.graph import Graph
-from morphism.morphs import Deepen, Kernel, Morph, Skip, Widen
-from morphism.ops import Add, BatchNormalisation, Convolution, Dense, Dropout, MaxPooling, Relu
-from morphism.shapes import Map, channels_of
+from morphism.morphs import Deepen, Heads, Kernel, Morph, Skip, Widen
+from morphism.ops import (
+    Add,
+    Attention,
+    BatchNormalisation,
+    Convolution,
+    Dense,
+    Dropout,
+    GatedMlp,
+    MaxPooling,
+    Relu,
+    Residual,
+    RmsNorm,
+)
+from morphism.shapes import Map, Tokens, channels_of
+from morphism.transformer import sizes_at
 
 WIDENINGS = ((5, 4), (3, 2), (2, 1))
 """Factors of a widening: 1.25, 1.5 and 2."""
@@ -79,7 +92,7 @@ class CostChange(NamedTuple):
     largest_elements: int = 0
 
 
-KINDS_OF_MORPH: Final = (Deepen, Widen, Skip, Kernel)
+KINDS_OF_MORPH: Final = (Deepen, Widen, Skip, Kernel, Heads)
 """Kinds in the order of `legal`."""
 
 
@@ -100,7 +113,7 @@ class LegalMorphs:
     _listed: _Listed = field(repr=False)
 
     def kinds(self) -> tuple[type[Morph], ...]:
-        """Return the kinds of morphs (Deepen, Widen, Skip, Kernel, in this order) with at least one legal morph."""
+        """Return the kinds of morphs (in the order of KINDS_OF_MORPH) with at least one legal morph."""
         if self._listed.kinds is None:
             self._listed.kinds = tuple([kind for kind in KINDS_OF_MORPH if any(True for _ in self._fitting(kind))])
         return self._listed.kinds
@@ -112,7 +125,7 @@ class LegalMorphs:
         return not any(True for kind in KINDS_OF_MORPH for _ in self._fitting(kind))
 
     def of(self, kind: type[Morph]) -> tuple[Morph, ...]:
-        """Return the legal morphs of the class `kind` (Deepen, Widen, Skip or Kernel), in the order of the nodes.
+        """Return the legal morphs of the class `kind` (one of KINDS_OF_MORPH), in the order of the nodes.
 
         A Skip is listed at its target.
         """
@@ -150,10 +163,11 @@ def choices(graph: Graph, budget: Budget) -> LegalMorphs:
 
 
 def legal(graph: Graph, budget: Budget) -> tuple[Morph, ...]:
-    """Return all legal morphs within the budget: Deepen, Widen, Skip, Kernel, each in the order of the nodes (Skip: targets).
+    """Return all legal morphs within the budget by KINDS_OF_MORPH, each in the order of the nodes (Skip: targets).
 
-    A Widen is listed for the first convolution of each channel axis (a group of nodes with equal numbers of channels), once
-    for each number of channels in `wider`, with seed 0. The result is empty if the graph itself exceeds the budget.
+    A Widen is listed for each GatedMlp, or for the first convolution of each channel axis (a group of nodes with equal numbers
+    of channels), once for each number of channels in `wider`, with seed 0. The result is empty if the graph itself exceeds the
+    budget.
     """
     morphs = choices(graph, budget)
     return tuple([morph for kind in KINDS_OF_MORPH for morph in morphs.of(kind)])
@@ -168,10 +182,27 @@ def changes(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
 def _deepenings(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
     for index in sites.deepen_sites(graph):
         shape = graph.shapes[index]
+        if isinstance(shape, Tokens):
+            sizes = sizes_at(graph, index)
+            assert sizes is not None
+            yield Deepen(graph.nodes[index].name), _block(shape, *sizes)
+            continue
         assert isinstance(shape, Map)
         if not sites.is_useful_depth(shape):
             continue
         yield Deepen(graph.nodes[index].name), _unit(shape)
+
+
+@lru_cache(maxsize=1024)
+def _block(shape: Tokens, attention: Attention, mlp: GatedMlp) -> CostChange:
+    """Return the cost of a transformer's block. Outputs of its norms and sums are stored.
+
+    Its last sum has the readers that the node before the block had, and the first norm reads that node: one more is stored.
+    """
+    norm, add = layer_cost(RmsNorm(), (shape,), shape), layer_cost(Add(), (shape, shape), shape)
+    within = sum(held_within(op, shape) for op in (RmsNorm(), attention, RmsNorm(), mlp))
+    residual = (layer_cost(op, (shape,), shape) for op in (attention, mlp))
+    return _added(norm, norm, add, add, *residual, held_elements=4 * shape.elements + within)
 
 
 @lru_cache(maxsize=1024)
@@ -238,7 +269,33 @@ def _kernels(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
             )
 
 
+def _heads(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
+    yield from _larger(graph, Attention, Heads)
+
+
+def _larger(
+    graph: Graph, kind: type[Residual], morph: Callable[[str, int], Morph]
+) -> Iterator[tuple[Morph, CostChange]]:
+    for index in sites.sites_of_size(graph, kind):
+        op, shape = graph.nodes[index].op, graph.shapes[index]
+        assert isinstance(op, Residual)
+        layer, within = layer_costs(graph)[index], held_within(op, shape)
+        for size in wider(op.size):
+            if size <= op.largest_size:
+                larger = op.of_size(size)
+                grown = layer_cost(larger, (shape,), shape)
+                yield (
+                    morph(graph.nodes[index].name, size),
+                    CostChange(
+                        grown.forward_flops - layer.forward_flops,
+                        grown.parameters - layer.parameters,
+                        held_within(larger, shape) - within,
+                    ),
+                )
+
+
 def _widenings(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
+    yield from _larger(graph, GatedMlp, Widen)
     channel_axes = axes(graph)
     first = [
         (axis.producers[0], number)
@@ -254,7 +311,7 @@ def _widenings(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
 
 
 def wider(channels: int) -> list[int]:
-    """Return the numbers of channels to which a Widen may increase `channels`, ascending and without repetition.
+    """Return the numbers to which a Widen or Heads may increase `channels` (or units, or heads), ascending, without repetition.
 
     They are `channels` times 1.25, 1.5 and 2, rounded up. If `channels` is 16 or more, they are rounded up to multiples of 8.
     """
@@ -332,4 +389,5 @@ _CHANGES: Final[Mapping[type[Morph], Callable[[Graph], Iterator[tuple[Morph, Cos
     Widen: _widenings,
     Skip: _skips,
     Kernel: _kernels,
+    Heads: _heads,
 }

@@ -16,17 +16,20 @@ class DamagedMorph(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Deepen:
-    """Morph that adds a 3×3 identity convolution, batch normalisation and ReLU after the ReLU with the name `after`."""
+    """Morph that adds a 3×3 identity convolution, batch normalisation and ReLU after the ReLU with the name `after`.
+
+    After the embedding of a language model, or the last sum of a block, it adds a block whose projections are zero.
+    """
 
     after: str
 
 
 @dataclass(frozen=True, slots=True)
 class Widen:
-    """Morph that adds channels to a convolution and to all nodes that must have as many channels.
+    """Morph that adds channels to a convolution and to all nodes that must have as many, or hidden units to a GatedMlp.
 
     `convolution`: name of its node. `channels`: new number. `seed`: draws the copied channels, every channel once before any
-    twice.
+    twice. A GatedMlp copies none: its added units have random weights inwards and zero ones outwards (Gesmundo and Maile 2023).
     """
 
     convolution: str
@@ -56,17 +59,28 @@ class Kernel:
     kernel: int
 
 
-Morph: TypeAlias = Deepen | Widen | Skip | Kernel
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Morph that adds heads to an Attention, with random query, key and value and zero output (Gesmundo and Maile 2023).
+
+    `attention`: name of its node. `heads`: new number.
+    """
+
+    attention: str
+    heads: int
 
 
-_KINDS: dict[str, type[Morph]] = {"deepen": Deepen, "widen": Widen, "skip": Skip, "kernel": Kernel}
+Morph: TypeAlias = Deepen | Widen | Skip | Kernel | Heads
+
+
+_KINDS: dict[str, type[Morph]] = {"deepen": Deepen, "widen": Widen, "skip": Skip, "kernel": Kernel, "heads": Heads}
 _WORDS = {kind: word for word, kind in _KINDS.items()}
 _FIELDS = {kind: {field.name: field.type for field in fields(kind)} for kind in _WORDS}
 """Names and types of the fields: names of nodes and integers."""
 
 
 def encode_morph(morph: Morph) -> dict[str, JSON]:
-    """Return the morph as a JSON object: "kind" ('deepen', 'widen', 'skip' or 'kernel') and its fields."""
+    """Return the morph as a JSON object: "kind" ('deepen', 'widen', 'skip', 'kernel' or 'heads') and its fields."""
     return {"kind": _WORDS[type(morph)], **{name: getattr(morph, name) for name in _FIELDS[type(morph)]}}
 
 
@@ -78,7 +92,7 @@ def decode_morph(encoded: Mapping[str, JSON]) -> Morph:
     word = encoded.get("kind") if isinstance(encoded, Mapping) else None
     if not isinstance(word, str) or word not in _KINDS:
         raise DamagedMorph(
-            f"a morph must be an object with kind 'deepen', 'widen', 'skip' or 'kernel'. This one is {_shown(encoded)}: "
+            f"a morph must be an object with a kind of {', '.join(map(repr, _KINDS))}. This one is {_shown(encoded)}: "
             "correct it"
         )
     kind: Callable[..., Morph] = _KINDS[word]

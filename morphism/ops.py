@@ -100,6 +100,17 @@ class Attention:
         """Features of all heads together."""
         return self.heads * self.head_features
 
+    @property
+    def size(self) -> int:
+        return self.heads
+
+    @property
+    def largest_size(self) -> int:
+        return LARGEST_CHANNELS // self.head_features
+
+    def of_size(self, heads: int) -> "Attention":
+        return Attention(heads, self.head_features)
+
     def tensors(self, features: int) -> dict[str, tuple[int, int]]:
         """Return the shapes of the weights by name. `features`: of a token."""
         inward = (self.width, features)
@@ -118,8 +129,15 @@ class GatedMlp:
         _check(self, hidden=_CHANNELS)
 
     @property
-    def width(self) -> int:
+    def size(self) -> int:
         return self.hidden
+
+    @property
+    def largest_size(self) -> int:
+        return LARGEST_CHANNELS
+
+    def of_size(self, hidden: int) -> "GatedMlp":
+        return GatedMlp(hidden)
 
     def tensors(self, features: int) -> dict[str, tuple[int, int]]:
         """Return the shapes of the weights by name. `features`: of a token."""
@@ -255,6 +273,6 @@ Op: TypeAlias = (
     | GatedMlp
 )
 Residual: TypeAlias = Attention | GatedMlp
-"""Operations on tokens that a sum adds to the residual stream. Their width can grow."""
+"""Operations on tokens that a sum adds to the residual stream. Their `size` (heads or hidden units) can grow."""
 Learning: TypeAlias = Convolution | BatchNormalisation | Dense | Embedding | RmsNorm | Residual
 """Operations with trained values."""

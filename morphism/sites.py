@@ -2,8 +2,9 @@
 
 `grow` enforces these structural rules and `legal` uses them for its lists, with one more: every added weight reaches a pixel.
 Journals from before that rule have graphs that break it (`unreached`).
-Deepen: after a ReLU on maps. Widen: an ungrouped convolution, if nothing pins its channels. Skip: from an activation to the
-input of a ReLU, over few blocks. Kernel: an odd kernel from 3 on, not of a convolution that reads the image.
+Deepen: after a ReLU on maps, the embedding or the last sum of a transformer's block. Widen: an ungrouped convolution, if
+nothing pins its channels, or a GatedMlp. Skip: from an activation to the input of a ReLU, over few blocks. Kernel: an odd
+kernel from 3 on, not of a convolution that reads the image. Heads: an Attention.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from morphism import ops
 from morphism.axes import axes
 from morphism.graph import LARGEST_GRAPH, Graph, once_per_graph
 from morphism.shapes import Map, Shape
+from morphism.transformer import NODES_OF_BLOCK, ends_of_blocks, residuals, sizes_at
 
 LONGEST_SKIP = 6
 """Largest span of a skip in blocks. A block ends with a ReLU. 6 is two bottleneck blocks of ResNet-50."""
@@ -22,10 +24,16 @@ LARGEST_GROWN_KERNEL = 7
 
 @once_per_graph
 def deepen_sites(graph: Graph) -> tuple[int, ...]:
-    """Return the indices of the ReLUs after which a Deepen may add layers, ascending: ReLUs on feature maps.
+    """Return the indices of the nodes after which a Deepen may add layers, ascending.
 
-    Empty if three more nodes exceed LARGEST_GRAPH (10,000), the largest number of nodes.
+    They are ReLUs on feature maps, or the embedding and the ends of a transformer's blocks. Empty if the added nodes exceed
+    LARGEST_GRAPH (10,000), the largest number of nodes.
     """
+    if is_of_tokens(graph):
+        if sizes_at(graph, 0) is None or len(graph.nodes) + NODES_OF_BLOCK > LARGEST_GRAPH:
+            return ()
+        embeddings = [index for index, node in enumerate(graph.nodes) if isinstance(node.op, ops.Embedding)]
+        return tuple(sorted((*embeddings, *ends_of_blocks(graph))))
     if not _has_room(graph):
         return ()
     return tuple(
@@ -35,6 +43,16 @@ def deepen_sites(graph: Graph) -> tuple[int, ...]:
             if isinstance(node.op, ops.Relu) and isinstance(graph.shapes[index], Map)
         ]
     )
+
+
+def is_of_tokens(graph: Graph) -> bool:
+    """Return True for a language model, whose input is a sequence of tokens."""
+    return isinstance(graph.nodes[0].op, ops.TokenInput)
+
+
+def sites_of_size(graph: Graph, kind: type[ops.Residual]) -> tuple[int, ...]:
+    """Return the indices of the Attentions that can get more heads, or of the GatedMlps that can get more units, ascending."""
+    return tuple([index for index in residuals(graph) if isinstance(graph.nodes[index].op, kind)])
 
 
 def is_useful_depth(shape: Map) -> bool:

@@ -1,12 +1,13 @@
 """Descriptors of architectures (vectors of their growth), their distances, and the covariance kernel of the regression.
 
-A descriptor is the growth since the start in depth, width, kernels and skips, for each stage (a resolution of maps). The
-kernel, a rational quadratic of the distance plus a multiple of the scalar product, is positive definite (Rasmussen & Williams
-2006, equation 4.19), which edit distances do not guarantee, and cheaper than a Matérn kernel.
+A descriptor is the growth since the start in depth, width, kernels and skips, for each stage: a resolution of maps, or a third
+of a transformer's blocks. The kernel, a rational quadratic of the distance plus a multiple of the scalar product, is positive
+definite (Rasmussen & Williams 2006, equation 4.19), which edit distances do not guarantee, and cheaper than a Matérn kernel.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
@@ -15,13 +16,18 @@ from typing import Final, TypeAlias, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from morphism import Convolution, Deepen, Graph, Kernel, Map, Morph, Skip, Widen
+from morphism import Convolution, Deepen, Graph, Heads, Kernel, Map, Morph, Skip, Widen
+from morphism.sites import is_of_tokens
+from morphism.transformer import ends_of_blocks, sizes_at
 
 Array: TypeAlias = NDArray[np.float64]
 
 KINDS_OF_GROWTH: Final = 4
 """Rows of a descriptor: depth, width, kernel, skip."""
 _DEPTH, _WIDTH, _KERNEL, _SKIP = range(KINDS_OF_GROWTH)
+_HEADS: Final = _SKIP
+"""Row of the doublings of heads. A transformer has no skips to add."""
+_STAGES_OF_BLOCKS: Final = 3
 WITHOUT_KERNELS: Final = [_DEPTH, _WIDTH, _SKIP]
 """Kinds of growth that tuning does not change."""
 
@@ -34,9 +40,10 @@ class Outline:
     """Growth of an architecture since the starting graph, as counts per stage (a resolution of feature maps)."""
 
     growth: tuple[float, ...]
-    """By kind, then by stage: added convolutions, doublings of channels, doublings of kernels, added branches."""
+    """By kind, then by stage: added convolutions or blocks, doublings of channels or hidden units, doublings of kernels, added
+    branches or doublings of heads."""
     sizes: Mapping[tuple[int, str], int]
-    """Changed channels and kernels, by (kind, name of the convolution)."""
+    """Changed channels, hidden units, kernels and heads, by (kind, name of the node)."""
     places: Mapping[str, str]
     """First segment of each added name ('deepen3'), with the node of the starting graph where it was added."""
 
@@ -45,16 +52,23 @@ class Outline:
 class NodeFeatures:
     stages: Mapping[str, int]
     channels: Mapping[str, int]
+    """Channels, or hidden units of the block of a node."""
     kernels: Mapping[str, int]
+    """Edges of kernels, or heads of the block of a node."""
     convolutions: tuple[int, ...]
-    """Number of convolutions of each stage, at least 1."""
+    """Number of convolutions, or blocks, of each stage, at least 1."""
     taken: frozenset[str]
     """First segments of the names of the starting graph."""
     untouched: Outline
 
     @classmethod
     def of(cls, start: Graph) -> NodeFeatures:
-        """Nodes with feature maps of equal height are one stage. Stages are numbered from 0, from the input on."""
+        """Nodes with feature maps of equal height are one stage. Stages are numbered from 0, from the input on.
+
+        Block i of n blocks of a transformer is of stage 3·i // n.
+        """
+        if is_of_tokens(start):
+            return cls._of_blocks(start, ends_of_blocks(start) or (len(start.nodes) - 1,))
         heights = list(dict.fromkeys(shape.height for shape in start.shapes if isinstance(shape, Map)))
         stages: dict[str, int] = {}
         channels: dict[str, int] = {}
@@ -75,6 +89,29 @@ class NodeFeatures:
             tuple([max(1, count) for count in convolutions]),
             frozenset(node.name.partition(".")[0] for node in start.nodes),
             Outline((0.0,) * (KINDS_OF_GROWTH * len(heights)), {}, {}),
+        )
+
+    @classmethod
+    def _of_blocks(cls, start: Graph, ends: Sequence[int]) -> NodeFeatures:
+        blocks = len(ends)
+        stage_of = [_STAGES_OF_BLOCKS * block // blocks for block in range(blocks)]
+        stages: dict[str, int] = {}
+        channels: dict[str, int] = {}
+        kernels: dict[str, int] = {}
+        for index, node in enumerate(start.nodes):
+            # a node is of the block that ends at it or after it
+            block = min(bisect_left(ends, index), blocks - 1)
+            stages[node.name] = stage_of[block]
+            if (sizes := sizes_at(start, ends[block])) is not None:
+                kernels[node.name], channels[node.name] = (op.size for op in sizes)
+        counts = [stage_of.count(stage) for stage in range(_STAGES_OF_BLOCKS)]
+        return cls(
+            stages,
+            channels,
+            kernels,
+            tuple([max(1, count) for count in counts]),
+            frozenset(node.name.partition(".")[0] for node in start.nodes),
+            Outline((0.0,) * (KINDS_OF_GROWTH * _STAGES_OF_BLOCKS), {}, {}),
         )
 
     def grown(self, outline: Outline, morphs: Sequence[Morph]) -> Outline:
@@ -102,6 +139,11 @@ class NodeFeatures:
                     former = sizes.get((_KERNEL, name)) or self.kernels.get(name, _DEEPENED_KERNEL)
                     growth[_KERNEL * count + stages[place]] += max(0.0, log2(kernel / former))
                     sizes = {**sizes, (_KERNEL, name): kernel}
+                case Heads(attention=name, heads=heads):
+                    place = name if name in stages else places[name.partition(".")[0]]
+                    former = sizes.get((_HEADS, name)) or self.kernels[place]
+                    growth[_HEADS * count + stages[place]] += max(0.0, log2(heads / former))
+                    sizes = {**sizes, (_HEADS, name): heads}
                 case _:
                     assert_never(morph)
         return Outline(tuple(growth), sizes, places)

@@ -91,6 +91,8 @@ def morph_text(encoded: Morph) -> str:
             return f"skip {source} → {target}"
         case {"kind": "kernel", "convolution": convolution, "kernel": kernel}:
             return f"kernel {kernel}×{kernel} on {convolution}"
+        case {"kind": "heads", "attention": attention, "heads": heads}:
+            return f"{heads} heads of {attention}"
         case _:
             return json.dumps(encoded)
 

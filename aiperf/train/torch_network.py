@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from morphism import (
     Divide,
     Enlarge,
+    Extend,
     Fill,
     Gather,
     Graph,
@@ -382,6 +383,13 @@ def carry_out(plan: WeightPlan, parent_state: Mapping[str, Tensor], seed: int) -
                 child[name] = _new(child, shape).fill_(value)
             case RandomTensor(shape=shape, fan_in=fan_in, ordinal=ordinal):
                 child[name] = _new(child, shape).copy_(he_normal(shape, fan_in, stream("fresh", seed, ordinal)))
+            case Extend(shape=shape, deviation=deviation, ordinal=ordinal):
+                extended = _new(child, shape).zero_()
+                if deviation:
+                    extended.copy_(normal(shape, deviation, stream("fresh", seed, ordinal)))
+                if name in child:
+                    extended[tuple(map(slice, child[name].shape))] = child[name]
+                child[name] = extended
             case _:
                 assert_never(instruction)
         node, _, kind = name.rpartition(".")

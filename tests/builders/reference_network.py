@@ -19,6 +19,7 @@ from morphism import (
     Dropout,
     Embedding,
     Enlarge,
+    Extend,
     Fill,
     GatedMlp,
     Gather,
@@ -116,6 +117,11 @@ def carried_out(plan: WeightPlan, parent: Weights, seed: int) -> Weights:
                 child[tensor] = np.full(shape, value)
             case RandomTensor(tensor, shape, fan_in, ordinal):
                 child[tensor] = np.random.default_rng((seed, ordinal)).normal(0.0, np.sqrt(2.0 / fan_in), shape)
+            case Extend(tensor, shape, deviation, ordinal):
+                extended = np.random.default_rng((seed, ordinal)).normal(0.0, deviation, shape)
+                if tensor in child:
+                    extended[tuple(slice(length) for length in child[tensor].shape)] = child[tensor]
+                child[tensor] = extended
             case Enlarge(tensor, kernel):
                 border = (kernel - child[tensor].shape[-1]) // 2
                 child[tensor] = np.pad(child[tensor], ((0, 0), (0, 0), (border, border), (border, border)))

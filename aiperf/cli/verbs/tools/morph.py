@@ -16,7 +16,7 @@ from aiperf.files import given_path
 from aiperf.page.section import rows
 from aiperf.rng import derive
 from aiperf.units import change, count, operations
-from morphism import Budget, Deepen, Graph, Kernel, Morph, Skip, Widen, apply, cost, encode, encode_morph, legal
+from morphism import Budget, Deepen, Graph, Heads, Kernel, Morph, Skip, Widen, apply, cost, encode, encode_morph, legal
 from morphism.draw import svg
 
 DESCRIPTION = "Grows a network by random legal morphs within the budget of a run. Prints each step and its cost."
@@ -99,6 +99,8 @@ def _described(morph: Morph) -> str:
             return f"deepen after {morph.after}"
         case Widen():
             return f"widen {morph.convolution} to {morph.channels} channels"
+        case Heads():
+            return f"{morph.heads} heads of {morph.attention}"
         case Skip():
             return f"skip from {morph.source} to {morph.target}"
         case Kernel():

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Files of a release in dist/: sdist, wheel, bill of materials, provenance and checksums. Called by `make release`, also from a tag in
-# CI. The tools come from pip's index into an environment of their own. It publishes nothing.
+# Files of a release in dist/: sdist, wheel, image, bill of materials, provenance and checksums. Called by `make release`, also from a tag
+# in CI. The tools come from pip's index into an environment of their own. It publishes nothing.
+#
+#   IMAGE  auto: the CPU image with podman or docker, or the reason why there is none. require: stop without it. off: skip it
+#   BASE   its base (Dockerfile)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 fail() { printf '[release] failed: %s\n' "$*" >&2; exit 1; }
@@ -18,7 +21,13 @@ trap 'rm -rf "$work"' EXIT
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 "$work/tools/bin/python" -m build --no-isolation --outdir dist . >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; fail "python -m build"; }
-"$work/tools/bin/cyclonedx-py" requirements --pyproject pyproject.toml --output-reproducible --of JSON -o "dist/aiperf_cluster-$version.cdx.json" constraints.txt
+cat requirements/{run,cpu,cuda}.txt >"$work/all.txt"
+"$work/tools/bin/cyclonedx-py" requirements --pyproject pyproject.toml --output-reproducible --of JSON -o "dist/aiperf_cluster-$version.cdx.json" "$work/all.txt"
+no_image() { [ "${IMAGE:-auto}" != require ] || fail "no image: $1"; echo "[release] no image: $1"; }
+if [ "${IMAGE:-auto}" = off ]; then no_image "IMAGE=off"
+elif ! builder=$(command -v podman || command -v docker); then no_image "neither podman nor docker is installed"
+elif ! "$builder" build ${BASE:+--build-arg "BASE=$BASE"} -t "aiperf:$version" . >"$work/image" 2>&1; then no_image "$builder build failed: $(tail -n 1 "$work/image")"
+else "$builder" save "aiperf:$version" | gzip -n >"dist/aiperf_cluster-$version-cpu.image.tar.gz"; fi
 "$work/tools/bin/python" - "$version" "$tag" >dist/provenance.json <<'PYTHON'
 import hashlib, json, os, pathlib, platform, subprocess, sys
 files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(pathlib.Path("dist").glob("aiperf*"))}

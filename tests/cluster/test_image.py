@@ -1,7 +1,8 @@
 """Image of the Dockerfile, and pods of the manifests under podman: no rights, and a run that ends with a score.
 
 AIPERF_IMAGE names an existing image. Without it, AIPERF_IMAGE_BASE names the base: an image, or a folder with the root of a
-Debian (debootstrap makes one). AIPERF_IMAGE_WHEELS names a folder with all wheels, for builds without an index.
+Debian (debootstrap makes one), with the packages that APT=true would install. AIPERF_IMAGE_WHEELS names a folder that
+`make wheels` filled, for builds without an index.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from cluster.kubernetes import KubernetesConf
 from tests.cluster.test_manifests import job_of
 from tests.rigs.namespaces import REPOSITORY
 
-BUILT = ("aiperf", "cluster", "conf", "morphism", "searchers")
-FILES = ("pyproject.toml", "setup.py", "constraints.txt", "README.md", "LICENSE", "Dockerfile", ".dockerignore")
+BUILT = ("aiperf", "cluster", "conf", "morphism", "searchers", "requirements", "tools")
+FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "Dockerfile", ".dockerignore")
 RESTRICTED = ("--user=1000:1000", "--cap-drop=all", "--security-opt=no-new-privileges", "--shm-size=1g")
 SHORT = ("schedule.duration_seconds=60", "schedule.warmup_seconds=5")
 
@@ -57,11 +58,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
         shutil.copy(REPOSITORY / name, folder)
-    (folder / "tools").mkdir()
-    shutil.copy(REPOSITORY / "tools" / "torchvision_without_cuda.sh", folder / "tools")
     wheels = os.environ.get("AIPERF_IMAGE_WHEELS")
     shutil.copytree(wheels or REPOSITORY / "wheels", folder / "wheels")
-    arguments = [f"--build-arg=BASE={base}", "--target=cpu", "--tag=localhost/aiperf-test"]
+    arguments = [f"--build-arg=BASE={base}", "--build-arg=APT=false", "--tag=localhost/aiperf-test"]
     network = ["--build-arg=INDEX=false", "--network=none"] if wheels else ["--network=host"]
     built = podman("build", *network, *arguments, str(folder))
     assert built.returncode == 0, built.stdout[-5000:] + built.stderr[-5000:]

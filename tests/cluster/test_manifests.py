@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from aiperf.__main__ import main
 from cluster.kubernetes import OPERATORS, PULL_POLICIES, KubernetesConf, quantity
 from cluster.kubernetes_job import KubernetesJob
-from cluster.manifests import LONGEST_NAME, named
+from cluster.manifests import LONGEST_NAME, locked, named
 from cluster.place import Demand, Existing, HeadPlace, JobSubmission
 from tests.rigs.kubernetes_api import complaints, crds
+from tests.rigs.namespaces import REPOSITORY
 
 NAMES = st.from_regex(r"\A[a-z]([-a-z0-9]{0,20}[a-z0-9])?\Z")
 VALUES = st.from_regex(r"\A[A-Za-z0-9]([-A-Za-z0-9_.]{0,20}[A-Za-z0-9])?\Z")
@@ -350,3 +351,18 @@ def test_shown_manifests_are_the_only_standard_output(
     kinds = [each["kind"] for each in yaml.safe_load_all(capsys.readouterr().out)]
     assert kinds == ["ServiceAccount", "Role", "RoleBinding", "NetworkPolicy", "NetworkPolicy", "RayJob"]
     assert not list(tmp_path.iterdir())
+
+
+def test_the_manifest_for_kubectl_apply_is_valid_and_restricted() -> None:
+    """`restricted` is a pod security standard. Requests are equal to limits, as in the manifests that a run prints."""
+    claim, job = yaml.safe_load_all((REPOSITORY / "examples/kubernetes-job.yaml").read_text())
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+
+    assert complaints(claim) + complaints(job) == []
+    assert complaints({**job, "spec": {**job["spec"], "backofLimit": 0}})  # strict
+    assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"] == locked()
+    assert container["resources"]["requests"] == container["resources"]["limits"]
+    assert volumes["runs"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert volumes.keys() == {each["name"] for each in container["volumeMounts"]}

@@ -24,10 +24,28 @@ def test_each_step_of_a_workflow_calls_what_exists(file: Path) -> None:
     scripts = {words[-1] for words in commands if words[0] != "make"}
 
     assert text.startswith("# Not run on GitHub")
-    assert targets and targets <= set(re.findall(r"^([a-z-]+):.*##", MAKEFILE, re.MULTILINE))
+    assert (targets or file.name == "image.yml") and targets <= set(
+        re.findall(r"^([a-z-]+):.*##", MAKEFILE, re.MULTILINE)
+    )
     assert all((ROOT / script).is_file() for script in scripts)
     assert all((ROOT / word).exists() for words in commands for word in re.findall(r"tests/\S+", " ".join(words)))
-    assert workflow["permissions"] == {"contents": "read"}
+    assert workflow["permissions"] == {"contents": "read"} | ({"packages": "write"} if file.name == "image.yml" else {})
+
+
+@pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not in the search path")
+def test_actionlint_finds_nothing() -> None:
+    found = subprocess.run(["actionlint", *WORKFLOWS], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_the_image_is_built_from_arguments_that_the_dockerfile_has() -> None:
+    job = yaml.safe_load((ROOT / ".github/workflows/image.yml").read_text())["jobs"]["image"]
+    declared = re.findall(r"^ARG ([A-Z_]+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    (arguments,) = [step["with"]["build-args"] for step in job["steps"] if "build-args" in step.get("with", {})]
+
+    assert arguments.partition("=")[0] in declared
+    assert all((ROOT / "requirements" / f"{device}.txt").is_file() for device in job["strategy"]["matrix"]["device"])
 
 
 def test_the_workflow_of_submissions_calls_their_check() -> None:
@@ -71,6 +89,7 @@ def test_hooks_and_templates_name_files_that_exist() -> None:
         hook
         for repo in yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
         for hook in repo["hooks"]
+        if repo["repo"] == "local"
     ]
     templates = [path for path in (ROOT / ".github").rglob("*") if path.is_file()]
     texts = [path.read_text().replace("/blob/main/", " ") for path in templates]

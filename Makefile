@@ -8,16 +8,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 DEV_STAMP := $(VENV)/.set-up-dev
-SOURCES := pyproject.toml setup.py constraints.txt constraints-cuda.txt $(addprefix tools/,setup.sh installer.py build_horovod.sh horovod_plan.py torch_build.py \
+SOURCES := pyproject.toml setup.py $(addprefix requirements/,run.txt cpu.txt cuda.txt dev.txt horovod.txt) $(addprefix tools/,setup.sh installer.py build_horovod.sh horovod_plan.py torch_build.py \
 	torchvision_without_cuda.sh)
 DEVICE ?= auto
+export WHEELS
 SET_UP = PYTHON="$(PYTHON)" DEVICE="$(DEVICE)" bash tools/setup.sh
 PYTEST := $(BIN)/python -m pytest
 # Tests without Ray, ranks or torch.compile. With those of other pure packages they would take longer than 90 s on two cores.
 FAST := $(addprefix tests/,accounting comparison journal leaderboard morphism preflight ranking rules searchers statistics test_docs.py) \
 	--ignore=tests/searchers/test_ray_tune.py
 
-.PHONY: help setup setup-dev again run test test-fast test-long test-all lint submissions release size mutants clean constraints
+.PHONY: help setup setup-dev again run test test-fast test-long test-all lint submissions release size mutants clean constraints wheels
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -73,10 +74,13 @@ mutants: setup-dev ## change the code of score and rules piece by piece, and lis
 	@$(BIN)/mutmut run $(ARGS)
 	@$(BIN)/mutmut results
 
-constraints: setup-dev ## write constraints.txt from the installed packages
-	@bash tools/write_constraints.sh
+constraints: setup ## write the lock, requirements/*.txt (ARGS=NAME: with the newest version of a package)
+	@bash tools/lock.sh $(ARGS)
 
-release: ## make the files of a release in dist/: sdist, wheel, bill of materials, provenance, checksums (nothing is published)
+wheels: ## put all wheels into the folder wheels (or WHEELS=FOLDER), for make setup WHEELS=FOLDER without a network
+	@WITH=wheels WHEELS="$(or $(WHEELS),wheels)" $(SET_UP)
+
+release: ## make the files of a release in dist/: sdist, wheel, image, bill of materials, provenance, checksums (nothing is published)
 	@PYTHON="$(PYTHON)" bash tools/release.sh
 
 clean: ## remove the environment and all caches, but not runs/

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,10 +11,14 @@ import sysconfig
 import tarfile
 import tomllib
 import zipfile
+from importlib.metadata import distributions
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from packaging.markers import Marker
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from aiperf.system.source import digest
 
@@ -38,7 +43,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "pyproject.toml",
         "setup.py",
         "MANIFEST.in",
-        "constraints.txt",
         "CHANGELOG.md",
         "README.md",
         "LICENSE",
@@ -46,6 +50,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(PROJECT / name, sources)
     for package in (*PACKAGES, "conf"):
         shutil.copytree(PROJECT / package, sources / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PROJECT / "requirements", sources / "requirements")
     (sources / "tools").mkdir()
     shutil.copy(PROJECT / "tools" / "verify_standalone.py", sources / "tools")
     (sources / "tests").mkdir()
@@ -170,7 +175,7 @@ def test_the_sources_build_the_same_wheel_with_the_verifier(installed: Path, tmp
     (wheel,) = tmp_path.glob("*.whl")
     (first,) = installed.parent.glob("*.whl")
     assert _held(wheel) == _held(first)
-    assert (sources / "tools" / "verify_standalone.py").is_file() and (sources / "constraints.txt").is_file()
+    assert (sources / "tools" / "verify_standalone.py").is_file() and (sources / "requirements" / "run.txt").is_file()
 
 
 def _held(wheel: Path) -> dict[str, int]:
@@ -180,21 +185,83 @@ def _held(wheel: Path) -> dict[str, int]:
 
 def test_pinned_versions_satisfy_the_lower_bounds() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
-    lines = (PROJECT / "constraints.txt").read_text().splitlines()
-    pinned = {line.partition("==")[0].lower(): line.partition("==")[2] for line in lines if "==" in line}
+    locked = _locked("run") | _locked("cpu")
 
     for each in map(Requirement, project["dependencies"]):
         assert [bound.operator for bound in each.specifier] == [">="], each
-        assert each.specifier.contains(pinned[each.name.lower()].partition(";")[0].strip()), each
+        assert each.specifier.contains(locked[canonicalize_name(each.name)].version), each
+
+
+class Locked(NamedTuple):
+    version: str
+    marker: Marker | None
+    hashes: frozenset[str]
+
+
+def _locked(name: str) -> dict[str, Locked]:
+    """The packages of a file of the lock."""
+    text = (PROJECT / "requirements" / f"{name}.txt").read_text()
+    entries = re.sub(r"^#.*\n| \\\n +", "", text, flags=re.M).splitlines()
+    found = {}
+    for entry in entries:
+        requirement = Requirement(entry.partition("--hash")[0])
+        hashes = frozenset(re.findall(r"--hash=sha256:([0-9a-f]{64})", entry))
+        (pin,) = requirement.specifier
+        assert pin.operator == "==" and hashes, entry
+        found[canonicalize_name(requirement.name)] = Locked(pin.version, requirement.marker, hashes)
+    return found
+
+
+FILES_OF_THE_LOCK = ("run", "cpu", "cuda", "dev", "image", "read", "horovod")
+
+
+def test_each_package_of_the_lock_has_one_version() -> None:
+    assert {path.stem for path in (PROJECT / "requirements").iterdir()} == set(FILES_OF_THE_LOCK)
+    versions: dict[str, set[str]] = {}
+    for file in FILES_OF_THE_LOCK:
+        for name, each in _locked(file).items():
+            versions.setdefault(name, set()).add(each.version.removesuffix("+cpu"))
+
+    assert {name: found for name, found in versions.items() if len(found) > 1} == {}
+    for more in ("dev", "image", "cpu", "cuda"):
+        assert not _locked(more).keys() & _locked("run").keys(), more
+    assert _locked("read").keys() <= _locked("run").keys()
+    # builds of torch for x86-64 and ARM with Python 3.11 to 3.14
+    assert (
+        len(_locked("cpu")["torch"].hashes) >= 8
+        and not _locked("cpu")["torch"].hashes & _locked("cuda")["torch"].hashes
+    )
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+def test_the_lock_has_what_its_packages_need(python: str) -> None:
+    """Set-up installs without their dependencies, so a package that the lock lacks would be missing."""
+    environment = {"python_version": python, "python_full_version": f"{python}.0"}
+    locked = _locked("run") | _locked("cpu") | _locked("dev")
+    locked = {name: each for name, each in locked.items() if each.marker is None or each.marker.evaluate(environment)}
+    own = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    installed = {canonicalize_name(each.name): each.requires or () for each in distributions()}
+    needs = [("pyproject.toml", each) for each in (*own["dependencies"], *own["optional-dependencies"]["dev"][1:])]
+    needs += [(name, each) for name in locked for each in installed.get(name, ())]
+    lacking = []
+    for name, text in needs:
+        need = Requirement(text)
+        extras = [{**environment, "extra": extra} for extra in ("", "tune")]
+        found = locked.get(canonicalize_name(need.name))
+        if need.marker and not any(need.marker.evaluate(each) for each in extras):
+            continue
+        if found is None or not need.specifier.contains(found.version, prereleases=True):
+            lacking.append(f"{name} needs {text}")
+
+    assert len(needs) > 200 and lacking == []
 
 
 def test_packages_for_reading_are_a_part_of_all() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
-    lines = (PROJECT / "requirements-read.txt").read_text().splitlines()
-    reading = {line for line in lines if not line.startswith(("#", "--"))}
+    reading = set(tomllib.loads((PROJECT / "pyproject.toml").read_text())["dependency-groups"]["read"])
 
-    assert "--constraint constraints.txt" in lines
     assert reading < {Requirement(each).name for each in project["dependencies"]} - {"torch", "torchvision", "ray"}
+    assert reading < _locked("read").keys() and not {"torch", "ray"} & _locked("read").keys()
 
 
 HEAVY = {

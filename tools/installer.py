@@ -1,6 +1,7 @@
 """uv with the package index of pip: `python tools/installer.py uv WORDS…`, called by setup.sh in its environment.
 
-uv does not read pip's configuration. `downloads PYLOCK` prints number and size of the files of a resolution.
+uv does not read pip's configuration. `lock` instead of `uv` leaves out indexes and folders that have a part of the files.
+`downloads PYLOCK` prints number and size of the files of a resolution.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ def main() -> None:
         return
     arguments, environment = uv_settings(_pip_options())
     uv = str(Path(sys.executable).with_name("uv"))
-    if any(word.endswith("pylock.toml") for word in sys.argv[2:]) and "install" in sys.argv:
-        # its versions are those of the constraints
-        arguments = [each for each in arguments if not each.startswith("--constraints=")]
+    # the lock has the versions
+    omitted = ["--constraints=", *(["--index=", "--find-links="] if sys.argv[1] == "lock" else [])]
+    arguments = [each for each in arguments if not each.startswith(tuple(omitted))]
     words = [uv, "--no-progress", "pip", *sys.argv[2:], "--python", sys.executable, *arguments]
     os.execve(uv, words, {"UV_COMPILE_BYTECODE_TIMEOUT": "0"} | dict(os.environ) | environment)
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Create the environment of this project in .venv. A second call only does what is missing. Called by `make setup`. Errors and
-# their fixes: docs/setup.md.
+# Create the environment of this project in .venv from the lock, requirements/*.txt. A second call only does what is missing. Called by
+# `make setup`. Errors and their fixes: docs/setup.md.
 #
 #   PYTHON       interpreter for the environment: 3.11, 3.12, 3.13 or newer
 #   DEVICE       build of torch: cpu, cuda, rocm, or auto (the device of this machine). The choice is kept in .venv/.device
 #   TORCH_INDEX  package index of torch's builds (default: PyTorch's for cpu and rocm, pip's for cuda)
-#   WITH         run: what a run needs. dev: tests and linters too
+#   WITH         run: what a run needs. dev: tests and linters too. wheels: put all wheels into the folder WHEELS, install nothing
+#   WHEELS       folder of all wheels, from `make wheels`: no index is used
 #   JOBS         parallel compilers of Horovod's build (default: 2)
 #   HOROVOD      auto: build it, or print the reason and continue without it. require: stop if it cannot be built. off: skip it
 #   INSTALLER    auto: uv, or pip if uv cannot be used. pip: pip
@@ -15,20 +16,23 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 DEVICE=${DEVICE:-auto}
 WITH=${WITH:-run}
+WHEELS=${WHEELS:-}
 JOBS=${JOBS:-2}
 HOROVOD=${HOROVOD:-auto}
 INSTALLER=${INSTALLER:-auto}
 VENV=.venv
 PY=$VENV/bin/python
-CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/aiperf/wheels
+CACHES=${XDG_CACHE_HOME:-$HOME/.cache}/aiperf
+CACHE=$CACHES/wheels
 LOG=$VENV/setup.log
 PYTORCH=https://download.pytorch.org/whl
 
 started=$(date +%s)
 say() { printf '[setup %3d s] %s\n' $(($(date +%s) - started)) "$*"; }
 fail() { printf '[setup] failed: %s\n' "$*" >&2; exit 1; }
-build='' beat=''
+build='' beat='' bundled=''
 end() {
+  rm -rf "$bundled"
   [ -z "$beat" ] || kill "$beat" 2>/dev/null || true
   [ -z "$build" ] || kill -- "-$build" 2>/dev/null || true # a group of its own
 }
@@ -50,8 +54,8 @@ quietly() { # run a step with its output in the log, and print the end of the lo
     fail "the step above failed: $*. Complete log: $LOG"
   fi
 }
-pin() { # print NAME==VERSION from constraints.txt
-  grep -iE "^$1==" constraints.txt || fail "constraints.txt must pin every package of a CPU build, but it has no version of '$1': add it"
+pin() { # print NAME==VERSION from the lock
+  grep -ohE "^$1==[0-9A-Za-z.]+" requirements/*.txt | head -n 1 | grep . || fail "the lock, requirements/*.txt, must have '$1', but it does not: make constraints"
 }
 
 choose_device() {
@@ -75,6 +79,12 @@ choose_device() {
 is_made() { [ -x "$PY" ] && "$PY" -m pip --version >/dev/null 2>&1; }
 torch=$(pin torch)
 version=${torch#torch==}
+if [ -n "$WHEELS" ] && [ "$WITH" != wheels ]; then
+  [ -d "$WHEELS" ] || fail "WHEELS must be the folder that 'make wheels' filled, but '$WHEELS' is no folder"
+  WHEELS=$(cd "$WHEELS" && pwd)
+  export PIP_NO_INDEX=1 PIP_FIND_LINKS=$WHEELS
+  [ ! -d "$WHEELS/horovod" ] || CACHE=$WHEELS/horovod
+fi
 pip=()
 torch_versions() { "${pip[@]}" --disable-pip-version-check --retries 0 --timeout 5 index versions torch "$@" 2>&1 || true; }
 choose_torch() { # offered: versions in the index. requirement: the build for the device. torch_index: arguments of an index beside pip's
@@ -97,10 +107,11 @@ choose_torch() { # offered: versions in the index. requirement: the build for th
 
 choose_device
 remark=''
-say "looking at this machine and at pip's package index"
+step="looking at this machine and at pip's package index"
+say "$step"
 if is_made; then
   pip=("$PY" -m pip)
-  choose_torch
+  spoken choose_torch
 else
   # All that is missing is told at once, before the first download.
   lacks=()
@@ -112,8 +123,10 @@ else
   else
     wheel=$("$PYTHON" -c 'import ensurepip, glob, os
 print([*glob.glob(os.path.dirname(ensurepip.__file__) + "/_bundled/pip-*.whl"), *glob.glob("/usr/share/python-wheels/pip-*.whl")][0])')
-    pip=("$PYTHON" "$wheel/pip")
-    choose_torch
+    bundled=$(mktemp -d) # unpacked, so that Python keeps its bytecode
+    "$PYTHON" -m zipfile -e "$wheel" "$bundled"
+    pip=("$PYTHON" "$bundled/pip")
+    spoken choose_torch
     grep -F "$version" <<<"$offered" >/dev/null ||
       lacks+=("$torch in pip's package index. Look at the network and at PIP_INDEX_URL: '$PYTHON -m pip index versions torch'")
   fi
@@ -132,77 +145,95 @@ print([*glob.glob(os.path.dirname(ensurepip.__file__) + "/_bundled/pip-*.whl"), 
   [ -z "${absent:-}" ] || say "missing:" $absent "(Debian and Ubuntu: apt-get install g++ cmake make). Without them Horovod is not built, and runs use trainer.collective=torch"
   say "1/5 environment in $VENV from $("$PYTHON" -V), DEVICE=$device"
   step="the environment"
-  spoken "$PYTHON" -m venv --clear "$VENV" || fail "'$PYTHON -m venv' does not work. Debian and Ubuntu: apt-get install python3-venv"
+  spoken "$PYTHON" -m venv --clear --without-pip "$VENV" || fail "'$PYTHON -m venv' does not work. Debian and Ubuntu: apt-get install python3-venv"
 fi
 : >"$LOG"
 if [ "$device" = rocm ] && [ -n "$remark" ]; then
   fail "$remark. Choose the index of your ROCm release: make setup DEVICE=rocm TORCH_INDEX=$PYTORCH/rocm…"
 fi
 [ -z "$remark" ] || say "$remark, or it does not answer: the default build comes instead, with packages of CUDA"
-# constraints-cuda.txt pins the packages of the default CUDA build (nvidia-*, cuda-*, triton). Another index may have a build for
-# another CUDA release, whose packages have other versions.
-pins=(--constraint constraints.txt)
-[[ "$requirement" = *"!="* ]] && pins+=(--constraint constraints-cuda.txt)
-extra=''; [ "$WITH" = run ] || extra=dev
-tools=(numpy setuptools wheel packaging psutil cloudpickle pyyaml cffi) # of Horovod's build, and what torch warns about without it
+# locks: files of the lock for this build. own: torch from an index that the lock does not know. local: what its version ends with
+locks=(requirements/run.txt)
+[ "$WITH" = run ] || locks+=(requirements/dev.txt)
+own='' local=${requirement#torch=="$version"}
+if [[ "$requirement" = *"!="* ]]; then local='' && locks+=(requirements/cuda.txt)
+elif [ "$local" = +cpu ] && [ -z "${TORCH_INDEX:-}" ]; then locks+=(requirements/cpu.txt)
+else own=$requirement; fi
+listed=(); for file in "${locks[@]}"; do listed+=(-r "$file"); done
+[ -z "$bundled" ] || pip=("$PY" "$bundled/pip")
 
-pip_install() { quietly "$PY" -m pip install --disable-pip-version-check "${pins[@]}" ${torch_index[0]:+--extra-index-url "${torch_index[0]}"} "$@"; }
-uv() { "$PY" tools/installer.py uv "$@" ${torch_index[0]:+--index "${torch_index[0]}"}; }
-step="looking for the versions"
+if [ "$WITH" = wheels ]; then
+  step="the download"
+  quietly "${pip[@]}" download --disable-pip-version-check --require-hashes --no-deps --dest "$WHEELS" "${listed[@]}" -r requirements/horovod.txt ${torch_index[0]:+--extra-index-url "${torch_index[0]}"}
+  [ -z "$own" ] || quietly "${pip[@]}" download --disable-pip-version-check --dest "$WHEELS" --find-links "$WHEELS" --extra-index-url "${torch_index[0]}" "$own" "$(pin torchvision)"
+  [ ! -d "$CACHE" ] || cp -r "$CACHE" "$WHEELS/horovod"
+  say "done, $(du -sm "$WHEELS" | cut -f1) MB in $WHEELS. There: make setup DEVICE=$device WHEELS=FOLDER"
+  exit
+fi
+uv() { PYTHONPATH=$bundled "$PY" tools/installer.py uv "$@" ${torch_index[0]:+--index "${torch_index[0]}"}; }
+step="looking for the files"
 if [ "$INSTALLER" = auto ]; then
-  if ! in_log "$PY" -m pip install --disable-pip-version-check --retries 1 --constraint constraints.txt uv; then
+  sed -nE '/^uv==/,/[^\\]$/p' requirements/run.txt >"$VENV/uv.txt"
+  if ! in_log "${pip[@]}" install --disable-pip-version-check --retries 1 --no-deps --require-hashes -r "$VENV/uv.txt"; then
     INSTALLER=pip
     say "uv is not in pip's package index: pip installs, which takes longer"
-  else
-    printf '%s\n' "$requirement" "${tools[@]}" >"$VENV/tools.in"
-    if ! in_log uv compile "${pins[@]}" --quiet --format pylock.toml --output-file "$VENV/pylock.toml" pyproject.toml ${extra:+--extra "$extra"} "$VENV/tools.in"; then
-      INSTALLER=pip
-      say "uv found no versions: pip installs, which takes longer. Reason: $(grep -vE '^ *$' "$LOG" | tail -n 1)"
-    fi
+  elif ! in_log uv compile --no-deps --quiet --format pylock.toml --output-file "$VENV/pylock.toml" "${locks[@]}"; then
+    INSTALLER=pip
+    say "uv found no files: pip installs, which takes longer. Reason: $(grep -vE '^ *$' "$LOG" | tail -n 1)"
   fi
 fi
 if [ "$INSTALLER" = pip ]; then
-  install() { pip_install "$@"; }
-  say "2/5 $requirement. Downloads: about 70 files and 0.5 GB for a run on a CPU build, 2.9 GB with CUDA, 80 files and 0.3 GB for the tests"
+  install() { quietly "${pip[@]}" install --disable-pip-version-check --no-compile ${torch_index[0]:+--extra-index-url "${torch_index[0]}"} "$@"; }
+  say "2/5 $requirement and the other packages of the lock. Downloads: about 70 files and 0.5 GB for a run on a CPU build, 2.9 GB with CUDA, 80 files and 0.3 GB for the tests"
 else
-  install() { quietly uv install "${pins[@]}" --compile-bytecode "$@"; }
-  say "2/5 $requirement. Downloads, less what uv's cache has: $("$PY" tools/installer.py downloads "$VENV/pylock.toml")"
+  install() { quietly uv install "$@"; }
+  say "2/5 $requirement and the other packages of the lock. Downloads, less what uv's cache has: $("$PY" tools/installer.py downloads "$VENV/pylock.toml")"
 fi
-# torch first: Horovod's build needs it
-step="installation of torch"
-install "$requirement" "${tools[@]}"
-check_torch() { "$PY" tools/torch_build.py >"$VENV/torch.note" 2>>"$LOG"; }
-step="check of torch"
-spoken check_torch || fail "torch cannot be imported. See the end of $LOG"
-[ ! -s "$VENV/torch.note" ] || say "$(<"$VENV/torch.note")"
+[ -z "$own" ] || say "$own is of an index that the lock does not know: its files are not compared with hashes"
+step="installation of the packages"
+# +cpu fits ==2.13.0 too
+site=$(echo "$VENV"/lib/python*/site-packages)
+compgen -G "$site/torch-$version$local.dist-info" >/dev/null || ! compgen -G "$site/torch-*.dist-info" >/dev/null || quietly "${pip[@]}" uninstall -y torch
+install --require-hashes --no-deps "${listed[@]}"
+if [ -n "$own" ]; then # its index may have a torchvision too
+  quietly "${pip[@]}" uninstall -y torchvision
+  install "$own" "$(pin torchvision)"
+fi
 
 want="$(pin horovod)"
 horovod=skip
 if [ "$HOROVOD" != off ]; then
   horovod=build
   # without the folder there is nothing to import
-  ! compgen -G "$VENV/lib/python*/site-packages/horovod" >/dev/null || ! in_log "$PY" tools/horovod_plan.py --fits || horovod=fits
+  ! [ -d "$site/horovod" ] || ! in_log "$PY" tools/horovod_plan.py --fits || horovod=fits
 fi
 if [ "$horovod" = build ]; then
   set -m
-  bash tools/build_horovod.sh "$PY" "$want" "$CACHE" "$JOBS" wheel >"$VENV/horovod.log" 2>&1 &
+  bash tools/build_horovod.sh "$PY" "$CACHE" "$JOBS" >"$VENV/horovod.log" 2>&1 &
   build=$!
   set +m
 fi
-say "3/5 the other packages, pinned by constraints.txt$([ "$horovod" != build ] || echo ". Beside it: the build of $want, 2 to 5 min with $JOBS jobs on two cores, cached in $CACHE")"
-step="installation of the packages"
-if [ "$INSTALLER" = pip ]; then
-  install --editable ".${extra:+[$extra]}"
-else
-  quietly uv install --compile-bytecode --requirements "$VENV/pylock.toml"
-  install --no-deps --no-build-isolation --editable .
-fi
-
-say "4/5 torchvision for this torch"
+say "3/5 this project, and torchvision for this torch$([ "$horovod" != build ] || echo ". Beside it: the build of $want, 2 to 5 min with $JOBS jobs on two cores, kept in $CACHE")"
+step="installation of the project"
+install --no-deps --no-build-isolation --editable .
 step="torchvision"
-if ! in_log bash tools/torchvision_without_cuda.sh "$PY"; then
+check_torch() { "$PY" tools/torch_build.py >"$VENV/torch.note"; }
+if ! in_log bash tools/torchvision_without_cuda.sh "$PY" || ! in_log check_torch; then
   lacks=$(grep -E '^missing:' "$LOG" | tail -n 1 || true)
-  fail "torchvision cannot be imported with this torch. ${lacks:-The reason is at the end of $LOG.} Then: make setup"
+  fail "torch or torchvision cannot be imported. ${lacks:-The reason is at the end of $LOG.} Then: make setup"
+fi
+[ ! -s "$VENV/torch.note" ] || say "$(<"$VENV/torch.note")"
+
+# bytecode of the packages' own tests would be 0.1 GB
+say "4/5 bytecode"
+step="compiling"
+# Kept from an earlier environment of the same lock. Python ignores what does not belong to its source.
+kept=$CACHES/bytecode/$(basename "$(dirname "$site")")-$(cat "${locks[@]}" | cksum | cut -d' ' -f1)
+[ ! -d "$kept" ] || cp -rln "$kept/." "$site" 2>>"$LOG" || true
+in_log "$PY" -m compileall -q -j 2 -x '/tests?/' "$site" aiperf morphism searchers cluster || true
+if [ "$WITH" = run ] && ! [ -d "$kept" ]; then # links: no space while .venv exists
+  rm -rf "${kept%-*}"-*
+  { mkdir -p "$kept" && (cd "$site" && find . -name __pycache__ -print0 | xargs -0 cp -rl --parents -t "$kept"); } 2>>"$LOG" || rm -rf "$kept"
 fi
 
 case $horovod in
@@ -211,12 +242,12 @@ case $horovod in
   build)
     say "5/5 $want"
     step="the build of Horovod"
-    built() { # wait for the wheel, then install it
+    built() {
       local status=0
       wait "$build" || status=$?
       build=''
       cat "$VENV/horovod.log"
-      [ $status = 0 ] && bash tools/build_horovod.sh "$PY" "$want" "$CACHE" "$JOBS"
+      return $status
     }
     if ! in_log built; then
       reason=$(grep -E '^missing:' "$LOG" | tail -n 1 || true)
@@ -226,8 +257,6 @@ case $horovod in
       say "continuing without it: trainer.collective=auto uses torch's DistributedDataParallel, and every report names it"
     fi ;;
 esac
-step="compiling"
-in_log "$PY" -m compileall -q aiperf morphism searchers cluster || true
 echo "$device" >"$VENV/.device"
 python=python; [ "$(command -v python || true)" = "$PWD/$PY" ] || python=$PY
 say "done, $(du -sm "$VENV" | cut -f1) MB in $VENV. A run of 3 min: $python -m aiperf"

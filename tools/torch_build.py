@@ -1,4 +1,4 @@
-"""Check of the installed torch against this node's accelerators: `python tools/torch_build.py`, called by setup.sh."""
+"""Check of torch and torchvision against this node's accelerators: `python tools/torch_build.py`, called by setup.sh."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def driver_cuda(answer: str) -> str | None:
 
 def main() -> None:
     import torch
+    import torchvision
 
+    if not torchvision.extension._has_ops():
+        raise SystemExit("the operators of torchvision cannot be loaded with this torch")
     smi = shutil.which("nvidia-smi")
     answer = "" if smi is None else subprocess.run([smi], stdout=subprocess.PIPE, text=True, check=False).stdout
     has_nvidia, has_amd = Path("/dev/nvidiactl").exists(), Path("/dev/kfd").exists()

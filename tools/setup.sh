@@ -164,9 +164,10 @@ listed=(); for file in "${locks[@]}"; do listed+=(-r "$file"); done
 
 if [ "$WITH" = wheels ]; then
   step="the download"
-  quietly "${pip[@]}" download --disable-pip-version-check --require-hashes --no-deps --dest "$WHEELS" "${listed[@]}" -r requirements/horovod.txt ${torch_index[0]:+--extra-index-url "${torch_index[0]}"}
-  [ -z "$own" ] || quietly "${pip[@]}" download --disable-pip-version-check --dest "$WHEELS" --find-links "$WHEELS" --extra-index-url "${torch_index[0]}" "$own" "$(pin torchvision)"
-  [ ! -d "$CACHE" ] || cp -r "$CACHE" "$WHEELS/horovod"
+  download() { quietly "${pip[@]}" download --disable-pip-version-check --dest "$WHEELS" ${torch_index[0]:+--extra-index-url "${torch_index[0]}"} "$@"; }
+  download --require-hashes --no-deps "${listed[@]}" -r requirements/horovod.txt
+  [ -z "$own" ] || download --find-links "$WHEELS" "$own" "$(pin torchvision)"
+  [ ! -d "$CACHE" ] || { mkdir -p "$WHEELS/horovod" && cp -r "$CACHE/." "$WHEELS/horovod"; }
   say "done, $(du -sm "$WHEELS" | cut -f1) MB in $WHEELS. There: make setup DEVICE=$device WHEELS=FOLDER"
   exit
 fi

@@ -40,7 +40,7 @@ RUN --mount=type=bind,source=wheels,target=/wheels \
     index=$TORCH_INDEX; [ "$DEVICE" != cpu ] || index=${index:-https://download.pytorch.org/whl/cpu}; \
     pip install --require-hashes --no-deps -r requirements/run.txt -r requirements/image.txt; \
     if [ -z "$TORCH_INDEX" ]; then pip install --require-hashes --no-deps ${index:+--extra-index-url "$index"} -r "requirements/$DEVICE.txt"; \
-    else pip uninstall -y torchvision; pip install --index-url "$index" $(grep -ohE '^(torch|torchvision)==[0-9.]+' requirements/run.txt requirements/cuda.txt); fi; \
+    else pip uninstall -y torchvision; pip install --index-url "$index" $(grep -ohE '^(torch|torchvision)==[0-9.]+' requirements/run.txt requirements/cpu.txt); fi; \
     bash tools/torchvision_without_cuda.sh /opt/aiperf/bin/python
 
 # cmake and what else only the build of Horovod needs stays in this stage.

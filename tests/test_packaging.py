@@ -207,7 +207,7 @@ def _locked(name: str) -> dict[str, Locked]:
         requirement = Requirement(entry.partition("--hash")[0])
         hashes = frozenset(re.findall(r"--hash=sha256:([0-9a-f]{64})", entry))
         (pin,) = requirement.specifier
-        assert pin.operator == "==" and hashes, entry
+        assert pin.operator in ("==", "===") and hashes, entry
         found[canonicalize_name(requirement.name)] = Locked(pin.version, requirement.marker, hashes)
     return found
 

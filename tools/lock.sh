@@ -23,7 +23,7 @@ write() { # NAME TEXT: requirements/NAME.txt from the standard input
 }
 
 # All together first, so that a package has one version
-cat requirements/*.txt | grep -oE '^[A-Za-z0-9._-]+==[^ +]+' | sort -u >"$work/all"
+cat requirements/*.txt | grep -oE '^[A-Za-z0-9._-]+==[^ +]+' | sed s/===/==/ | sort -u >"$work/all"
 upgrades=()
 for name in "$@"; do upgrades+=(--upgrade-package "$name"); done
 compile all --extra dev --extra horovod --group setup --group image --group read "${upgrades[@]}" pyproject.toml
@@ -46,7 +46,8 @@ if ! compile torch --no-deps --index https://download.pytorch.org/whl/cpu "$work
   sed -nE '/^torch==/,$p' requirements/cpu.txt >"$work/torch"
 fi
 write cpu "Build of torch for processors, in addition to run.txt" <"$work/torch"
-without "$(names "$work/run" | grep -vxF "$of_cuda")" "$work/run" | write cuda "Build of torch for CUDA with its packages, in addition to run.txt"
+# === leaves out builds with a local version, such as +cpu
+without "$(names "$work/run" | grep -vxF "$of_cuda")" "$work/run" | sed 's/^torch==/&=/' | write cuda "Build of torch for CUDA with its packages, in addition to run.txt"
 without "$of_cuda" "$work/run" | write run "What a run needs beside torch"
 without "$(names "$work/run")" "$work/dev" | write dev "Tests and linters, in addition to run.txt"
 without "$(names "$work/run")" "$work/image" | write image "Image for Kubernetes: Ray's dashboard and the API's client, in addition to run.txt"

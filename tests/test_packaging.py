@@ -240,9 +240,9 @@ def test_the_lock_has_what_its_packages_need(python: str) -> None:
     locked = _locked("run") | _locked("cpu") | _locked("dev")
     locked = {name: each for name, each in locked.items() if each.marker is None or each.marker.evaluate(environment)}
     own = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
-    installed = {canonicalize_name(each.name): each.requires or () for each in distributions()}
+    installed = {str(canonicalize_name(each.name)): list(each.requires or []) for each in distributions()}
     needs = [("pyproject.toml", each) for each in (*own["dependencies"], *own["optional-dependencies"]["dev"][1:])]
-    needs += [(name, each) for name in locked for each in installed.get(name, ())]
+    needs += [(name, each) for name in locked for each in installed.get(name, [])]
     lacking = []
     for name, text in needs:
         need = Requirement(text)

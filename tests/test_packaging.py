@@ -202,7 +202,7 @@ def _locked(name: str) -> dict[str, Locked]:
     """The packages of a file of the lock."""
     text = (PROJECT / "requirements" / f"{name}.txt").read_text()
     entries = re.sub(r"^#.*\n| \\\n +", "", text, flags=re.M).splitlines()
-    found = {}
+    found: dict[str, Locked] = {}
     for entry in entries:
         requirement = Requirement(entry.partition("--hash")[0])
         hashes = frozenset(re.findall(r"--hash=sha256:([0-9a-f]{64})", entry))

@@ -185,10 +185,10 @@ if [ "$INSTALLER" = auto ]; then
 fi
 if [ "$INSTALLER" = pip ]; then
   install() { quietly "${pip[@]}" install --disable-pip-version-check --no-compile ${torch_index[0]:+--extra-index-url "${torch_index[0]}"} "$@"; }
-  say "2/5 $requirement and the other packages of the lock. Downloads: about 70 files and 0.5 GB for a run on a CPU build, 2.9 GB with CUDA, 80 files and 0.3 GB for the tests"
+  say "2/5 ${requirement%%,*} and the other packages of the lock. Downloads: about 70 files and 0.5 GB for a run on a CPU build, 2.9 GB with CUDA, 80 files and 0.3 GB for the tests"
 else
   install() { quietly uv install "$@"; }
-  say "2/5 $requirement and the other packages of the lock. Downloads, less what uv's cache has: $("$PY" tools/installer.py downloads "$VENV/pylock.toml")"
+  say "2/5 ${requirement%%,*} and the other packages of the lock. Downloads, less what uv's cache has: $("$PY" tools/installer.py downloads "$VENV/pylock.toml")"
 fi
 [ -z "$own" ] || say "$own is of an index that the lock does not know: its files are not compared with hashes"
 step="installation of the packages"

@@ -34,6 +34,10 @@ KINDS = (
     "average_pooling",
     "dropout",
     "softmax",
+    "embedding",
+    "rms_norm",
+    "attention",
+    "gated_mlp",
 )
 
 

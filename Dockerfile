@@ -10,7 +10,8 @@
 # HOROVOD=off  without Horovod: runs use trainer.collective=torch
 # INDEX=false  uses no package index, only what `make wheels` put into wheels/
 #
-# tests/cluster/test_image.py builds and runs the CPU image. The others have not been built. Details: docs/clusters.md.
+# tests/cluster/test_image.py builds and runs the CPU image. An earlier form of this file passed it; this one has not been built yet. BASE is a
+# tag and not a digest, which could not be looked up. Details: docs/clusters.md.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 FROM ${BASE} AS base
 ARG APT=true

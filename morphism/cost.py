@@ -15,7 +15,7 @@ from morphism import ops
 from morphism.graph import Graph, known, once_per_graph, remember
 from morphism.shapes import Map, Shape, TokenNumbers, Tokens, Vector, channels_of
 
-_BYTES_PER_PARAMETER = 12  # FP32 master weight, gradient and momentum: 3 × 4 bytes
+_BYTES_PER_VALUE = 4  # FP32: a master weight, its gradient, each of its moments, and logits in the loss
 _BYTES_PER_INDEX = 8  # torch stores the position of the maximum of a window as int64
 
 
@@ -95,6 +95,10 @@ class Cost:
     """Cost of each of KINDS, zero if the graph has no such layer."""
     region_flops: int = 0
     """Per region that a detector evaluates, in addition to the operations of its image. 0 for graphs."""
+    moments: int = 1
+    """Values that the optimiser keeps for a parameter: the momentum of SGD, or the two moments of AdamW for language models."""
+    fp32_elements: int = 0
+    """Elements per image that are FP32 in every precision: the logits of a language model, their softmax and their gradient."""
 
     @property
     def training_flops(self) -> int:
@@ -111,28 +115,43 @@ class Cost:
     def training_memory(self, batch: int, bytes_per_element: int = 4) -> int:
         """Return the least memory of a training step on one accelerator, in bytes. `batch`: images on this accelerator.
 
-        The sum of: FP32 weights, gradients and momentum, a copy of the weights if `bytes_per_element` (bytes of an
-        activation) is below 4, the elements and max-pooling indices that the forward pass stores, and the input and output
-        gradients of the largest layer. Workspaces, fragmentation and the memory of the framework are not included.
+        The sum of: FP32 weights, gradients and moments of the optimiser, a copy of the weights if `bytes_per_element` (bytes of
+        an activation) is below 4, the elements and max-pooling indices that the forward pass stores, and the input and output
+        gradients of the largest layer. The logits of a language model are FP32 values of their own. Workspaces, fragmentation
+        and the memory of the framework are not included.
         """
-        return training_memory(
-            batch, bytes_per_element, self.parameters, self.held_elements, self.index_elements, self.largest_elements
+        of_layers = training_memory(
+            batch,
+            bytes_per_element,
+            self.parameters,
+            self.held_elements,
+            self.index_elements,
+            self.largest_elements,
+            moments=self.moments,
         )
+        return of_layers + batch * _BYTES_PER_VALUE * self.fp32_elements
 
 
 def training_memory(
-    batch: int, bytes_per_element: int, parameters: int, held: int, indices: int = 0, largest: int = 0
+    batch: int,
+    bytes_per_element: int,
+    parameters: int,
+    held: int,
+    indices: int = 0,
+    largest: int = 0,
+    *,
+    moments: int = 1,
 ) -> int:
     """Return the least memory of a training step on one accelerator, in bytes.
 
     `batch`: images on this accelerator. `bytes_per_element`: bytes of an activation. `held`: elements per image that the
     forward pass stores for the backward pass. `indices`: indices per image that max-pooling stores. `largest`: elements per
-    image of the largest layer output. The result is linear in the last four arguments: for changes of these it is the change
-    of the memory.
+    image of the largest layer output. `moments`: of the optimiser. The result is linear in the four arguments before it: for
+    changes of these it is the change of the memory.
     """
     copies = bytes_per_element if bytes_per_element < 4 else 0
     activations = bytes_per_element * (held + 2 * largest) + _BYTES_PER_INDEX * indices
-    return (_BYTES_PER_PARAMETER + copies) * parameters + batch * activations
+    return ((2 + moments) * _BYTES_PER_VALUE + copies) * parameters + batch * activations
 
 
 def layer_cost(op: ops.Op, inputs: tuple[Shape, ...], output: Shape, *, reads_image: bool = False) -> LayerCost:
@@ -344,10 +363,13 @@ def cost(graph: Graph) -> Cost:
     """Return the operations per image, parameters and stored elements per image of a graph."""
     layers: dict[type[ops.Op], list[LayerCost]] = {}
     held_elements = index_elements = largest_elements = 0
+    logits = graph.shapes[-1] if isinstance(graph.shapes[-1], Tokens) else None
     for node, output, layer, is_held in zip(graph.nodes, graph.shapes, layer_costs(graph), held(graph), strict=True):
         op = type(node.op)
         layers.setdefault(op, []).append(layer)
         elements = output.elements
+        if output == logits and op in (ops.Dense, ops.Softmax):
+            continue
         if is_held:
             held_elements += elements
         if elements > largest_elements:
@@ -365,4 +387,6 @@ def cost(graph: Graph) -> Cost:
         index_elements=index_elements,
         largest_elements=largest_elements,
         by_kind=MappingProxyType(by_kind),
+        moments=1 if logits is None else 2,
+        fp32_elements=0 if logits is None else 3 * logits.elements,
     )

@@ -148,7 +148,7 @@ class LegalMorphs:
             if (
                 change[0] <= flops
                 and change[1] <= parameters
-                and (memory is math.inf or training_memory(batch, size, *change[1:]) <= memory)
+                and (memory is math.inf or training_memory(batch, size, *change[1:], moments=now.moments) <= memory)
             ):
                 yield morph
 

@@ -77,8 +77,8 @@ def _table(lines: Sequence[Line]) -> Table:
 def _data_set(data: DataSet) -> Iterator[Line]:
     yield (
         "data set",
-        f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation {data.noun.many}, "
-        f"{data.size_in_words}, {data.classes} classes" + (f", {noise(data.noise)}" if data.noise else ""),
+        f"{data.samples}, {data.size_in_words}, {data.classes_in_words}"
+        + (f", {noise(data.noise)}" if data.noise else ""),
     )
     if data.note is not None:
         yield "", data.note

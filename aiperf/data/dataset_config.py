@@ -356,7 +356,9 @@ class TextConf(SequencesConf):
     name: str = "text"
     root: str | None = None
     """Folder of the text files. Default: the standard library of the running Python, without its tests."""
-    pattern: str = field(default="*.py", metadata={"form": ("[^/]+", "a pattern of file names, such as *.txt")})
+    pattern: str = field(
+        default="*.py", metadata={"form": (r"[^/\x00-\x1f]+", "a pattern of file names, such as *.txt")}
+    )
     """Files to read, in all folders below the root: a name with the wildcards * ? [] of a shell."""
 
 

@@ -69,11 +69,17 @@ class DataSet:
         assert len(self.mean) == len(self.std) == self.channels, self
 
     @property
+    def samples(self) -> str:
+        counts = f"{count(self.training_images)} training and {count(self.validation_images)} validation"
+        return f"{self.name}: {counts} {self.noun.many}"
+
+    @property
+    def classes_in_words(self) -> str:
+        return f"{count(self.classes)} {'different tokens' if self.targets == 'tokens' else 'classes'}"
+
+    @property
     def counts(self) -> str:
-        samples = (
-            f"{count(self.training_images)} training and {count(self.validation_images)} validation {self.noun.many}"
-        )
-        return f"{self.name}: {samples}, {count(self.classes)} {'tokens' if self.targets == 'tokens' else 'classes'}"
+        return f"{self.samples}, {self.classes_in_words}"
 
     @property
     def size_in_words(self) -> str:

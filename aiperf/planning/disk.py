@@ -17,8 +17,8 @@ from aiperf.rules.changes import RETAINED
 from aiperf.units import counted, size
 from morphism import Architecture, cost_of
 
-BYTES_PER_PARAMETER = 8
-"""Bytes of a checkpoint per parameter: weight and momentum, FP32 each."""
+BYTES_PER_VALUE = 4
+"""Bytes of a checkpoint for each weight and each moment of the optimiser: FP32."""
 BYTES_PER_PROGRESS = 440
 """Bytes of a Progress line in the journal. Lines of epochs and trials add half as much."""
 BYTES_PER_EPOCH = 1000
@@ -69,7 +69,7 @@ def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators
     seconds = workers * length
     every = max(PROGRESS_SECONDS, workers / 50)
     kept = KEPT if trials is None else min(KEPT, trials)
-    checkpoints = kept * BYTES_PER_PARAMETER * counted.parameters
+    checkpoints = kept * BYTES_PER_VALUE * (1 + counted.moments) * counted.parameters
     journal = seconds * (1.5 * BYTES_PER_PROGRESS / every + BYTES_PER_EPOCH / epoch_seconds)
     return DiskNeeds(
         checkpoints=checkpoints,

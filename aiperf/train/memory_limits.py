@@ -37,14 +37,14 @@ host, and the new one."""
 def bytes_outside_a_step(graph: Graph, batch: int, bytes_per_element: int, ranks: int) -> int:
     """Return the most bytes of a trial beside weights, gradients and activations of a training step.
 
-    They are the momentum, snapshots of weights and momentum, the next batch (as bytes, FP32 and input type), and with several
+    They are the moments, snapshots of weights and moments, the next batch (as bytes, FP32 and input type), and with several
     ranks a copy of the gradients: DDP's buckets, or Horovod's fusion buffer, which is no larger. `batch`: images per rank.
     """
-    weights = 4 * cost(graph).parameters
+    weights, moments = 4 * cost(graph).parameters, cost(graph).moments
     shape = graph.shapes[0]
     # of tokens two numbers of 8 bytes: the input and the target
     following = batch * shape.elements * (16 if isinstance(shape, TokenNumbers) else 1 + 4 + bytes_per_element)
-    return weights + (weights if ranks > 1 else 0) + SNAPSHOTS * 2 * weights + following
+    return moments * weights + (weights if ranks > 1 else 0) + SNAPSHOTS * (1 + moments) * weights + following
 
 
 class CudaMemory:

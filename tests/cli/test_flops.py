@@ -206,3 +206,10 @@ def _with_concat_and_dropout() -> Graph:
             Node("softmax", Softmax(), (6,)),
         )
     )
+
+
+def test_a_language_model_is_counted_per_sequence_beside_6nt(aiperf: User) -> None:
+    shown = aiperf("flops", "llama_162m").out
+
+    assert "llama_162m: operations per sequence" in shown and "an epoch of ImageNet" not in shown
+    assert f"{6 * 162_148_608 * 1024:.4e}" in shown and "embedding" in shown and "gated mlp" in shown

@@ -226,3 +226,14 @@ def test_padding_is_4_percent_of_resnet50_and_17_with_kernels_of_7() -> None:
     shares = [sum(padded_flops(each)) / cost(each).training_flops for each in (graph, of_7)]
 
     assert shares == pytest.approx([0.0413, 0.17], abs=0.005)
+
+
+def test_memory_of_a_language_model_has_two_moments_and_fp32_logits() -> None:
+    """16 bytes a parameter, 2 more for a copy in 16 bits, and three times the logits in FP32 in every precision."""
+    counted = cost(start("llama_tiny", image=32, classes=5000))
+    narrow = cost(start("llama_tiny", image=32, classes=4999))
+
+    for size, copies in ((4, 0), (2, 2)):
+        per_word = 2 * 128 * (16 + copies)  # rows of the embedding and of the head
+        assert counted.training_memory(8, size) - narrow.training_memory(8, size) == per_word + 8 * 32 * 4 * 3
+    assert counted.training_memory(0, 4) == 16 * counted.parameters

@@ -48,7 +48,8 @@ def _images(dataset: dict[str, object]) -> str:
     if not parts:
         return "sizes unknown"
     noise = phrases.noise(dataset)
-    return f"{' and '.join(parts)} {units.noun(dataset).many}, {dataset.get('classes', '?')} classes" + (
+    kind = "different tokens" if dataset.get("targets") == "tokens" else "classes"
+    return f"{' and '.join(parts)} {units.noun(dataset).many}, {dataset.get('classes', '?')} {kind}" + (
         f", {noise}" if noise else ""
     )
 

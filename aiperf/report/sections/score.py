@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from aiperf import units
@@ -123,6 +124,7 @@ def result(report: Report) -> Table:
         by_name("tuned-at-random").row(report, _at_random(report)),
         *(by_name(name).row(report) for name in ("budget-reached", "budget-reached-after", "padding")),
         *_per_sample(report),
+        *_of_tokens(report),
         ("out of memory", units.count(proposals.batch_reductions), "times a trial continued with a smaller batch"),
     ]
     return rows("result", "The run's figures", FIGURE, cells)
@@ -162,6 +164,26 @@ def _per_sample(report: Report) -> list[tuple[str, str, str]]:
         )
         for name, trial in (("starting network", start), ("best network", best))
     ]  # fmt: skip
+
+
+def _of_tokens(report: Report) -> list[tuple[str, str, str]]:
+    """Return speed and loss of a run of language models. Empty for other runs."""
+    dataset, window = report.run.dataset, report.score.window_seconds
+    if dataset.get("targets") != "tokens":
+        return []
+    best = next((each for each in report.trials if each.number == report.best), None)
+    loss = None if best is None else best.validation_loss
+    rate = sum(each.in_window.trained_images for each in report.trials) / window if window else None
+    speed = loss_text = units.NOT_MEASURED
+    if rate is not None:
+        speed = f"{units.si(rate, 'sequences/s')}, {units.si(rate * int(dataset['image']), 'tokens/s')}"
+    if loss is not None:
+        loss_text = f"{loss:.3f} nats, {loss / math.log(2):.3f} bits a token, perplexity {math.exp(min(loss, 700)):.2f}"
+    bits = ". A token is a byte" if dataset.get("name") == "text" else ""
+    return [
+        ("training speed", speed, "trained in the valid window ÷ its length"),
+        ("validation loss", loss_text, f"of the best network at the end of its last epoch{bits}"),
+    ]
 
 
 def prediction(report: Report) -> Section | None:

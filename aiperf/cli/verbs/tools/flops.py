@@ -19,7 +19,7 @@ from aiperf.nearest import nearest
 from aiperf.page.section import Items, Part, Table, rows
 from aiperf.scaling.arrays import array_layers
 from aiperf.scaling.text import array_json, array_table
-from aiperf.units import IMAGE, count, operations, size
+from aiperf.units import IMAGE, SEQUENCE, count, operations, size
 from morphism import (
     DETECTORS,
     KINDS,
@@ -29,6 +29,7 @@ from morphism import (
     Detector,
     Graph,
     IllegalGraph,
+    TokenNumbers,
     UnknownStart,
     cost,
     encode,
@@ -88,7 +89,11 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     compared: list[str] = []
     if arguments.measured:
         figures["measured"], compared = _measured(graph, counted)
-    parts = (*_parts(arguments.graph, counted, batch), array_table(layers, arguments.array), Items(tuple(compared)))
+    parts = (
+        *_parts(arguments.graph, graph, counted, batch),
+        array_table(layers, arguments.array),
+        Items(tuple(compared)),
+    )
     print_result("aiperf-flops", figures, parts, arguments)
     return 0
 
@@ -114,7 +119,7 @@ def as_json(counted: Cost, batch: int) -> dict[str, Any]:
     }
 
 
-def _parts(name: str, counted: Cost, batch: int) -> tuple[Part, ...]:
+def _parts(name: str, graph: Graph, counted: Cost, batch: int) -> tuple[Part, ...]:
     counts = {
         kind.replace("_", " "): (counted.by_kind[kind].forward_flops, counted.by_kind[kind].backward_flops)
         for kind in KINDS
@@ -125,14 +130,26 @@ def _parts(name: str, counted: Cost, batch: int) -> tuple[Part, ...]:
     forward = IMAGENET_TRAINING_IMAGES * counted.forward_flops
     backward = IMAGENET_TRAINING_IMAGES * counted.backward_flops
     validation = IMAGENET_VALIDATION_IMAGES * counted.forward_validation_flops
+    reads, tensor = graph.shapes[0], counted.tensor_forward_flops + counted.tensor_backward_flops
+    if isinstance(reads, TokenNumbers):
+        common = 6 * counted.parameters * reads.length
+        amount = (
+            f"6·N·T with all {count(counted.parameters)} parameters and {count(reads.length)} tokens: {common:.4e}, "
+            f"{common / tensor:.4f} × tensor only"
+        )
+    else:
+        amount = (
+            f"an epoch of ImageNet: {forward:.4e} forward + {backward:.4e} backward ({count(IMAGENET_TRAINING_IMAGES)} "
+            f"training images) + {validation:.4e} ({count(IMAGENET_VALIDATION_IMAGES)} validation images) = "
+            f"{forward + backward + validation:.4e} ({operations(forward + backward + validation)})"
+        )
     texts = (
-        f"an epoch of ImageNet: {forward:.4e} forward + {backward:.4e} backward ({count(IMAGENET_TRAINING_IMAGES)} training "
-        f"images) + {validation:.4e} ({count(IMAGENET_VALIDATION_IMAGES)} validation images) = "
-        f"{forward + backward + validation:.4e} ({operations(forward + backward + validation)})",
+        amount,
         f"parameters: {count(counted.parameters)} · training memory at batch {batch}: "
         f"{size(counted.training_memory(batch, 4))} in FP32, {size(counted.training_memory(batch, 2))} in 16 bit",
     )
-    return _table(f"{name}: operations per {IMAGE.one}", "layer", counts), Items(texts)
+    noun = SEQUENCE if isinstance(reads, TokenNumbers) else IMAGE
+    return _table(f"{name}: operations per {noun.one}", "layer", counts), Items(texts)
 
 
 def _measured(graph: Graph, counted: Cost) -> tuple[dict[str, Any], list[str]]:
@@ -170,9 +187,9 @@ def _table(caption: str, of: str, counts: Mapping[str, tuple[int, int]]) -> Tabl
 
 
 def _figures(forward: int, backward: int) -> tuple[str, str, str, str]:
-    ratio = f"{backward / forward:.4f}" if backward / forward >= 0.0005 else f"{backward / forward:.5f}"
+    ratio = "–" if not forward else f"{backward / forward:.{4 if backward / forward >= 0.0005 else 5}f}"
     return (
-        f"{forward:.4e}",
+        f"{forward:.4e}" if forward else "0",
         f"{backward:.4e}" if backward else "0",
         ratio if backward else "0",
         f"{forward + backward:.4e}",

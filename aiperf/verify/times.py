@@ -35,7 +35,7 @@ PAUSE_SECONDS = 60.0
 """Time without a line after which the driver may have been stopped."""
 GENERATOR = "a proposal is lost with its generator, whose loss has a line of its own"
 SAMPLES = "an epoch has all training samples that fill whole steps, and all validation samples"
-ACCURACY = "an accuracy is a whole number of correct samples, divided by all validation samples"
+ACCURACY = "an accuracy is a whole number of correct samples (or tokens), divided by all validation samples (or tokens)"
 SMALLEST_LOSS = (
     "cross-entropy is at least (1 - accuracy) · ln 2: a wrong answer gives the right class a probability of at most 1/2"
 )
@@ -275,6 +275,7 @@ class Images(Check):
         self._training = self._validation = self._classes = 0
         self._simulated = False
         self._detector: Detector | None = None
+        self._answers = 1
 
     def checked(self) -> CheckResult:
         if self._simulated:
@@ -285,6 +286,8 @@ class Images(Check):
         data = event.dataset
         self._training, self._validation = data["training_images"], data["validation_images"]
         self._notes.name = noun(data).many
+        # of a language model each token of a sequence is an answer
+        self._answers = int(data["image"]) if event.metric == "next_token" else 1
         classes = data.get("classes")
         self._classes = classes if isinstance(classes, int) else 0
         self._simulated = event.simulated
@@ -352,7 +355,7 @@ class Images(Check):
             self._notes.add(line, f"{where}: validation loss {loss!r}, regions {regions}", law=LOSSES)
             return
         if all(
-            abs(accuracy * images - round(accuracy * images)) > ACCURACY_ROUNDING
+            abs(accuracy * images * self._answers - round(accuracy * images * self._answers)) > ACCURACY_ROUNDING
             for images in range(max(1, least), self._validation + 1)
         ):
             found = f"accuracy {accuracy!r} of {self._validation} {self._notes.name} is {accuracy * self._validation!r}"

@@ -21,6 +21,14 @@ def test_kinds_and_the_rest_add_up_to_the_step() -> None:
     assert all(seconds > 0 for name, seconds in parts.items() if name != OTHER)
 
 
+def test_a_language_model_has_the_times_of_its_kinds() -> None:
+    whole, parts = layer_times(start("llama_tiny", image=16), 4, "bf16", steps=1)
+
+    assert sum(parts.values()) == pytest.approx(whole)
+    kinds = {name.partition(" ")[0] for name in parts}
+    assert {"dense", "attention", "gated_mlp", "embedding", "rms_norm", "softmax", "add"} <= kinds
+
+
 def test_kernels_count_once_for_their_operators() -> None:
     """Events as torch makes them on CUDA: operators, their calls to the runtime, and each kernel as an event of its own."""
     planted = [  # name, start, end, kernels of it

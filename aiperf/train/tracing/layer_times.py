@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Iterable
 
 import torch
-from torch import nn
 from torch._C._autograd import DeviceType
 from torch.autograd.profiler import profile
 from torch.autograd.profiler_util import FunctionEvent
 
-from aiperf.train.torch_network import build
+from aiperf.train.counted_step import mean_loss, prepared
 from aiperf.train.tracing.kernel_trace import OTHER, layer_kind
-from morphism import Graph, Map
+from morphism import Graph
 
 
 def operator_profile(device: torch.device) -> profile:
@@ -32,22 +31,16 @@ def layer_times(graph: Graph, batch: int, precision: str, steps: int = 3) -> tup
     """Measure forward and backward pass. Return (mean seconds of a step, seconds of it by kind of layer and pass).
 
     The keys are such as 'convolution forward', and the values sum to the step. 'other' has the remaining time, including the
-    profiler's own.
+    profiler's own. The products of attention and gated MLP with their weights are operators of dense layers, and count there.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    shape = graph.shapes[0]
-    assert isinstance(shape, Map)
-    module = build(graph).to(device).train()
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.01)
-    images = torch.randn(batch, shape.channels, shape.height, shape.width, device=device)
-    labels = torch.zeros(batch, dtype=torch.long, device=device)
+    module, images, labels = prepared(graph, batch, str(device))
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
 
     def step() -> None:
         module.zero_grad()
         with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-            loss = nn.functional.cross_entropy(module(images), labels)
+            loss = mean_loss(module, images, labels)
         _wait(device)
         loss.backward()  # type: ignore[no-untyped-call]
         _wait(device)

@@ -92,7 +92,7 @@ def decode_morph(encoded: Mapping[str, JSON]) -> Morph:
     word = encoded.get("kind") if isinstance(encoded, Mapping) else None
     if not isinstance(word, str) or word not in _KINDS:
         raise DamagedMorph(
-            f"a morph must be an object with a kind of {', '.join(map(repr, _KINDS))}. This one is {_shown(encoded)}: "
+            f"a morph must be an object with kind {', '.join(map(repr, _KINDS))}. This one is {_shown(encoded)}: "
             "correct it"
         )
     kind: Callable[..., Morph] = _KINDS[word]

@@ -18,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest
 FAST := $(addprefix tests/,accounting comparison journal leaderboard morphism preflight ranking rules searchers statistics test_docs.py) \
 	--ignore=tests/searchers/test_ray_tune.py
 
-.PHONY: help setup setup-dev again run test test-fast test-long test-all lint submissions release size mutants clean constraints wheels
+.PHONY: help setup setup-dev docs again run test test-fast test-long test-all lint submissions release size mutants clean constraints wheels
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -63,6 +63,11 @@ lint: setup-dev ## check with ruff, mypy --strict, the import contracts and the 
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tools.size --budget
+
+docs: setup-dev ## build the documentation site in build/docs, without warnings
+	@$(BIN)/python -c "import furo, myst_parser" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[docs]'
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs build/docs
+	@echo "build/docs/index.html"
 
 submissions: setup ## check the folder submissions/ as its keeper (submissions/README.md)
 	@$(BIN)/python -m tools.submissions

@@ -66,6 +66,12 @@ def test_every_page_and_section_that_the_code_names_exists() -> None:
     assert [each for each in named if each[1] and not _has_section(PROJECT / "docs" / each[0], each[1])] == []
 
 
+def test_every_page_is_in_the_contents_of_the_site() -> None:
+    listed = re.findall(r"^- .*\]\(([\w-]+\.md)\)$", (PROJECT / "docs/index.md").read_text(), re.MULTILINE)
+
+    assert sorted(listed) == sorted(page.name for page in (PROJECT / "docs").glob("*.md") if page.name != "index.md")
+
+
 def test_each_measured_figure_names_a_command_that_exists() -> None:
     """A removed script is named with its commit. The heading of a further section names its command."""
     page = (PROJECT / "benchmarks/results.md").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from aiperf.page.html import DOCS, REPOSITORY
 from aiperf.system.source import digest
 
 PROJECT = Path(__file__).parent.parent
@@ -157,6 +159,32 @@ def test_help_names_the_program_as_it_was_called(bare: Path, tmp_path: Path) -> 
         said = _typed(tmp_path, bare / "bin" / "aiperf-cluster", *words)
 
         assert "aiperf-cluster" in said and "python -m aiperf" not in said
+
+
+def test_texts_name_an_address_of_the_documentation(bare: Path, tmp_path: Path) -> None:
+    said = _typed(tmp_path, bare / "bin" / "aiperf-cluster", "export", "--help")
+
+    assert f"({DOCS}/using.md)" in " ".join(said.split())
+
+
+def test_the_metadata_have_links_that_work_elsewhere(installed: Path) -> None:
+    (metadata,) = installed.glob("*.dist-info/METADATA")
+    read = email.message_from_string(metadata.read_text("utf-8"))
+    links = re.findall(r"\]\(([^)#][^)]*)\)", str(read.get_payload()))
+    addresses = dict(each.split(", ") for each in read.get_all("Project-URL", []))
+
+    assert len(links) > 20 and all(link.startswith("https://") for link in links)
+    assert (
+        f"![First page of a report: score, rules, warnings, score over time]({addresses['Homepage']}/raw/main/docs/"
+        in str(read.get_payload())
+    )
+    assert [link for link in links if REPOSITORY in link and not _in_the_repository(link)] == []
+    assert read["Author"] and len(read.get_all("Classifier", [])) > 5
+    assert {"Homepage", "Documentation", "Changelog", "Issues"} <= set(addresses)
+
+
+def _in_the_repository(link: str) -> bool:
+    return (PROJECT / re.sub(r".*?/(blob|raw)/main/|#.*", "", link)).exists()
 
 
 @pytest.mark.slow

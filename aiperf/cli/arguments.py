@@ -115,6 +115,9 @@ class _Parser(argparse.ArgumentParser):
         self.register("action", None, _Once)
         self.register("action", "store", _Once)
 
+    def format_help(self) -> str:
+        return in_users_form(super().format_help())
+
     def error(self, message: str) -> NoReturn:
         raise BadConfiguration(f"{message}. `{self.prog} --help` lists the arguments")
 
@@ -193,7 +196,7 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
     module = verb_module(verb)
     parser = _Parser(
         prog=f"{program()} {verb}",
-        description=in_users_form(module.DESCRIPTION),
+        description=module.DESCRIPTION,
         epilog="\n".join(["examples:", *(f"  {program()} {verb} {example}".rstrip() for example in module.EXAMPLES)]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

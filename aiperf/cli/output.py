@@ -14,9 +14,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from aiperf import HOME
 from aiperf.atomic_files import write_named
 from aiperf.errors import explained
 from aiperf.files import escaped
+from aiperf.page.html import DOCS
 from aiperf.page.section import Items, Part
 from aiperf.page.terminal import parts_lines
 from aiperf.sanitize import sanitize_stream
@@ -51,9 +53,13 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def in_users_form(text: str) -> str:
-    """Return the text with `python -m aiperf` replaced by a command that works as printed (`program`)."""
+    """Return the text with `python -m aiperf` replaced by a command that works as printed (`program`).
+
+    Pages of the documentation get their address, if they are not installed beside the packages (as with the wheel).
+    """
     # not within the path of an interpreter
-    return re.sub(rf"(?<![\w/]){MODULE}", lambda _: program(), text)
+    text = re.sub(rf"(?<![\w/]){MODULE}", lambda _: program(), text)
+    return text if Path(HOME, "docs").is_dir() else re.sub(r"(?<![\w/])docs/(?=[\w-]+\.md)", f"{DOCS}/", text)
 
 
 def print_folded(lines: Iterable[str]) -> None:

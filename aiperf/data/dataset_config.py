@@ -187,7 +187,7 @@ class Cifar10Conf(FilesConf):
 
 @dataclass
 class ImagesConf(FilesConf):
-    """Any folder of images: root/train/CLASS/* and root/val/CLASS/*, or WebDataset shards."""
+    """Any folder of images: `root/train/CLASS/*` and `root/val/CLASS/*`, or WebDataset shards."""
 
     module: ClassVar[str] = "aiperf.data.sets.images"
     usual_start: ClassVar[str] = "resnet20"

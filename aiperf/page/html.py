@@ -66,7 +66,8 @@ def document(title: str, body: Iterable[str], kind: str = "") -> str:
     )
 
 
-DOCS = "https://github.com/aiperf-cluster/aiperf-cluster/blob/main/docs"
+REPOSITORY = "https://github.com/aiperf-cluster/aiperf-cluster"
+DOCS = f"{REPOSITORY}/blob/main/docs"
 """Address of the documentation, as in pyproject.toml. A page is also read by somebody who has the file alone."""
 
 
